@@ -5,15 +5,13 @@
 //! to whoever has the samples.
 
 use tideline_chunk::{ColumnSummary, Number, Presence, Run, RunColumn, Sum, ValueSummary};
-use tideline_model::ColumnData;
+use tideline_model::{ColumnData, CompensatedSum};
 use tideline_promql::source::{NO_RESULT_BITS, OverTime, OverTimeFunction, SeriesData};
 use tideline_series_store::scan::{Grid, Part};
 
 use crate::samples::{Layout, rows};
 use crate::time::{NANOS_PER_MILLI, to_millis};
 
-/// Sums that run beside each other, so that one addition need not wait for the one before.
-const LANES: usize = 4;
 /// How many times larger than what is left a number may be that is taken from a sum of doubles.
 const LARGE: f64 = 16.0;
 /// How much of a sum its correction may be.
@@ -46,9 +44,8 @@ pub(crate) struct Steps {
 #[derive(Debug, Clone, Copy, Default)]
 struct Cell {
     count: u64,
-    /// The sum, or the least or greatest.
-    value: f64,
-    correction: f64,
+    /// The sum; of an extreme, its `sum` is the least or greatest value.
+    value: CompensatedSum,
 }
 
 /// Values of a run that lie in one window.
@@ -139,7 +136,7 @@ impl Steps {
         let value = number(summary.first.1);
         if is_before {
             let before = &mut self.cells[place(window - 1)?];
-            before.add(value);
+            before.value.add(value);
             before.count += 1;
         }
         let count = summary.count - u64::from(is_before);
@@ -150,22 +147,22 @@ impl Steps {
         rest.count += count;
         match (summary.sum, summary.first.1) {
             (Sum::Integer(sum), Number::Signed(value)) if is_before => {
-                rest.add((sum - i128::from(value)) as f64);
+                rest.value.add((sum - i128::from(value)) as f64);
             }
             (Sum::Integer(sum), Number::Unsigned(value)) if is_before => {
-                rest.add((sum - i128::from(value)) as f64);
+                rest.value.add((sum - i128::from(value)) as f64);
             }
-            (Sum::Integer(sum), _) => rest.add(sum as f64),
+            (Sum::Integer(sum), _) => rest.value.add(sum as f64),
             (Sum::Float { sum, correction }, _) => {
                 let left = sum - value + correction;
                 // Of a large number, what it left out may be more than what is left.
                 if is_before && value.abs() > LARGE * left.abs() {
                     return None;
                 }
-                rest.add(sum);
-                rest.correction += correction;
+                rest.value.add(sum);
+                rest.value.compensation += correction;
                 if is_before {
-                    rest.add(-value);
+                    rest.value.add(-value);
                 }
             }
         }
@@ -251,27 +248,16 @@ impl Cell {
     fn result(&self, function: OverTimeFunction) -> f64 {
         match function {
             _ if self.count == 0 => f64::from_bits(NO_RESULT_BITS),
-            OverTimeFunction::Sum => self.value + self.correction,
-            OverTimeFunction::Avg => (self.value + self.correction) / self.count as f64,
-            OverTimeFunction::Min | OverTimeFunction::Max => self.value,
+            OverTimeFunction::Sum => self.value.total(),
+            OverTimeFunction::Avg => self.value.total() / self.count as f64,
+            OverTimeFunction::Min | OverTimeFunction::Max => self.value.sum,
             OverTimeFunction::Count => self.count as f64,
         }
     }
 
     /// Whether so little is left of a sum that the order of adding shows in it.
     fn is_cancelled(&self) -> bool {
-        self.correction.abs() > CANCELLED * self.value.abs()
-    }
-
-    /// Adds a number, with what rounding takes from the sum.
-    fn add(&mut self, number: f64) {
-        let sum = self.value + number;
-        self.correction += if self.value.abs() >= number.abs() {
-            (self.value - sum) + number
-        } else {
-            (number - sum) + self.value
-        };
-        self.value = sum;
+        self.value.compensation.abs() > CANCELLED * self.value.sum.abs()
     }
 }
 
@@ -363,18 +349,16 @@ fn take_floats(function: OverTimeFunction, values: &[f64], cell: &mut Cell) -> b
     match function {
         OverTimeFunction::Count => {}
         OverTimeFunction::Sum | OverTimeFunction::Avg => {
-            let lanes = sums(values);
-            lanes.iter().for_each(|(sum, correction)| {
-                cell.add(*sum);
-                cell.correction += correction;
-            });
+            let (mut lanes, rest) = CompensatedSum::in_lanes(values);
+            rest.iter().for_each(|value| lanes[0].add(*value));
+            lanes.into_iter().for_each(|lane| cell.value.merge(lane));
         }
         OverTimeFunction::Min | OverTimeFunction::Max => take_extreme(function, values.iter().copied(), cell),
     }
     cell.count += values.len() as u64;
     // A NaN is not seen in what was taken of an extreme or a count.
     match function {
-        OverTimeFunction::Sum | OverTimeFunction::Avg => cell.value.is_finite(),
+        OverTimeFunction::Sum | OverTimeFunction::Avg => cell.value.sum.is_finite(),
         _ => !values.iter().fold(false, |is_nan, value| is_nan | value.is_nan()),
     }
 }
@@ -392,7 +376,7 @@ fn take_whole<T: Copy>(
         OverTimeFunction::Sum | OverTimeFunction::Avg => {
             let sum = sum_unsigned(values.iter().map(|value| to_unsigned(*value)));
             let too_much = values.len() as i128 * i128::from(bias);
-            cell.add((sum - too_much) as f64);
+            cell.value.add((sum - too_much) as f64);
         }
         OverTimeFunction::Min | OverTimeFunction::Max => {
             take_extreme(function, values.iter().map(|value| to_float(*value)), cell);
@@ -422,30 +406,7 @@ fn take_extreme(function: OverTimeFunction, values: impl Iterator<Item = f64>, c
     };
     let mut values = values.peekable();
     if let Some(first) = values.peek() {
-        let kept = if cell.count == 0 { *first } else { cell.value };
-        cell.value = values.fold(kept, better);
+        let kept = if cell.count == 0 { *first } else { cell.value.sum };
+        cell.value.sum = values.fold(kept, better);
     }
-}
-
-/// Compensated sums of every fourth number.
-fn sums(values: &[f64]) -> [(f64, f64); LANES] {
-    let mut lanes = [(0.0f64, 0.0f64); LANES];
-    let add = |lane: &mut (f64, f64), value: f64| {
-        let sum = lane.0 + value;
-        // Knuth's form needs no comparison.
-        let part = sum - lane.0;
-        lane.1 += (lane.0 - (sum - part)) + (value - part);
-        lane.0 = sum;
-    };
-    let mut fours = values.chunks_exact(LANES);
-    for four in &mut fours {
-        lanes
-            .iter_mut()
-            .zip(four)
-            .for_each(|(lane, value)| add(lane, *value));
-    }
-    for value in fours.remainder() {
-        add(&mut lanes[0], *value);
-    }
-    lanes
 }

@@ -2,8 +2,7 @@
 
 use crate::buckets::side_slots;
 use crate::histogram::Histogram;
-use crate::kahan::add_compensated;
-use crate::merge::Sign;
+use crate::merge::{Sign, add_compensated};
 use crate::spans::SpansBuilder;
 
 /// Adds a histogram whose bounds differ. The sum has the bounds that both have, and no empty bucket.

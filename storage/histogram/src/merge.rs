@@ -7,10 +7,11 @@
 
 use std::borrow::Cow;
 
+use tideline_model::CompensatedSum;
+
 use crate::buckets::side_slots;
 use crate::custom::add_mismatched;
 use crate::histogram::{Histogram, ResetHint, Span};
-use crate::kahan::add_compensated;
 use crate::schema::exponential_bound;
 use crate::spans::SpansBuilder;
 use crate::validate::HistogramError;
@@ -38,6 +39,14 @@ impl Sign {
             Self::Minus => -number,
         }
     }
+}
+
+/// Adds a number to a sum and its compensation, which are fields of two histograms.
+#[inline]
+pub(crate) fn add_compensated(number: f64, sum: f64, compensation: f64) -> (f64, f64) {
+    let mut sum = CompensatedSum { sum, compensation };
+    sum.add(number);
+    (sum.sum, sum.compensation)
 }
 
 impl Histogram {

@@ -1,7 +1,7 @@
 //! Coarser schemas: neighbouring buckets become one.
 
 use crate::histogram::{Histogram, Span};
-use crate::kahan::add_compensated;
+use crate::merge::add_compensated;
 use crate::spans::{SpansBuilder, coarser_index, indices};
 
 impl Histogram {

@@ -1,8 +1,9 @@
 //! One zero bucket for two histograms: as wide as the wider one, and never cutting through a bucket that
 //! holds something.
 
+use tideline_model::CompensatedSum;
+
 use crate::histogram::Histogram;
-use crate::kahan::KahanSum;
 
 impl Histogram {
     /// Widens this histogram's zero bucket as far as both need, and tells what the other's would then hold,
@@ -12,13 +13,7 @@ impl Histogram {
         other: &Self,
         mut compensation: Option<&mut Self>,
     ) -> (f64, f64) {
-        let (mut others, mut threshold) = (
-            KahanSum {
-                sum: other.zero_count,
-                compensation: 0.0,
-            },
-            other.zero_threshold,
-        );
+        let (mut others, mut threshold) = (CompensatedSum::new(other.zero_count), other.zero_threshold);
         loop {
             if self.zero_threshold > threshold {
                 (others, threshold) = other.zero_count_up_to(self.zero_threshold, None);
@@ -41,12 +36,16 @@ impl Histogram {
 
     /// What the zero bucket would hold if it were at least so wide, and how wide it would be: up to the end
     /// of the bucket that the threshold would cut through, if that holds something.
-    pub(crate) fn zero_count_up_to(&self, threshold: f64, compensation: Option<&Self>) -> (KahanSum, f64) {
+    pub(crate) fn zero_count_up_to(
+        &self,
+        threshold: f64,
+        compensation: Option<&Self>,
+    ) -> (CompensatedSum, f64) {
         let lost = compensation.map_or(0.0, |compensation| compensation.zero_count);
         let mut threshold = threshold;
         if threshold <= self.zero_threshold {
             return (
-                KahanSum {
+                CompensatedSum {
                     sum: self.zero_count,
                     compensation: lost,
                 },
@@ -54,7 +53,7 @@ impl Histogram {
             );
         }
         loop {
-            let mut sum = KahanSum {
+            let mut sum = CompensatedSum {
                 sum: self.zero_count,
                 compensation: lost,
             };
@@ -122,7 +121,7 @@ impl Histogram {
     }
 }
 
-fn add_both(sum: &mut KahanSum, count: f64, lost: Option<&[f64]>, at: usize) {
+fn add_both(sum: &mut CompensatedSum, count: f64, lost: Option<&[f64]>, at: usize) {
     sum.add(count);
     if let Some(lost) = lost {
         sum.add(lost[at]);

@@ -12,6 +12,7 @@
 //! | [`geo`] | [`GeoPoint`] |
 //! | [`identity`] | [`Identity`]: measurement and sorted tags, and its stored form |
 //! | [`batch`] | [`PointBatch`]: what every decoder ends in, its columns, and [`SeriesResolver`] that it asks |
+//! | [`compensated_sum`] | [`CompensatedSum`]: sums of doubles that keep what rounding loses |
 //! | [`job`] | [`JobKind`]: kinds of background jobs |
 //! | [`measurements`] | [`Measurements`]: the measurement of each row of a group |
 //! | [`table`] | [`TableSpec`]: what a user sets about a table; [`TableModel`] |
@@ -24,6 +25,7 @@
 
 pub mod background;
 pub mod batch;
+pub mod compensated_sum;
 pub mod geo;
 pub mod id;
 pub mod identity;
@@ -40,6 +42,7 @@ pub mod trusted_clock;
 pub mod value;
 
 pub use batch::{BytesColumn, ColumnData, PointBatch, PointGroup, SeriesError, SeriesResolver};
+pub use compensated_sum::CompensatedSum;
 pub use geo::GeoPoint;
 pub use id::{FieldId, GroupId, Ordinal, PartId, SegmentId, SequenceNumber, TableId, TimelineId};
 pub use identity::Identity;

@@ -6,7 +6,8 @@ mod native;
 
 use std::cmp::Ordering;
 
-use tideline_histogram::{Histogram, KahanSum, Place};
+use tideline_histogram::{Histogram, Place};
+use tideline_model::CompensatedSum;
 
 pub use classic::{Bucket, bucket_fraction, bucket_quantile};
 pub use native::{histogram_fraction, histogram_quantile};
@@ -54,7 +55,7 @@ pub fn average(histogram: &Histogram) -> f64 {
 /// the zero bucket.
 pub fn variance(histogram: &Histogram) -> f64 {
     let mean = average(histogram);
-    let mut squares = KahanSum::default();
+    let mut squares = CompensatedSum::default();
     for slot in histogram.slots().filter(|slot| slot.count != 0.0) {
         let bucket = histogram.bucket(slot);
         let middle = match slot.place {

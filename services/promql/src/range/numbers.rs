@@ -1,12 +1,12 @@
 //! What is made of a range's numbers, of which there is at least one.
 
-use tideline_histogram::KahanSum;
+use tideline_model::CompensatedSum;
 
 use crate::histogram_functions;
 use crate::note::{Note, Notes};
 
 pub(super) fn sum(values: &[f64]) -> f64 {
-    let mut sum = KahanSum::default();
+    let mut sum = CompensatedSum::default();
     values.iter().for_each(|value| sum.add(*value));
     if sum.sum.is_infinite() {
         sum.sum
@@ -18,10 +18,7 @@ pub(super) fn sum(values: &[f64]) -> f64 {
 /// The sum divided by how many there are; where the sum leaves the range of doubles, the mean that moves with
 /// each number.
 pub(super) fn average(values: &[f64]) -> f64 {
-    let mut sum = KahanSum {
-        sum: values[0],
-        compensation: 0.0,
-    };
+    let mut sum = CompensatedSum::new(values[0]);
     for (at, value) in values.iter().enumerate().skip(1) {
         let mut next = sum;
         next.add(*value);
@@ -35,9 +32,9 @@ pub(super) fn average(values: &[f64]) -> f64 {
 }
 
 /// Goes on with the mean of so many numbers.
-fn moving_average(sum: KahanSum, count: usize, rest: &[f64]) -> f64 {
+fn moving_average(sum: CompensatedSum, count: usize, rest: &[f64]) -> f64 {
     let mut count = count as f64;
-    let mut mean = KahanSum {
+    let mut mean = CompensatedSum {
         sum: sum.sum / count,
         compensation: sum.compensation / count,
     };
@@ -45,7 +42,7 @@ fn moving_average(sum: KahanSum, count: usize, rest: &[f64]) -> f64 {
         let before = count;
         count += 1.0;
         let part = before / count;
-        mean = KahanSum {
+        mean = CompensatedSum {
             sum: part * mean.sum,
             compensation: part * mean.compensation,
         };
@@ -106,7 +103,7 @@ fn last(values: &[f64], wins: impl Fn(f64, f64) -> bool) -> usize {
 
 /// The mean square of the distances from the mean.
 pub(super) fn variance(values: &[f64]) -> f64 {
-    let (mut count, mut mean, mut squares) = (0.0, KahanSum::default(), KahanSum::default());
+    let (mut count, mut mean, mut squares) = (0.0, CompensatedSum::default(), CompensatedSum::default());
     for value in values {
         count += 1.0;
         let distance = value - mean.total();

@@ -1,6 +1,6 @@
 //! Lines through numbers: `deriv`, `predict_linear`, `double_exponential_smoothing`.
 
-use tideline_histogram::KahanSum;
+use tideline_model::CompensatedSum;
 
 use super::Window;
 use crate::error::{PromqlError, Result};
@@ -53,7 +53,7 @@ impl Line {
                 },
             });
         }
-        let [mut x, mut y, mut xy, mut xx] = [KahanSum::default(); 4];
+        let [mut x, mut y, mut xy, mut xx] = [CompensatedSum::default(); 4];
         for (time, value) in window.times.iter().zip(window.values) {
             let at = milliseconds_between(origin, *time) / 1e3;
             x.add(at);
@@ -61,7 +61,7 @@ impl Line {
             xy.add(at * value);
             xx.add(at * at);
         }
-        let [x, y, xy, xx] = [x, y, xy, xx].map(KahanSum::total);
+        let [x, y, xy, xx] = [x, y, xy, xx].map(CompensatedSum::total);
         let count = window.values.len() as f64;
         let covariance = xy - x * y / count;
         let variance = xx - x * x / count;

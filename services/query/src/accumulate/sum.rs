@@ -1,7 +1,7 @@
 //! Sums: integers exactly in 128 bits, floats with compensation.
 
 use tideline_chunk::ValueSummary;
-use tideline_model::{ColumnData, ValueType};
+use tideline_model::{ColumnData, CompensatedSum, ValueType};
 
 use super::scalar::Scalar;
 use super::{Overflow, Slice};
@@ -18,8 +18,7 @@ const SHORT: usize = 8;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum {
     integers: i128,
-    float: f64,
-    compensation: f64,
+    floats: CompensatedSum,
     types: Types,
 }
 
@@ -39,7 +38,7 @@ impl Sum {
         self.types.0 |= Types::of(value.value_type()).0;
         match value.as_integer() {
             Some(integer) => self.integers += integer,
-            None => self.add_float(value.as_f64()),
+            None => self.floats.add(value.as_f64()),
         }
     }
 
@@ -58,8 +57,7 @@ impl Sum {
         self.types.0 |= other.types.0;
         self.integers += other.integers;
         if other.types.0 & Types::of(ValueType::Float).0 != 0 {
-            self.add_float(other.float);
-            self.compensation += other.compensation;
+            self.floats.merge(other.floats);
         }
     }
 
@@ -89,28 +87,18 @@ impl Sum {
 
     /// The sum as a double, rounded once where all values were integers.
     pub fn as_f64(&self) -> f64 {
-        let mut floats = *self;
+        let mut floats = self.floats;
         if self.integers != 0 {
             // Nearly every sum fits 64 bits, and converts there at a tenth of the cost.
             let small = i64::try_from(self.integers);
             let rounded = small.map_or_else(|_| self.integers as f64, |small| small as f64);
-            floats.add_float(rounded);
+            floats.add(rounded);
         }
-        if floats.float.is_finite() {
-            floats.float + floats.compensation
+        if floats.sum.is_finite() {
+            floats.total()
         } else {
-            floats.float
+            floats.sum
         }
-    }
-
-    fn add_float(&mut self, value: f64) {
-        let sum = self.float + value;
-        self.compensation += if self.float.abs() >= value.abs() {
-            (self.float - sum) + value
-        } else {
-            (value - sum) + self.float
-        };
-        self.float = sum;
     }
 }
 
@@ -124,8 +112,10 @@ impl From<&ValueSummary> for Sum {
                 ..Self::default()
             },
             tideline_chunk::Sum::Float { sum, correction } => Self {
-                float: sum,
-                compensation: correction,
+                floats: CompensatedSum {
+                    sum,
+                    compensation: correction,
+                },
                 types,
                 ..Self::default()
             },
@@ -141,7 +131,7 @@ pub(super) fn add(slice: &Slice<'_>, mut take: impl FnMut(usize, Sum, u64)) {
                 let part = &values[segment.values.clone()];
                 let mut sum = Sum::default();
                 sum.mark(ValueType::Float);
-                part.iter().for_each(|value| sum.add_float(*value));
+                part.iter().for_each(|value| sum.floats.add(*value));
                 take(segment.window, sum, part.len() as u64);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tideline_model::{ColumnData, background};
+use tideline_model::{ColumnData, CompensatedSum, background};
 
 use super::{BITS, CORRECTION_SHIFT, ROWS_MIN, ROWS_PER_BUCKET_MIN, flag, state};
 use crate::chunk::directory::Entry;
@@ -309,7 +309,10 @@ fn integers<T: Lane + Ord + Into<i128>>(values: &[T]) -> Known {
 
 /// The summary of at least one float, in bits; `None` where the sum is not finite, as with any NaN or infinity.
 fn floats(values: &[f64]) -> Option<Known> {
-    let (sum, correction) = compensated_sum(values);
+    let CompensatedSum {
+        sum,
+        compensation: correction,
+    } = compensated_sum(values);
     if !(sum.is_finite() && correction.is_finite()) {
         return None;
     }
@@ -335,32 +338,18 @@ fn total_order(bits: i64) -> i64 {
     bits ^ ((bits >> 63) as u64 >> 1) as i64
 }
 
-/// Sum and correction, whose sum is that of all values as if added in twice the precision (Ogita, Rump, Oishi,
-/// "Accurate Sum and Dot Product", 2005). Four sums at once, since each waits for its last addition.
-fn compensated_sum(values: &[f64]) -> (f64, f64) {
-    let (mut sums, mut corrections) = ([0.0; 4], [0.0; 4]);
-    let (fours, rest) = values.as_chunks::<4>();
-    for four in fours {
-        for lane in 0..4 {
-            let (sum, error) = two_sum(sums[lane], four[lane]);
-            sums[lane] = sum;
-            corrections[lane] += error;
-        }
-    }
-    let (mut total, mut correction) = (0.0, corrections.iter().sum::<f64>());
-    for value in sums.iter().chain(rest) {
-        let (sum, error) = two_sum(total, *value);
-        total = sum;
-        correction += error;
-    }
-    two_sum(total, correction)
-}
-
-/// The rounded sum, and what rounding took away (Knuth).
-fn two_sum(a: f64, b: f64) -> (f64, f64) {
-    let sum = a + b;
-    let b_part = sum - a;
-    (sum, (a - (sum - b_part)) + (b - b_part))
+/// Returns the sum of all values as if added in twice the precision (Ogita, Rump, Oishi, "Accurate Sum and Dot
+/// Product", 2005).
+fn compensated_sum(values: &[f64]) -> CompensatedSum {
+    let (lanes, rest) = CompensatedSum::in_lanes(values);
+    let mut total = CompensatedSum {
+        sum: 0.0,
+        compensation: lanes.iter().map(|lane| lane.compensation).sum(),
+    };
+    let sums = lanes.iter().map(|lane| lane.sum);
+    sums.chain(rest.iter().copied())
+        .for_each(|value| total.add(value));
+    total.normalized()
 }
 
 /// Turns bits of floats into decimals, where all can be; otherwise leaves them as they are.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tideline_histogram::{Histogram, KahanSum, ResetHint};
+use tideline_histogram::{Histogram, ResetHint};
+use tideline_model::CompensatedSum;
 
 use super::super::Scope;
 use super::super::column::{Cell, Column, ColumnBuilder};
@@ -17,7 +18,7 @@ use crate::value::Point;
 /// What a group comes to at a step.
 #[derive(Debug, Default)]
 struct State {
-    sum: Option<KahanSum>,
+    sum: Option<CompensatedSum>,
     mean: Option<Mean>,
     histogram: Option<Histogram>,
     compensation: Option<Histogram>,
@@ -143,10 +144,7 @@ impl State {
                 mean.add(value);
             }
             _ => {
-                self.sum = Some(KahanSum {
-                    sum: value,
-                    compensation: 0.0,
-                });
+                self.sum = Some(CompensatedSum::new(value));
                 self.mean = Some(Mean::new(value));
             }
         }

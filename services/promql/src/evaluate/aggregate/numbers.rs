@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tideline_histogram::KahanSum;
+use tideline_model::CompensatedSum;
 
 use super::super::column::{Column, ColumnBuilder, is_absent};
 use super::super::{Scalar, Scope};
@@ -27,7 +27,9 @@ impl Scope<'_> {
     /// Aggregates the numbers of a group, and of those aggregations that only count, its histograms.
     pub(super) fn numbers(&self, op: AggregateOp, group: &Group<'_>) -> Result<Option<Column>> {
         match op {
-            AggregateOp::Sum => self.folded(group, Sum::new, Sum::add, |sum| sum.0.total()),
+            AggregateOp::Sum => {
+                self.folded(group, CompensatedSum::new, CompensatedSum::add, |sum| sum.total())
+            }
             AggregateOp::Avg => self.folded(group, Mean::new, Mean::add, Mean::value),
             AggregateOp::Min => self.folded(
                 group,
@@ -147,27 +149,10 @@ impl Scope<'_> {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Sum(KahanSum);
-
-impl Sum {
-    fn new(value: f64) -> Self {
-        Self(KahanSum {
-            sum: value,
-            compensation: 0.0,
-        })
-    }
-
-    #[inline]
-    fn add(&mut self, value: f64) {
-        self.0.add(value);
-    }
-}
-
 /// A mean out of a sum, or, once the sum is too great for a number, a mean that moves with each number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mean {
-    sum: KahanSum,
+    sum: CompensatedSum,
     count: f64,
     is_incremental: bool,
 }
@@ -175,7 +160,7 @@ pub(super) struct Mean {
 impl Mean {
     pub(super) fn new(value: f64) -> Self {
         Self {
-            sum: Sum::new(value).0,
+            sum: CompensatedSum::new(value),
             count: 1.0,
             is_incremental: false,
         }
@@ -196,7 +181,7 @@ impl Mean {
             self.sum.compensation /= self.count - 1.0;
         }
         let share = (self.count - 1.0) / self.count;
-        self.sum = KahanSum {
+        self.sum = CompensatedSum {
             sum: share * self.sum.sum,
             compensation: share * self.sum.compensation,
         };
