@@ -271,12 +271,12 @@ impl TableSchema {
         let changed: Vec<WrittenRow> = {
             let state = self.state.read();
             let unsaved = state.measurements.iter().filter(|(_, known)| known.unsaved);
-            let row = |(name, known): (&Box<str>, &Measurement)| WrittenRow {
+            let rows = unsaved.map(|(name, known)| WrittenRow {
                 measurement: name.clone(),
                 numbers_end: known.numbers_end(),
                 change: state.row(self.table, name, known),
-            };
-            unsaved.map(row).collect()
+            });
+            rows.collect()
         };
         let (partition, _) = table_rows(space::SCHEMAS, self.table);
         for rows in changed.chunks(WRITE_ROWS_MAX / 4) {
