@@ -132,7 +132,7 @@ fn what_costs_more_than_it_seems_runs_out_of_its_budget() {
         )
     };
     let small = world.querier.as_small(&world.table, &query).expect("by its form");
-    let error = world.ask(&small).err().expect("30,000 points are too many");
+    let error = world.ask(&small).expect_err("30,000 points are too many");
     assert!(
         matches!(error, QueryError::OverBudget { .. } | QueryError::TimedOut { .. }),
         "{error}"
