@@ -90,6 +90,16 @@ pub(crate) struct Connections(Arc<Mutex<HashMap<u64, Open>>>);
 struct Open {
     busy: Busy,
     client: Client,
+    kind: ConnectionKind,
+}
+
+/// Which limit a connection counts against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConnectionKind {
+    /// One of `connections_max`; carries every request.
+    Ordinary,
+    /// Beyond that limit; carries health checks and metrics only.
+    Reserved,
 }
 
 /// An entry in the list of open connections; removes itself when dropped.
@@ -104,18 +114,19 @@ const EVICTED_SHARE: usize = 100;
 
 impl Connections {
     /// Lists a connection under a number that no other open connection has.
-    pub(crate) fn add(&self, number: u64, client: Client, busy: Busy) -> Listed {
-        self.0.lock().insert(number, Open { busy, client });
+    pub(crate) fn add(&self, number: u64, client: Client, kind: ConnectionKind, busy: Busy) -> Listed {
+        self.0.lock().insert(number, Open { busy, client, kind });
         Listed {
             list: self.clone(),
             number,
         }
     }
 
-    /// Closes idle connections so that `newcomer` gets one: of the clients that have most of them, those that have been idle
-    /// longest; one in [`EVICTED_SHARE`], at least one. A client with fewer connections than the newcomer keeps its own.
-    /// Returns how many; 0 where all of these are answering requests.
-    pub(crate) fn evict_idle(&self, newcomer: Option<Client>) -> usize {
+    /// Closes idle connections of a kind so that `newcomer` gets one: of the clients that have most of them, those that have
+    /// been idle longest; one in [`EVICTED_SHARE`], at least one. A client with fewer connections than the newcomer keeps its
+    /// own. Returns how many; 0 where all of these are answering requests. A connection that begins to answer a request before
+    /// it has noticed stays open.
+    pub(crate) fn evict_idle(&self, newcomer: Option<Client>, kind: ConnectionKind) -> usize {
         let list = self.0.lock();
         let mut counts: HashMap<Client, usize> = HashMap::new();
         for open in list.values() {
@@ -123,7 +134,7 @@ impl Connections {
         }
         let count_of = |client| counts.get(&client).copied().unwrap_or(0);
         let count_min = newcomer.map_or(0, count_of);
-        let idle = list.values().filter(|open| !open.busy.is());
+        let idle = list.values().filter(|open| open.kind == kind && !open.busy.is());
         let idle = idle.map(|open| (Reverse(count_of(open.client)), open.busy.idle_from(), &open.busy));
         let mut idle: Vec<_> = idle.filter(|(Reverse(count), ..)| *count >= count_min).collect();
         idle.sort_unstable_by_key(|(count, idle_from, _)| (*count, *idle_from));

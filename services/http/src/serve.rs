@@ -29,7 +29,7 @@ use tower::ServiceExt;
 use crate::app::App;
 use crate::auth;
 use crate::client::{Client, Origin};
-use crate::connection::{Busy, Connections, GuardedStream, ReadPace};
+use crate::connection::{Busy, ConnectionKind, Connections, GuardedStream, ReadPace};
 use crate::failure::Failure;
 use crate::router::router;
 use crate::settings::HttpSettings;
@@ -42,6 +42,10 @@ const HEAD_BYTES_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 64;
 /// Connections beyond the limit, for health checks and metrics.
 const RESERVED_CONNECTIONS: usize = 16;
+/// Time for an idle connection to close in favour of a new one. Passes in full only where a request came in meanwhile.
+const EVICTION_WAIT: Duration = Duration::from_millis(100);
+/// Evictions for a new connection that may fail in this way before it gets a reserved place.
+const EVICTIONS_MAX: usize = 3;
 /// The wait after an accept that failed for want of file descriptors or memory; doubles up to a second.
 const ACCEPT_BACKOFF_MIN: Duration = Duration::from_millis(10);
 const ACCEPT_BACKOFF_MAX: Duration = Duration::from_secs(1);
@@ -111,7 +115,7 @@ async fn accept(
             Err(error) if is_clients_fault(&error) => continue,
             Err(error) => {
                 tracing::warn!(%error, wait = ?backoff, "accepting a connection failed");
-                limits.open.evict_idle(None);
+                limits.open.evict_idle(None, ConnectionKind::Ordinary);
                 tokio::time::sleep(backoff).await;
                 backoff = (backoff * 2).min(ACCEPT_BACKOFF_MAX);
                 continue;
@@ -119,29 +123,21 @@ async fn accept(
         };
         backoff = ACCEPT_BACKOFF_MIN;
         let client = Client::from(peer.ip());
-        let (place, use_) = limits.take(client).await;
+        let (place, kind) = limits.take(client).await;
         let busy = Busy::new();
-        let listed = limits.open.add(number, client, busy.clone());
+        let listed = limits.open.add(number, client, kind, busy.clone());
         let (app, router, watcher) = (app.clone(), router.clone(), graceful.watcher());
         connections.spawn(async move {
             let connection = Connection {
                 stream,
                 peer,
-                use_,
+                kind,
                 busy,
             };
             connection.converse(app, router, watcher).await;
             drop((listed, place));
         });
     }
-}
-
-/// Requests that a connection may carry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Use {
-    Everything,
-    /// Health checks and metrics: the connection is beyond the limit.
-    Operation,
 }
 
 /// The connections that may be open.
@@ -153,19 +149,39 @@ struct Places {
 
 impl Places {
     /// Waits for a place: an ordinary one, if necessary of a connection that is idle, else a reserved one.
-    async fn take(&self, client: Client) -> (OwnedSemaphorePermit, Use) {
+    async fn take(&self, client: Client) -> (OwnedSemaphorePermit, ConnectionKind) {
         const NEVER_CLOSED: &str = "these semaphores are never closed";
-        if let Ok(place) = Arc::clone(&self.ordinary).try_acquire_owned() {
-            return (place, Use::Everything);
+        let ordinary = || async {
+            Arc::clone(&self.ordinary)
+                .acquire_owned()
+                .await
+                .expect(NEVER_CLOSED)
+        };
+        let reserved = || async {
+            Arc::clone(&self.reserved)
+                .acquire_owned()
+                .await
+                .expect(NEVER_CLOSED)
+        };
+        for _ in 0..EVICTIONS_MAX {
+            if let Ok(place) = Arc::clone(&self.ordinary).try_acquire_owned() {
+                return (place, ConnectionKind::Ordinary);
+            }
+            if self.open.evict_idle(Some(client), ConnectionKind::Ordinary) == 0 {
+                break;
+            }
+            // An evicted connection that has begun to answer stays open: waiting for its place alone could take as long as it.
+            if let Ok(place) = tokio::time::timeout(EVICTION_WAIT, ordinary()).await {
+                return (place, ConnectionKind::Ordinary);
+            }
         }
-        let ordinary = Arc::clone(&self.ordinary).acquire_owned();
-        if self.open.evict_idle(Some(client)) > 0 {
-            return (ordinary.await.expect(NEVER_CLOSED), Use::Everything);
+        if self.reserved.available_permits() == 0 {
+            self.open.evict_idle(Some(client), ConnectionKind::Reserved);
         }
         tokio::select! {
             biased;
-            place = ordinary => (place.expect(NEVER_CLOSED), Use::Everything),
-            place = Arc::clone(&self.reserved).acquire_owned() => (place.expect(NEVER_CLOSED), Use::Operation),
+            place = ordinary() => (place, ConnectionKind::Ordinary),
+            place = reserved() => (place, ConnectionKind::Reserved),
         }
     }
 }
@@ -181,7 +197,7 @@ fn is_clients_fault(error: &io::Error) -> bool {
 struct Connection {
     stream: TcpStream,
     peer: SocketAddr,
-    use_: Use,
+    kind: ConnectionKind,
     busy: Busy,
 }
 
@@ -191,7 +207,7 @@ impl Connection {
         let Self {
             stream,
             peer,
-            use_,
+            kind,
             busy,
         } = self;
         if let Err(error) = stream.set_nodelay(true) {
@@ -220,9 +236,9 @@ impl Connection {
                 false => answering.answering.try_take(origin.client(), 1),
             };
             async move {
-                let answer = match use_ {
-                    Use::Operation if !is_operation => too_many_connections(connections_max),
-                    Use::Everything if !is_operation && share.is_none() => {
+                let answer = match kind {
+                    ConnectionKind::Reserved if !is_operation => too_many_connections(connections_max),
+                    ConnectionKind::Ordinary if !is_operation && share.is_none() => {
                         more_than_share(origin.client(), connections_max)
                     }
                     _ => router.oneshot(request).await?,

@@ -232,6 +232,34 @@ fn beyond_the_limit_of_busy_connections_only_health_is_answered() {
 }
 
 #[test]
+fn an_idle_health_check_makes_no_one_wait_for_a_busy_connection() {
+    let server = Server::with(HttpSettings {
+        connections_max: 1,
+        ..HttpSettings::default()
+    });
+    let mut busy = server.connect();
+    let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 6\r\n\r\n";
+    busy.write_all(head.as_bytes()).expect("sent");
+    assert_eq!(Answer::read_one(&mut busy).status, 100, "the request runs");
+    // More than there are reserved connections: those that are idle make room for each other.
+    let mut checks = Vec::new();
+    for _ in 0..20 {
+        let mut check = server.connect();
+        let request = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        check.write_all(request).expect("sent");
+        assert_eq!(Answer::read_one(&mut check).status, 200);
+        checks.push(check);
+    }
+    assert_eq!(server.get("/v1/tables").expect(503)["code"], "overloaded");
+    busy.write_all(b"m f=1\n").expect("sent");
+    assert_eq!(
+        Answer::read_one(&mut busy).status,
+        200,
+        "the busy one was left alone"
+    );
+}
+
+#[test]
 fn an_idle_connection_is_closed_in_its_own_time() {
     let server = Server::with(HttpSettings {
         header_timeout: Duration::from_millis(50),
