@@ -143,7 +143,7 @@ impl App {
     /// A turn among queries, if one is free now.
     pub(crate) fn free_query_turn(&self) -> Option<Share> {
         let client = RequestContext::current().client;
-        self.queries.shares.try_take(client, 1)
+        self.queries.shares.take_if_free(client, 1)
     }
 
     /// Runs a read of the engine on a blocking thread, when its turn comes.

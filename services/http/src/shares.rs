@@ -89,9 +89,21 @@ impl Shares {
     /// Takes units if they are free and the client may have them.
     pub(crate) fn try_take(&self, client: Client, units: usize) -> Option<Share> {
         let mut state = self.0.state.lock();
-        if !self.0.admits(&state, client, units) {
+        let taken = self.take_from(&mut state, client, units);
+        if taken.is_none() {
             let is_free = state.used.saturating_add(units) <= self.0.count;
             state.refused += u64::from(is_free);
+        }
+        taken
+    }
+
+    /// The same for a caller that waits for its share where it gets none now: that is not counted as a refusal.
+    pub(crate) fn take_if_free(&self, client: Client, units: usize) -> Option<Share> {
+        self.take_from(&mut self.0.state.lock(), client, units)
+    }
+
+    fn take_from(&self, state: &mut State, client: Client, units: usize) -> Option<Share> {
+        if !self.0.admits(state, client, units) {
             return None;
         }
         state.used += units;
