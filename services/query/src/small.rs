@@ -3,6 +3,8 @@
 //! A question is small by its form where it names few timelines exactly and reaches into few hot segments. What it really costs is
 //! known only when it is answered, so the small form of a question has a tight budget: a caller that runs out of it asks
 //! again in the usual way.
+//!
+//! No question is small where the backend's requests travel over a network: a thread that reads requests must not wait for them.
 
 use std::time::Duration;
 
@@ -25,7 +27,7 @@ const SEGMENTS_MAX: u64 = 8;
 /// Rows that a small question asks for.
 const ROWS_MAX: u64 = 500;
 
-/// What a small question may cost.
+/// Budget of a small question.
 const BUDGET: Budget = Budget {
     timelines_max: TIMELINES_MAX,
     points_max: 20_000,
@@ -38,8 +40,11 @@ const BUDGET: Budget = Budget {
 };
 
 impl Querier {
-    /// The small form of a question; `None` if it is not small. To find out costs some look-ups, and reads nothing.
+    /// Returns the small form of a question; `None` if it is not small. Costs some look-ups, and reads nothing.
     pub fn as_small(&self, table: &Table, query: &PointQuery) -> Option<PointQuery> {
+        if self.engine().store().backend().capabilities().requests_in_flight > 1 {
+            return None;
+        }
         let is_streamed = match &query.shape {
             Shape::Rows(Rows {
                 sort, sample, limit, ..

@@ -5,7 +5,8 @@
 //!
 //! Calls block the calling thread. The embedded engine answers in microseconds on it; a networked one sends
 //! its requests from there, keeps several in flight inside the calls that take many rows, and repeats what is
-//! safe to repeat until its deadline. Never call from a thread that drives an async runtime.
+//! safe to repeat until its deadline. Never call from a thread that drives an async runtime, except for bounded reads of a backend whose
+//! requests do not travel ([`Capabilities::requests_in_flight`] is 1).
 
 use std::fmt;
 use std::time::Duration;

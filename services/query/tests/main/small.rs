@@ -140,3 +140,13 @@ fn what_costs_more_than_it_seems_runs_out_of_its_budget() {
     assert_eq!(error.kind(), ErrorKind::OverLimit);
     assert_eq!(world.ask(&query).expect("an answer").summary().rows, 1);
 }
+
+#[test]
+fn no_question_is_small_where_requests_travel() {
+    let query = of(Condition::tag("host", "a"));
+    for (world, is_small) in [(World::new(), true), (World::distributed(), false)] {
+        world.write(&[("m,host=a", DAY, vec![("v", Value::Signed(1))])]);
+        assert_eq!(world.querier.as_small(&world.table, &query).is_some(), is_small);
+        assert_eq!(world.ask(&query).expect("an answer").summary().rows, 1);
+    }
+}

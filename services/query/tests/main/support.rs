@@ -48,8 +48,21 @@ impl World {
         Self::open(settings, Timestamp::EPOCH)
     }
 
+    /// A world whose backend sends requests over a network.
+    pub(crate) fn distributed() -> Self {
+        Self::on(
+            Character::Distributed,
+            &QuerySettings::default(),
+            Timestamp::EPOCH,
+        )
+    }
+
     fn open(settings: &QuerySettings, now: Timestamp) -> Self {
-        let disk = MemoryDisk::new(Character::Embedded);
+        Self::on(Character::Embedded, settings, now)
+    }
+
+    fn on(character: Character, settings: &QuerySettings, now: Timestamp) -> Self {
+        let disk = MemoryDisk::new(character);
         let backend = Arc::new(MemoryBackend::open(&disk));
         let index = tempfile::tempdir().expect("a folder");
         let clock = ManualClock::new(now);
