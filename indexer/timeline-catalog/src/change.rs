@@ -46,7 +46,7 @@ impl UnflushedBytes {
     }
 }
 
-/// What a row of an entry is about. The number is stored.
+/// Kind of a row in an entry. The number is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RowKind {
@@ -112,14 +112,14 @@ fn next_row<'a>(parts: &mut Parts<'a>) -> Option<EntryRow<'a>> {
     Some(EntryRow { kind, key, value })
 }
 
-/// What memory takes in.
+/// Change of memory that an entry makes.
 #[derive(Debug)]
 pub(crate) enum Changed {
     /// Attributes of timelines.
     Attributes(Vec<Edit>),
     /// A saved search and its text; `None` when it is deleted.
     Search(String, Option<Arc<str>>),
-    /// What is said of metrics.
+    /// Metadata of metrics.
     Metrics(Vec<(Box<str>, Known)>),
 }
 
@@ -183,7 +183,7 @@ impl Catalog {
 
     /// Takes in an entry of the journal: all rows of the table have been loaded, and all entries before it were taken in.
     ///
-    /// What a loaded row says of later entries stays.
+    /// A loaded row that is newer than the entry stays.
     ///
     /// # Errors
     ///

@@ -40,7 +40,7 @@ pub(crate) struct Edit {
 struct Batch {
     rows: EntryRows,
     edits: Vec<Edit>,
-    /// What becomes of each edit of the call that is in it, or was refused.
+    /// Outcome of each edit of the call that is in the batch or was refused.
     outcomes: Vec<Result<Attributes>>,
 }
 
@@ -211,7 +211,7 @@ impl Catalog {
                 ..
             } = edit;
             if is_overtaken {
-                // The removal of another timeline has taken the number. Whoever follows edits needs a higher one, which only
+                // The removal of another timeline has taken the number. Followers of edits need a higher one, which only
                 // the row will say: until then a restart would bring back the number of the journal.
                 number = state.edits.newest() + 1;
             } else {

@@ -20,6 +20,7 @@
 //! | [`editing`] | attributes are set and removed |
 //! | [`change`] | a change on its way through the log |
 //! | `store` | load, save and remove rows |
+//! | `unsaved_rows` | rows of searches and metrics that wait for a flush |
 //! | `row` | the stored form |
 //! | `state` | the arrays; `symbols`, `raw_keys`, `edits`, `attribute_sets` and `packed` are parts of it |
 //!
@@ -67,6 +68,7 @@ mod row;
 mod state;
 mod store;
 mod symbols;
+mod unsaved_rows;
 
 pub use attributes::{AttributeType, AttributeValue, Attributes};
 pub use catalog::{Catalog, CatalogOptions, IDENTITY_BYTES_MAX, Registered};

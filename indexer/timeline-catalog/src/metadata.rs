@@ -9,14 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use tideline_backend::{Backend, RowChange, Stamp, WRITE_BYTES_MAX};
-use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
-use tideline_model::{Durability, TableId, Timestamp};
+use tideline_backend::{Backend, Stamp, WRITE_BYTES_MAX};
+use tideline_key_codec::{parse_named_key, space};
+use tideline_model::{TableId, Timestamp};
 
 use self::row::{decode, encode};
 use crate::catalog::Catalog;
 use crate::change::{Changed, Commit, EntryRows, RowKind};
-use crate::store::{ROWS_AT_ONCE, Unsaved, each_row, remove_rows};
+use crate::store::{ROWS_AT_ONCE, each_row, remove_rows};
+use crate::unsaved_rows::UnsavedRows;
 use crate::{CatalogError, Result};
 
 /// Most metrics of a table that something is remembered of; what is said of others is left out.
@@ -111,7 +112,7 @@ pub struct MetadataOfMetrics {
     /// Held while something is changed, until the log answers.
     editing: Mutex<()>,
     /// Names of metrics whose row is not what memory says.
-    unsaved: Unsaved<Box<str>>,
+    unsaved: UnsavedRows,
     left_out: Mutex<LeftOut>,
 }
 
@@ -256,7 +257,7 @@ impl MetadataOfMetrics {
             table,
             remembered: RwLock::default(),
             editing: Mutex::default(),
-            unsaved: Unsaved::default(),
+            unsaved: UnsavedRows::new(space::METADATA, table, ROWS_PER_WRITE),
             left_out: Mutex::default(),
         }
     }
@@ -334,29 +335,19 @@ impl MetadataOfMetrics {
         Ok(())
     }
 
-    /// Writes the rows of what is not durable yet, buffered; their names.
+    /// Writes the rows that are not durable yet, buffered, and returns their names.
     pub(crate) fn write_rows(
         &self,
         backend: &dyn Backend,
         stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<BTreeSet<Box<str>>> {
-        let (partition, _) = table_rows(space::METADATA, self.table);
-        let written = self.unsaved.begin();
-        let names: Vec<&str> = written.iter().map(|name| &**name).collect();
-        for names in names.chunks(ROWS_PER_WRITE) {
-            let row = |name: &&str| RowChange {
-                key: named_key(self.table, name.as_bytes()).into(),
-                value: Some(encode(name, &self.remembered.read().by_name[*name]).into()),
-            };
-            let rows: Vec<RowChange> = names.iter().map(row).collect();
-            backend.write(partition, &rows, stamp()?, Durability::Buffered)?;
-        }
-        Ok(written)
+        let row = |name: &str| Some(encode(name, &self.remembered.read().by_name[name]).into());
+        self.unsaved.write(backend, stamp, row)
     }
 
-    /// Rows that were written are durable.
+    /// Takes note that rows that were written are durable.
     pub(crate) fn rows_synced(&self, written: &BTreeSet<Box<str>>) {
-        self.unsaved.end(written);
+        self.unsaved.synced(written);
     }
 
     /// Counts what was left out, and says so now and then.
@@ -393,9 +384,8 @@ impl Catalog {
     /// Remembers what is said of metrics; durable and visible on return. Returns how many were left out because of
     /// [`METRICS_MAX`], [`METADATA_BYTES_MAX`] or [`METRIC_NAME_BYTES_MAX`], or for want of a name.
     ///
-    /// What is known already costs a look-up. An unknown type and empty texts never take the place of something. What
-    /// differs does, but what has taken a place keeps it for a minute: senders may disagree. Of several of one name the
-    /// first two count.
+    /// Known metadata costs a look-up. An unknown type and empty texts never replace a value. Different values do, at most once
+    /// a minute for a metric, because senders may disagree. Of several entries with one name the first two count.
     ///
     /// # Errors
     ///

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use tideline_backend::{Backend, RowChange, Stamp};
-use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
-use tideline_model::{Durability, TableId};
+use tideline_backend::{Backend, Stamp};
+use tideline_key_codec::{parse_named_key, space};
+use tideline_model::TableId;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::catalog::Catalog;
 use crate::change::{Changed, Commit, EntryRows, RowKind};
-use crate::store::{ROWS_AT_ONCE, Unsaved, each_row, remove_rows};
+use crate::store::{ROWS_AT_ONCE, each_row, remove_rows};
+use crate::unsaved_rows::UnsavedRows;
 use crate::{CatalogError, Result};
 
 /// Most saved searches of a table.
@@ -33,7 +34,7 @@ pub struct SavedSearches {
     /// Held while one is changed, until the log answers.
     editing: Mutex<()>,
     /// Names of searches whose row is not what memory says.
-    unsaved: Unsaved<String>,
+    unsaved: UnsavedRows,
 }
 
 impl SavedSearches {
@@ -42,7 +43,7 @@ impl SavedSearches {
             table,
             by_name: RwLock::default(),
             editing: Mutex::default(),
-            unsaved: Unsaved::default(),
+            unsaved: UnsavedRows::new(space::SEARCHES, table, ROWS_PER_WRITE),
         }
     }
 
@@ -76,7 +77,7 @@ impl SavedSearches {
 
     /// Takes in a search, or that it is deleted: the journal says so.
     pub(crate) fn apply(&self, name: String, text: Option<Arc<str>>) {
-        self.unsaved.add([name.clone()]);
+        self.unsaved.add([name.as_str().into()]);
         let mut by_name = self.by_name.write();
         match text {
             Some(text) => by_name.insert(name, text),
@@ -92,29 +93,19 @@ impl SavedSearches {
         Ok(())
     }
 
-    /// Writes the rows of what is not durable yet, buffered; their names.
+    /// Writes the rows that are not durable yet, buffered, and returns their names.
     pub(crate) fn write_rows(
         &self,
         backend: &dyn Backend,
         stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
-    ) -> Result<BTreeSet<String>> {
-        let (partition, _) = table_rows(space::SEARCHES, self.table);
-        let written = self.unsaved.begin();
-        let names: Vec<&String> = written.iter().collect();
-        for names in names.chunks(ROWS_PER_WRITE) {
-            let change = |name: &&String| RowChange {
-                key: named_key(self.table, name.as_bytes()).into(),
-                value: self.get(name).map(|text| encode(name, &text).into()),
-            };
-            let changes: Vec<RowChange> = names.iter().map(change).collect();
-            backend.write(partition, &changes, stamp()?, Durability::Buffered)?;
-        }
-        Ok(written)
+    ) -> Result<BTreeSet<Box<str>>> {
+        let row = |name: &str| self.get(name).map(|text| encode(name, &text).into());
+        self.unsaved.write(backend, stamp, row)
     }
 
-    /// Rows that were written are durable.
-    pub(crate) fn rows_synced(&self, written: &BTreeSet<String>) {
-        self.unsaved.end(written);
+    /// Takes note that rows that were written are durable.
+    pub(crate) fn rows_synced(&self, written: &BTreeSet<Box<str>>) {
+        self.unsaved.synced(written);
     }
 
     /// Deletes all rows of a dropped table.

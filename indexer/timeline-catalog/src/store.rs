@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use tideline_backend::{
     Backend, Direction, KeyRange, PageLimit, Partition, RowChange, Space, Stamp, WRITE_BYTES_MAX,
@@ -182,7 +181,7 @@ impl Catalog {
 #[derive(Debug, Default)]
 pub(crate) struct WrittenRows {
     timelines: WrittenTimelines,
-    searches: BTreeSet<String>,
+    searches: BTreeSet<Box<str>>,
     metrics: BTreeSet<Box<str>>,
 }
 
@@ -200,51 +199,6 @@ impl WrittenTimelines {
             *written -= &newer.rows;
             *written -= &newer.deleted;
         }
-    }
-}
-
-/// Names whose row is not surely what memory says.
-#[derive(Debug)]
-pub(crate) struct Unsaved<Name>(Mutex<UnsavedNames<Name>>);
-
-#[derive(Debug)]
-struct UnsavedNames<Name> {
-    all: BTreeSet<Name>,
-    /// Those that have changed since rows were last written.
-    since: BTreeSet<Name>,
-}
-
-impl<Name> Default for Unsaved<Name> {
-    fn default() -> Self {
-        Self(Mutex::new(UnsavedNames {
-            all: BTreeSet::new(),
-            since: BTreeSet::new(),
-        }))
-    }
-}
-
-impl<Name: Ord + Clone> Unsaved<Name> {
-    /// These have changed.
-    pub(crate) fn add(&self, names: impl IntoIterator<Item = Name>) {
-        let mut unsaved = self.0.lock();
-        for name in names {
-            unsaved.since.insert(name.clone());
-            unsaved.all.insert(name);
-        }
-    }
-
-    /// Those whose rows are written now, read after this.
-    pub(crate) fn begin(&self) -> BTreeSet<Name> {
-        let mut unsaved = self.0.lock();
-        unsaved.since.clear();
-        unsaved.all.clone()
-    }
-
-    /// Rows that were written are durable.
-    pub(crate) fn end(&self, written: &BTreeSet<Name>) {
-        let mut unsaved = self.0.lock();
-        let UnsavedNames { all, since } = &mut *unsaved;
-        all.retain(|name| since.contains(name) || !written.contains(name));
     }
 }
 

@@ -1,8 +1,10 @@
 //! What is said of metrics: what stays, what gives way, what is left out, and the bytes of a row.
 
 use bytes::Bytes;
-use tideline_backend::BackendError;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_backend::{BackendError, RowChange};
+
+use tideline_key_codec::{named_key, table_rows};
 
 use super::*;
 use crate::change::tests::{Journal, catalog, options, save};

@@ -171,7 +171,7 @@ enum Step {
     Register(u32),
     Announce(usize),
     Edit(usize, &'static str, Option<u32>),
-    /// Of unknown outcome; whether it is in the journal.
+    /// An edit of unknown outcome; the flag says whether it is in the journal.
     EditUnknown(usize, Option<u32>, bool),
     Index,
     Remove(usize),
@@ -281,7 +281,7 @@ proptest! {
     }
 }
 
-/// What the search index remembers of a catalog.
+/// State that the search index keeps for a catalog.
 #[derive(Debug, Default)]
 struct Index {
     documents: BTreeMap<u32, Described>,
