@@ -18,7 +18,7 @@ use tideline_fleet::Random;
 pub use ages::Purge;
 use naive::{Model, Span, same_rows};
 
-/// What happens in a step, and how often in a hundred.
+/// Kinds of steps, each with its share of a hundred.
 const STEPS: [(Step, usize); 10] = [
     (Step::Write, 42),
     (Step::ReadRows, 16),
@@ -46,7 +46,7 @@ enum Step {
     Stop,
 }
 
-/// What is tested.
+/// Service under test.
 pub trait Service {
     /// A client of it as it runs now.
     fn client(&self) -> Client;

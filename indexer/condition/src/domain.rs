@@ -2,7 +2,7 @@
 
 use crate::condition::Subject;
 
-/// What a condition selects.
+/// Kind of objects that a condition selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Domain {
     /// Timelines by tags, attributes and properties.

@@ -6,7 +6,7 @@ pub enum ConditionError {
     /// A limit of conditions.
     #[error("{what} of {actual} is over the limit of {limit}")]
     OverLimit {
-        /// What is too large.
+        /// Name of the quantity that is too large.
         what: &'static str,
         /// The limit.
         limit: usize,

@@ -14,7 +14,7 @@ use crate::json::{Content, Fault, Member, Members};
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
-/// What an operator consists of. A file has the type, this, and the tests of both.
+/// Parts of an operator. Its file holds the type, the implementation of this trait, and the tests of both.
 pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
     /// The names of its test in messages that list all operators.
     const LISTED: &'static [&'static str];
@@ -98,7 +98,7 @@ macro_rules! operators {
         $(mod $module;)*
         $(pub use $module::$operator;)*
 
-        /// What must hold of a subject; of a list, what must hold of one of its values. Texts are compared byte by byte.
+        /// Test of a subject. A list passes if one of its values does. Texts are compared byte by byte.
         #[derive(Debug, Clone, PartialEq)]
         pub enum Test {
             $($(#[$doc])* $operator($operator),)*

@@ -167,7 +167,7 @@ pub fn phrases(asked: &[Word], found: &[WordAt<'_>]) -> impl Iterator<Item = usi
 
 impl Close {
     pub(crate) fn new(text: &str, edits_max: u8, compiler: &mut Compiler<'_>) -> Result<Self> {
-        /// What the automata of each number of edits are made with; making these takes milliseconds.
+        /// Builders of the automata, one for each number of edits; creating one takes milliseconds.
         static BUILDERS: [LazyLock<LevenshteinAutomatonBuilder>; DISTANCE_MAX as usize] = [
             LazyLock::new(|| LevenshteinAutomatonBuilder::new(1, true)),
             LazyLock::new(|| LevenshteinAutomatonBuilder::new(2, true)),

@@ -67,7 +67,7 @@ impl Catalogs {
         let _ = self.backend.set(backend);
     }
 
-    /// What catalogs add the bytes of their changes to.
+    /// Returns the counter to which catalogs add the bytes of their changes.
     pub(crate) fn unflushed(&self) -> &Arc<UnflushedBytes> {
         &self.unflushed
     }

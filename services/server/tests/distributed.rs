@@ -12,7 +12,7 @@ use tideline_server::{Config, Server};
 use tideline_tests::model::{Purge, Service, run};
 use tideline_tests::{Client, rounds, seed};
 
-/// What a request to a node of a cluster takes at least.
+/// Duration of a request to a node of a cluster.
 const ROUND_TRIP: Duration = Duration::from_millis(1);
 
 /// A node, and the next one after it.

@@ -89,7 +89,7 @@ pub(crate) fn segment_of(key: &[u8]) -> Option<SegmentId> {
     Some(SegmentId(u64::from_be_bytes(*id)))
 }
 
-/// What every key of a part begins with.
+/// Returns the prefix of every key of a part.
 fn part_prefix(part: PartRef) -> Vec<u8> {
     let mut prefix = part.table.0.to_be_bytes().to_vec();
     prefix.extend_from_slice(&part.part.0.to_be_bytes());

@@ -214,7 +214,7 @@ impl Requests {
         })
     }
 
-    /// What was written is durable.
+    /// Takes note that written rows are durable.
     pub(crate) fn synced(&self, written: &WrittenRequests) {
         let mut state = self.state.lock();
         for key in &written.saved {

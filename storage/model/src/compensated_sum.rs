@@ -12,7 +12,7 @@
 pub struct CompensatedSum {
     /// The result of plain additions.
     pub sum: f64,
-    /// What has to be added to it.
+    /// Rounding error to add to it.
     pub compensation: f64,
 }
 

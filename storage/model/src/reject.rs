@@ -8,7 +8,7 @@ use crate::table::TableName;
 use crate::time::{Timestamp, format_duration};
 use crate::value::ValueType;
 
-/// What to do where the clock of the server is in doubt; ends every message about it.
+/// Remedy while the clock of the server is in doubt; ends every message about it.
 pub const CLOCK_REMEDY: &str = "send it again later, or confirm the clock";
 
 /// Characters of a tag key that a message shows.
@@ -21,7 +21,7 @@ pub struct LineReject {
     pub line: u32,
     /// The reason.
     pub reason: RejectReason,
-    /// The start of the offending line, for people, cut at a character boundary. Empty where there is none to show, as
+    /// The start of the offending line, for people, cut at a character boundary. Empty where no line is shown, as
     /// behind the first thousand of a body.
     pub excerpt: String,
 }
@@ -132,7 +132,7 @@ pub struct RememberedReject {
     pub is_retryable: bool,
 }
 
-/// What a line waits for that may be stored later.
+/// Condition that a retryable line waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitsFor {
     /// A clock that can be trusted.
@@ -142,7 +142,7 @@ pub enum WaitsFor {
 }
 
 impl RejectReason {
-    /// What has to change before the line can be stored; `None` where sending it again cannot help.
+    /// Returns the condition under which the line can be stored later; `None` where sending it again cannot help.
     pub fn waits_for(&self) -> Option<WaitsFor> {
         match self {
             Self::NoArrivalTime

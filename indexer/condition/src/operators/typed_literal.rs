@@ -24,7 +24,7 @@ pub(super) fn parse(subject: &Subject, text: &str) -> Literal {
     }
 }
 
-/// Returns the text that [`parse`] reads as a value; `None` where there is none.
+/// Returns the text that [`parse`] reads as a value; `None` if the value has no such text.
 pub(super) fn write(subject: &Subject, literal: &Literal) -> Option<String> {
     if let Literal::Text(text) = literal
         && parse(subject, text) == *literal

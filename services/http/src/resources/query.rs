@@ -43,7 +43,7 @@ pub(crate) use self::format::{Options, put_json_text, put_json_time, put_json_va
 pub(crate) use self::json::put_series_head;
 pub(crate) use self::question::to_budget;
 
-/// What the answer of a small question takes at first.
+/// Initial capacity for the answer of a small question, in bytes.
 const SMALL_ANSWER_BYTES: usize = 4 << 10;
 
 pub(crate) fn router() -> OpenApiRouter<App> {

@@ -142,7 +142,7 @@ pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment
     }
 }
 
-/// What an open store and its journals hold.
+/// Contents of an open store and its journals.
 pub(super) struct Found {
     pub(super) marks: Marks,
     /// Description of what one keyspace lacks and another has.
