@@ -153,7 +153,7 @@ fn threads_of_the_database_have_a_supervisor() {
     for path in rooms.iter().flat_map(|room| files_below(&workspace().join(room))) {
         let place = shown(&path);
         let is_meant = place.contains("/src/") && !place.ends_with("/tests.rs");
-        if !is_meant || place == "storage/model/src/supervision.rs" {
+        if !is_meant || place == "storage/runtime/src/supervision.rs" {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap_or_default();

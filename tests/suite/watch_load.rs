@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tideline_model::background;
+use tideline_runtime::background;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Launch, Server, wait};
 

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
-use tideline_model::{MemoryAccount, Reservation, TimeRange, TimelineId};
+use tideline_model::{TimeRange, TimelineId};
 use tideline_pattern::{Pattern, PatternBudget};
+use tideline_runtime::{MemoryAccount, Reservation};
 
 use crate::condition::{Condition, DEPTH_MAX, FUZZY_STATES_MAX, NODES_MAX, STATE_BYTES, Subject};
 use crate::error::limit;

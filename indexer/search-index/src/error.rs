@@ -23,7 +23,7 @@ pub enum SearchError {
     Uncounted(String),
     /// No memory for the patterns of a condition.
     #[error(transparent)]
-    Memory(#[from] tideline_model::MemoryFull),
+    Memory(#[from] tideline_runtime::MemoryFull),
     /// The caller has ended the search.
     #[error("the search was stopped: its client left, or it took longer than it may")]
     Stopped,

@@ -8,7 +8,8 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, RwLock};
 use roaring::RoaringBitmap;
 use tideline_condition::{Condition, Matcher};
-use tideline_model::{MemoryAccount, SupervisedThread, Supervisor, TableId};
+use tideline_model::TableId;
+use tideline_runtime::{MemoryAccount, SupervisedThread, Supervisor};
 use tideline_timeline_catalog::Catalog;
 
 use crate::indexer::Indexer;

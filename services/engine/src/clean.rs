@@ -13,7 +13,8 @@
 
 use std::time::Duration;
 
-use tideline_model::{Ordinal, TimeRange, TimelineId, TrustedNow};
+use tideline_log::TrustedNow;
+use tideline_model::{Ordinal, TimeRange, TimelineId};
 
 use crate::engine::Engine;
 use crate::error::Result;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tideline_backend::BackendError;
 use tideline_condition::ConditionError;
-use tideline_model::{MemoryFull, TableModel, TableName};
+use tideline_model::{TableModel, TableName};
+use tideline_runtime::MemoryFull;
 use tideline_search_index::SearchError;
 use tideline_series_store::{LogError, Refusal, StoreError, TailError};
 use tideline_timeline_catalog::CatalogError;

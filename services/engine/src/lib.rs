@@ -75,6 +75,7 @@ pub use resolve::BatchResolver;
 pub use suggest::{NameKind, Suggestion};
 pub use tables::{Table, TableStats, TierStats};
 pub use tideline_ingest_protocols::prometheus::{EXEMPLAR_FIELD, START_FIELD, is_sample_detail};
+pub use tideline_runtime as runtime;
 pub use tideline_series_store::{HeadBudget, HeadSurvey};
 pub use tideline_timeline_catalog::{MetricKind, MetricMetadata};
 pub use write::{IdempotentRequest, RequestStart, RunningRequest, WriteOptions, WriteOutcome};

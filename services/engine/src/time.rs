@@ -3,6 +3,7 @@
 //! A server whose clock is wrong still takes points that bear a time. It gives none its own, refuses none for good because
 //! of it, and resolves `now-1h` by the trusted time.
 
+pub use tideline_log::{ClockDoubt, StoredClock, TrustedClock, TrustedNow};
 use tideline_model::Timestamp;
 
 use crate::engine::Engine;

@@ -24,7 +24,8 @@ use tideline_chunk::{DeleteRecord, Delta, DeltaGroup};
 use tideline_condition::operators::In;
 use tideline_condition::{Condition, Literal, Matcher, Subject};
 use tideline_ingest_protocols::prometheus::is_sample_detail;
-use tideline_model::{ColumnData, Ordinal, SequenceNumber, TableId, TimeRange, TimelineId, background};
+use tideline_model::{ColumnData, Ordinal, SequenceNumber, TableId, TimeRange, TimelineId};
+use tideline_runtime::background;
 use tideline_search_index::TimelineRecord;
 use tideline_series_store::{StoreError, TailEntry};
 

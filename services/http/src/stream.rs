@@ -264,7 +264,7 @@ impl HttpBody for LiveAnswer {
 mod tests {
     use http_body_util::BodyExt;
 
-    use tideline_model::MemoryAccount;
+    use tideline_engine::runtime::MemoryAccount;
 
     use super::*;
 

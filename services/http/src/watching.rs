@@ -20,8 +20,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tideline_engine::Engine;
+use tideline_engine::runtime::{MemoryAccount, Reservation, background};
 use tideline_engine::watch::{WatchCursor, WatchRequest, Watcher};
-use tideline_model::{MemoryAccount, Reservation, SequenceNumber, TableId, background};
+use tideline_model::{SequenceNumber, TableId};
 use tideline_openapi::ErrorCode;
 use tokio::sync::{Notify, oneshot, watch};
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tideline_chunk::Run;
-use tideline_model::{MemoryAccount, Reservation, background};
+use tideline_engine::runtime::{MemoryAccount, Reservation, background};
 
 use crate::error::{QueryError, Result};
 

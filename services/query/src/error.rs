@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use tideline_engine::runtime::MemoryFull;
 use tideline_engine::{EngineError, ErrorKind};
-use tideline_model::{MemoryFull, ValueType};
+use tideline_model::ValueType;
 use tideline_series_store::StoreError;
 
 use crate::function::Function;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_engine::Engine;
-use tideline_model::{Clock, TableModel, TrustedNow};
+use tideline_engine::time::TrustedNow;
+use tideline_model::{Clock, TableModel};
 
 use crate::maintenance::WorkError;
 

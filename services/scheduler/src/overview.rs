@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tideline_model::{TableId, TrustedNow};
+use tideline_engine::time::TrustedNow;
+use tideline_model::TableId;
 
 use crate::database::Database;
 use crate::maintenance::{PlanSettings, Planned, SegmentCounts, Served, Survey, TableState, sort};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tideline_backend::BackendError;
 use tideline_engine::EngineError;
-use tideline_model::ThreadFailure;
+use tideline_runtime::ThreadFailure;
 
 use crate::config::Problem;
 

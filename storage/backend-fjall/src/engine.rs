@@ -20,7 +20,8 @@ use fjall::{
 use parking_lot::{Mutex, RwLock};
 use tideline_backend::page::PageBuilder;
 use tideline_backend::{CacheUsage, Direction, KeyRange, Page, PageLimit, Partition, Result, Row, Unit};
-use tideline_model::{Durability, GroupId, Tier, background};
+use tideline_model::{Durability, GroupId, Tier};
+use tideline_runtime::background;
 
 use crate::error::{During, from_fjall};
 use crate::files::list;

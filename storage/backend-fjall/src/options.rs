@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tideline_model::{Supervisor, Tier};
+use tideline_model::Tier;
+use tideline_runtime::Supervisor;
 
 /// Settings of a [`FjallBackend`](crate::FjallBackend), with units and defaults.
 #[derive(Debug, Clone)]

@@ -28,13 +28,14 @@
 pub mod tuple;
 
 use md5::{Digest, Md5};
-use tideline_backend::{KeyRange, Partition, Space};
-use tideline_model::{PartId, SegmentId, SequenceNumber, TableId, TimeRange, TimelineId};
+use tideline_model::{
+    KeyRange, PartId, Partition, SegmentId, SequenceNumber, Space, TableId, TimeRange, TimelineId,
+};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The numbers of the key spaces; the table is in the crate's first page.
 pub mod space {
-    use tideline_backend::Space;
+    use tideline_model::Space;
 
     /// One row a timeline.
     pub const CATALOG: Space = Space(1);

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::trusted_clock::{StoredClock, TrustedClock, TrustedNow};
 use parking_lot::Mutex;
-use tideline_model::{Clock, StoredClock, Timestamp, TrustedClock, TrustedNow};
+use tideline_model::{Clock, Timestamp};
 
 /// The trusted clock of a log.
 #[derive(Debug)]

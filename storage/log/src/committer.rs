@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use tideline_backend::{BackendError, Epoch, JournalEntry};
-use tideline_model::{Durability, SequenceNumber, SupervisedThread};
+use tideline_model::{Durability, SequenceNumber};
+use tideline_runtime::SupervisedThread;
 
 use crate::entry::LogEntry;
 use crate::error::{LogError, Result};

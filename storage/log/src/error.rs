@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tideline_backend::{BackendError, ErrorKind};
-use tideline_model::ThreadFailure;
+use tideline_runtime::ThreadFailure;
 
 use crate::entry::{ModelError, ModelTag, Refusal};
 

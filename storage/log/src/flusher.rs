@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tideline_backend::ManifestChange;
-use tideline_model::{SequenceNumber, SupervisedThread};
+use tideline_model::SequenceNumber;
+use tideline_runtime::SupervisedThread;
 
 use crate::edits::Edit;
 use crate::error::{LogError, Result};

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use tideline_backend::{Backend, BackendError, Epoch, ErrorKind, Lease, Stamp};
-use tideline_model::{Clock, SupervisedThread, Supervisor};
+use tideline_model::Clock;
+use tideline_runtime::{SupervisedThread, Supervisor};
 
 use crate::error::{LogError, Result};
 use crate::log::{Log, SHARD};

@@ -37,6 +37,7 @@ mod retired;
 mod settings;
 mod stamps;
 mod tail;
+pub mod trusted_clock;
 
 pub use edits::Edit;
 pub use entry::{LogEntry, ModelError, ModelTag, Refusal};
@@ -50,3 +51,4 @@ pub use retired::{Retired, Versioned};
 pub use settings::LogSettings;
 pub use stamps::Stamps;
 pub use tail::{TailEntry, TailError, TailPart};
+pub use trusted_clock::{ClockDoubt, StoredClock, TrustedClock, TrustedNow};

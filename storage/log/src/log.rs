@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use crate::trusted_clock::{StoredClock, TrustedNow};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
 use tideline_backend::{Backend, BackendError, Epoch, Health, ManifestChange, PartRef, Shard};
-use tideline_model::{Clock, GroupId, PartId, SegmentId, SequenceNumber, StoredClock, TableId, TrustedNow};
+use tideline_model::{Clock, GroupId, PartId, SegmentId, SequenceNumber, TableId};
 
 use crate::clock::LogClock;
 use crate::edits::OpenEdit;

@@ -6,12 +6,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::trusted_clock::StoredClock;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tideline_backend::{Manifest as StoredManifest, ManifestChange, ManifestKind, ManifestRow};
 use tideline_key_codec::table_name;
-use tideline_model::{SequenceNumber, StoredClock, TableId, TableName, TableSpec};
+use tideline_model::{SequenceNumber, TableId, TableName, TableSpec};
 
 use crate::error::{LogError, Result};
 

@@ -11,10 +11,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::trusted_clock::TrustedClock;
 use bytes::Bytes;
 use tideline_backend::{Backend, BackendError, Epoch, ManifestKind, ManifestRow, PartRef, SegmentRef};
 use tideline_key_codec::parse_part_name;
-use tideline_model::{Clock, PartId, SegmentId, SequenceNumber, Timestamp, TrustedClock};
+use tideline_model::{Clock, PartId, SegmentId, SequenceNumber, Timestamp};
 
 use crate::committer::Committer;
 use crate::entry::{LogEntry, ModelTag};

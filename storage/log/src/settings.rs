@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tideline_model::{Supervisor, Timestamp};
+use tideline_model::Timestamp;
+use tideline_runtime::Supervisor;
 
 /// Settings of a [`Log`](crate::Log).
 #[derive(Debug, Clone)]

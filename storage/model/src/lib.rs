@@ -15,15 +15,11 @@
 //! | [`compensated_sum`] | [`CompensatedSum`]: sums of doubles that keep what rounding loses |
 //! | [`job`] | [`JobKind`]: kinds of background jobs |
 //! | [`measurements`] | [`Measurements`]: the measurement of each row of a group |
+//! | [`partition`] | [`Partition`], [`SegmentRef`], [`PartRef`], [`Space`], [`KeyRange`]: names of where a backend keeps rows |
 //! | [`table`] | [`TableSpec`]: what a user sets about a table; [`TableModel`] |
-//! | [`background`] | threads whose work lets other work go first |
-//! | [`memory`] | [`MemoryAccount`]: one limit for what requests hold |
 //! | [`reject`] | [`RejectReason`]: why a line of a write is not stored |
-//! | [`supervision`] | [`Supervisor`]: threads whose panic ends the process |
 //! | [`time_expression`] | [`TimeExpression`]: a time as people write it |
-//! | [`trusted_clock`] | [`TrustedClock`]: a time that data may expire by, whoever sets the wall clock |
 
-pub mod background;
 pub mod batch;
 pub mod compensated_sum;
 pub mod geo;
@@ -32,13 +28,11 @@ pub mod identity;
 pub mod job;
 mod joined;
 pub mod measurements;
-pub mod memory;
+pub mod partition;
 pub mod reject;
-pub mod supervision;
 pub mod table;
 pub mod time;
 pub mod time_expression;
-pub mod trusted_clock;
 pub mod value;
 
 pub use batch::{BytesColumn, ColumnData, PointBatch, PointGroup, SeriesError, SeriesResolver};
@@ -48,11 +42,9 @@ pub use id::{FieldId, GroupId, Ordinal, PartId, SegmentId, SequenceNumber, Table
 pub use identity::Identity;
 pub use job::JobKind;
 pub use measurements::Measurements;
-pub use memory::{MemoryAccount, MemoryFull, Reservation};
+pub use partition::{KEY_BYTES_MAX, KeyRange, PartRef, Partition, SegmentRef, Space, Unit};
 pub use reject::{LineReject, RejectReason, TypeConflict, WaitsFor};
-pub use supervision::{SupervisedThread, Supervisor, ThreadFailure};
 pub use table::{ArchivePolicy, Durability, Policy, Schedule, TableModel, TableName, TableSpec, Tier};
 pub use time::{Clock, ManualClock, Precision, SystemClock, TimeRange, Timestamp};
 pub use time_expression::{TimeExpression, TimeExpressionError};
-pub use trusted_clock::{ClockDoubt, StoredClock, TrustedClock, TrustedNow};
 pub use value::{Value, ValueKind, ValueType};

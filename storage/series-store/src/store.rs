@@ -7,10 +7,10 @@ use bytes::Bytes;
 use tideline_archive::{Archive, People};
 use tideline_backend::{Backend, Health, Usage};
 use tideline_chunk::NewTimeline;
+use tideline_log::TrustedNow;
 use tideline_log::{Log, LogModel, LogThreads, ModelTag, RequestKey, Stamps, TailError, TailPart};
-use tideline_model::{
-    FieldId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, ThreadFailure, TimelineId, TrustedNow,
-};
+use tideline_model::{FieldId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, TimelineId};
+use tideline_runtime::ThreadFailure;
 
 use crate::error::{Result, StoreError};
 use crate::latest::{LatestRow, Seen};

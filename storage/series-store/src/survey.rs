@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tideline_model::{TableId, TrustedNow};
+use tideline_log::TrustedNow;
+use tideline_model::TableId;
 
 use crate::manifest::Segment;
 use crate::shared::{Shared, State};

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tideline_chunk::Run;
-use tideline_model::{SequenceNumber, TableId, TimeRange, TimelineId, background};
+use tideline_model::{SequenceNumber, TableId, TimeRange, TimelineId};
+use tideline_runtime::background;
 
 use crate::deletes::{TableDeletes, apply};
 use crate::error::Result;

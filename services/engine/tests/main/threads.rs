@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use tideline_engine::{ErrorKind, WriteOptions};
-use tideline_model::Supervisor;
+use tideline_runtime::Supervisor;
 
 use crate::support::{Fixture, decode, write};
 

@@ -5,7 +5,7 @@ use std::fmt;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use tideline_engine::EngineStats;
-use tideline_model::MemoryAccount;
+use tideline_engine::runtime::MemoryAccount;
 
 use super::figures::Figures;
 use super::{jobs, tiers};

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
-use tideline_model::{MemoryAccount, Reservation};
+use tideline_engine::runtime::{MemoryAccount, Reservation};
 
 /// Bytes of an answer that are kept for its client. Answers of dashboards fit; of longer ones it is enough that reading and
 /// sending go on beside each other.

@@ -8,10 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tideline_backend::SegmentRef;
+use tideline_engine::time::{StoredClock, TrustedClock, TrustedNow};
 use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
 use tideline_model::{
-    Clock, GroupId, ManualClock, Policy, Schedule, SegmentId, SequenceNumber, StoredClock, TableId,
-    TableModel, Tier, TimeRange, Timestamp, TrustedClock, TrustedNow,
+    Clock, GroupId, ManualClock, Policy, Schedule, SegmentId, SequenceNumber, TableId, TableModel, Tier,
+    TimeRange, Timestamp,
 };
 use tideline_scheduler::series::plan::{Facts, SegmentFacts, TableFacts};
 use tideline_scheduler::{

@@ -8,10 +8,11 @@ use bytes::Bytes;
 use tideline_archive::{Archive, ArchiveSettings};
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_chunk::{Delta, DeltaGroup, NewTimeline};
+use tideline_engine::time::TrustedNow;
 use tideline_model::time::NANOS_PER_SECOND;
 use tideline_model::{
     ArchivePolicy, Clock, ColumnData, Durability, JobKind, ManualClock, Ordinal, Policy, Schedule, SegmentId,
-    TableId, TableModel, Tier, TimeRange, TimelineId, Timestamp, TrustedNow,
+    TableId, TableModel, Tier, TimeRange, TimelineId, Timestamp,
 };
 use tideline_scheduler::series::plan::Facts;
 use tideline_scheduler::{Database, JobFilter, JobState, Models, Scheduler, SeriesWork, Settings, WorkError};

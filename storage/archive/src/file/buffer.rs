@@ -11,7 +11,8 @@ use parquet::errors::Result;
 use parquet::file::writer::SerializedColumnWriter;
 use tideline_chunk::{Presence, RunColumn};
 use tideline_model::batch::{Joined, JoinedColumn};
-use tideline_model::{ColumnData, TimelineId, ValueType, background};
+use tideline_model::{ColumnData, TimelineId, ValueType};
+use tideline_runtime::background;
 
 /// Rows that are handed to the encoder at once.
 const BATCH: usize = 4_096;

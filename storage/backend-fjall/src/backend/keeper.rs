@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tideline_backend::{BackendError, Result};
-use tideline_model::SupervisedThread;
+use tideline_runtime::SupervisedThread;
 
 use super::Inner;
 use crate::error::{During, from_io};

@@ -4,7 +4,8 @@ use std::fs;
 
 use tideline_backend::conformance::value_of;
 use tideline_backend::{ErrorKind, Space};
-use tideline_model::{GroupId, PartId, SegmentId, Supervisor, TableId};
+use tideline_model::{GroupId, PartId, SegmentId, TableId};
+use tideline_runtime::Supervisor;
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Writes a chunk: timestamps, summaries and bodies behind a directory, then the checksum.
 
-use tideline_model::background;
+use tideline_runtime::background;
 
 use super::directory::Entry;
 use super::{ChunkError, MAGIC, PREFIX_BYTES, SequenceSpan, VERSION, VERSION_PLAIN, checksum};

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use tideline_model::{ColumnData, CompensatedSum, background};
+use tideline_model::{ColumnData, CompensatedSum};
+use tideline_runtime::background;
 
 use super::{BITS, CORRECTION_SHIFT, ROWS_MIN, ROWS_PER_BUCKET_MIN, flag, state};
 use crate::chunk::directory::Entry;

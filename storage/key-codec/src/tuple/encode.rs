@@ -1,6 +1,6 @@
 //! Encodes tuples and prefixes of tuples.
 
-use tideline_backend::KEY_BYTES_MAX;
+use tideline_model::KEY_BYTES_MAX;
 
 use super::digits::push_decimal;
 use super::escape::push_escaped;

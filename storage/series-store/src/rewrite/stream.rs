@@ -7,7 +7,8 @@ use bytes::Bytes;
 use tideline_archive::Extent;
 use tideline_backend::{Backend, BackendError, PageLimit, Row, SegmentRef};
 use tideline_chunk::{Chunk, ChunkError, SequenceSpan};
-use tideline_model::{FieldId, SequenceNumber, Tier, TimeRange, TimelineId, background};
+use tideline_model::{FieldId, SequenceNumber, Tier, TimeRange, TimelineId};
+use tideline_runtime::background;
 
 use super::archive::FilesOutput;
 use super::{Load, Pace, RewriteCost};

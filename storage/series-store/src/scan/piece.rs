@@ -9,7 +9,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use tideline_archive::Extent;
 use tideline_chunk::{Bitmap, Chunk, ChunkError, Presence, Run, RunColumn};
-use tideline_model::{ColumnData, FieldId, SequenceNumber, Tier, TimeRange, ValueType, background};
+use tideline_model::{ColumnData, FieldId, SequenceNumber, Tier, TimeRange, ValueType};
+use tideline_runtime::background;
 
 use crate::deletes::{Mask, apply, rows_in};
 use crate::merge::{Part, Priority, merge, slice};

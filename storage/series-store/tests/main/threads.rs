@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tideline_backend::memory::{Character, MemoryDisk};
 use tideline_log::LogError;
-use tideline_model::{Supervisor, Value};
+use tideline_model::Value;
+use tideline_runtime::Supervisor;
 use tideline_series_store::{Settings, StoreError};
 
 use crate::fixture::{Place, Point, timeline, write};

@@ -1,7 +1,8 @@
 //! What the planner looks at: plain values, so that it can be tried without a store.
 
 use hashbrown::HashMap;
-use tideline_model::{JobKind, Policy, Schedule, SegmentId, TableId, Tier, TimeRange, TrustedNow};
+use tideline_engine::time::TrustedNow;
+use tideline_model::{JobKind, Policy, Schedule, SegmentId, TableId, Tier, TimeRange};
 use tideline_series_store::manifest::WriteSpan;
 use tideline_series_store::window::{Window, cold_boundary};
 

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use tideline_backend::KeyRange;
+use tideline_model::KeyRange;
 
 use super::*;
 

@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use tideline_model::{MemoryAccount, Reservation};
+use tideline_engine::runtime::{MemoryAccount, Reservation};
 use tideline_prometheus::Piece;
 use tideline_promql::{PromqlError, Result};
 use tideline_wire::protobuf::PutFields;

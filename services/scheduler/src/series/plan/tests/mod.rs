@@ -7,8 +7,9 @@ mod simulation;
 
 use std::time::Duration;
 
+use tideline_engine::time::TrustedNow;
 use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
-use tideline_model::{Policy, SegmentId, TableId, Tier, Timestamp, TrustedNow};
+use tideline_model::{Policy, SegmentId, TableId, Tier, Timestamp};
 use tideline_series_store::manifest::{WriteRank, WriteSpan};
 use tideline_series_store::window::Window;
 
@@ -83,8 +84,8 @@ pub(super) fn window(level: u8, nanos: i64) -> Window {
     Window::of(START + nanos, BASE, level)
 }
 
-pub(super) fn hour_of_doubt() -> tideline_model::ClockDoubt {
-    tideline_model::ClockDoubt {
+pub(super) fn hour_of_doubt() -> tideline_engine::time::ClockDoubt {
+    tideline_engine::time::ClockDoubt {
         since: Duration::from_secs(3_600),
         off_by: 400 * DAY,
         steady_for: Duration::from_secs(3_600),

@@ -44,7 +44,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::time::{Timestamp, format_duration};
+use tideline_model::Timestamp;
+use tideline_model::time::format_duration;
 
 /// Farthest that the wall clock may be from what is expected: more than clock drift and a missed leap second,
 /// less than a wrong time zone.
@@ -306,7 +307,7 @@ fn is_near(one: i64, other: i64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
+    use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
 
     const HOUR: i64 = 3_600 * NANOS_PER_SECOND;
     const MINUTE: i64 = 60 * NANOS_PER_SECOND;
