@@ -76,6 +76,44 @@ fn imports_go_one_way() {
 }
 
 #[test]
+fn services_reach_storage_and_indexer_through_the_engine() {
+    // Crates that join the rooms, or that no engine is needed for.
+    let lawful = [
+        "services/engine",
+        "services/server",
+        "services/cli",
+        "services/ingest-protocols",
+    ];
+    let not_yet = [
+        "services/http",
+        "services/prometheus",
+        "services/promql",
+        "services/fleet",
+    ];
+    let crates = manifests();
+    let folder_of: BTreeMap<String, &str> = crates
+        .iter()
+        .filter_map(|manifest| Some((manifest.package()?, manifest.folder.as_str())))
+        .collect();
+    let mut broken = Vec::new();
+    for manifest in &crates {
+        let folder = manifest.folder.as_str();
+        if !folder.starts_with("services/") || lawful.contains(&folder) || not_yet.contains(&folder) {
+            continue;
+        }
+        for dependency in &manifest.dependencies {
+            let below = folder_of.get(dependency.as_str());
+            if let Some(below) =
+                below.filter(|below| below.starts_with("storage/") || below.starts_with("indexer/"))
+            {
+                broken.push(format!("{folder} uses {below}"));
+            }
+        }
+    }
+    assert_none(&broken, "the engine owns the types of its verbs");
+}
+
+#[test]
 fn engines_and_http_stay_in_their_rooms() {
     // A dependency, and the crates that may have it.
     let lawful = [

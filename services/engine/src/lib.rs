@@ -31,6 +31,7 @@
 //! | [`heat`], [`partitions`] | busy ranges of keys, large machines |
 //! | `warm` | reading ahead after a start |
 //! | `activity` | what is remembered of a table's writers and readers |
+//! | [`points`], [`moves`], [`catalog`] | types of the crates below that the verbs take and return |
 //! | [`error`] | the few kinds of failure that services map to their protocols |
 
 mod activity;
@@ -38,6 +39,7 @@ pub mod attach;
 pub mod attributes;
 mod bounds;
 pub mod cardinality;
+pub mod catalog;
 pub mod check;
 pub mod clean;
 pub mod copying;
@@ -50,7 +52,9 @@ pub mod growth;
 pub mod heat;
 mod line_order;
 mod models;
+pub mod moves;
 pub mod partitions;
+pub mod points;
 pub mod resolve;
 pub mod suggest;
 pub mod tables;
@@ -74,8 +78,9 @@ pub use partitions::Partition;
 pub use resolve::BatchResolver;
 pub use suggest::{NameKind, Suggestion};
 pub use tables::{Table, TableStats, TierStats};
+pub use tideline_condition as condition;
 pub use tideline_ingest_protocols::prometheus::{EXEMPLAR_FIELD, START_FIELD, is_sample_detail};
+pub use tideline_model as model;
 pub use tideline_runtime as runtime;
 pub use tideline_series_store::{HeadBudget, HeadSurvey};
-pub use tideline_timeline_catalog::{MetricKind, MetricMetadata};
 pub use write::{IdempotentRequest, RequestStart, RunningRequest, WriteOptions, WriteOutcome};

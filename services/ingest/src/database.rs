@@ -4,10 +4,10 @@
 //! every timeline gets the tag `db` with that name, so that two databases do not mix and nothing has to be created first. A line that
 //! bears a tag `db` of its own (some Telegraf inputs do) keeps it: its meaning is the user's.
 
+use tideline_engine::catalog::NameSelection;
+use tideline_engine::model::{Ordinal, RejectReason, SeriesError, SeriesResolver};
 use tideline_engine::{Engine, Table};
 use tideline_ingest_protocols::series_key;
-use tideline_model::{Ordinal, RejectReason, SeriesError, SeriesResolver};
-use tideline_timeline_catalog::NameSelection;
 
 /// The tag that holds the name.
 const TAG: &str = "db";

@@ -1,11 +1,12 @@
 //! The formats of bodies, each with its decoder.
 
-use tideline_engine::{Engine, MetricKind};
+use tideline_engine::Engine;
+use tideline_engine::catalog::MetricKind;
+use tideline_engine::model::{PointBatch, Precision, SeriesResolver};
 use tideline_ingest_protocols::prometheus::{
     self, DecodedSamples, ImportOptions, TextFormat, decode_json_lines, decode_metric_families, decode_text,
 };
 use tideline_ingest_protocols::{DecodeOptions, IngestError, json, line_protocol, ndjson};
-use tideline_model::{PointBatch, Precision, SeriesResolver};
 
 use crate::database::TaggingResolver;
 use crate::target::Destination;

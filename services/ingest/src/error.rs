@@ -1,8 +1,8 @@
 //! Failures of a write as a whole. A bad line is not a failure: it becomes a reject of the outcome.
 
 use tideline_engine::EngineError;
+use tideline_engine::model::SeriesError;
 use tideline_ingest_protocols::IngestError;
-use tideline_model::SeriesError;
 
 /// A write that failed as a whole.
 #[derive(Debug, thiserror::Error)]

@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, HashSet};
 
 use roaring::RoaringBitmap;
-use tideline_condition::Condition;
+use tideline_engine::condition::Condition;
 use tideline_engine::find::NEVER;
+use tideline_engine::model::{ColumnData, Ordinal, PointBatch, PointGroup, ValueType};
 use tideline_engine::{Engine, EngineError, Table, TimelineSelector, WriteOptions};
 use tideline_histogram::STALE_NAN_BITS;
 use tideline_ingest_protocols::prometheus::{HISTOGRAM_FIELD, VALUE_FIELD};
-use tideline_model::{ColumnData, Ordinal, PointBatch, PointGroup, ValueType};
 
 /// The metric with the time of the last push of a group, named as a Pushgateway names it. Its series also list the groups
 /// that there are.

@@ -8,12 +8,11 @@
 
 use std::ops::Deref;
 
-use tideline_engine::{
-    Engine, IdempotentRequest, MetricKind, MetricMetadata, RequestStart, WriteOptions, WriteOutcome,
-};
+use tideline_engine::catalog::{MetricKind, MetricMetadata};
+use tideline_engine::model::{Durability, Timestamp};
+use tideline_engine::{Engine, IdempotentRequest, RequestStart, WriteOptions, WriteOutcome};
 use tideline_ingest_protocols::prometheus::{self, DecodedSamples, SampleCounts};
 use tideline_ingest_protocols::{DecodeOptions, Limits};
-use tideline_model::{Durability, Timestamp};
 
 use crate::database::DatabaseTag;
 use crate::decoder::Decoder;

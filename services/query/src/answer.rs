@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tideline_engine::Suggestion;
+use tideline_engine::model::{ColumnData, Tier, TimelineId, Value, ValueType};
+use tideline_engine::points::ReadCost;
 use tideline_histogram::Histogram;
-use tideline_model::{ColumnData, Tier, TimelineId, Value, ValueType};
-use tideline_series_store::ReadCost;
 
 use crate::error::QueryError;
 use crate::explain::Plan;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tideline_chunk::Run;
+use tideline_engine::points::Run;
 use tideline_engine::runtime::{MemoryAccount, Reservation, background};
 
 use crate::error::{QueryError, Result};

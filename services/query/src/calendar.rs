@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate, NaiveDateTime, TimeDelta, TimeZone, Utc};
 use chrono_tz::Tz;
-use tideline_model::TimeRange;
-use tideline_model::time::NANOS_PER_DAY;
+use tideline_engine::model::TimeRange;
+use tideline_engine::model::time::NANOS_PER_DAY;
 
 use crate::error::{QueryError, Result};
 

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 use tideline_engine::Table;
-use tideline_model::{FieldId, Value, ValueKind, ValueType};
+use tideline_engine::model::{FieldId, Value, ValueKind, ValueType};
 
 use crate::compute::Computed;
 use crate::fill::Fill;

@@ -1,10 +1,10 @@
 //! What is done to a run before it is answered: fields that are computed for each point, then conditions on values.
 
-use tideline_chunk::{Bitmap, Presence, Run, RunColumn};
-use tideline_condition::Condition;
 use tideline_engine::Table;
-use tideline_model::{ColumnData, FieldId, ValueKind};
-use tideline_series_store::scan::Screen;
+use tideline_engine::condition::Condition;
+use tideline_engine::model::{ColumnData, FieldId, ValueKind};
+use tideline_engine::points::Screen;
+use tideline_engine::points::{Bitmap, Presence, Run, RunColumn};
 
 use crate::budget::within;
 use crate::error::{QueryError, Result};

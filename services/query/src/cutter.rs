@@ -1,7 +1,7 @@
 //! Cuts what a reader hands out at the windows of a query, and deals it out to the accumulators.
 
-use tideline_chunk::{ColumnSummary, Presence, Run, RunColumn};
-use tideline_model::FieldId;
+use tideline_engine::model::FieldId;
+use tideline_engine::points::{ColumnSummary, Presence, Run, RunColumn};
 
 use crate::accumulate::scalar::Scalar;
 use crate::accumulate::{Accumulator, Slice};

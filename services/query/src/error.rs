@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use tideline_engine::model::ValueType;
+use tideline_engine::moves::StoreError;
 use tideline_engine::runtime::MemoryFull;
 use tideline_engine::{EngineError, ErrorKind};
-use tideline_model::ValueType;
-use tideline_series_store::StoreError;
 
 use crate::function::Function;
 

@@ -1,9 +1,9 @@
 //! What a query would do, told before it reads a point; and what one has done.
 
 use tideline_engine::Suggestion;
-use tideline_model::{Tier, TimeRange};
-use tideline_series_store::UnsealedEstimate;
-use tideline_series_store::manifest::Segment;
+use tideline_engine::model::{Tier, TimeRange};
+use tideline_engine::moves::manifest::Segment;
+use tideline_engine::points::UnsealedEstimate;
 
 use crate::aggregate;
 use crate::error::Result;

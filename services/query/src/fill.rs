@@ -1,6 +1,6 @@
 //! Filling: what stands where a window has no value.
 
-use tideline_model::{Value, ValueKind};
+use tideline_engine::model::{Value, ValueKind};
 
 use crate::answer::ValueRef;
 use crate::error::{QueryError, Result};

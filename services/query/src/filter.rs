@@ -1,16 +1,16 @@
 //! Conditions on values: which points of a run count, decided column by column.
 //!
-//! [`tideline_condition`] compiles a condition: comparisons become intervals in each type that a column may have, exact for
+//! [`tideline_engine::condition`] compiles a condition: comparisons become intervals in each type that a column may have, exact for
 //! every integer and double. Here its fields are looked up in the table, and it is evaluated on columns: a run costs one pass over each column that the condition names, and one over its rows to
 //! leave out those that do not count. Runs that summaries rule out are not read in the first place: it is a [`screen`] too.
 
 mod screen;
 
-use tideline_chunk::{Bitmap, Presence, Run, RunColumn};
-use tideline_condition::intervals::Intervals;
-use tideline_condition::{Condition, ConditionError, Matcher, Node as Compiled, Subject};
 use tideline_engine::Table;
-use tideline_model::{ColumnData, FieldId, ValueKind};
+use tideline_engine::condition::intervals::Intervals;
+use tideline_engine::condition::{Condition, ConditionError, Matcher, Node as Compiled, Subject};
+use tideline_engine::model::{ColumnData, FieldId, ValueKind};
+use tideline_engine::points::{Bitmap, Presence, Run, RunColumn};
 
 use crate::compute::{Computed, no_such_field};
 use crate::error::{QueryError, Result};

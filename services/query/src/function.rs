@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tideline_model::ValueKind;
+use tideline_engine::model::ValueKind;
 
 /// Computes one value from the values of a field in one window of one group.
 ///

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use hashbrown::HashMap;
 use tideline_engine::Table;
-use tideline_model::Ordinal;
+use tideline_engine::model::Ordinal;
 
 use crate::plan::{Scope, Selected, for_each_entry};
 use crate::question::GroupBy;

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use tideline_engine::model::Clock;
 use tideline_engine::runtime::background;
-use tideline_model::Clock;
 
 use crate::budget::Watch;
 use crate::error::{QueryError, Result};

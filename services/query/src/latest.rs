@@ -1,7 +1,7 @@
 //! The newest value of each field of any set of timelines.
 
-use tideline_model::{FieldId, Tier, TimeRange, TimelineId};
-use tideline_series_store::{LatestField, LatestRow, Order, ReadCost, Selection, SweepReader};
+use tideline_engine::model::{FieldId, Tier, TimeRange, TimelineId};
+use tideline_engine::points::{LatestField, LatestRow, Order, ReadCost, Selection, SweepReader};
 
 use crate::answer::{AnswerSink, QueryCost, Summary, ValueRef};
 use crate::budget::{Budget, rows_limit};

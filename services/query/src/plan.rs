@@ -1,9 +1,9 @@
 //! Before the first point is read: which timelines, which fields, and whether all that is allowed.
 
 use hashbrown::HashMap;
+use tideline_engine::catalog::Entry;
+use tideline_engine::model::{FieldId, Ordinal, TimelineId, ValueKind, ValueType};
 use tideline_engine::{EXEMPLAR_FIELD, Engine, EngineError, START_FIELD, Table, is_sample_detail};
-use tideline_model::{FieldId, Ordinal, TimelineId, ValueKind, ValueType};
-use tideline_timeline_catalog::Entry;
 
 use crate::answer::{AnswerSink, Series};
 use crate::budget::{Watch, within};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use rayon::ThreadPool;
+use tideline_engine::model::{Tier, TimeRange, TimelineId};
+use tideline_engine::points::{ReadCost, Snapshot};
 use tideline_engine::{Engine, Table};
-use tideline_model::{Tier, TimeRange, TimelineId};
-use tideline_series_store::{ReadCost, Snapshot};
 
 use crate::answer::{AnswerSink, Segments, Summary};
 use crate::budget::{Budget, Cancel, Watch};

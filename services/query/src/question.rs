@@ -1,8 +1,8 @@
 //! What can be asked of points.
 
-use tideline_condition::Condition;
+use tideline_engine::condition::Condition;
+use tideline_engine::model::{Tier, TimeRange, TimelineId};
 use tideline_engine::{Suggestion, Table};
-use tideline_model::{Tier, TimeRange, TimelineId};
 
 use crate::budget::Budget;
 use crate::calendar::CalendarWindow;

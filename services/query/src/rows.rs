@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use tideline_chunk::{Presence, Run, RunColumn};
 use tideline_engine::Table;
-use tideline_model::{ColumnData, FieldId, Tier, TimeRange, TimelineId};
-use tideline_series_store::{Order, ReadCost, Selection};
+use tideline_engine::model::{ColumnData, FieldId, Tier, TimeRange, TimelineId};
+use tideline_engine::points::{Order, ReadCost, Selection};
+use tideline_engine::points::{Presence, Run, RunColumn};
 
 use crate::answer::{AnswerSink, Header, QueryCost, Summary, ValueRef};
 use crate::budget::rows_limit;

@@ -6,9 +6,9 @@
 
 use std::ops::ControlFlow;
 
-use tideline_chunk::Run;
-use tideline_model::{FieldId, TimelineId, ValueKind};
-use tideline_series_store::{Order, ReadCost, Selection};
+use tideline_engine::model::{FieldId, TimelineId, ValueKind};
+use tideline_engine::points::Run;
+use tideline_engine::points::{Order, ReadCost, Selection};
 
 use crate::accumulate::scalar::Scalar;
 use crate::answer::{AnswerSink, QueryCost, Summary, ValueRef};

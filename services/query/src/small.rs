@@ -8,10 +8,10 @@
 
 use std::time::Duration;
 
-use tideline_condition::operators::Equals;
-use tideline_condition::{Condition, Literal, Subject, Test};
 use tideline_engine::Table;
-use tideline_timeline_catalog::CatalogReader;
+use tideline_engine::catalog::CatalogReader;
+use tideline_engine::condition::operators::Equals;
+use tideline_engine::condition::{Condition, Literal, Subject, Test};
 
 use crate::budget::Budget;
 use crate::querier::{Querier, segments};

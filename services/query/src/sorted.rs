@@ -6,10 +6,10 @@
 
 use std::ops::ControlFlow;
 
-use tideline_chunk::Run;
 use tideline_engine::Table;
-use tideline_model::{FieldId, TimelineId, Value};
-use tideline_series_store::{Order, ReadCost, Selection};
+use tideline_engine::model::{FieldId, TimelineId, Value};
+use tideline_engine::points::Run;
+use tideline_engine::points::{Order, ReadCost, Selection};
 
 use crate::answer::{AnswerSink, QueryCost, Summary, ValueRef};
 use crate::budget::within;

@@ -4,10 +4,10 @@
 use std::ops::ControlFlow;
 
 use rayon::prelude::*;
-use tideline_chunk::Run;
-use tideline_model::{FieldId, TimeRange, TimelineId};
-use tideline_series_store::scan::{Grid, Part};
-use tideline_series_store::{Order, Selection};
+use tideline_engine::model::{FieldId, TimeRange, TimelineId};
+use tideline_engine::points::Run;
+use tideline_engine::points::{Grid, Part};
+use tideline_engine::points::{Order, Selection};
 
 use crate::error::Result;
 use crate::querier::Context;

@@ -3,10 +3,10 @@
 //! Every number has a fixed width, every text and list is preceded by its length, every choice by a number that
 //! stays its own. So two sets of terms are equal exactly if their bytes are.
 
-use tideline_condition::stable::stable_bytes;
-use tideline_condition::{Condition, Domain};
 use tideline_engine::Table;
-use tideline_model::{Tier, TimeRange, TimelineId};
+use tideline_engine::condition::stable::stable_bytes;
+use tideline_engine::condition::{Condition, Domain};
+use tideline_engine::model::{Tier, TimeRange, TimelineId};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::compute::Computation;
@@ -132,8 +132,8 @@ impl Terms {
 
 #[cfg(test)]
 mod tests {
-    use tideline_condition::operators::{In, Within};
-    use tideline_condition::{Literal, Subject};
+    use tideline_engine::condition::operators::{In, Within};
+    use tideline_engine::condition::{Literal, Subject};
 
     use super::*;
 

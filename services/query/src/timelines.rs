@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use tideline_chunk::{ColumnSummary, Run};
-use tideline_model::TimelineId;
-use tideline_series_store::scan::{Grid, Part, Screen};
-use tideline_series_store::{ReadCost, Selection, SweepReader};
+use tideline_engine::model::TimelineId;
+use tideline_engine::points::{ColumnSummary, Run};
+use tideline_engine::points::{Grid, Part, Screen};
+use tideline_engine::points::{ReadCost, Selection, SweepReader};
 
 use crate::error::Result;
 use crate::querier::Context;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tideline_model::{TimeRange, TimelineId};
+use tideline_engine::model::{TimeRange, TimelineId};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{QueryError, Result};

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use tideline_model::Value;
+use tideline_engine::model::Value;
 
 use crate::accumulate::scalar::Scalar;
 use crate::answer::ValueRef;

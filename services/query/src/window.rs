@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tideline_model::TimeRange;
-use tideline_model::time::NANOS_PER_SECOND;
-use tideline_series_store::scan::Grid;
+use tideline_engine::model::TimeRange;
+use tideline_engine::model::time::NANOS_PER_SECOND;
+use tideline_engine::points::Grid;
 
 use crate::error::{QueryError, Result};
 use crate::question::{Window, WindowSpec};

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use tideline_model::time::NANOS_PER_SECOND;
-use tideline_model::{JobKind, SegmentId, TableId, TableModel};
+use tideline_engine::model::time::NANOS_PER_SECOND;
+use tideline_engine::model::{JobKind, SegmentId, TableId, TableModel};
 
 use crate::job::{Job, JobState, JobTable};
 use crate::journal::{Edit, Journal};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_engine::Engine;
+use tideline_engine::model::{Clock, TableModel};
 use tideline_engine::time::TrustedNow;
-use tideline_model::{Clock, TableModel};
 
 use crate::maintenance::WorkError;
 

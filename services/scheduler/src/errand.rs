@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tideline_model::{JobKind, TableId, Tier};
+use tideline_engine::model::{JobKind, TableId, Tier};
 
 use crate::job::{Job, JobProgress, JobState, JobTable};
 use crate::journal::Edit;

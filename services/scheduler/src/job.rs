@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tideline_model::{JobKind, TableId, Tier, TimeRange};
+use tideline_engine::model::{JobKind, TableId, Tier, TimeRange};
 
 use crate::maintenance::{Amount, Planned};
 use crate::pace::JobCost;
@@ -196,7 +196,7 @@ impl JobFilter {
 
 mod table_number {
     use serde::{Deserialize, Deserializer, Serializer};
-    use tideline_model::TableId;
+    use tideline_engine::model::TableId;
 
     pub(super) fn serialize<S: Serializer>(id: &TableId, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_u32(id.0)

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tideline_model::{JobKind, TableId};
+use tideline_engine::model::{JobKind, TableId};
 
 use crate::job::{Job, JobState};
 use crate::stored_kind::StoredKind;

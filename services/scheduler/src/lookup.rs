@@ -1,6 +1,6 @@
 //! Finding jobs wherever they are: running, waiting or past.
 
-use tideline_model::Timestamp;
+use tideline_engine::model::Timestamp;
 
 use crate::agenda::{Entry, Trouble};
 use crate::job::{Job, JobFilter, JobProgress, JobState};

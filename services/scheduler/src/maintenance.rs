@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
-use tideline_model::{JobKind, Schedule, SegmentId, TableId, TableModel, Tier, TimeRange};
+use tideline_engine::model::{JobKind, Schedule, SegmentId, TableId, TableModel, Tier, TimeRange};
 
 use crate::job::JobTable;
 use crate::pace::JobCost;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tideline_model::JobKind;
+use tideline_engine::model::JobKind;
 
 use crate::job::{Job, JobState};
 use crate::pace::JobCost;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tideline_model::TableModel;
+use tideline_engine::model::TableModel;
 
 use crate::maintenance::Maintenance;
 use crate::series::{Series, SeriesWork};

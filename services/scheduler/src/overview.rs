@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use tideline_engine::model::TableId;
 use tideline_engine::time::TrustedNow;
-use tideline_model::TableId;
 
 use crate::database::Database;
 use crate::maintenance::{PlanSettings, Planned, SegmentCounts, Served, Survey, TableState, sort};

@@ -9,7 +9,7 @@ use std::ops::{Add, AddAssign, ControlFlow};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use tideline_model::Clock;
+use tideline_engine::model::Clock;
 
 /// For how long a paused rewrite keeps what it has done.
 pub const PAUSE_HOLD: Duration = Duration::from_secs(60);
@@ -240,7 +240,7 @@ impl<'a> JobPace<'a> {
 
 #[cfg(test)]
 mod tests {
-    use tideline_model::{ManualClock, Timestamp};
+    use tideline_engine::model::{ManualClock, Timestamp};
 
     use super::*;
 

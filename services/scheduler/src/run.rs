@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use tideline_model::JobKind;
+use tideline_engine::model::JobKind;
 
 use crate::maintenance::Amount;
 use crate::pace::{JobCost, JobPace};

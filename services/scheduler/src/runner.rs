@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex};
-use tideline_model::{Clock, JobKind, TableId, Timestamp};
+use tideline_engine::model::{Clock, JobKind, TableId, Timestamp};
 
 use crate::agenda::{Agenda, Entry};
 use crate::database::Database;

@@ -9,8 +9,8 @@ use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use croner::Cron;
 use croner::parser::{CronParser, Year};
-use tideline_model::Schedule;
-use tideline_model::time::NANOS_PER_SECOND;
+use tideline_engine::model::Schedule;
+use tideline_engine::model::time::NANOS_PER_SECOND;
 
 /// Longest expression that is read; a list of every minute of an hour fits.
 pub const EXPRESSION_CHARS_MAX: usize = 256;
@@ -128,7 +128,7 @@ pub(crate) fn begins(schedule: &Schedule, since: [Option<i64>; 3], now: i64, rea
 
 #[cfg(test)]
 mod tests {
-    use tideline_model::Timestamp;
+    use tideline_engine::model::Timestamp;
 
     use super::*;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tideline_engine::model::JobKind;
 use tideline_engine::runtime::{SupervisedThread, Supervisor, background};
-use tideline_model::JobKind;
 
 use crate::database::Database;
 use crate::job::{Job, JobFilter, JobState};

@@ -5,7 +5,7 @@
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use tideline_model::JobKind;
+use tideline_engine::model::JobKind;
 
 /// A kind of jobs as rows hold it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

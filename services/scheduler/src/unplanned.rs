@@ -1,6 +1,6 @@
 //! Work that was in no plan, such as seals by size and age: listed as past jobs.
 
-use tideline_model::JobKind;
+use tideline_engine::model::JobKind;
 
 use crate::job::{Job, JobProgress, JobState};
 use crate::journal::Edit;

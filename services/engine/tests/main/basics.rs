@@ -1,8 +1,9 @@
 //! Writing, finding and describing, over restarts.
 
 use tideline_condition::Condition;
+use tideline_engine::catalog::{MetricKind, MetricMetadata};
 use tideline_engine::find::NEVER;
-use tideline_engine::{ErrorKind, IdempotentRequest, MetricKind, MetricMetadata, WriteOptions, WriteOutcome};
+use tideline_engine::{ErrorKind, IdempotentRequest, WriteOptions, WriteOutcome};
 use tideline_model::{PointBatch, TableName, TableSpec, Value};
 use tideline_search_index::FindRequest;
 

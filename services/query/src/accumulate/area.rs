@@ -2,7 +2,7 @@
 //!
 //! The rules stand with [`Function`](crate::Function).
 
-use tideline_model::time::NANOS_PER_SECOND;
+use tideline_engine::model::time::NANOS_PER_SECOND;
 
 use super::Slice;
 use super::scalar::Scalar;

@@ -3,7 +3,7 @@
 //! The rules stand with [`Function`](crate::Function): a step belongs to the window of its later point, a drop
 //! is a restart from zero, nothing is extrapolated.
 
-use tideline_model::{ColumnData, ValueType};
+use tideline_engine::model::{ColumnData, ValueType};
 
 use super::scalar::Scalar;
 use super::sum::Sum;

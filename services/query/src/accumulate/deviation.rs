@@ -6,7 +6,7 @@
 //!
 //! The sums of pairs are Dekker's (*A floating-point technique for extending the available precision*, 1971).
 
-use tideline_model::ColumnData;
+use tideline_engine::model::ColumnData;
 
 use super::Slice;
 use super::scalar::Scalar;

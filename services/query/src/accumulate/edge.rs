@@ -1,7 +1,7 @@
 //! First and last values, with the instant that makes them so.
 
-use tideline_chunk::ValueSummary;
-use tideline_model::{ColumnData, Value};
+use tideline_engine::model::{ColumnData, Value};
+use tideline_engine::points::ValueSummary;
 
 use super::Slice;
 use super::scalar::Scalar;

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use tideline_chunk::ValueSummary;
-use tideline_model::ColumnData;
+use tideline_engine::model::ColumnData;
+use tideline_engine::points::ValueSummary;
 
 use super::Slice;
 use super::scalar::Scalar;

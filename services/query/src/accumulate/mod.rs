@@ -28,8 +28,8 @@ pub mod spread;
 pub mod sum;
 pub mod tally;
 
-use tideline_chunk::ValueSummary;
-use tideline_model::ColumnData;
+use tideline_engine::model::ColumnData;
+use tideline_engine::points::ValueSummary;
 
 use self::area::Areas;
 use self::counter::Counter;

@@ -7,7 +7,7 @@
 //! can be had (t-digest, KLL) promise less there.
 
 use hashbrown::HashMap;
-use tideline_model::ColumnData;
+use tideline_engine::model::ColumnData;
 
 use super::Slice;
 use crate::answer::ValueRef;

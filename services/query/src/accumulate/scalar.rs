@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use tideline_chunk::Number;
-use tideline_model::{ColumnData, Value, ValueType};
+use tideline_engine::model::{ColumnData, Value, ValueType};
+use tideline_engine::points::Number;
 
 use crate::answer::ValueRef;
 

@@ -1,7 +1,7 @@
 //! Differences: highest less lowest, last less first.
 
-use tideline_chunk::ValueSummary;
-use tideline_model::ValueType;
+use tideline_engine::model::ValueType;
+use tideline_engine::points::ValueSummary;
 
 use super::edge::at_edges;
 use super::extreme::{Extreme, Extremes};

@@ -1,7 +1,7 @@
 //! Sums: integers exactly in 128 bits, floats with compensation.
 
-use tideline_chunk::ValueSummary;
-use tideline_model::{ColumnData, CompensatedSum, ValueType};
+use tideline_engine::model::{ColumnData, CompensatedSum, ValueType};
+use tideline_engine::points::ValueSummary;
 
 use super::scalar::Scalar;
 use super::{Overflow, Slice};
@@ -106,12 +106,12 @@ impl From<&ValueSummary> for Sum {
     fn from(summary: &ValueSummary) -> Self {
         let types = Types::of(Scalar::from(summary.min).value_type());
         match summary.sum {
-            tideline_chunk::Sum::Integer(integers) => Self {
+            tideline_engine::points::Sum::Integer(integers) => Self {
                 integers,
                 types,
                 ..Self::default()
             },
-            tideline_chunk::Sum::Float { sum, correction } => Self {
+            tideline_engine::points::Sum::Float { sum, correction } => Self {
                 floats: CompensatedSum {
                     sum,
                     compensation: correction,

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use hashbrown::HashMap;
-use tideline_model::ColumnData;
+use tideline_engine::model::ColumnData;
 
 use super::Slice;
 use super::scalar::Scalar;

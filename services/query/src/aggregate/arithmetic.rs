@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use tideline_engine::Table;
-use tideline_model::{ValueKind, ValueType};
+use tideline_engine::model::{ValueKind, ValueType};
 
 use crate::answer::ValueRef;
 use crate::budget::within;

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use tideline_engine::Table;
-use tideline_model::TimelineId;
-use tideline_series_store::ReadCost;
+use tideline_engine::model::TimelineId;
+use tideline_engine::points::ReadCost;
 
 use self::arithmetic::Arithmetic;
 use self::output::Output;

@@ -5,8 +5,8 @@
 //! answer has no windows either, and is of the same field, that first sweep has its values too and is the only one.
 
 use tideline_engine::Table;
-use tideline_model::Value;
-use tideline_series_store::ReadCost;
+use tideline_engine::model::Value;
+use tideline_engine::points::ReadCost;
 
 use super::sweep::{Sweep, members};
 use super::{CELLS_AT_ONCE_MAX, batches, no_summaries};

@@ -4,9 +4,9 @@ use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
-use tideline_model::TimelineId;
-use tideline_series_store::scan::{Grid, Part};
-use tideline_series_store::{Order, ReadCost, Selection};
+use tideline_engine::model::TimelineId;
+use tideline_engine::points::{Grid, Part};
+use tideline_engine::points::{Order, ReadCost, Selection};
 
 use super::no_summaries;
 use crate::accumulate::Accumulator;

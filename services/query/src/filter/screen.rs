@@ -1,9 +1,9 @@
 //! A condition as a screen: which buckets of summaries may hold a row that meets it.
 
-use tideline_chunk::{ColumnSummary, Number};
-use tideline_condition::intervals::Intervals;
-use tideline_model::FieldId;
-use tideline_series_store::scan::{Bucket, Screen};
+use tideline_engine::condition::intervals::Intervals;
+use tideline_engine::model::FieldId;
+use tideline_engine::points::{Bucket, Screen};
+use tideline_engine::points::{ColumnSummary, Number};
 
 use super::{Filter, Leaf, Node};
 

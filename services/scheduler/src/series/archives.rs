@@ -1,7 +1,7 @@
 //! How archives stand: what is in files, what waits to be, and whether it goes on.
 
-use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND, format_duration};
-use tideline_model::{JobKind, Tier};
+use tideline_engine::model::time::{NANOS_PER_DAY, NANOS_PER_SECOND, format_duration};
+use tideline_engine::model::{JobKind, Tier};
 
 use crate::job::{Job, JobState, JobTable};
 use crate::scheduler::Scheduler;

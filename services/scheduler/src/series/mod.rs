@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use tideline_model::{JobKind, SegmentId, TableModel};
+use tideline_engine::model::{JobKind, SegmentId, TableModel};
 
 use self::plan::{Facts, Past, TableFacts};
 pub use self::work::SeriesWork;

@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use tideline_model::{SegmentId, TableId, Tier, Timestamp};
-use tideline_series_store::{Pace, Rewrite, RewriteCause, RewriteCost, Rewritten};
+use tideline_engine::model::{SegmentId, TableId, Tier, Timestamp};
+use tideline_engine::moves::{Pace, Rewrite, RewriteCause, RewriteCost, Rewritten};
 
 use super::Series;
 use crate::maintenance::{Mode, Planned, WorkError};

@@ -1,7 +1,7 @@
 //! Performs one unit of work on series tables.
 
-use tideline_model::JobKind;
-use tideline_series_store::RewriteCause;
+use tideline_engine::model::JobKind;
+use tideline_engine::moves::RewriteCause;
 
 use super::Series;
 use crate::maintenance::{Outcome, Planned, WorkError};

@@ -1,6 +1,6 @@
 //! Requests about series tables: restoring archived points, previewing a policy.
 
-use tideline_model::{Policy, TimeRange};
+use tideline_engine::model::{Policy, TimeRange};
 
 use super::plan::{Boundaries, Facts, Past, Preview, TableFacts, UnsealedBefore, preview, restore};
 use crate::job::Job;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tideline_model::{JobKind, Tier};
-use tideline_series_store::SealReport;
+use tideline_engine::model::{JobKind, Tier};
+use tideline_engine::moves::SealReport;
 
 use super::Series;
 use crate::job::{Job, JobState};

@@ -1,10 +1,10 @@
 //! What maintenance of series tables needs of the database, so that it can be tried against a fake.
 
-use tideline_engine::{Engine, EngineError};
-use tideline_model::{SegmentId, TableId};
-use tideline_series_store::{
+use tideline_engine::model::{SegmentId, TableId};
+use tideline_engine::moves::{
     Evicted, Pace, Rewrite, Rewritten, SealReport, StoreError, Survey as StoreSurvey, Unsealed,
 };
+use tideline_engine::{Engine, EngineError};
 
 use super::plan::Facts;
 use crate::maintenance::WorkError;

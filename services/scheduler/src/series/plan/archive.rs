@@ -12,9 +12,9 @@
 
 use std::collections::BTreeMap;
 
-use tideline_model::time::{NANOS_PER_DAY, format_duration};
-use tideline_model::{JobKind, Tier};
-use tideline_series_store::window::{COLD_LEVEL, Window, cold_boundary};
+use tideline_engine::model::time::{NANOS_PER_DAY, format_duration};
+use tideline_engine::model::{JobKind, Tier};
+use tideline_engine::moves::window::{COLD_LEVEL, Window, cold_boundary};
 
 use super::facts::{Facts, Past, SegmentFacts, TableFacts};
 use super::moves::{Move, Moving, Waits};

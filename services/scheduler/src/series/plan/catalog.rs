@@ -1,7 +1,7 @@
 //! Catalog clean-up: timelines that have no point left, or were silent for too long, are taken out.
 
-use tideline_model::JobKind;
-use tideline_model::time::NANOS_PER_SECOND;
+use tideline_engine::model::JobKind;
+use tideline_engine::model::time::NANOS_PER_SECOND;
 
 use super::facts::{Facts, Past, TableFacts};
 use super::{begins, of_table};

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use tideline_model::JobKind;
-use tideline_model::time::format_duration;
+use tideline_engine::model::JobKind;
+use tideline_engine::model::time::format_duration;
 
 use super::facts::{Facts, Past, SegmentFacts, TableFacts};
 use super::{Taken, begins, work};

@@ -1,10 +1,10 @@
 //! What the planner looks at: plain values, so that it can be tried without a store.
 
 use hashbrown::HashMap;
+use tideline_engine::model::{JobKind, Policy, Schedule, SegmentId, TableId, Tier, TimeRange};
+use tideline_engine::moves::manifest::WriteSpan;
+use tideline_engine::moves::window::{Window, cold_boundary};
 use tideline_engine::time::TrustedNow;
-use tideline_model::{JobKind, Policy, Schedule, SegmentId, TableId, Tier, TimeRange};
-use tideline_series_store::manifest::WriteSpan;
-use tideline_series_store::window::{Window, cold_boundary};
 
 use crate::maintenance::{Amount, Served, TableState};
 

@@ -17,9 +17,9 @@
 use std::collections::BTreeSet;
 
 use hashbrown::HashSet;
-use tideline_model::time::NANOS_PER_DAY;
-use tideline_model::{JobKind, Tier};
-use tideline_series_store::window::{LEVEL_MAX, Window};
+use tideline_engine::model::time::NANOS_PER_DAY;
+use tideline_engine::model::{JobKind, Tier};
+use tideline_engine::moves::window::{LEVEL_MAX, Window};
 
 use super::facts::{COLD_LEVEL, Facts, SegmentFacts, TableFacts, widened};
 use super::writes::{INPUTS_MAX, Inputs};

@@ -8,8 +8,8 @@
 //! No point stays hot for longer than a day beyond `hot_ttl`.
 
 use hashbrown::HashMap;
-use tideline_model::{JobKind, Tier, TimeRange};
-use tideline_series_store::window::Window;
+use tideline_engine::model::{JobKind, Tier, TimeRange};
+use tideline_engine::moves::window::Window;
 
 use super::facts::{Facts, Past, SegmentFacts, TableFacts};
 use super::moves::{Move, Moving};

@@ -20,8 +20,8 @@ mod tests;
 mod writes;
 
 use hashbrown::HashSet;
-use tideline_model::{JobKind, SegmentId, TableModel, TimeRange};
-use tideline_series_store::window::Window;
+use tideline_engine::model::{JobKind, SegmentId, TableModel, TimeRange};
+use tideline_engine::moves::window::Window;
 
 pub use facts::{Facts, Past, SegmentFacts, TableFacts};
 pub use preview::{Boundaries, Preview, UnsealedBefore, preview};

@@ -1,8 +1,8 @@
 //! Moves to the next tier: the segments of windows that are old enough, in the order of their writes.
 
-use tideline_model::time::{NANOS_PER_SECOND, format_duration};
-use tideline_model::{JobKind, Tier};
-use tideline_series_store::window::Window;
+use tideline_engine::model::time::{NANOS_PER_SECOND, format_duration};
+use tideline_engine::model::{JobKind, Tier};
+use tideline_engine::moves::window::Window;
 
 use super::facts::{Facts, Past, TableFacts};
 use super::writes::Inputs;

@@ -1,8 +1,8 @@
 //! What a policy would do now, without doing it.
 
-use tideline_model::{JobKind, Policy, Tier, TimeRange};
-use tideline_series_store::Unsealed;
-use tideline_series_store::window::{Window, cold_boundary};
+use tideline_engine::model::{JobKind, Policy, Tier, TimeRange};
+use tideline_engine::moves::Unsealed;
+use tideline_engine::moves::window::{Window, cold_boundary};
 
 use super::expire::{freed_before, paused};
 use super::facts::{Facts, Past, SegmentFacts, TableFacts};

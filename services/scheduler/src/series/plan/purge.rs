@@ -3,8 +3,8 @@
 //! Deleted points are invisible from the first moment; a purge only frees their bytes and lets the delete itself be
 //! forgotten. It waits a little, since deletes tend to come in groups and one rewrite serves them all.
 
-use tideline_model::JobKind;
-use tideline_model::time::NANOS_PER_SECOND;
+use tideline_engine::model::JobKind;
+use tideline_engine::model::time::NANOS_PER_SECOND;
 
 use super::facts::{Facts, Past, SegmentFacts, TableFacts};
 use super::{Taken, work};

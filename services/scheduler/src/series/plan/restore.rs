@@ -3,7 +3,7 @@
 //! Whole segments come back, and what lies there already stays with them. It is not planned from facts: only a request
 //! says what is wanted.
 
-use tideline_model::{JobKind, Tier, TimeRange, Timestamp};
+use tideline_engine::model::{JobKind, Tier, TimeRange, Timestamp};
 
 use super::facts::{Facts, SegmentFacts, TableFacts};
 use super::of_table;

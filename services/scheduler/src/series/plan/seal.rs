@@ -1,6 +1,6 @@
 //! Seal: the store seals by itself, by size and age of its head; here it waits to be asked for.
 
-use tideline_model::{JobKind, TableModel};
+use tideline_engine::model::{JobKind, TableModel};
 
 use super::facts::Facts;
 use crate::maintenance::Planned;

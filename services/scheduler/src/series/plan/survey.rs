@@ -1,8 +1,8 @@
 //! From what the store says to what the planner looks at.
 
-use tideline_model::TableModel;
-use tideline_series_store::manifest::Segment;
-use tideline_series_store::{Survey, TableSurvey};
+use tideline_engine::model::TableModel;
+use tideline_engine::moves::manifest::Segment;
+use tideline_engine::moves::{Survey, TableSurvey};
 
 use super::facts::{Facts, SegmentFacts, TableFacts};
 

@@ -4,8 +4,8 @@
 //! between the oldest and the newest input has no place beside it: it must be an input too, or the inputs must be
 //! cut in two.
 
-use tideline_model::{SegmentId, TimeRange};
-use tideline_series_store::manifest::{WriteRank, WriteSpan};
+use tideline_engine::model::{SegmentId, TimeRange};
+use tideline_engine::moves::manifest::{WriteRank, WriteSpan};
 
 use super::facts::SegmentFacts;
 

@@ -1,6 +1,6 @@
 //! What the planner moves into files.
 
-use tideline_model::{ArchivePolicy, JobKind, Policy, Schedule, Tier};
+use tideline_engine::model::{ArchivePolicy, JobKind, Policy, Schedule, Tier};
 
 use super::{DAY, SETTINGS, START, facts, segment, table, window};
 use crate::maintenance::Planned;

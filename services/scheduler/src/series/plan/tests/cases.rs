@@ -1,6 +1,6 @@
 //! What the planner chooses, case by case.
 
-use tideline_model::{JobKind, Policy, Schedule, SegmentId, TableId, Tier, TimeRange, Timestamp};
+use tideline_engine::model::{JobKind, Policy, Schedule, SegmentId, TableId, Tier, TimeRange, Timestamp};
 
 use super::simulated::written;
 use super::{BASE, DAY, HOUR, SETTINGS, START, facts, hour_of_doubt, segment, table, trusted, window};
@@ -104,7 +104,7 @@ fn a_wide_cold_window_is_cut_as_soon_as_a_day_of_it_is_old_enough_for_files() {
     let wide = segment(1, Tier::Cold, window(6, 0), 1, 800);
     let span = wide.window.range(BASE);
     let policy = Policy {
-        archive: Some(tideline_model::ArchivePolicy {
+        archive: Some(tideline_engine::model::ArchivePolicy {
             target: "memory:///".into(),
             after: 20 * DAY,
             schedule: Schedule::Continuous,

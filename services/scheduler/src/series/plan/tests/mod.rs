@@ -7,11 +7,11 @@ mod simulation;
 
 use std::time::Duration;
 
+use tideline_engine::model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
+use tideline_engine::model::{Policy, SegmentId, TableId, Tier, Timestamp};
+use tideline_engine::moves::manifest::{WriteRank, WriteSpan};
+use tideline_engine::moves::window::Window;
 use tideline_engine::time::TrustedNow;
-use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
-use tideline_model::{Policy, SegmentId, TableId, Tier, Timestamp};
-use tideline_series_store::manifest::{WriteRank, WriteSpan};
-use tideline_series_store::window::Window;
 
 use super::{Facts, SegmentFacts, TableFacts};
 use crate::maintenance::PlanSettings;

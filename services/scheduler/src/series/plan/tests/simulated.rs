@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use tideline_model::{JobKind, Policy, SegmentId, Tier, TimeRange};
-use tideline_series_store::manifest::{WriteRank, WriteSpan};
-use tideline_series_store::window::{Window, choose_tiers, cold_boundary, tiles};
+use tideline_engine::model::{JobKind, Policy, SegmentId, Tier, TimeRange};
+use tideline_engine::moves::manifest::{WriteRank, WriteSpan};
+use tideline_engine::moves::window::{Window, choose_tiers, cold_boundary, tiles};
 
 use super::{BASE, SETTINGS, facts, segment, table, trusted};
 use crate::maintenance::{Mode, Planned};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use tideline_model::{JobKind, Policy, Tier};
+use tideline_engine::model::{JobKind, Policy, Tier};
 
 use super::simulated::SimulatedStore;
 use super::{BASE, DAY, HOUR, START};
