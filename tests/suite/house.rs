@@ -124,10 +124,10 @@ fn engines_and_http_stay_in_their_rooms() {
         ("utoipa-axum", &["services/http"][..]),
         ("utoipa", &["services/http", "openapi"][..]),
         ("tantivy", &["indexer/search-index"][..]),
-        ("arrow-array", &["services/columnar", "services/cli"][..]),
+        ("arrow-array", &["services/results", "services/cli"][..]),
         (
             "parquet",
-            &["storage/archive", "services/columnar", "services/cli"][..],
+            &["storage/archive", "services/results", "services/cli"][..],
         ),
         ("object_store", &["storage/archive"][..]),
         ("reqwest", &["storage/archive"][..]),

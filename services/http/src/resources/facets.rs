@@ -5,6 +5,7 @@ use axum::extract::State;
 use tideline_condition::{Condition, Subject};
 use tideline_engine::FacetCounts;
 use tideline_openapi::facet::{FacetGroup, FacetKey, FacetList, FacetOrder, FacetSearch};
+use tideline_results::suggestion_view;
 use tideline_search_index as index;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -14,7 +15,6 @@ use crate::condition::{from_attribute, one_subject};
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
-use crate::resources::timelines::suggested;
 use crate::resources::{Failures, TablePath};
 use crate::saved::expand;
 
@@ -63,7 +63,7 @@ async fn facets(
         timelines: facets.timelines,
         distinct: facets.distinct,
         groups: shown(facets.groups, depth - 1),
-        suggestions: suggestions.into_iter().map(suggested).collect(),
+        suggestions: suggestions.into_iter().map(suggestion_view).collect(),
         request_id: id.into(),
     }))
 }

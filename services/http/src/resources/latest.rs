@@ -6,6 +6,7 @@ use axum::response::Response;
 use tideline_model::TimeRange;
 use tideline_openapi::query::{LatestQuery, PointAnswer};
 use tideline_query::PageToken;
+use tideline_results::ResultOptions;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -13,7 +14,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::Result;
-use crate::resources::query::{self, Options};
+use crate::resources::query;
 use crate::resources::{QueryFailures, TablePath};
 use crate::saved;
 
@@ -46,14 +47,14 @@ async fn latest(
     headers: HeaderMap,
     Json(question): Json<LatestQuery>,
 ) -> Result<Response> {
-    let options = Options::new(
-        &headers,
-        question.times,
-        question.int64,
-        false,
-        request_id.clone(),
-    )?
-    .limited(question.limit.is_some());
+    let options = ResultOptions {
+        format: query::accepted_format(&headers)?,
+        times: question.times,
+        integers: question.int64,
+        plan: false,
+        request_id: request_id.clone().into(),
+        has_limit: question.limit.is_some(),
+    };
     let description = query::describe(request_id, &table, "latest", &question);
     let timelines = saved::expand_optional(&app, &table, question.timelines)?;
     let question = tideline_query::LatestQuery {

@@ -12,6 +12,7 @@ use tideline_openapi::name::{
     AttributeKey, AttributeKeyList, CountedName, CountedType, Field, FieldList, FieldQuery, NameList,
     NameQuery,
 };
+use tideline_results::suggestion_view;
 use tideline_timeline_catalog::{AttributeType, NameSelection};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -21,7 +22,6 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Path, Query};
 use crate::failure::{Failure, Result};
-use crate::resources::timelines::suggested;
 use crate::resources::{Failures, TablePath, page_limit};
 
 /// Names of a page where the request does not say.
@@ -112,7 +112,7 @@ async fn tag_values(
             })
             .await?
             .into_iter()
-            .map(suggested)
+            .map(suggestion_view)
             .collect();
     }
     Ok(answer)
@@ -191,7 +191,7 @@ async fn fields(
     fields.sort_by(|a, b| (&a.measurement, &a.field).cmp(&(&b.measurement, &b.field)));
     Ok(Json(FieldList {
         fields,
-        suggestions: unknown.into_iter().map(suggested).collect(),
+        suggestions: unknown.into_iter().map(suggestion_view).collect(),
         request_id: id.into(),
     }))
 }

@@ -9,6 +9,7 @@ use tideline_openapi::delete::{DeletePoints, DeleteReport};
 use tideline_openapi::points::{PointsBody, Reject, WriteReport};
 use tideline_openapi::table::Durability;
 use tideline_openapi::{ErrorBody, ErrorCode, plain};
+use tideline_results::suggestion_view;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -20,7 +21,6 @@ use crate::context::RequestId;
 use crate::extract::{Json, Path, Query, content_type};
 use crate::failure::{Failure, Result};
 use crate::ingest;
-use crate::resources::timelines::suggested;
 use crate::resources::{Failures, TablePath};
 use crate::saved::expand_selector;
 
@@ -153,7 +153,7 @@ async fn delete(
     let (deleted, unknown) = deleted.await?;
     Ok(axum::Json(DeleteReport {
         timelines: deleted.timelines,
-        suggestions: unknown.into_iter().map(suggested).collect(),
+        suggestions: unknown.into_iter().map(suggestion_view).collect(),
         request_id: id.into(),
     }))
 }

@@ -1,16 +1,10 @@
 //! `/v1/tables/{table}/query`: points as they are, or values computed from them.
 //!
-//! The answer streams in the format that the client accepts, one file each under `query/`. Whatever can be refused is
+//! The answer streams in the format that the client accepts (`tideline_results`). Whatever can be refused is
 //! refused before its first byte; what fails behind that cuts the answer off.
 
 mod batch;
-mod columnar;
-mod csv;
 mod explain;
-mod flat;
-mod format;
-mod json;
-mod ndjson;
 mod question;
 mod values;
 
@@ -26,6 +20,7 @@ use tideline_model::{Tier, TimeRange, Timestamp};
 use tideline_openapi::query::{PointAnswer, PointQuery};
 use tideline_openapi::{ErrorCode, query as wire};
 use tideline_query::{AnswerSink, Cancel, Querier, QueryError, Selector, Summary};
+use tideline_results::{ResultFormat, ResultOptions};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -39,8 +34,6 @@ use crate::running::Description;
 use crate::saved;
 use crate::stream::{self, Work};
 
-pub(crate) use self::format::{Options, put_json_text, put_json_time, put_json_value};
-pub(crate) use self::json::put_series_head;
 pub(crate) use self::question::to_budget;
 
 /// Initial capacity for the answer of a small question, in bytes.
@@ -94,14 +87,14 @@ async fn query(
     headers: HeaderMap,
     Json(mut question): Json<PointQuery>,
 ) -> Result<Response> {
-    let options = Options::new(
-        &headers,
-        question.times,
-        question.int64,
-        question.plan,
-        request_id.clone(),
-    )?
-    .limited(question.limit.is_some() || question.sort.is_some());
+    let options = ResultOptions {
+        format: accepted_format(&headers)?,
+        times: question.times,
+        integers: question.int64,
+        plan: question.plan,
+        request_id: request_id.clone().into(),
+        has_limit: question.limit.is_some() || question.sort.is_some(),
+    };
     let description = describe(request_id, &table, "query", &question);
     question.timelines = saved::expand_optional(&app, &table, question.timelines)?;
     let question = question::to_question(question, app.engine.now())?;
@@ -137,7 +130,7 @@ pub(crate) async fn answer<F>(
     app: &App,
     description: Description,
     reach: Option<(TimeRange, Option<Tier>)>,
-    options: Options,
+    options: ResultOptions,
     ask: F,
 ) -> Result<Response>
 where
@@ -161,7 +154,7 @@ where
         let _listed = running.running.list(&running.engine, description, cancel.clone());
         let mut sink = options.clone().sink(&mut *writer);
         let summary = ask(&running.querier, &table, &cancel, &mut *sink)?;
-        options.check_whole(&summary)?;
+        check_complete(&options, &summary)?;
         sink.end(&summary).map_err(stream::client_left)
     })
     .await
@@ -172,7 +165,7 @@ where
 fn answer_at_once(
     app: &App,
     description: &Description,
-    options: &Options,
+    options: &ResultOptions,
     question: &tideline_query::PointQuery,
 ) -> Result<Option<Response>> {
     let Ok(table) = app.engine.table(&description.table) else {
@@ -187,7 +180,7 @@ fn answer_at_once(
     let answered = catch_unwind(AssertUnwindSafe(|| {
         let mut sink = options.clone().sink(&mut whole);
         let summary = app.querier.points(&table, &small, &cancel, &mut *sink)?;
-        let ended = options.check_whole(&summary);
+        let ended = check_complete(options, &summary);
         Ok::<_, QueryError>(ended.and_then(|()| sink.end(&summary).map_err(stream::client_left)))
     }));
     match answered {
@@ -205,6 +198,32 @@ fn answer_at_once(
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(stream::panicked()),
     }
+}
+
+/// The format that a client prefers of those that can be written.
+pub(crate) fn accepted_format(headers: &HeaderMap) -> Result<ResultFormat> {
+    let accept = headers.get_all(header::ACCEPT).iter();
+    ResultFormat::accepted(accept.filter_map(|value| value.to_str().ok())).ok_or_else(|| {
+        Failure::new(
+            ErrorCode::NotAcceptable,
+            format!("answers are written as {}", ResultFormat::ACCEPTED),
+        )
+    })
+}
+
+/// Refuses a result that is not complete although the request set no limit, in a format that has no next page.
+fn check_complete(options: &ResultOptions, summary: &Summary) -> Result<()> {
+    if !options.is_incomplete(summary) {
+        return Ok(());
+    }
+    Err(Failure::new(
+        ErrorCode::OverBudget,
+        format!(
+            "there are more than {} rows, the most of an answer, and this format has no next page; ask for a shorter \
+             range or with a limit, or for JSON",
+            summary.rows
+        ),
+    ))
 }
 
 /// What a query is listed as while it runs.

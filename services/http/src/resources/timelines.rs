@@ -7,15 +7,16 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use tideline_condition::operators::Equals;
 use tideline_condition::{Condition as Tree, Literal, Subject};
-use tideline_engine::{Deleted, NameKind, Timeline, TimelinePage, TimelineSelector};
+use tideline_engine::{Deleted, Timeline, TimelinePage, TimelineSelector};
 use tideline_model::{TimelineId, Timestamp};
 use tideline_openapi::condition::Property;
 use tideline_openapi::delete::{DeleteReport, DeleteTimelines};
 use tideline_openapi::timeline::{
-    AttributeChanges, FoundTimeline, Highlight, Suggestion, TextSpan, TimelineDetail, TimelineList,
-    TimelineQuery, TimelineSearch, TimelineView,
+    AttributeChanges, FoundTimeline, Highlight, TextSpan, TimelineDetail, TimelineList, TimelineQuery,
+    TimelineSearch, TimelineView,
 };
 use tideline_openapi::{AttributeValue, Condition};
+use tideline_results::suggestion_view;
 use tideline_search_index::{self as index, FindRequest};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -108,7 +109,7 @@ async fn delete(
     let (deleted, unknown) = delete_selected(&app, table, selector).await?;
     Ok(Json(DeleteReport {
         timelines: deleted.timelines,
-        suggestions: unknown.into_iter().map(suggested).collect(),
+        suggestions: unknown.into_iter().map(suggestion_view).collect(),
         request_id: id.into(),
     }))
 }
@@ -231,7 +232,7 @@ async fn find(app: &App, table: String, search: TimelineSearch, id: RequestId) -
         timelines: timelines.collect(),
         total,
         hits: is_collapsed.then_some(hits_total),
-        suggestions: suggestions.into_iter().map(suggested).collect(),
+        suggestions: suggestions.into_iter().map(suggestion_view).collect(),
         next,
         request_id: id.into(),
     }))
@@ -256,18 +257,6 @@ fn shown(highlight: index::Highlight) -> Highlight {
         _ => shown.property = Some(Property::Measurement),
     }
     shown
-}
-
-/// Names that were meant, as answers show them.
-pub(crate) fn suggested(suggestion: tideline_engine::Suggestion) -> Suggestion {
-    let name = |kind| (suggestion.kind == kind).then(|| suggestion.name.clone());
-    Suggestion {
-        measurement: name(NameKind::Measurement),
-        tag: name(NameKind::Tag),
-        attribute: name(NameKind::Attribute),
-        field: name(NameKind::Field),
-        did_you_mean: suggestion.did_you_mean,
-    }
 }
 
 fn parse_id(id: &str) -> Result<TimelineId> {

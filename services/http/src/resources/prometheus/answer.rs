@@ -12,7 +12,7 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response as Described, Respons
 use utoipa::{IntoResponses, ToSchema};
 
 use crate::failure::{Failure, QueryFault};
-use crate::resources::query::put_json_text;
+use tideline_results::put_json_text;
 
 /// The warning of an answer that `limit` cuts short.
 pub(super) const TRUNCATED: &str = "results truncated due to limit";

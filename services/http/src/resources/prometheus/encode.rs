@@ -6,7 +6,7 @@
 use tideline_histogram::Histogram;
 use tideline_promql::{Labels, Point, QueryValue, Sample, Series};
 
-use crate::resources::query::put_json_text;
+use tideline_results::put_json_text;
 
 /// Numbers below this, zero apart, are written with an exponent, in vectors and matrices.
 const PLAIN_MIN: f64 = 1e-6;

@@ -22,8 +22,8 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::Path;
 use crate::failure::{Failure, Result};
-use crate::resources::query::put_json_text;
 use crate::stream;
+use tideline_results::put_json_text;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()

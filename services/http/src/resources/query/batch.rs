@@ -14,9 +14,9 @@ use tideline_model::Timestamp;
 use tideline_openapi::ErrorCode;
 use tideline_openapi::query::{BatchAnswer, BatchQuery, PointQuery};
 use tideline_query::{Budget, Cancel};
+use tideline_results::{ResultFormat, ResultOptions, put_json_text};
 
-use super::format::{Format, put_json_text};
-use super::{Options, describe, question};
+use super::{describe, question};
 use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
@@ -72,7 +72,7 @@ pub(super) async fn batch(
         cancel: Cancel::new(),
     };
     let (running, cancel) = (app.clone(), work.cancel.clone());
-    stream::answer(&app, Format::Json.content_type(), work, move |writer| {
+    stream::answer(&app, ResultFormat::Json.content_type(), work, move |writer| {
         let table = running.engine.table(&table)?;
         let _listed = running.running.list(&running.engine, description, cancel.clone());
         let mut left = Left {
@@ -128,8 +128,8 @@ impl Left {
         now: Timestamp,
         request_id: RequestId,
     ) -> Result<Vec<u8>> {
-        let options = Options {
-            format: Format::Json,
+        let options = ResultOptions {
+            format: ResultFormat::Json,
             times: query.times,
             integers: query.int64,
             plan: query.plan,

@@ -1,18 +1,16 @@
-//! `/v1/tables/{table}/explain`: what a query would do; and how a plan is written.
+//! `/v1/tables/{table}/explain`: what a query would do.
 
 use axum::extract::State;
 use tideline_model::Tier;
-use tideline_openapi::query::{
-    Explanation, PointQuery, QueryPlan, TierEstimate, TierEstimates, UnsealedEstimate,
-};
-use tideline_query::{Cancel, Plan};
+use tideline_openapi::query::{Explanation, PointQuery, TierEstimate, TierEstimates, UnsealedEstimate};
+use tideline_query::Cancel;
+use tideline_results::{plan_view, suggestion_view};
 
 use super::question;
 use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::Result;
-use crate::resources::timelines::suggested;
 use crate::resources::{QueryFailures, TablePath, span};
 use crate::saved;
 
@@ -66,24 +64,8 @@ pub(super) async fn explain(
     Ok(axum::Json(Explanation {
         request_id: request_id.into(),
         columns: explained.columns,
-        suggestions: explained.suggestions.into_iter().map(suggested).collect(),
-        plan: to_plan(explained.plan),
+        suggestions: explained.suggestions.into_iter().map(suggestion_view).collect(),
+        plan: plan_view(explained.plan),
         estimate,
     }))
-}
-
-/// A plan as answers show it.
-pub(super) fn to_plan(plan: Plan) -> QueryPlan {
-    let lane = if plan.is_cold { Tier::Cold } else { Tier::Hot };
-    QueryPlan {
-        timelines: plan.timelines,
-        measurements: plan.measurements,
-        fields: plan.fields,
-        groups: plan.groups,
-        windows: plan.windows,
-        cells: plan.cells,
-        lane: lane.into(),
-        summaries: plan.no_summaries.is_none(),
-        no_summaries: plan.no_summaries,
-    }
 }

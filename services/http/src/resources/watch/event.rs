@@ -7,8 +7,8 @@ use tideline_openapi::ErrorBody;
 use tideline_openapi::query::{IntegerForm, TimeForm};
 use tideline_openapi::watch::{WatchReady, WatchTimelines};
 use tideline_query::ValueRef;
+use tideline_results::{put_json_time, put_json_value, put_series_head};
 
-use crate::resources::query::{put_json_time, put_json_value, put_series_head};
 use crate::resources::timelines;
 
 /// How events are written.

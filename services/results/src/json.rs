@@ -1,18 +1,18 @@
-//! An answer as one JSON object: series with their rows, what was read at the end.
+//! A result as one JSON object: series with their rows, what was read at the end.
 
 use std::io::{self, Write};
 
-use tideline_model::TimelineId;
+use tideline_engine::model::TimelineId;
 use tideline_query::{AnswerSink, Header, Series, SinkClosed, Summary, ValueRef};
 
-use super::format::{
-    FormatSink, Options, hand_on, put_json_text, put_json_time, put_json_value, put_summary,
-};
+use crate::summary::put_summary;
+use crate::text::{pass_on, put_json_text, put_json_time, put_json_value};
+use crate::{ResultOptions, ResultSink};
 
 /// Writes `tideline_openapi::query::PointAnswer` as it comes.
-pub(super) struct JsonAnswer<'w> {
+pub(crate) struct JsonSink<'w> {
     out: &'w mut (dyn Write + Send),
-    options: Options,
+    options: ResultOptions,
     columns: Vec<String>,
     /// Series begun.
     series: u64,
@@ -21,8 +21,8 @@ pub(super) struct JsonAnswer<'w> {
     text: Vec<u8>,
 }
 
-impl<'w> JsonAnswer<'w> {
-    pub(super) fn new(out: &'w mut (dyn Write + Send), options: Options) -> Self {
+impl<'w> JsonSink<'w> {
+    pub(crate) fn new(out: &'w mut (dyn Write + Send), options: ResultOptions) -> Self {
         Self {
             out,
             options,
@@ -34,13 +34,13 @@ impl<'w> JsonAnswer<'w> {
     }
 }
 
-impl AnswerSink for JsonAnswer<'_> {
+impl AnswerSink for JsonSink<'_> {
     fn begin(&mut self, header: &Header) -> Result<(), SinkClosed> {
         self.columns.clone_from(&header.columns);
         self.text.extend_from_slice(b"{\"request_id\":");
         put_json_text(&self.options.request_id, &mut self.text);
         self.text.extend_from_slice(b",\"series\":[");
-        hand_on(self.out, &mut self.text)
+        pass_on(self.out, &mut self.text)
     }
 
     fn series(&mut self, series: &Series<'_>) -> Result<(), SinkClosed> {
@@ -52,7 +52,7 @@ impl AnswerSink for JsonAnswer<'_> {
         self.rows = 0;
         let columns = series.columns.iter().map(|column| self.columns[*column].as_str());
         put_series_head(series.id, series.measurement, series.tags, columns, text);
-        hand_on(self.out, text)
+        pass_on(self.out, text)
     }
 
     fn row(&mut self, time: i64, values: &[Option<ValueRef<'_>>]) -> Result<(), SinkClosed> {
@@ -68,11 +68,11 @@ impl AnswerSink for JsonAnswer<'_> {
             }
         }
         text.push(b']');
-        hand_on(self.out, text)
+        pass_on(self.out, text)
     }
 }
 
-impl FormatSink for JsonAnswer<'_> {
+impl ResultSink for JsonSink<'_> {
     fn end(&mut self, summary: &Summary) -> io::Result<()> {
         if self.series > 0 {
             self.text.extend_from_slice(b"]}");
@@ -85,7 +85,7 @@ impl FormatSink for JsonAnswer<'_> {
 }
 
 /// A series up to its points: who it is, and what it has. An id is of a timeline; a group has none.
-pub(crate) fn put_series_head<'a>(
+pub fn put_series_head<'a>(
     id: Option<TimelineId>,
     measurement: &str,
     tags: &[(String, String)],

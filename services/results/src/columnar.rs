@@ -1,12 +1,12 @@
 //! Rows in columns of Apache Arrow, as an IPC stream or as a Parquet file.
 //!
-//! A room of its own, so that nothing else is built with these formats: [`ColumnarWriter`] takes the rows of an answer and
-//! writes them in batches, in memory bounded by one batch (Arrow) or one row group (Parquet).
+//! [`ColumnarWriter`] takes rows one by one and writes them in batches, in memory bounded by one batch (Arrow) or one row group (Parquet).
 //!
 //! Times are `timestamp[ns, UTC]`, integers and floats 64 bits wide. A column of numbers of several types is one of doubles,
 //! a column of several kinds one of texts. Everything may be null.
 
 mod columns;
+mod sink;
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -21,8 +21,9 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
 pub use columns::{Cell, ColumnType};
+pub(crate) use sink::ColumnarSink;
 
-use crate::columns::ColumnBuilder;
+use self::columns::ColumnBuilder;
 
 /// Rows of a batch, and about its bytes, at most: long texts and many columns make smaller ones.
 const BATCH_ROWS: usize = 8_192;
@@ -33,7 +34,7 @@ const GROUP_BYTES: usize = 32 << 20;
 
 /// A form that rows in columns are written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum ColumnarForm {
     /// The stream format of Arrow IPC.
     ArrowStream,
     /// A Parquet file, packed with zstd.
@@ -61,15 +62,15 @@ impl<W: Write + Send> ColumnarWriter<W> {
     /// # Errors
     ///
     /// Where `out` takes no more.
-    pub fn new(out: W, form: Form, columns: &[(String, ColumnType)]) -> io::Result<Self> {
+    pub fn new(out: W, form: ColumnarForm, columns: &[(String, ColumnType)]) -> io::Result<Self> {
         let field = |(name, of): &(String, ColumnType)| Field::new(name, of.data_type(), true);
         let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
         let encoder = match form {
-            Form::ArrowStream => {
+            ColumnarForm::ArrowStream => {
                 let writer = StreamWriter::try_new(out, &schema);
                 Encoder::Arrow(Box::new(writer.map_err(arrow)?))
             }
-            Form::Parquet => {
+            ColumnarForm::Parquet => {
                 let properties = WriterProperties::builder()
                     .set_compression(Compression::ZSTD(ZstdLevel::default()))
                     .set_max_row_group_row_count(Some(GROUP_ROWS))

@@ -1,18 +1,17 @@
-//! An answer as one JSON object a line: flat rows, what was read in the last line.
+//! A result as one JSON object a line: flat rows, what was read in the last line.
 
 use std::io::{self, Write};
 
 use tideline_query::{AnswerSink, Header, Series, SinkClosed, Summary, ValueRef};
 
-use super::format::{
-    FormatSink, Options, flat_column, flat_tag, hand_on, put_json_text, put_json_time, put_json_value,
-    put_summary,
-};
+use crate::summary::put_summary;
+use crate::text::{flat_column, flat_tag, pass_on, put_json_text, put_json_time, put_json_value};
+use crate::{ResultOptions, ResultSink};
 
 /// Writes a line for each row.
-pub(super) struct NdjsonAnswer<'w> {
+pub(crate) struct NdjsonSink<'w> {
     out: &'w mut (dyn Write + Send),
-    options: Options,
+    options: ResultOptions,
     columns: Vec<String>,
     /// What every row of the open series begins with, up to its time.
     prefix: Vec<u8>,
@@ -21,8 +20,8 @@ pub(super) struct NdjsonAnswer<'w> {
     text: Vec<u8>,
 }
 
-impl<'w> NdjsonAnswer<'w> {
-    pub(super) fn new(out: &'w mut (dyn Write + Send), options: Options) -> Self {
+impl<'w> NdjsonSink<'w> {
+    pub(crate) fn new(out: &'w mut (dyn Write + Send), options: ResultOptions) -> Self {
         Self {
             out,
             options,
@@ -34,7 +33,7 @@ impl<'w> NdjsonAnswer<'w> {
     }
 }
 
-impl AnswerSink for NdjsonAnswer<'_> {
+impl AnswerSink for NdjsonSink<'_> {
     fn begin(&mut self, header: &Header) -> Result<(), SinkClosed> {
         self.columns.clone_from(&header.columns);
         Ok(())
@@ -78,11 +77,11 @@ impl AnswerSink for NdjsonAnswer<'_> {
             }
         }
         text.extend_from_slice(b"}\n");
-        hand_on(self.out, text)
+        pass_on(self.out, text)
     }
 }
 
-impl FormatSink for NdjsonAnswer<'_> {
+impl ResultSink for NdjsonSink<'_> {
     fn end(&mut self, summary: &Summary) -> io::Result<()> {
         self.text.push(b'{');
         put_summary(summary, self.options.plan, &mut self.text);

@@ -8,7 +8,7 @@ use arrow_array::builder::{
     BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, TimestampNanosecondBuilder, UInt64Builder,
 };
 use arrow_schema::{DataType, TimeUnit};
-use tideline_model::ValueType;
+use tideline_engine::model::ValueType;
 use tideline_query::{ValueRef, histogram_text};
 
 /// The name of the zone of all times.

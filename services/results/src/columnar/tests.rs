@@ -5,7 +5,7 @@ use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType, UInt64
 use arrow_array::{Array, RecordBatch};
 use arrow_ipc::reader::StreamReader;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use tideline_model::ValueType;
+use tideline_engine::model::ValueType;
 use tideline_query::ValueRef;
 
 use super::*;
@@ -30,7 +30,7 @@ fn columns() -> Vec<(String, ColumnType)> {
         .collect()
 }
 
-fn written(form: Form) -> Vec<u8> {
+fn written(form: ColumnarForm) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = ColumnarWriter::new(&mut out, form, &columns()).expect("memory");
     for row in 0..ROWS {
@@ -106,14 +106,14 @@ fn check(batches: impl Iterator<Item = RecordBatch>) {
 
 #[test]
 fn a_stream_reads_back() {
-    let out = written(Form::ArrowStream);
+    let out = written(ColumnarForm::ArrowStream);
     let reader = StreamReader::try_new(&out[..], None).expect("a stream");
     check(reader.map(|batch| batch.expect("whole")));
 }
 
 #[test]
 fn a_file_reads_back_with_its_notes() {
-    let out = bytes::Bytes::from(written(Form::Parquet));
+    let out = bytes::Bytes::from(written(ColumnarForm::Parquet));
     let reader = ParquetRecordBatchReaderBuilder::try_new(out).expect("a file");
     assert_eq!(reader.metadata().num_row_groups(), 2);
     let notes = reader
@@ -137,13 +137,13 @@ fn a_file_reads_back_with_its_notes() {
 
 #[test]
 fn nothing_is_a_whole_answer_too() {
-    for form in [Form::ArrowStream, Form::Parquet] {
+    for form in [ColumnarForm::ArrowStream, ColumnarForm::Parquet] {
         let mut out = Vec::new();
         let writer = ColumnarWriter::new(&mut out, form, &columns()).expect("memory");
         writer.end(&[]).expect("memory");
         let rows = match form {
-            Form::ArrowStream => StreamReader::try_new(&out[..], None).expect("a stream").count(),
-            Form::Parquet => {
+            ColumnarForm::ArrowStream => StreamReader::try_new(&out[..], None).expect("a stream").count(),
+            ColumnarForm::Parquet => {
                 let reader =
                     ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(out)).expect("a file");
                 reader.build().expect("readable").count()
@@ -157,7 +157,7 @@ fn nothing_is_a_whole_answer_too() {
 fn a_value_of_another_type_is_refused() {
     let mut out = Vec::new();
     let columns = [("i".to_owned(), ColumnType::Value(ValueType::Signed))];
-    let mut writer = ColumnarWriter::new(&mut out, Form::ArrowStream, &columns).expect("memory");
+    let mut writer = ColumnarWriter::new(&mut out, ColumnarForm::ArrowStream, &columns).expect("memory");
     let cell = Cell::Value(ValueRef::Float(0.5));
     let error = writer.row([cell].into_iter()).expect_err("no integer");
     assert!(error.to_string().contains("another type"), "{error}");
@@ -168,7 +168,7 @@ fn long_texts_make_small_batches() {
     let columns = [("s".to_owned(), ColumnType::Value(ValueType::String))];
     let long = "x".repeat(1 << 20);
     let mut out = Vec::new();
-    let mut writer = ColumnarWriter::new(&mut out, Form::ArrowStream, &columns).expect("memory");
+    let mut writer = ColumnarWriter::new(&mut out, ColumnarForm::ArrowStream, &columns).expect("memory");
     for _ in 0..20 {
         let cell = Cell::Value(ValueRef::String(&long));
         writer.row([cell].into_iter()).expect("memory");
@@ -184,7 +184,7 @@ fn histograms_count_as_the_texts_that_are_made_of_them() {
     let columns = [("h".to_owned(), ColumnType::Value(ValueType::Histogram))];
     let unreadable = vec![0xff; 1 << 20];
     let mut out = Vec::new();
-    let mut writer = ColumnarWriter::new(&mut out, Form::ArrowStream, &columns).expect("memory");
+    let mut writer = ColumnarWriter::new(&mut out, ColumnarForm::ArrowStream, &columns).expect("memory");
     for _ in 0..20 {
         let cell = Cell::Value(ValueRef::Histogram(&unreadable));
         writer.row([cell].into_iter()).expect("memory");

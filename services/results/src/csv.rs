@@ -1,24 +1,25 @@
-//! An answer as CSV (RFC 4180): a header line, then a line a row.
+//! A result as CSV (RFC 4180): a header line, then a line a row.
 
 use std::io::{self, Write};
 
 use tideline_query::{AnswerSink, Header, Series, SinkClosed, Summary, ValueRef, histogram_text};
 
-use super::flat::FlatColumns;
-use super::format::{FormatSink, Options, flat_column, flat_tag, hand_on, put_plain_time, put_plain_value};
+use crate::flat::FlatColumns;
+use crate::text::{flat_column, flat_tag, pass_on, put_plain_time, put_plain_value};
+use crate::{ResultOptions, ResultSink};
 
 /// Writes every row in the columns of the whole answer. What is absent is an empty cell, an empty text is `""`.
-pub(super) struct CsvAnswer<'w> {
+pub(crate) struct CsvSink<'w> {
     out: &'w mut (dyn Write + Send),
-    options: Options,
+    options: ResultOptions,
     columns: FlatColumns,
     /// What every row of the open series begins with, up to its time.
     prefix: Vec<u8>,
     text: Vec<u8>,
 }
 
-impl<'w> CsvAnswer<'w> {
-    pub(super) fn new(out: &'w mut (dyn Write + Send), options: Options) -> Self {
+impl<'w> CsvSink<'w> {
+    pub(crate) fn new(out: &'w mut (dyn Write + Send), options: ResultOptions) -> Self {
         Self {
             out,
             options,
@@ -29,7 +30,7 @@ impl<'w> CsvAnswer<'w> {
     }
 }
 
-impl AnswerSink for CsvAnswer<'_> {
+impl AnswerSink for CsvSink<'_> {
     fn needs_tags(&self) -> bool {
         true
     }
@@ -52,7 +53,7 @@ impl AnswerSink for CsvAnswer<'_> {
             put_text(&flat_column(column), text);
         }
         text.extend_from_slice(b"\r\n");
-        hand_on(self.out, text)
+        pass_on(self.out, text)
     }
 
     fn series(&mut self, series: &Series<'_>) -> Result<(), SinkClosed> {
@@ -88,11 +89,11 @@ impl AnswerSink for CsvAnswer<'_> {
             }
         }
         text.extend_from_slice(b"\r\n");
-        hand_on(self.out, text)
+        pass_on(self.out, text)
     }
 }
 
-impl FormatSink for CsvAnswer<'_> {
+impl ResultSink for CsvSink<'_> {
     fn end(&mut self, _: &Summary) -> io::Result<()> {
         Ok(())
     }
@@ -119,21 +120,21 @@ fn put_text(text: &str, out: &mut Vec<u8>) {
 mod tests {
     use tideline_openapi::query::{IntegerForm, TimeForm};
 
-    use super::super::format::Format;
     use super::*;
+    use crate::ResultFormat;
 
     #[test]
     fn a_reader_of_csv_gets_back_what_was_written() {
         let mut out = Vec::new();
-        let options = Options {
+        let options = ResultOptions {
             has_limit: false,
-            format: Format::Csv,
+            format: ResultFormat::Csv,
             times: TimeForm::Nanos,
             integers: IntegerForm::Number,
             plan: false,
             request_id: String::new(),
         };
-        let mut answer = CsvAnswer::new(&mut out, options);
+        let mut answer = CsvSink::new(&mut out, options);
         let header = Header {
             is_by_timeline: false,
             tags: vec!["host".into(), "v".into(), "zone".into()],

@@ -1,22 +1,24 @@
-//! An answer in columns: an Arrow IPC stream or a Parquet file. Tags and columns stand side by side, as in CSV.
+//! A result in columns: an Arrow IPC stream or a Parquet file. Tags and columns stand side by side, as in CSV.
 
 use std::io::{self, Write};
 
+use super::{Cell, ColumnType, ColumnarForm, ColumnarWriter};
 use serde_json::{Value as Json, json};
-use tideline_columnar::{Cell, ColumnType, ColumnarWriter, Form};
-use tideline_model::ValueType;
+use tideline_engine::model::ValueType;
 use tideline_query::{AnswerSink, Header, Series, SinkClosed, Summary, ValueRef};
 
-use super::flat::FlatColumns;
-use super::format::{FormatSink, Options, flat_column, flat_tag, put_summary};
+use crate::flat::FlatColumns;
+use crate::summary::put_summary;
+use crate::text::{flat_column, flat_tag};
+use crate::{ResultOptions, ResultSink};
 
 /// Where the answer goes.
 type Out<'w> = &'w mut (dyn Write + Send);
 
 /// Writes every row in the columns of the whole answer.
-pub(super) struct ColumnarAnswer<'w> {
-    form: Form,
-    options: Options,
+pub(crate) struct ColumnarSink<'w> {
+    form: ColumnarForm,
+    options: ResultOptions,
     /// Until the answer begins.
     out: Option<Out<'w>>,
     /// From then on.
@@ -28,8 +30,8 @@ pub(super) struct ColumnarAnswer<'w> {
     texts: Vec<Option<String>>,
 }
 
-impl<'w> ColumnarAnswer<'w> {
-    pub(super) fn new(out: Out<'w>, form: Form, options: Options) -> Self {
+impl<'w> ColumnarSink<'w> {
+    pub(crate) fn new(out: Out<'w>, form: ColumnarForm, options: ResultOptions) -> Self {
         Self {
             form,
             options,
@@ -42,7 +44,7 @@ impl<'w> ColumnarAnswer<'w> {
     }
 }
 
-impl AnswerSink for ColumnarAnswer<'_> {
+impl AnswerSink for ColumnarSink<'_> {
     fn needs_tags(&self) -> bool {
         true
     }
@@ -111,7 +113,7 @@ impl AnswerSink for ColumnarAnswer<'_> {
     }
 }
 
-impl FormatSink for ColumnarAnswer<'_> {
+impl ResultSink for ColumnarSink<'_> {
     fn end(&mut self, summary: &Summary) -> io::Result<()> {
         let mut text = vec![b'{'];
         put_summary(summary, self.options.plan, &mut text);

@@ -1,0 +1,165 @@
+//! Results of queries in the formats that clients accept: JSON, NDJSON, CSV, Arrow and Parquet.
+//!
+//! [`ResultOptions::sink`] returns the sink of a format. A query passes its rows to it, and [`ResultSink::end`] writes what comes
+//! after them. Every format streams: memory is bounded by a row, a batch (Arrow) or a row group (Parquet).
+//!
+//! | module | holds |
+//! |---|---|
+//! | `json`, `ndjson`, `csv` | one sink each |
+//! | `flat` | rows with tags and columns side by side |
+//! | [`columnar`] | rows in columns of Apache Arrow, as IPC stream or Parquet file, and their sink |
+//! | [`text`] | names, times and values as text |
+//! | [`summary`] | what comes after the rows |
+
+pub mod columnar;
+mod csv;
+mod flat;
+mod json;
+mod ndjson;
+pub mod summary;
+pub mod text;
+
+use std::io::{self, Write};
+
+use tideline_openapi::query::{IntegerForm, TimeForm};
+use tideline_query::{AnswerSink, Summary};
+
+use self::columnar::{ColumnarForm, ColumnarSink};
+use self::csv::CsvSink;
+use self::json::JsonSink;
+use self::ndjson::NdjsonSink;
+
+pub use json::put_series_head;
+pub use summary::{plan_view, suggestion_view};
+pub use text::{put_json_text, put_json_time, put_json_value};
+
+/// A format of results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultFormat {
+    /// One JSON object: series with their rows.
+    Json,
+    /// A JSON object a line, one for each row.
+    Ndjson,
+    /// A header line, then a line for each row.
+    Csv,
+    /// Typed columns.
+    Columnar(ColumnarForm),
+}
+
+/// How a result is written.
+#[derive(Debug, Clone)]
+pub struct ResultOptions {
+    /// The format.
+    pub format: ResultFormat,
+    /// How times are written.
+    pub times: TimeForm,
+    /// How integers beyond 2⁵³ are written in JSON.
+    pub integers: IntegerForm,
+    /// Whether the cost has the plan of the query.
+    pub plan: bool,
+    /// The id of the request, which JSON and Parquet repeat.
+    pub request_id: String,
+    /// Whether the query says how many rows it wants at most.
+    pub has_limit: bool,
+}
+
+/// A sink that writes a format.
+pub trait ResultSink: AnswerSink {
+    /// Writes what comes after the last row.
+    ///
+    /// # Errors
+    ///
+    /// The output takes no more.
+    fn end(&mut self, summary: &Summary) -> io::Result<()>;
+}
+
+impl ResultFormat {
+    /// All media types, for messages.
+    pub const ACCEPTED: &str = "application/json, application/x-ndjson, text/csv, application/vnd.apache.arrow.stream or \
+                                application/vnd.apache.parquet";
+
+    /// Returns the format that the values of `Accept` headers prefer; JSON if there are none, `None` if none of them can be written.
+    pub fn accepted<'a>(accept: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let mut has_preference = false;
+        let mut best: Option<(Self, f32)> = None;
+        for text in accept.filter(|text| !text.trim().is_empty()) {
+            has_preference = true;
+            for range in text.split(',') {
+                let mut parts = range.split(';').map(str::trim);
+                let format = match parts.next().unwrap_or_default().to_ascii_lowercase().as_str() {
+                    "application/json" | "application/*" | "*/*" => Self::Json,
+                    "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Self::Ndjson,
+                    "text/csv" | "application/csv" | "text/*" => Self::Csv,
+                    "application/vnd.apache.arrow.stream" => Self::Columnar(ColumnarForm::ArrowStream),
+                    "application/vnd.apache.parquet" => Self::Columnar(ColumnarForm::Parquet),
+                    _ => continue,
+                };
+                let quality = parts.find_map(|part| part.strip_prefix("q=")).map(str::parse);
+                let quality = quality.and_then(|quality| quality.ok()).unwrap_or(1.0f32);
+                if quality > best.map_or(0.0, |(_, quality)| quality) {
+                    best = Some((format, quality));
+                }
+            }
+        }
+        match has_preference {
+            true => best.map(|(format, _)| format),
+            false => Some(Self::Json),
+        }
+    }
+
+    /// The media type.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Ndjson => "application/x-ndjson",
+            Self::Csv => "text/csv; charset=utf-8; header=present",
+            Self::Columnar(ColumnarForm::ArrowStream) => "application/vnd.apache.arrow.stream",
+            Self::Columnar(ColumnarForm::Parquet) => "application/vnd.apache.parquet",
+        }
+    }
+}
+
+impl ResultOptions {
+    /// Whether the result lacks rows that neither the query left out nor a next page has: it would pass for all there is.
+    pub fn is_incomplete(&self, summary: &Summary) -> bool {
+        let has_pages = matches!(self.format, ResultFormat::Json | ResultFormat::Ndjson);
+        summary.more && !has_pages && !self.has_limit
+    }
+
+    /// Returns the sink that writes the format to `out`.
+    pub fn sink<'w>(self, out: &'w mut (dyn Write + Send)) -> Box<dyn ResultSink + 'w> {
+        match self.format {
+            ResultFormat::Json => Box::new(JsonSink::new(out, self)),
+            ResultFormat::Ndjson => Box::new(NdjsonSink::new(out, self)),
+            ResultFormat::Csv => Box::new(CsvSink::new(out, self)),
+            ResultFormat::Columnar(form) => Box::new(ColumnarSink::new(out, form, self)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_client_chooses_the_format() {
+        for (accept, format) in [
+            ("*/*", ResultFormat::Json),
+            ("", ResultFormat::Json),
+            ("text/csv", ResultFormat::Csv),
+            (
+                "text/html, application/x-ndjson;q=0.9, */*;q=0.1",
+                ResultFormat::Ndjson,
+            ),
+            ("application/json;q=0.5, text/csv", ResultFormat::Csv),
+            ("Application/JSON; charset=utf-8", ResultFormat::Json),
+        ] {
+            let accepted = ResultFormat::accepted([accept].into_iter());
+            assert_eq!(accepted, Some(format), "{accept}");
+        }
+        assert_eq!(ResultFormat::accepted([].into_iter()), Some(ResultFormat::Json));
+        for wrong in ["image/png", "text/csv;q=0"] {
+            assert_eq!(ResultFormat::accepted([wrong].into_iter()), None, "{wrong}");
+        }
+    }
+}
