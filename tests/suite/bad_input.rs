@@ -266,32 +266,51 @@ fn bodies_that_grow_are_not_unpacked() {
     victim.is_well("bombs");
 }
 
+const REMOTE_WRITE_1: &str = "application/x-protobuf";
+const REMOTE_WRITE_2: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
+
+/// Sends a request of remote write that is refused; returns the reason.
+#[track_caller]
+fn refused_write(victim: &Victim, content_type: &str, encoding: &str, body: &[u8]) -> String {
+    let headers = [("content-type", content_type), ("content-encoding", encoding)];
+    let answer = victim.client.send("POST", "/api/v1/write", &headers, body);
+    let answer = answer.expect("an answer");
+    // vmagent sends again for ever what is answered otherwise.
+    assert_eq!(answer.status, 400, "{answer:?}");
+    answer.text()
+}
+
 #[test]
-fn remote_write_that_grows() {
+fn remote_write_that_unpacks_to_much() {
     let victim = Victim::start();
-    let v1 = "application/x-protobuf";
-    let v2 = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
-    let write = |content_type: &str, encoding: &str, body: &[u8]| {
-        let headers = [("content-type", content_type), ("content-encoding", encoding)];
-        let answer = victim.client.send("POST", "/api/v1/write", &headers, body);
-        let answer = answer.expect("an answer");
-        // vmagent sends again for ever what is answered otherwise.
-        assert_eq!(answer.status, 400, "{answer:?}");
-        answer.text()
-    };
+    let write = |encoding: &str, body: &[u8]| refused_write(&victim, REMOTE_WRITE_1, encoding, body);
     let gib = bomb(Packing::Zstd, 1 << 30);
-    assert!(write(v1, "zstd", &gib).contains("over the limit"));
-    assert!(write(v1, "snappy", &snappy(&vec![0; 200 << 20])).contains("over the limit"));
+    assert!(write("zstd", &gib).contains("over the limit"));
+    assert!(write("snappy", &snappy(&vec![0; 200 << 20])).contains("over the limit"));
     // Blocks that claim almost 4 GiB, and what fits the limit but not the block.
-    assert!(write(v1, "snappy", &[0xff, 0xff, 0xff, 0xff, 0x0f, 0, b'a']).contains("over the limit"));
-    assert!(write(v1, "snappy", &[0x80, 0x80, 0x80, 0x20, 0, b'a']).contains("cannot hold"));
-    // Samples of two bytes each.
+    assert!(write("snappy", &[0xff, 0xff, 0xff, 0xff, 0x0f, 0, b'a']).contains("over the limit"));
+    assert!(write("snappy", &[0x80, 0x80, 0x80, 0x20, 0, b'a']).contains("cannot hold"));
+    let whole = snappy(b"\x0a\x0f\x0a\x0d\x0a\x08__name__\x12\x01m");
+    assert!(write("snappy", &whole[..whole.len() - 2]).contains("compressed body"));
+    victim.is_well("remote write, packed");
+}
+
+#[test]
+fn remote_write_of_samples_of_two_bytes() {
+    let victim = Victim::start();
     let mut series = b"\x0a\x0d\x0a\x08__name__\x12\x01m".to_vec();
     series.extend(b"\x12\x00".repeat(4 << 20));
     let mut message = vec![0x0a];
     message.extend(length(series.len()));
     message.extend(series);
-    assert!(write(v1, "snappy", &snappy(&message)).contains("too many samples"));
+    let refusal = refused_write(&victim, REMOTE_WRITE_1, "snappy", &snappy(&message));
+    assert!(refusal.contains("too many samples"));
+    victim.is_well("remote write, samples");
+}
+
+#[test]
+fn remote_write_of_labels_that_many_series_share() {
+    let victim = Victim::start();
     // Series of a few bytes that refer to labels of 60 KiB.
     let mut message = b"\x22\x00\x22\x08__name__\x22".to_vec();
     message.extend(length(4_000));
@@ -304,10 +323,9 @@ fn remote_write_that_grows() {
     let mut one = vec![0x2a, series.len() as u8];
     one.extend(&series);
     message.extend(one.repeat(500_000));
-    assert!(write(v2, "snappy", &snappy(&message)).contains("labels too large"));
-    let whole = snappy(b"\x0a\x0f\x0a\x0d\x0a\x08__name__\x12\x01m");
-    assert!(write(v1, "snappy", &whole[..whole.len() - 2]).contains("compressed body"));
-    victim.is_well("remote write");
+    let refusal = refused_write(&victim, REMOTE_WRITE_2, "snappy", &snappy(&message));
+    assert!(refusal.contains("labels too large"));
+    victim.is_well("remote write, labels");
 }
 
 /// A length as Protocol Buffers write it.
