@@ -8,7 +8,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tideline_chunk::{Bitmap, Chunk, ChunkEncoder, ChunkOptions, Delta, Run};
 use tideline_model::{ColumnData, FieldId, TimeRange, ValueType};
 
-#[path = "../tests/workload.rs"]
+#[path = "../tests/main/workload.rs"]
 mod workload;
 
 use workload::{

@@ -351,7 +351,11 @@ fn a_kill_loses_no_count_and_doubles_none() {
     let mut acknowledged = 0;
     for round in 0..3 {
         let mut child = Command::new(std::env::current_exe().expect("this test is a program"))
-            .args(["--exact", "the_child_counts_until_it_is_killed", "--nocapture"])
+            .args([
+                "--exact",
+                "counters::the_child_counts_until_it_is_killed",
+                "--nocapture",
+            ])
             .env(FOLDER, &data)
             .stdout(Stdio::piped())
             .spawn()

@@ -1,0 +1,3 @@
+//! Conditions through the public interface: properties against a plain model.
+
+mod properties;

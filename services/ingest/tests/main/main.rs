@@ -1,0 +1,3 @@
+//! The write pipeline over a whole engine, without HTTP.
+
+mod pipeline;

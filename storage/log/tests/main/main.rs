@@ -1,0 +1,3 @@
+//! The log with a small model in the place of points.
+
+mod counters;
