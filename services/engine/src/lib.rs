@@ -31,7 +31,7 @@
 //! | [`heat`], [`partitions`] | busy ranges of keys, large machines |
 //! | `warm` | reading ahead after a start |
 //! | `activity` | what is remembered of a table's writers and readers |
-//! | [`points`], [`moves`], [`catalog`] | types of the crates below that the verbs take and return |
+//! | [`points`], [`moves`], [`catalog`], [`search`] | types of the crates below that the verbs take and return |
 //! | [`error`] | the few kinds of failure that services map to their protocols |
 
 mod activity;
@@ -56,6 +56,7 @@ pub mod moves;
 pub mod partitions;
 pub mod points;
 pub mod resolve;
+pub mod search;
 pub mod suggest;
 pub mod tables;
 pub mod time;
@@ -78,6 +79,7 @@ pub use partitions::Partition;
 pub use resolve::BatchResolver;
 pub use suggest::{NameKind, Suggestion};
 pub use tables::{Table, TableStats, TierStats};
+pub use tideline_backend::CacheUsage;
 pub use tideline_condition as condition;
 pub use tideline_ingest_protocols::prometheus::{EXEMPLAR_FIELD, START_FIELD, is_sample_detail};
 pub use tideline_model as model;

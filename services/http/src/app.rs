@@ -6,29 +6,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use tideline_connections::{Shares, Turn, Turns};
 use tideline_engine::find::Stop;
+use tideline_engine::model::Timestamp;
 use tideline_engine::{Engine, Table};
-use tideline_model::Timestamp;
 use tideline_openapi::ErrorCode;
 use tideline_query::{Budget, Cancel, Querier, Watch};
 use tideline_scheduler::Scheduler;
-use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::audit::Refusals;
-use crate::client::Client;
-use crate::context::{RequestContext, RequestIds};
+use crate::context::{RequestIds, current_client};
 use crate::failure::{Failure, Result};
 use crate::metrics::Metrics;
 use crate::running::RunningQueries;
 use crate::settings::HttpSettings;
-use crate::shares::{Share, Shares};
 use crate::watching::Watching;
 
 /// Changes of tables and attributes, and jobs, that run at once: rare, and each may take long.
 const CHANGES_IN_FLIGHT_MAX: usize = 8;
-/// Errands that run at once: each may take minutes, and they wait for each other's writes anyway.
-const ERRANDS_IN_FLIGHT_MAX: usize = 4;
+/// Requested jobs that run at once: each may take minutes, and they wait for each other's writes anyway.
+const REQUESTED_JOBS_IN_FLIGHT_MAX: usize = 4;
 
 /// Exports in the form of Prometheus' world that run at once. Each holds some megabytes.
 const EXPORTS_IN_FLIGHT_MAX: usize = 8;
@@ -84,8 +82,8 @@ pub(crate) struct Shared {
     pub(crate) watching: Watching,
     /// Turns of changes of tables and attributes, and of jobs.
     pub(crate) changes: Turns,
-    /// Turns of errands, apart from the changes that steer them.
-    pub(crate) errands: Turns,
+    /// Turns of requested jobs, apart from the changes that steer them.
+    pub(crate) requested_jobs: Turns,
     /// Held while a table is altered: the changes of a request begin from the table as it is.
     pub(crate) altering: Mutex<()>,
     draining: AtomicBool,
@@ -102,11 +100,7 @@ impl std::ops::Deref for App {
 impl App {
     pub(crate) fn new(engine: Arc<Engine>, scheduler: Arc<Scheduler>, settings: HttpSettings) -> Self {
         let (started, began) = (engine.clock().now(), engine.clock().monotonic());
-        let turns = |what, count| Turns {
-            what,
-            timeout: settings.turn_timeout,
-            shares: Shares::new(count),
-        };
+        let turns = |what, count| Turns::new(what, count, settings.turn_timeout);
         let querier = Querier::new(Arc::clone(&engine), &settings.query);
         let watching = Watching::new(engine.memory().clone(), settings.watch_bytes_per_second_max);
         engine.store().on_tail_change(watching.waker());
@@ -130,7 +124,7 @@ impl App {
             watches: turns("watches", settings.watches_max),
             watching,
             changes: turns("changes", CHANGES_IN_FLIGHT_MAX),
-            errands: turns("changes of many timelines", ERRANDS_IN_FLIGHT_MAX),
+            requested_jobs: turns("changes of many timelines", REQUESTED_JOBS_IN_FLIGHT_MAX),
             altering: Mutex::default(),
             running: RunningQueries::default(),
             draining: AtomicBool::new(false),
@@ -141,9 +135,8 @@ impl App {
     }
 
     /// A turn among queries, if one is free now.
-    pub(crate) fn free_query_turn(&self) -> Option<Share> {
-        let client = RequestContext::current().client;
-        self.queries.shares.take_if_free(client, 1)
+    pub(crate) fn free_query_turn(&self) -> Option<Turn> {
+        self.queries.take_if_free(current_client())
     }
 
     /// Runs a read of the engine on a blocking thread, when its turn comes.
@@ -169,7 +162,7 @@ impl App {
         T: Send + 'static,
         F: FnOnce(&Engine) -> Result<T> + Send + 'static,
     {
-        let turn = turns.take().await?;
+        let turn = turns.take(current_client()).await?;
         let engine = Arc::clone(&self.engine);
         blocking(move || {
             let _turn = turn;
@@ -185,7 +178,7 @@ impl App {
         T: Send + 'static,
         F: FnOnce(&Engine, &Table, Stop<'_>) -> Result<T> + Send + 'static,
     {
-        let turn = turns.take().await?;
+        let turn = turns.take(current_client()).await?;
         let cancel = Cancel::new();
         let _waiting = Waiting(Some(cancel.clone()));
         let watch = self.querier.watch(Budget::default(), &cancel);
@@ -268,69 +261,5 @@ impl Drop for Waiting {
         if let Some(cancel) = &self.0 {
             cancel.cancel();
         }
-    }
-}
-
-/// Limit of concurrent requests of a kind, shared fairly among clients. Clones share it.
-#[derive(Debug, Clone)]
-pub(crate) struct Turns {
-    what: &'static str,
-    timeout: Duration,
-    pub(crate) shares: Shares,
-}
-
-impl Turns {
-    /// Waits for a turn of the running request's client. It ends when it is dropped.
-    pub(crate) async fn take(&self) -> Result<Turn> {
-        let client = RequestContext::current().client;
-        match tokio::time::timeout(self.timeout, self.shares.take(client)).await {
-            Ok(share) => Ok(Turn {
-                turns: self.clone(),
-                client,
-                share: Some(share),
-                runtime: Handle::current(),
-            }),
-            Err(_) => Err(self.refusal(client)),
-        }
-    }
-
-    fn refusal(&self, client: Client) -> Failure {
-        let (what, count, in_use) = (self.what, self.shares.count(), self.shares.in_use(client));
-        let message = match in_use.all < count {
-            false => format!("{count} {what} are running, which is the limit, and none ended in time"),
-            true => format!(
-                "{own} of {count} {what} that may run at once are of this client ({client}), which is more than its share, \
-                 and none of them ended in time; the rest is kept for other clients",
-                own = in_use.own
-            ),
-        };
-        Failure::new(ErrorCode::Overloaded, message)
-    }
-
-    /// How many run now.
-    pub(crate) fn running(&self) -> usize {
-        self.shares.used()
-    }
-}
-
-/// A turn among requests of a kind; ends when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Turn {
-    turns: Turns,
-    client: Client,
-    /// None while another request has the turn.
-    share: Option<Share>,
-    runtime: Handle,
-}
-
-impl Turn {
-    /// Leaves the turn to another request.
-    pub(crate) fn pause(&mut self) {
-        self.share = None;
-    }
-
-    /// Waits for a turn again, behind those that wait already. Blocks: not for async code.
-    pub(crate) fn resume(&mut self) {
-        self.share = Some(self.runtime.block_on(self.turns.shares.take(self.client)));
     }
 }

@@ -1,14 +1,14 @@
 //! From selectors, sort keys and attributes of requests to those of the engine.
 
-use tideline_condition::Subject;
+use tideline_engine::catalog::AttributeValue;
+use tideline_engine::condition::Subject;
+use tideline_engine::model::{GeoPoint, TimeRange, TimelineId, Timestamp};
+use tideline_engine::search::{Order, Sort, SortBy};
 use tideline_engine::{Engine, EngineError, TimelineSelector};
-use tideline_model::{GeoPoint, TimeRange, TimelineId, Timestamp};
 use tideline_openapi::condition::{Property, TimeSpan};
 use tideline_openapi::geo::Place;
 use tideline_openapi::timeline::{SortKey, SortOrder};
 use tideline_openapi::{self as wire, TimeInput};
-use tideline_search_index::{Order, Sort, SortBy};
-use tideline_timeline_catalog::AttributeValue;
 
 use crate::failure::{Failure, Result};
 

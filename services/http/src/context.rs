@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use tideline_model::Timestamp;
-
-use crate::client::Client;
+use tideline_connections::Client;
+use tideline_engine::model::Timestamp;
 
 /// The header that carries the id of a request, both ways.
 pub(crate) const REQUEST_ID: &str = "x-request-id";
@@ -27,6 +26,11 @@ pub(crate) struct RequestContext {
     pub(crate) id: RequestId,
     pub(crate) dialect: Dialect,
     pub(crate) client: Client,
+}
+
+/// Returns the client of the request that this task answers.
+pub(crate) fn current_client() -> Client {
+    RequestContext::current().client
 }
 
 impl RequestContext {

@@ -6,17 +6,18 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use tideline_connections::NoTurn;
+use tideline_engine::condition::PatternError;
 use tideline_engine::error::CLOCK_WAIT;
+use tideline_engine::model::WaitsFor;
 use tideline_engine::runtime::MemoryFull;
 use tideline_engine::{EngineError, ErrorKind, WriteOutcome};
 use tideline_ingest::WriteError;
-use tideline_ingest_protocols::IngestError;
-use tideline_model::WaitsFor;
+use tideline_ingest::protocols::IngestError;
 use tideline_openapi::influx::{InfluxV1Error, InfluxV2Error};
 use tideline_openapi::points::Reject;
 use tideline_openapi::prometheus::PrometheusError;
 use tideline_openapi::{ErrorBody, ErrorCode, plain};
-use tideline_pattern::PatternError;
 use tideline_scheduler::SchedulerError;
 
 use crate::context::{Dialect, RequestContext, RequestId};
@@ -165,6 +166,12 @@ impl Failure {
                     | ErrorCode::Unavailable
                     | ErrorCode::BodyTooSlow
             )
+    }
+}
+
+impl From<NoTurn> for Failure {
+    fn from(refused: NoTurn) -> Self {
+        Self::new(ErrorCode::Overloaded, refused.to_string())
     }
 }
 
@@ -388,7 +395,7 @@ impl From<SchedulerError> for Failure {
     fn from(error: SchedulerError) -> Self {
         let code = match &error {
             SchedulerError::NoSuchJob(_) | SchedulerError::NoSuchTable(_) => ErrorCode::NotFound,
-            SchedulerError::Ended { .. } | SchedulerError::NotPaused(_) | SchedulerError::Errand(_) => {
+            SchedulerError::Ended { .. } | SchedulerError::NotPaused(_) | SchedulerError::RequestedJob(_) => {
                 ErrorCode::Conflict
             }
             SchedulerError::Unsealed(_) => ErrorCode::Internal,

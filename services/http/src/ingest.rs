@@ -7,6 +7,7 @@ use tideline_ingest::{Outcome, WriteRequest};
 
 use crate::app::{App, blocking};
 use crate::body::Received;
+use crate::context::current_client;
 use crate::failure::{Failure, Result};
 
 /// Decompresses, decodes and commits a write on a blocking thread, when its turn comes. `protocol` is its label in our own
@@ -17,7 +18,7 @@ pub(crate) async fn write(
     received: Received,
     request: WriteRequest,
 ) -> Result<Outcome> {
-    let turn = app.writes.take().await?;
+    let turn = app.writes.take(current_client()).await?;
     let app = app.clone();
     blocking(move || {
         let _turn = turn;

@@ -138,16 +138,16 @@ pub(crate) struct RunningGauge(Gauge);
 
 /// One of them; counted until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Running(Gauge);
+pub(crate) struct Counted(Gauge);
 
 impl RunningGauge {
-    pub(crate) fn count(&self) -> Running {
+    pub(crate) fn count(&self) -> Counted {
         self.0.inc();
-        Running(self.0.clone())
+        Counted(self.0.clone())
     }
 }
 
-impl Drop for Running {
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.dec();
     }

@@ -12,10 +12,10 @@ use tideline_openapi::ErrorCode;
 
 use crate::app::App;
 use crate::audit::{self, Changed};
-use crate::client::{Client, Origin};
 use crate::context::{Dialect, REQUEST_ID, RequestContext, RequestId};
 use crate::failure::{Failure, FailureNote};
 use crate::metrics::RequestLabels;
+use tideline_connections::{Client, Origin};
 
 /// The route of requests that no route matches.
 const UNMATCHED: &str = "unmatched";

@@ -1,8 +1,8 @@
 //! Changes of a policy: applied, and refused where the outcome cannot be kept.
 
 use chrono_tz::TZ_VARIANTS;
-use tideline_model::time::format_duration;
-use tideline_model::{ArchivePolicy, Policy, Schedule};
+use tideline_engine::model::time::format_duration;
+use tideline_engine::model::{ArchivePolicy, Policy, Schedule};
 use tideline_openapi::policy::{PolicyChanges, PolicyError};
 use tideline_scheduler::ScheduleError;
 use tideline_scheduler::schedule::validate;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tideline_engine::Engine;
-use tideline_model::Timestamp;
+use tideline_engine::model::Timestamp;
 use tideline_query::{Cancel, Progress};
 
 use crate::context::RequestId;

@@ -1,9 +1,9 @@
 //! Saved searches put in the place of their names.
 
-use tideline_condition::condition::{DEPTH_MAX, NODES_MAX};
-use tideline_condition::operators::In;
-use tideline_condition::{Condition, Test};
 use tideline_engine::Table;
+use tideline_engine::condition::condition::{DEPTH_MAX, NODES_MAX};
+use tideline_engine::condition::operators::In;
+use tideline_engine::condition::{Condition, Test};
 use tideline_openapi::query::TimelineSelector;
 use tideline_openapi::search::SavedSearch;
 use tideline_openapi::{self as wire, ErrorCode};

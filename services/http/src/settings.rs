@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tideline_query::QuerySettings;
 
-use crate::client::Network;
+use tideline_connections::Network;
 
 /// Settings of [`serve`](crate::serve).
 #[derive(Debug, Clone)]

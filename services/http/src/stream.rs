@@ -6,8 +6,6 @@
 //! first chunk is an ordinary failure with its status; what fails later, a panic included, cuts the answer off in the middle of
 //! its chunked encoding, which every client notices.
 
-mod spool;
-
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -23,9 +21,9 @@ use tideline_openapi::ErrorCode;
 use tideline_query::{Cancel, while_waiting};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use self::spool::{Pushed, Spool};
-use crate::app::{App, Turn};
+use crate::app::App;
 use crate::failure::{Failure, Result};
+use tideline_connections::{Pushed, Spool, Turn};
 
 /// Bytes of a chunk.
 const CHUNK_BYTES: usize = 64 << 10;

@@ -20,16 +20,16 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tideline_engine::Engine;
+use tideline_engine::model::{SequenceNumber, TableId};
 use tideline_engine::runtime::{MemoryAccount, Reservation, background};
 use tideline_engine::watch::{WatchCursor, WatchRequest, Watcher};
-use tideline_model::{SequenceNumber, TableId};
 use tideline_openapi::ErrorCode;
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::app::{App, Shared};
 use crate::failure::{Failure, Result};
-use crate::pace::Pace;
 use crate::resources::watch::EventText;
+use tideline_connections::Pace;
 
 /// News are gathered for so long at least: many small writes make one step.
 const GATHER_MIN: Duration = Duration::from_millis(10);

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::holding::holding;
+use tideline_connections::holding;
 
 /// Answers up to this are not counted: as many connections as may be open hold less than what the account leaves aside.
 const FREE_BYTES: u64 = 64 << 10;

@@ -22,4 +22,5 @@ pub mod write;
 pub use decoder::Decoder;
 pub use error::WriteError;
 pub use target::Target;
+pub use tideline_ingest_protocols as protocols;
 pub use write::{Outcome, WriteRequest, write};

@@ -16,7 +16,7 @@
 //! | `agenda` | the queue: ids, requested work, waits after failures |
 //! | `runner` | the thread |
 //! | [`run`] | the running job, as its model reports progress and is held back |
-//! | [`errand`] | work that a request begins and does itself |
+//! | [`requested`] | work that a request begins and does itself |
 //! | `unplanned` | work that was in no plan, as jobs |
 //! | `lookup` | finding jobs |
 //! | [`pace`] | rate, pause and cancel of the running job |
@@ -27,7 +27,6 @@
 
 mod agenda;
 pub mod database;
-pub mod errand;
 pub mod job;
 mod journal;
 mod lookup;
@@ -36,6 +35,7 @@ pub mod metrics;
 pub mod models;
 mod overview;
 pub mod pace;
+pub mod requested;
 pub mod run;
 mod runner;
 pub mod schedule;
@@ -45,7 +45,6 @@ mod stored_kind;
 mod unplanned;
 
 pub use database::Database;
-pub use errand::{Ending, Errand};
 pub use job::{Job, JobFilter, JobProgress, JobState, JobTable};
 pub use maintenance::{
     Amount, Maintenance, Outcome, PlanSettings, Planned, SegmentCounts, Served, Survey, TableState, Urgency,
@@ -54,6 +53,7 @@ pub use maintenance::{
 pub use metrics::Metrics;
 pub use models::Models;
 pub use pace::JobCost;
+pub use requested::{JobEnding, RequestedJob};
 pub use run::Run;
 pub use schedule::{ScheduleError, Timetable};
 pub use scheduler::{Scheduler, SchedulerError, Settings};

@@ -4,18 +4,18 @@ use tideline_engine::model::Timestamp;
 
 use crate::agenda::{Entry, Trouble};
 use crate::job::{Job, JobFilter, JobProgress, JobState};
-use crate::pace::Wish;
+use crate::pace::JobCommand;
 use crate::runner::{Running, Shared, State};
 use crate::scheduler::SchedulerError;
 
 impl Shared {
-    /// The running job and errands, then waiting ones, then past ones from new to old.
+    /// The running job and requested jobs, then waiting ones, then past ones from new to old.
     pub(crate) fn list(&self, filter: &JobFilter) -> Vec<Job> {
         let state = self.state.lock();
         let running = state.running.as_ref().map(|running| self.shown(running));
         let id = running.as_ref().map(|job| job.id);
         let now = self.clock.monotonic();
-        let errands = state.errands.iter().map(|begun| begun.shown(now));
+        let requested = state.requested.iter().map(|begun| begun.shown(now));
         let waiting = state.agenda.by_hand.iter().chain(&state.agenda.planned);
         let past = state
             .journal
@@ -23,11 +23,11 @@ impl Shared {
             .values()
             .rev()
             .filter(|job| {
-                Some(job.id) != id && state.errand(job.id).is_none() && !state.agenda.is_asked(job.id)
+                Some(job.id) != id && state.requested_job(job.id).is_none() && !state.agenda.is_asked(job.id)
             })
             .cloned();
         let waiting = waiting.map(|entry| self.waiting(&state, entry));
-        let all = running.into_iter().chain(errands).chain(waiting).chain(past);
+        let all = running.into_iter().chain(requested).chain(waiting).chain(past);
         all.filter(|job| filter.wants(job)).collect()
     }
 
@@ -36,7 +36,7 @@ impl Shared {
         if let Some(running) = state.running.as_ref().filter(|running| running.entry.id == id) {
             return Some(self.shown(running));
         }
-        if let Some(begun) = state.errand(id) {
+        if let Some(begun) = state.requested_job(id) {
             return Some(begun.shown(self.clock.monotonic()));
         }
         let entry = state.agenda.find(id).cloned();
@@ -46,7 +46,7 @@ impl Shared {
         )
     }
 
-    /// A job that has not ended, and is no errand.
+    /// A job that has not ended, and is not a requested job.
     pub(crate) fn live(&self, state: &mut State, id: u64) -> Result<Entry, SchedulerError> {
         if let Some(running) = state.running.as_ref().filter(|running| running.entry.id == id) {
             return Ok(running.entry.clone());
@@ -54,8 +54,8 @@ impl Shared {
         if let Some(entry) = state.agenda.find(id) {
             return Ok(entry.clone());
         }
-        if state.errand(id).is_some() {
-            return Err(SchedulerError::Errand(id));
+        if state.requested_job(id).is_some() {
+            return Err(SchedulerError::RequestedJob(id));
         }
         let ended = state.journal.jobs.get(&id);
         Err(
@@ -85,11 +85,11 @@ impl Shared {
 
     /// The running job with its progress.
     pub(crate) fn shown(&self, running: &Running) -> Job {
-        let (wish, cost) = self.control.current();
+        let (command, cost) = self.control.current();
         let lasting = self.clock.monotonic().saturating_sub(running.began);
         let mut job = running.job.clone();
         job.done = JobProgress::of(&cost, job.total.bytes, lasting);
-        if wish == Wish::Pause {
+        if command == JobCommand::Pause {
             job.state = JobState::Paused;
         }
         job

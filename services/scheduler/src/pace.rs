@@ -13,7 +13,7 @@ use tideline_engine::model::Clock;
 
 /// For how long a paused rewrite keeps what it has done.
 pub const PAUSE_HOLD: Duration = Duration::from_secs(60);
-/// Between two looks at the clock while a rewrite is held; a wish is heard at once.
+/// Between two looks at the clock while a rewrite is held; a command is heard at once.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// What a table may read at once after a time without moves.
 const BURST: Duration = Duration::from_secs(1);
@@ -60,7 +60,7 @@ impl AddAssign for JobCost {
 
 /// What the running job is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum JobCommand {
     /// Go on.
     GoOn,
     /// Wait.
@@ -71,17 +71,17 @@ pub(crate) enum Wish {
     Stop,
 }
 
-/// The wish, and what the job has done.
+/// The command, and what the job has done.
 #[derive(Debug)]
 pub(crate) struct Control {
-    state: Mutex<(Wish, JobCost)>,
+    state: Mutex<(JobCommand, JobCost)>,
     changed: Condvar,
 }
 
 impl Default for Control {
     fn default() -> Self {
         Self {
-            state: Mutex::new((Wish::GoOn, JobCost::default())),
+            state: Mutex::new((JobCommand::GoOn, JobCost::default())),
             changed: Condvar::new(),
         }
     }
@@ -91,19 +91,19 @@ impl Control {
     /// Clears the way for a new job. A stop stays.
     pub(crate) fn reset(&self) {
         let mut state = self.state.lock();
-        let wish = if state.0 == Wish::Stop {
-            Wish::Stop
+        let command = if state.0 == JobCommand::Stop {
+            JobCommand::Stop
         } else {
-            Wish::GoOn
+            JobCommand::GoOn
         };
-        *state = (wish, JobCost::default());
+        *state = (command, JobCost::default());
     }
 
     /// Tells the running job. Nothing overrides a stop, and only that a cancel.
-    pub(crate) fn wish(&self, wish: Wish) {
+    pub(crate) fn command(&self, command: JobCommand) {
         let mut state = self.state.lock();
-        if state.0 != Wish::Stop && (state.0 != Wish::Cancel || wish == Wish::Stop) {
-            state.0 = wish;
+        if state.0 != JobCommand::Stop && (state.0 != JobCommand::Cancel || command == JobCommand::Stop) {
+            state.0 = command;
         }
         self.changed.notify_all();
     }
@@ -113,7 +113,7 @@ impl Control {
         self.state.lock().1 = *cost;
     }
 
-    pub(crate) fn current(&self) -> (Wish, JobCost) {
+    pub(crate) fn current(&self) -> (JobCommand, JobCost) {
         *self.state.lock()
     }
 }
@@ -173,8 +173,8 @@ pub(crate) struct JobPace<'a> {
     taken: u64,
     /// What earlier parts of the job have done.
     before: JobCost,
-    /// The wish that ended the job.
-    pub(crate) ended_by: Option<Wish>,
+    /// The command that ended the job.
+    pub(crate) ended_by: Option<JobCommand>,
 }
 
 impl<'a> JobPace<'a> {
@@ -201,8 +201,8 @@ impl<'a> JobPace<'a> {
         self.before
     }
 
-    fn end(&mut self, wish: Wish) -> ControlFlow<()> {
-        self.ended_by = Some(wish);
+    fn end(&mut self, command: JobCommand) -> ControlFlow<()> {
+        self.ended_by = Some(command);
         ControlFlow::Break(())
     }
 
@@ -217,18 +217,18 @@ impl<'a> JobPace<'a> {
         loop {
             let now = self.clock.monotonic();
             let wait = match state.0 {
-                Wish::GoOn => match &mut self.budget {
+                JobCommand::GoOn => match &mut self.budget {
                     Some(budget) => budget.take(std::mem::take(&mut read), now),
                     None => Duration::ZERO,
                 },
-                Wish::Pause => {
+                JobCommand::Pause => {
                     let since = *paused_at.get_or_insert(now);
                     if now.saturating_sub(since) >= PAUSE_HOLD {
-                        return self.end(Wish::Pause);
+                        return self.end(JobCommand::Pause);
                     }
                     LOOK_EVERY
                 }
-                wish => return self.end(wish),
+                command => return self.end(command),
             };
             if wait.is_zero() {
                 return ControlFlow::Continue(());
@@ -269,23 +269,23 @@ mod tests {
     fn a_stop_overrides_everything_and_a_cancel_all_but_a_stop() {
         let control = Control::default();
         let clock = ManualClock::new(Timestamp::EPOCH);
-        for (wish, ends) in [
-            (Wish::Pause, None),
-            (Wish::GoOn, None),
-            (Wish::Cancel, Some(Wish::Cancel)),
-            (Wish::GoOn, Some(Wish::Cancel)),
-            (Wish::Stop, Some(Wish::Stop)),
-            (Wish::Cancel, Some(Wish::Stop)),
+        for (command, ends) in [
+            (JobCommand::Pause, None),
+            (JobCommand::GoOn, None),
+            (JobCommand::Cancel, Some(JobCommand::Cancel)),
+            (JobCommand::GoOn, Some(JobCommand::Cancel)),
+            (JobCommand::Stop, Some(JobCommand::Stop)),
+            (JobCommand::Cancel, Some(JobCommand::Stop)),
         ] {
-            control.wish(wish);
-            if wish == Wish::Pause {
+            control.command(command);
+            if command == JobCommand::Pause {
                 continue;
             }
             let mut pace = JobPace::new(&control, &clock, None);
             let went_on = pace.step(&JobCost::default()).is_continue();
-            assert_eq!((went_on, pace.ended_by), (ends.is_none(), ends), "{wish:?}");
+            assert_eq!((went_on, pace.ended_by), (ends.is_none(), ends), "{command:?}");
         }
         control.reset();
-        assert_eq!(control.current().0, Wish::Stop);
+        assert_eq!(control.current().0, JobCommand::Stop);
     }
 }

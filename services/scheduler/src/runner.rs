@@ -14,14 +14,14 @@ use tideline_engine::model::{Clock, JobKind, TableId, Timestamp};
 
 use crate::agenda::{Agenda, Entry};
 use crate::database::Database;
-use crate::errand::Begun;
 use crate::job::{Job, JobProgress, JobState};
 use crate::journal::{Edit, Journal};
 use crate::maintenance::{Outcome, PlanSettings, Planned, Served, WorkError};
 use crate::metrics::Totals;
 use crate::models::Models;
 use crate::overview::Overview;
-use crate::pace::{Budget, Control, JobPace, Wish};
+use crate::pace::{Budget, Control, JobCommand, JobPace};
+use crate::requested::RunningRequest;
 use crate::run::Run;
 use crate::scheduler::{Settings, THREAD};
 
@@ -47,7 +47,7 @@ pub(crate) struct State {
     pub(crate) journal: Journal,
     pub(crate) agenda: Agenda,
     pub(crate) running: Option<Running>,
-    pub(crate) errands: Vec<Arc<Begun>>,
+    pub(crate) requested: Vec<Arc<RunningRequest>>,
     /// Requests that wait for a seal.
     pub(crate) seals_awaited: usize,
     /// Rows of jobs that were listed without being written.
@@ -70,7 +70,7 @@ pub(crate) struct Running {
 /// How a job ended.
 enum Ended {
     Done(Outcome),
-    GivenUp(Wish),
+    GivenUp(JobCommand),
     Overtaken(String),
     Failed {
         reason: String,
@@ -228,7 +228,7 @@ impl Shared {
         };
         let ended = match done {
             Ok(Ok(outcome)) => Ended::Done(outcome),
-            Ok(Err(WorkError::GivenUp)) => Ended::GivenUp(run.pace.ended_by.unwrap_or(Wish::Cancel)),
+            Ok(Err(WorkError::GivenUp)) => Ended::GivenUp(run.pace.ended_by.unwrap_or(JobCommand::Cancel)),
             Ok(Err(WorkError::Overtaken(reason))) => Ended::Overtaken(reason),
             Ok(Err(WorkError::Failed(reason))) => failed(reason),
             Err(_) => failed("it panicked; the log says where".into()),
@@ -336,7 +336,7 @@ impl State {
                     self.journal.serve(table, job.kind, overview.now());
                 }
             }
-            Ended::GivenUp(Wish::Pause) => {
+            Ended::GivenUp(JobCommand::Pause) => {
                 let is_planned = entry.work.kind.is_planned();
                 self.agenda.put_back(entry);
                 if is_planned {
@@ -345,13 +345,13 @@ impl State {
                 job.state = JobState::Paused;
                 return self.journal.keep(job, history);
             }
-            Ended::GivenUp(wish) => {
+            Ended::GivenUp(command) => {
                 job.state = JobState::Cancelled;
-                job.outcome = Some(match wish {
-                    Wish::Stop if job.kind.is_planned() => {
+                job.outcome = Some(match command {
+                    JobCommand::Stop if job.kind.is_planned() => {
                         "interrupted by the end of the process; the same work is planned again".into()
                     }
-                    Wish::Stop => {
+                    JobCommand::Stop => {
                         "interrupted by the end of the process; what came back stays; ask again for the rest"
                             .into()
                     }

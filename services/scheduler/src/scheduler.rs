@@ -12,7 +12,7 @@ use crate::journal::Edit;
 use crate::maintenance::WorkError;
 use crate::metrics::Metrics;
 use crate::models::Models;
-use crate::pace::Wish;
+use crate::pace::JobCommand;
 use crate::runner::{Shared, State};
 
 /// What can be set about the scheduler.
@@ -61,7 +61,7 @@ pub enum SchedulerError {
         "job {0} is done by the request that began it and cannot be paused; cancel it, and send the request again later: \
          it does what is left then"
     )]
-    Errand(u64),
+    RequestedJob(u64),
     /// No such table.
     #[error("table {0} does not exist")]
     NoSuchTable(String),
@@ -72,7 +72,7 @@ pub enum SchedulerError {
 
 /// Name of the thread.
 pub(crate) const THREAD: &str = "scheduler";
-/// For so long a stop waits for errands; a step of theirs takes a fraction of a second.
+/// For so long a stop waits for requested jobs; a step of theirs takes a fraction of a second.
 const ERRANDS_WAIT: Duration = Duration::from_secs(5);
 
 /// Background work of one database: one thread, one job at a time.
@@ -96,7 +96,7 @@ impl Scheduler {
         supervisor.on_failure(move |_| {
             if let Some(shared) = waited_for.upgrade() {
                 shared.state.lock().is_stopping = true;
-                shared.control.wish(Wish::Stop);
+                shared.control.command(JobCommand::Stop);
                 shared.wake_up();
                 shared.ended.notify_all();
             }
@@ -168,7 +168,7 @@ impl Scheduler {
             .as_ref()
             .is_some_and(|running| running.entry.id == id);
         if is_running {
-            self.shared.control.wish(Wish::Pause);
+            self.shared.control.command(JobCommand::Pause);
         }
         let mut row = None;
         if !entry.by_hand {
@@ -182,7 +182,7 @@ impl Scheduler {
     /// Resumes a paused job, and the kind that was paused with it.
     pub fn resume(&self, id: u64) -> Result<Job, SchedulerError> {
         let mut state = self.shared.state.lock();
-        if state.errand(id).is_some() {
+        if state.requested_job(id).is_some() {
             return Err(SchedulerError::NotPaused(id));
         }
         let entry = self.shared.live(&mut state, id)?;
@@ -195,7 +195,7 @@ impl Scheduler {
             .as_ref()
             .is_some_and(|running| running.entry.id == id)
         {
-            self.shared.control.wish(Wish::GoOn);
+            self.shared.control.command(JobCommand::GoOn);
         }
         if let Some(waiting) = state.agenda.find(id) {
             waiting.is_paused = false;
@@ -207,17 +207,17 @@ impl Scheduler {
         job
     }
 
-    /// Ends a job. An errand stops between two steps, and what it has done stays. A running rewrite leaves everything as
+    /// Ends a job. A requested job stops between two steps, and what it has done stays. A running rewrite leaves everything as
     /// it was; what else runs ends by itself in a moment. The same work is not begun again before its schedule comes, or
     /// before an hour has passed.
     pub fn cancel(&self, id: u64) -> Result<Job, SchedulerError> {
         let mut state = self.shared.state.lock();
-        if state.end_errand(id) {
+        if state.cancel_requested(id) {
             return self.told(state, id, None);
         }
         self.shared.live(&mut state, id)?;
         let Some(entry) = state.agenda.remove(id) else {
-            self.shared.control.wish(Wish::Cancel);
+            self.shared.control.command(JobCommand::Cancel);
             return self.told(state, id, None);
         };
         let overview = state.overview.clone();
@@ -298,14 +298,14 @@ impl Scheduler {
         Metrics::of(&self.shared.state.lock())
     }
 
-    /// Ends the thread after giving up the running rewrite, and the errands, and waits for both. Repeatable.
+    /// Ends the thread after giving up the running rewrite, and the requested jobs, and waits for both. Repeatable.
     pub fn stop(&self) {
         {
             let mut state = self.shared.state.lock();
             state.is_stopping = true;
-            state.stop_errands();
+            state.stop_requested();
         }
-        self.shared.control.wish(Wish::Stop);
+        self.shared.control.command(JobCommand::Stop);
         self.shared.wake_up();
         self.shared.ended.notify_all();
         self.thread.join();
@@ -314,7 +314,7 @@ impl Scheduler {
         self.shared.write(unwritten);
         let deadline = std::time::Instant::now() + ERRANDS_WAIT;
         let mut state = self.shared.state.lock();
-        while !state.errands.is_empty() {
+        while !state.requested.is_empty() {
             if self.shared.ended.wait_until(&mut state, deadline).timed_out() {
                 tracing::warn!("work of a request did not end in time");
                 return;

@@ -3,9 +3,9 @@
 use tideline_openapi::ErrorCode;
 
 use super::STEP_BYTES;
-use crate::client::Client;
 use crate::failure::{Failure, Result};
-use crate::shares::{Share, Shares};
+use tideline_connections::Client;
+use tideline_connections::{Share, Shares};
 
 /// By how much a body of unknown size gets more room. What it leaves behind stays resident for a while, so fewer and
 /// larger steps cost less at the peak; room that is never written costs nothing.

@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use super::*;
-use crate::client::Client;
-use crate::shares::Shares;
+use tideline_connections::Client;
+use tideline_connections::Shares;
 
 fn received(sent: &[u8], encoding: Encoding, budget: usize) -> Received {
     let budget = Budget {

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use tideline_model::JobKind;
-use tideline_model::time::NANOS_PER_SECOND;
+use tideline_engine::model::JobKind;
+use tideline_engine::model::time::NANOS_PER_SECOND;
 use tideline_scheduler::{ArchiveState, JobCost, JobFilter, JobState};
 
 use super::figures::Figures;

@@ -10,7 +10,6 @@ use tideline_engine::runtime::MemoryAccount;
 use super::figures::Figures;
 use super::{jobs, tiers};
 use crate::app::App;
-use crate::shares::Shares;
 
 /// Reads sizes and counts where they are.
 #[derive(Debug)]
@@ -120,22 +119,22 @@ fn memory(figures: &mut Figures<'_>, account: &MemoryAccount) -> fmt::Result {
 
 /// Refusals of fair shares.
 fn shares(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
-    let refused: [(&str, &Shares); 8] = [
-        ("writes", &app.writes.shares),
-        ("queries", &app.queries.shares),
-        ("cold_queries", &app.cold_queries.shares),
-        ("exports", &app.exports.shares),
-        ("remote_reads", &app.reads.shares),
-        ("watches", &app.watches.shares),
-        ("body_bytes", &app.body_bytes),
-        ("connections", &app.answering),
+    let refused = [
+        ("writes", app.writes.refused()),
+        ("queries", app.queries.refused()),
+        ("cold_queries", app.cold_queries.refused()),
+        ("exports", app.exports.refused()),
+        ("remote_reads", app.reads.refused()),
+        ("watches", app.watches.refused()),
+        ("body_bytes", app.body_bytes.refused()),
+        ("connections", app.answering.refused()),
     ];
     figures.counters(
         "share_refusals",
         "Requests refused because their client held more than its share while the resource was nearly used up",
         (
             "resource",
-            &refused.map(|(resource, shares)| (resource, shares.refused() as f64)),
+            &refused.map(|(resource, count)| (resource, count as f64)),
         ),
     )
 }

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use tideline_backend::CacheUsage;
+use tideline_engine::CacheUsage;
+use tideline_engine::model::Tier;
+use tideline_engine::model::time::NANOS_PER_SECOND;
 use tideline_engine::{Engine, EngineStats, TableStats, TierStats};
-use tideline_model::Tier;
-use tideline_model::time::NANOS_PER_SECOND;
 
 use super::figures::Figures;
 

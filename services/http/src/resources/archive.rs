@@ -7,25 +7,26 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use tideline_engine::{Engine, PointsCopied, Table};
-use tideline_model::time::NANOS_PER_DAY;
-use tideline_model::{JobKind, TimeRange};
+use tideline_engine::Engine;
+use tideline_engine::model::TimeRange;
+use tideline_engine::model::time::NANOS_PER_DAY;
+use tideline_engine::moves::TableSurvey;
 use tideline_openapi::archive::{
     ArchiveOverview, ArchiveTarget, RestoreArchived, RestoredArchive, TableArchive,
 };
 use tideline_openapi::policy::ArchivePolicy;
 use tideline_openapi::time::DurationText;
-use tideline_scheduler::{ArchiveState, Ending, Errand, Job, JobState};
-use tideline_series_store::TableSurvey;
+use tideline_scheduler::requested::copy::CopyJob;
+use tideline_scheduler::{ArchiveState, Job, JobState};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::condition::to_range;
-use crate::context::RequestId;
-use crate::errand::{self, Begun};
+use crate::context::{RequestId, current_client};
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
+use crate::requested;
 use crate::resources::jobs::{done, view};
 use crate::resources::policies::amount;
 use crate::resources::{Failures, TablePath, instant, whole_seconds};
@@ -243,54 +244,15 @@ async fn bring_back(app: &App, table: String, range: TimeRange, lasting: i64) ->
 
 /// Begins to copy points into another table.
 async fn copy(app: &App, from: String, into: String, range: TimeRange) -> Result<Job> {
-    let turn = app.errands.take().await?;
+    let turn = app.requested_jobs.take(current_client()).await?;
     let (running, begun) = (app.clone(), app.clone());
     let begin = move || {
-        let (from, into) = (begun.engine.table(&from)?, begun.engine.table(&into)?);
-        if from.points().id() == into.points().id() {
-            return Err(Failure::invalid("into is the table itself; name another one"));
-        }
-        let errand = begun.scheduler.begin(
-            JobKind::Restore,
-            Some((from.points().id(), from.name().as_str())),
-            format!("somebody asked for a copy of its points in table {}", into.name()),
-            from.catalog().len(),
-        );
-        Ok(Copying { from, into, errand })
+        let job = CopyJob::begin(&begun.scheduler, &begun.engine, &from, &into)?;
+        job.ok_or_else(|| Failure::invalid("into is the table itself; name another one"))
     };
-    errand::send_off(turn, begin, move |work: Copying| work.perform(&running, range)).await
-}
-
-/// A copy that has begun.
-struct Copying {
-    from: Table,
-    into: Table,
-    errand: Errand,
-}
-
-impl Begun for Copying {
-    fn job(&self) -> Job {
-        self.errand.job()
-    }
-}
-
-impl Copying {
-    /// Does it until its end, or until somebody cancels the job; what came of it is the job's to tell.
-    fn perform(self, app: &App, range: TimeRange) {
-        let Self { from, into, errand } = self;
-        let mut step = |progress: &PointsCopied| errand.step(progress.seen) && !app.is_draining();
-        let copied = match app.engine.copy_points(&from, &into, range, &mut step) {
-            Ok(copied) => copied,
-            Err(error) => return errand.end(Ending::Failed(error.to_string())),
-        };
-        let mut came = format!("{} points of {} timelines looked at", copied.points, copied.seen);
-        if let Some(reason) = &copied.first_refusal {
-            came = format!("{came}, {} points refused, the first: {reason}", copied.refused);
-        }
-        let ending = match copied.seen == copied.timelines {
-            true => Ending::Done(came),
-            false => errand.cut_short(&came, app.is_draining()),
-        };
-        errand.end(ending);
-    }
+    let shown = |work: &CopyJob| work.job.job();
+    requested::in_background(turn, begin, shown, move |work| {
+        work.perform(&running.engine, range, &|| running.is_draining());
+    })
+    .await
 }

@@ -3,19 +3,19 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use tideline_engine::{AttachPlan, AttachProgress, AttachRequest, EngineError};
-use tideline_model::{JobKind, TableName};
+use tideline_engine::model::TableName;
+use tideline_engine::{AttachProgress, AttachRequest};
 use tideline_openapi::attach as wire;
 use tideline_openapi::job::JobDetail;
-use tideline_scheduler::{Ending, Errand, Job};
+use tideline_scheduler::requested::attach::AttachJob;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::context::RequestId;
-use crate::errand::{self, Begun};
+use crate::context::{RequestId, current_client};
 use crate::extract::Json;
 use crate::failure::{Failure, Result};
+use crate::requested;
 use crate::resources::Failures;
 use crate::resources::jobs::detail;
 use crate::stream::{self, Work};
@@ -51,14 +51,15 @@ async fn attach(
 ) -> Result<Response> {
     let wait = request.wait;
     let request = to_request(request)?;
-    let turn = app.errands.take().await?;
+    let turn = app.requested_jobs.take(current_client()).await?;
     let running = app.clone();
-    let begin = move || begin(&running, &request);
+    let begin = move || Ok(AttachJob::begin(&running.scheduler, &running.engine, &request)?);
     if !wait {
         let running = app.clone();
-        let job = errand::send_off(turn, begin, move |work: Attaching| {
-            // What came of it is the job's to tell.
-            let _told = work.perform(&running, &mut |_| true);
+        let shown = |work: &AttachJob| work.job.job();
+        let job = requested::in_background(turn, begin, shown, move |work| {
+            // The job has the outcome.
+            let _outcome = work.perform(&running.engine, &|| running.is_draining(), &mut |_| true);
         });
         return Ok((StatusCode::ACCEPTED, detail(job.await?, id)).into_response());
     }
@@ -67,7 +68,7 @@ async fn attach(
     stream::answer(&app, "application/x-ndjson", Work::default(), move |writer| {
         let _turn = turn;
         let work = begin()?;
-        let job = work.errand.id();
+        let job = work.job.id();
         let mut has_left = false;
         let mut last = AttachProgress::default();
         let mut watch = |progress: &AttachProgress| {
@@ -76,7 +77,7 @@ async fn attach(
             has_left |= told.is_err();
             told.is_ok()
         };
-        let outcome = work.perform(&running, &mut watch);
+        let outcome = work.perform(&running.engine, &|| running.is_draining(), &mut watch);
         if has_left {
             return Ok(());
         }
@@ -106,84 +107,6 @@ fn to_request(request: wire::AttachArchive) -> Result<AttachRequest> {
         origin: request.origin,
         own: request.own,
     })
-}
-
-/// Attaching that has begun.
-struct Attaching {
-    plan: AttachPlan,
-    errand: Errand,
-}
-
-impl Begun for Attaching {
-    fn job(&self) -> Job {
-        self.errand.job()
-    }
-}
-
-fn begin(app: &App, request: &AttachRequest) -> Result<Attaching> {
-    let plan = app.engine.plan_attach(request)?;
-    let names: Vec<&str> = plan.tables.iter().map(|table| table.name.as_str()).collect();
-    let reason = format!(
-        "the archive at {} is attached: {}",
-        request.target,
-        names.join(", ")
-    );
-    let errand = app
-        .scheduler
-        .begin(JobKind::AttachArchive, None, reason, plan.entries);
-    Ok(Attaching { plan, errand })
-}
-
-impl Attaching {
-    /// Does it until `watch` or somebody who cancels the job ends it; how far it came, and whether that is all.
-    fn perform(
-        self,
-        app: &App,
-        watch: &mut dyn FnMut(&AttachProgress) -> bool,
-    ) -> std::result::Result<(AttachProgress, bool), EngineError> {
-        let Self { plan, errand } = self;
-        let mut step = |progress: &AttachProgress| {
-            let is_wanted = errand.step(progress.entries) && !app.is_draining();
-            watch(progress) && is_wanted
-        };
-        let (progress, is_done) = match app.engine.attach(&plan, &mut step) {
-            Ok(ended) => ended,
-            Err(error) => {
-                errand.end(Ending::Failed(format!(
-                    "{error}; what is attached stays, and sent again it goes on"
-                )));
-                return Err(error);
-            }
-        };
-        let came = came_of(&progress);
-        let ending = match (is_done, progress.problems.first()) {
-            (true, None) => Ending::Done(came),
-            (true, Some(first)) => {
-                let count = progress.problem_count;
-                Ending::Failed(format!("{came}; {count} problems, the first: {first}"))
-            }
-            (false, _) => errand.cut_short(&came, app.is_draining()),
-        };
-        errand.end(ending);
-        Ok((progress, is_done))
-    }
-}
-
-fn came_of(progress: &AttachProgress) -> String {
-    let AttachProgress {
-        tables,
-        segments,
-        attached,
-        timelines,
-        points,
-        superseded,
-        known,
-        ..
-    } = progress;
-    format!(
-        "{tables} tables, {attached} of {segments} segments, {timelines} new timelines, {points} points; {superseded} superseded, \
-         {known} known before"
-    )
 }
 
 fn line(job: u64, progress: &AttachProgress, id: &str) -> wire::AttachProgress {

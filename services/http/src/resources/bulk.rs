@@ -5,25 +5,23 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use roaring::RoaringBitmap;
-use tideline_engine::find::Stop;
-use tideline_engine::{AttributesChanged, Table, TimelineSelector};
-use tideline_model::{JobKind, Timestamp};
+use tideline_engine::AttributesChanged;
+use tideline_engine::catalog::AttributeChanges;
+use tideline_engine::model::Timestamp;
 use tideline_openapi::attribute::AttributeValue;
 use tideline_openapi::bulk::{ChangeAttributes, ChangeProgress};
 use tideline_openapi::job::JobDetail;
 use tideline_query::{Budget, Cancel};
-use tideline_scheduler::{Ending, Errand, Job};
-use tideline_timeline_catalog::AttributeChanges;
+use tideline_scheduler::requested::attributes::AttributesJob;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::{App, Waiting, stoppable};
 use crate::condition::{to_attribute, to_selector};
-use crate::context::RequestId;
-use crate::errand::{self, Begun};
+use crate::context::{RequestId, current_client};
 use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
+use crate::requested;
 use crate::resources::jobs::detail;
 use crate::resources::{Failures, TablePath};
 use crate::saved::expand_selector;
@@ -63,20 +61,26 @@ async fn change(
     let now = app.engine.now();
     let changes = changes_of(set, remove, now)?;
     let selector = to_selector(expand_selector(&app, &table, timelines)?, now)?;
-    let turn = app.errands.take().await?;
+    let turn = app.requested_jobs.take(current_client()).await?;
     // A client that leaves before anything was changed ends it.
     let cancel = Cancel::new();
     let mut waiting = Waiting(Some(cancel.clone()));
     let running = app.clone();
     let begin = move || {
         let watch = running.querier.watch(Budget::default(), &cancel);
-        stoppable(&watch, |stop| begin(&running, &table, &selector, stop))
+        stoppable(&watch, |stop| {
+            let job = AttributesJob::begin(&running.scheduler, &running.engine, &table, &selector, stop);
+            Ok(job?)
+        })
     };
     if !wait {
         let running = app.clone();
-        let job = errand::send_off(turn, begin, move |work: Change| {
-            // What came of it is the job's to tell.
-            let _told = work.perform(&running, &changes, &mut |_| true);
+        let shown = |work: &AttributesJob| work.job.job();
+        let job = requested::in_background(turn, begin, shown, move |work| {
+            // The job has the outcome.
+            let _outcome = work.perform(&running.engine, &changes, &|| running.is_draining(), &mut |_| {
+                true
+            });
         });
         let job = job.await;
         waiting.0 = None;
@@ -87,14 +91,15 @@ async fn change(
     let answer = stream::answer(&app, "application/x-ndjson", Work::default(), move |writer| {
         let _turn = turn;
         let work = begin()?;
-        let job = work.errand.id();
+        let job = work.job.id();
         let mut has_left = false;
         let mut watch = |progress: &AttributesChanged| {
             let told = stream::tell(writer, &line(job, progress, false, &id));
             has_left |= told.is_err();
             told.is_ok()
         };
-        let (progress, is_done) = work.perform(&running, &changes, &mut watch)?;
+        let (progress, is_done) =
+            work.perform(&running.engine, &changes, &|| running.is_draining(), &mut watch)?;
         if has_left {
             return Ok(());
         }
@@ -127,76 +132,6 @@ fn changes_of(
         return Err(Failure::invalid("nothing is to be set or removed"));
     }
     Ok(changes)
-}
-
-impl Begun for Change {
-    fn job(&self) -> Job {
-        self.errand.job()
-    }
-}
-
-/// A change that has begun.
-struct Change {
-    table: Table,
-    selected: RoaringBitmap,
-    errand: Errand,
-}
-
-fn begin(app: &App, table: &str, selector: &TimelineSelector, stop: Stop<'_>) -> Result<Change> {
-    let table = app.engine.table(table)?;
-    let selected = app.engine.selected(&table, selector, stop)?;
-    let errand = app.scheduler.begin(
-        JobKind::SetAttributes,
-        Some((table.points().id(), table.name().as_str())),
-        "attributes of all timelines that were selected are changed".to_owned(),
-        selected.len(),
-    );
-    Ok(Change {
-        table,
-        selected,
-        errand,
-    })
-}
-
-impl Change {
-    /// Does it until `watch` or somebody who cancels the job ends it; how far it came, and whether that is all.
-    fn perform(
-        self,
-        app: &App,
-        changes: &AttributeChanges,
-        watch: &mut dyn FnMut(&AttributesChanged) -> bool,
-    ) -> Result<(AttributesChanged, bool)> {
-        let Self {
-            table,
-            selected,
-            errand,
-        } = self;
-        let mut step = |progress: &AttributesChanged| {
-            let is_wanted = errand.step(progress.seen()) && !app.is_draining();
-            watch(progress) && is_wanted
-        };
-        let outcome = app
-            .engine
-            .set_attributes_of(&table, &selected, changes, &mut step);
-        let progress = match outcome {
-            Ok(progress) => progress,
-            Err(error) => {
-                errand.end(Ending::Failed(error.to_string()));
-                return Err(error.into());
-            }
-        };
-        let is_done = progress.seen() == progress.selected;
-        let came = format!(
-            "{} changed, {} unchanged, {} gone, {} refused",
-            progress.changed, progress.unchanged, progress.gone, progress.refused
-        );
-        let ending = match is_done {
-            true => Ending::Done(came),
-            false => errand.cut_short(&came, app.is_draining()),
-        };
-        errand.end(ending);
-        Ok((progress, is_done))
-    }
 }
 
 fn line(job: u64, progress: &AttributesChanged, done: bool, id: &str) -> ChangeProgress {

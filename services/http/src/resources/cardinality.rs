@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use tideline_model::time::NANOS_PER_SECOND;
+use tideline_engine::model::time::NANOS_PER_SECOND;
 use tideline_openapi::cardinality::{
     CardinalityQuery, CardinalityReport, CountedKey, CountedTag, GrowthReport, GrowthWindow,
     MeasurementCardinality, TagKeyCardinality, TagValueCardinality,

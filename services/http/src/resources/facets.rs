@@ -2,11 +2,11 @@
 
 use axum::Json;
 use axum::extract::State;
-use tideline_condition::{Condition, Subject};
 use tideline_engine::FacetCounts;
+use tideline_engine::condition::{Condition, Subject};
+use tideline_engine::search;
 use tideline_openapi::facet::{FacetGroup, FacetKey, FacetList, FacetOrder, FacetSearch};
 use tideline_results::suggestion_view;
-use tideline_search_index as index;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -45,13 +45,13 @@ async fn facets(
     let condition = search
         .condition
         .map(|condition| Ok::<_, Failure>(expand(&app, &table, condition.0)?.resolve(now)));
-    let request = index::FacetRequest {
+    let request = search::FacetRequest {
         condition: condition.transpose()?.unwrap_or(Condition::All),
         by: search.by.into_iter().map(to_subject).collect::<Result<_>>()?,
         limit: search.limit.unwrap_or(GROUPS_DEFAULT),
         order: match search.order {
-            FacetOrder::Count => index::FacetOrder::Count,
-            FacetOrder::Value => index::FacetOrder::Value,
+            FacetOrder::Count => search::FacetOrder::Count,
+            FacetOrder::Value => search::FacetOrder::Value,
         },
     };
     let depth = request.by.len();
@@ -74,7 +74,7 @@ fn to_subject(key: FacetKey) -> Result<Subject> {
 }
 
 /// Groups as they are shown, with so many levels within.
-fn shown(groups: Vec<index::FacetGroup>, levels: usize) -> Vec<FacetGroup> {
+fn shown(groups: Vec<search::FacetGroup>, levels: usize) -> Vec<FacetGroup> {
     let groups = groups.into_iter().map(|group| FacetGroup {
         value: group.value.map(from_attribute),
         timelines: group.within.timelines,

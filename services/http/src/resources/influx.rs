@@ -2,9 +2,9 @@
 
 use axum::extract::Request;
 use tideline_engine::WriteOutcome;
+use tideline_engine::model::{Precision, RejectReason};
+use tideline_ingest::protocols::line_protocol::{partial_write, unable_to_parse};
 use tideline_ingest::{Decoder, Target, WriteRequest};
-use tideline_ingest_protocols::line_protocol::{partial_write, unable_to_parse};
-use tideline_model::{Precision, RejectReason};
 use tideline_openapi::ErrorCode;
 
 use crate::app::App;

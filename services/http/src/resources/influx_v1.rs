@@ -8,9 +8,9 @@ use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tideline_engine::Engine;
+use tideline_engine::model::{TableName, TableSpec};
 use tideline_ingest::database;
-use tideline_ingest_protocols::influx_query::{self, Statement};
-use tideline_model::{TableName, TableSpec};
+use tideline_ingest::protocols::influx_query::{self, Statement};
 use tideline_openapi::influx::{InfluxV1Error, QueryAnswer, ResultSeries, StatementResult};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -20,6 +20,7 @@ use crate::app::App;
 use crate::audit::Changed;
 use crate::auth;
 use crate::body::{self, BodyLimits};
+use crate::context::current_client;
 use crate::extract::{Query, content_type};
 use crate::failure::{Failure, Result};
 use crate::resources::influx;
@@ -183,7 +184,7 @@ async fn answer(app: &App, q: Option<String>, access: Access) -> Result<Response
     let changed =
         (!created.is_empty()).then(|| Changed(format!("/query CREATE DATABASE {}", created.join(", "))));
     let work = Work {
-        turn: Some(app.queries.take().await?),
+        turn: Some(app.queries.take(current_client()).await?),
         ..Work::default()
     };
     let running = app.clone();

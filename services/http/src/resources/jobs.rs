@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
-use tideline_model::JobKind;
+use tideline_engine::model::JobKind;
 use tideline_openapi::job::{JobDetail, JobList, JobQuery, JobState, StartJobs, StartedJobs};
 use tideline_openapi::{ErrorBody, ErrorCode};
 use tideline_scheduler::{Job, JobFilter, Scheduler, SchedulerError};
@@ -17,7 +17,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::{App, blocking};
-use crate::context::RequestId;
+use crate::context::{RequestId, current_client};
 use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::{Failure, Result};
 use crate::resources::{Failures, page_limit};
@@ -252,7 +252,7 @@ async fn run(app: &App, kind: JobKind, table: Option<String>, wait: bool) -> Res
 
 /// Jobs when they have ended; an error where one failed.
 pub(crate) async fn done(app: &App, ids: Vec<u64>) -> Result<Vec<Job>> {
-    let _turn = app.waits.take().await?;
+    let _turn = app.waits.take(current_client()).await?;
     let mut jobs = Vec::with_capacity(ids.len());
     for id in ids {
         jobs.extend(ended(app, id).await?);

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use tideline_model::TimeRange;
+use tideline_engine::model::TimeRange;
 use tideline_openapi::query::{LatestQuery, PointAnswer};
 use tideline_query::PageToken;
 use tideline_results::ResultOptions;

@@ -31,8 +31,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tideline_model::Timestamp;
-use tideline_model::time::NANOS_PER_SECOND;
+use tideline_engine::model::Timestamp;
+use tideline_engine::model::time::NANOS_PER_SECOND;
 use tideline_openapi::statistics::Span;
 use tideline_openapi::{DurationText, ErrorBody, ErrorCode};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};

@@ -5,15 +5,15 @@ use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
-use tideline_condition::operators::Equals;
-use tideline_condition::{Condition, Literal, Subject};
+use tideline_engine::catalog::{AttributeType, NameSelection};
+use tideline_engine::condition::operators::Equals;
+use tideline_engine::condition::{Condition, Literal, Subject};
 use tideline_engine::{Engine, Table, is_sample_detail};
 use tideline_openapi::name::{
     AttributeKey, AttributeKeyList, CountedName, CountedType, Field, FieldList, FieldQuery, NameList,
     NameQuery,
 };
 use tideline_results::suggestion_view;
-use tideline_timeline_catalog::{AttributeType, NameSelection};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -205,7 +205,7 @@ async fn list<F>(
     names: F,
 ) -> Result<Json<NameList>>
 where
-    F: FnOnce(&Engine, &Table, &NameSelection<'_>) -> Vec<tideline_timeline_catalog::CountedName>
+    F: FnOnce(&Engine, &Table, &NameSelection<'_>) -> Vec<tideline_engine::catalog::CountedName>
         + Send
         + 'static,
 {
@@ -227,7 +227,7 @@ where
         .last()
         .filter(|_| more)
         .map(|last| URL_SAFE_NO_PAD.encode(&last.name));
-    let counted = |name: tideline_timeline_catalog::CountedName| CountedName {
+    let counted = |name: tideline_engine::catalog::CountedName| CountedName {
         name: name.name,
         timelines: name.timelines,
     };

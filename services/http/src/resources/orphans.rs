@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use axum::extract::State;
+use tideline_engine::moves::{Orphan, OrphanSearch, StoreError};
 use tideline_openapi::archive::{FoundOrphans, OrphanObject, SearchOrphans};
-use tideline_series_store::{Orphan, OrphanSearch, StoreError};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::{App, blocking};
-use crate::context::RequestId;
+use crate::context::{RequestId, current_client};
 use crate::extract::Json;
 use crate::failure::{Failure, Result};
 use crate::resources::{Failures, instant};
@@ -39,7 +39,7 @@ async fn orphans(
     id: RequestId,
     Json(request): Json<SearchOrphans>,
 ) -> Result<axum::Json<FoundOrphans>> {
-    let turn = app.errands.take().await?;
+    let turn = app.requested_jobs.take(current_client()).await?;
     blocking(move || {
         let _turn = turn;
         let store = app.engine.store();

@@ -3,8 +3,8 @@
 use axum::extract::{Request, State};
 use serde::Deserialize;
 use tideline_engine::WriteOutcome;
+use tideline_engine::model::{Precision, RejectReason, Timestamp};
 use tideline_ingest::{Decoder, Target, WriteRequest};
-use tideline_model::{Precision, RejectReason, Timestamp};
 use tideline_openapi::delete::{DeletePoints, DeleteReport};
 use tideline_openapi::points::{PointsBody, Reject, WriteReport};
 use tideline_openapi::table::Durability;

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use tideline_model::Policy;
+use tideline_engine::model::Policy;
 use tideline_openapi::preview::{Amount, PlannedMove, PolicyPreview, PreviewPolicy, UnsealedPoints};
 use tideline_openapi::{ErrorBody, policy};
 use tideline_scheduler::{Amount as JobAmount, Preview};
@@ -56,7 +56,7 @@ fn view(preview: Preview, id: RequestId) -> PolicyPreview {
         begins: at.map(instant),
         first_windows: windows
             .into_iter()
-            .map(|window: tideline_model::TimeRange| span((window.start, window.end)))
+            .map(|window: tideline_engine::model::TimeRange| span((window.start, window.end)))
             .collect(),
     };
     PolicyPreview {

@@ -14,9 +14,9 @@ use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use tideline_condition::Condition;
+use tideline_engine::condition::Condition;
+use tideline_engine::model::{Tier, TimeRange, Timestamp};
 use tideline_engine::{Table, TimelineSelector};
-use tideline_model::{Tier, TimeRange, Timestamp};
 use tideline_openapi::query::{PointAnswer, PointQuery};
 use tideline_openapi::{ErrorCode, query as wire};
 use tideline_query::{AnswerSink, Cancel, Querier, QueryError, Selector, Summary};
@@ -26,7 +26,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::condition;
-use crate::context::RequestId;
+use crate::context::{RequestId, current_client};
 use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
 use crate::resources::{QueryFailures, TablePath};
@@ -143,7 +143,7 @@ where
         .zip(app.engine.table(&description.table).ok())
         .is_some_and(|((range, tier), table)| app.querier.reaches_cold(&table, range, tier));
     let turns = if is_cold { &app.cold_queries } else { &app.queries };
-    let turn = turns.take().await?;
+    let turn = turns.take(current_client()).await?;
     let work = Work {
         turn: Some(turn),
         cancel: Cancel::new(),

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use tideline_condition::operators::Equals;
-use tideline_condition::{Condition as Tree, Literal, Subject};
+use tideline_engine::condition::operators::Equals;
+use tideline_engine::condition::{Condition as Tree, Literal, Subject};
+use tideline_engine::model::{TimelineId, Timestamp};
+use tideline_engine::search::{self, FindRequest};
 use tideline_engine::{Deleted, Timeline, TimelinePage, TimelineSelector};
-use tideline_model::{TimelineId, Timestamp};
 use tideline_openapi::condition::Property;
 use tideline_openapi::delete::{DeleteReport, DeleteTimelines};
 use tideline_openapi::timeline::{
@@ -17,7 +18,6 @@ use tideline_openapi::timeline::{
 };
 use tideline_openapi::{AttributeValue, Condition};
 use tideline_results::suggestion_view;
-use tideline_search_index::{self as index, FindRequest};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -190,7 +190,7 @@ async fn set_attributes(
 fn to_changes(
     changes: BTreeMap<String, Option<AttributeValue>>,
     now: Timestamp,
-) -> Result<BTreeMap<String, Option<tideline_timeline_catalog::AttributeValue>>> {
+) -> Result<BTreeMap<String, Option<tideline_engine::catalog::AttributeValue>>> {
     let change = |(key, value): (String, Option<AttributeValue>)| {
         let value = value.map(|value| to_attribute(value, now)).transpose()?;
         Ok((key, value))
@@ -238,7 +238,7 @@ async fn find(app: &App, table: String, search: TimelineSearch, id: RequestId) -
     }))
 }
 
-fn shown(highlight: index::Highlight) -> Highlight {
+fn shown(highlight: search::Highlight) -> Highlight {
     let spans = highlight.spans.into_iter().map(|span| TextSpan {
         start: span.start,
         end: span.end,

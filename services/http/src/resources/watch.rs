@@ -15,10 +15,10 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
-use tideline_condition::Condition;
 use tideline_engine::TimelineSelector;
+use tideline_engine::condition::Condition;
+use tideline_engine::model::SequenceNumber;
 use tideline_engine::watch::{WatchCursor, WatchRequest as EngineRequest, Watcher};
-use tideline_model::SequenceNumber;
 use tideline_openapi::DurationText;
 use tideline_openapi::query as wire;
 use tideline_openapi::watch::{WatchKind, WatchQuery, WatchRequest};
@@ -28,15 +28,16 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub(crate) use self::event::EventText;
-use crate::app::{App, Turn, blocking};
+use crate::app::{App, blocking};
 use crate::condition::to_selector;
-use crate::context::RequestId;
+use crate::context::{RequestId, current_client};
 use crate::extract::{Json, Path, Query};
 use crate::failure::{Failure, Result};
 use crate::resources::{TablePath, WatchFailures};
 use crate::saved;
 use crate::stream;
 use crate::watching::{WatchGroup, WatchStep};
+use tideline_connections::Turn;
 
 const CONTENT_TYPE: &str = "text/event-stream";
 /// Parts between a watch and its connection.
@@ -163,7 +164,7 @@ async fn answer(
     let text = EventText::new(request.times, request.int64);
     request.timelines = saved::expand_optional(&app, &table, request.timelines)?;
     let request = to_engine(&app, request, last_event)?;
-    let turn = app.watches.take().await?;
+    let turn = app.watches.take(current_client()).await?;
     // Subscribed before the first step, so that no tick is missed in between.
     let ticks = app.watching.subscribe(&app);
     let engine = app.engine.clone();

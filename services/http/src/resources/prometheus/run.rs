@@ -10,11 +10,12 @@ use tideline_promql::{ParseError, PromqlError};
 use tideline_query::{Budget, Cancel};
 
 use super::parameters::wrong;
-use crate::app::{App, Turns};
-use crate::context::RequestId;
+use crate::app::App;
+use crate::context::{RequestId, current_client};
 use crate::failure::Result;
 use crate::running::Description;
 use crate::stream::{self, AnswerWriter, Work};
+use tideline_connections::Turns;
 
 /// Up to this length an expression is parsed within a millisecond.
 const PARSED_AT_ONCE_BYTES: usize = 4 << 10;
@@ -102,7 +103,7 @@ where
     F: FnOnce(&Running<'_>, &mut AnswerWriter) -> Result<()> + Send + 'static,
 {
     let began = Instant::now();
-    let turn = tokio::time::timeout(asked.time_max, turns.take()).await;
+    let turn = tokio::time::timeout(asked.time_max, turns.take(current_client())).await;
     let turn = turn.map_err(|_| PromqlError::Timeout("query queue"))??;
     let waited = began.elapsed();
     let budget = Budget {

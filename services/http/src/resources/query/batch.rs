@@ -9,8 +9,8 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::Response;
 use tideline_engine::Table;
+use tideline_engine::model::Timestamp;
 use tideline_engine::runtime::{MemoryFull, Reservation};
-use tideline_model::Timestamp;
 use tideline_openapi::ErrorCode;
 use tideline_openapi::query::{BatchAnswer, BatchQuery, PointQuery};
 use tideline_query::{Budget, Cancel};
@@ -18,7 +18,7 @@ use tideline_results::{ResultFormat, ResultOptions, put_json_text};
 
 use super::{describe, question};
 use crate::app::App;
-use crate::context::RequestId;
+use crate::context::{RequestId, current_client};
 use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
 use crate::resources::{QueryFailures, TablePath};
@@ -66,7 +66,7 @@ pub(super) async fn batch(
         ranges.any(|(range, tier)| app.querier.reaches_cold(&table, range, tier))
     });
     let turns = if is_cold { &app.cold_queries } else { &app.queries };
-    let turn = turns.take().await?;
+    let turn = turns.take(current_client()).await?;
     let work = Work {
         turn: Some(turn),
         cancel: Cancel::new(),

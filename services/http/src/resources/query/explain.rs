@@ -1,7 +1,7 @@
 //! `/v1/tables/{table}/explain`: what a query would do.
 
 use axum::extract::State;
-use tideline_model::Tier;
+use tideline_engine::model::Tier;
 use tideline_openapi::query::{Explanation, PointQuery, TierEstimate, TierEstimates, UnsealedEstimate};
 use tideline_query::Cancel;
 use tideline_results::{plan_view, suggestion_view};

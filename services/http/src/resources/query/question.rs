@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use chrono_tz::Tz;
-use tideline_model::time::NANOS_PER_DAY;
-use tideline_model::{Tier, TimeRange, Timestamp};
+use tideline_engine::model::time::NANOS_PER_DAY;
+use tideline_engine::model::{Tier, TimeRange, Timestamp};
 use tideline_openapi::query::{CalendarUnit, Function, GroupBy, PointQuery, RankEnd, TimeOrder, WindowWidth};
 use tideline_openapi::{DurationText, ErrorCode, query as wire};
 use tideline_query::{

@@ -1,6 +1,6 @@
 //! From values of a request to those of a query.
 
-use tideline_model::Value;
+use tideline_engine::model::Value;
 use tideline_openapi::Scalar;
 use tideline_openapi::query::Fill;
 use tideline_query as query;

@@ -1,35 +1,32 @@
-//! Errands that go on by themselves: begun and done on one thread, so that a client who leaves early leaves no job behind
-//! that nobody does.
+//! Requested jobs that nobody waits for: begun and done on one thread, so that a client that leaves early leaves no job behind
+//! without a thread that does it.
 
+use tideline_connections::Turn;
 use tideline_openapi::ErrorCode;
 use tideline_scheduler::Job;
 use tokio::sync::oneshot;
 
-use crate::app::Turn;
 use crate::failure::{Failure, Result};
 
-/// Work that has a job.
-pub(crate) trait Begun {
-    /// The job as it is now.
-    fn job(&self) -> Job;
-}
-
-/// Begins an errand and does it; the answer is its job, as soon as it has one. `turn` is held to its end.
-pub(crate) async fn send_off<W: Begun>(
+/// Begins a job and performs it; returns the job as soon as there is one. `job` returns it from what was begun. `turn` is held to
+/// the end.
+pub(crate) async fn in_background<W: 'static>(
     turn: Turn,
     begin: impl FnOnce() -> Result<W> + Send + 'static,
+    job: fn(&W) -> Job,
     perform: impl FnOnce(W) + Send + 'static,
 ) -> Result<Job> {
     let (tell, told) = oneshot::channel();
     tokio::task::spawn_blocking(move || {
         let _turn = turn;
+        // A client that has left is told nothing.
         match begin() {
             Ok(work) => {
-                let _asked_no_more = tell.send(Ok(work.job()));
+                let _gone = tell.send(Ok(job(&work)));
                 perform(work);
             }
             Err(failure) => {
-                let _asked_no_more = tell.send(Err(failure));
+                let _gone = tell.send(Err(failure));
             }
         }
     });

@@ -2,7 +2,5 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod main {
-    mod runner;
-    mod scripts;
-}
+mod runner;
+mod scripts;

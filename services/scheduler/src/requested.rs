@@ -1,8 +1,17 @@
-//! Errands: work that a request begins at once, beside the planned work. It is listed, watched and cancelled as jobs are,
-//! and remembered when it has ended.
+//! Jobs that a request begins at once and whose work the thread of the request does.
 //!
-//! The scheduler does not do it: the request's own thread does, asks after each step whether to go on, and says what
-//! came of it. There may be several, and no move waits for them.
+//! The list of jobs shows, cancels and remembers them like planned ones. After each step the work asks whether to continue, and
+//! at its end reports the outcome. Several may run at a time, and no move waits for them.
+//!
+//! | module | job |
+//! |---|---|
+//! | [`attributes`] | attributes of many timelines are set and removed |
+//! | [`attach`] | tables are made of what another database has archived |
+//! | [`copy`] | points of a table are copied into another |
+
+pub mod attach;
+pub mod attributes;
+pub mod copy;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,31 +23,31 @@ use tideline_engine::model::{JobKind, TableId, Tier};
 use crate::job::{Job, JobProgress, JobState, JobTable};
 use crate::journal::Edit;
 use crate::maintenance::Amount;
-use crate::pace::Wish;
+use crate::pace::JobCommand;
 use crate::runner::{Shared, State};
 use crate::scheduler::Scheduler;
 
-/// An errand that runs. Dropped without an end, it was interrupted.
-pub struct Errand {
+/// A requested job that runs. Dropped without an end, it was interrupted.
+pub struct RequestedJob {
     shared: Arc<Shared>,
-    begun: Arc<Begun>,
+    begun: Arc<RunningRequest>,
     is_ended: bool,
 }
 
-/// What the list of jobs knows of an errand that runs.
+/// Entry of a running requested job in the list of jobs.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct RunningRequest {
     job: Job,
     /// Monotonic.
     at: Duration,
     timelines: AtomicU64,
-    /// What the errand is told: to go on, to end, or to end because the process does.
-    wish: Mutex<Wish>,
+    /// What the job is told: to go on, to end, or to end because the process does.
+    command: Mutex<JobCommand>,
 }
 
-/// How an errand ended.
+/// Outcome of a requested job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ending {
+pub enum JobEnding {
     /// All of it is done; what came of it, for people.
     Done(String),
     /// It ended before its end; why, and what holds then.
@@ -55,7 +64,7 @@ impl Scheduler {
         table: Option<(TableId, &str)>,
         reason: String,
         timelines: u64,
-    ) -> Errand {
+    ) -> RequestedJob {
         let shared = Arc::clone(self.shared());
         let now = shared.database.trusted_now().now.nanos();
         let mut edit = Edit::default();
@@ -87,20 +96,24 @@ impl Scheduler {
                 outcome: None,
                 error: None,
             };
-            let wish = if state.is_stopping { Wish::Stop } else { Wish::GoOn };
-            let begun = Arc::new(Begun {
+            let command = if state.is_stopping {
+                JobCommand::Stop
+            } else {
+                JobCommand::GoOn
+            };
+            let begun = Arc::new(RunningRequest {
                 job: job.clone(),
                 at: shared.clock.monotonic(),
                 timelines: AtomicU64::new(0),
-                wish: Mutex::new(wish),
+                command: Mutex::new(command),
             });
-            state.errands.push(Arc::clone(&begun));
+            state.requested.push(Arc::clone(&begun));
             edit.put.extend(state.journal.ids_to_set_aside());
             edit.add(state.journal.keep(job, shared.settings.history));
             begun
         };
         shared.write(edit);
-        Errand {
+        RequestedJob {
             shared,
             begun,
             is_ended: false,
@@ -108,7 +121,7 @@ impl Scheduler {
     }
 }
 
-impl Errand {
+impl RequestedJob {
     /// The number of its job.
     pub fn id(&self) -> u64 {
         self.begun.job.id
@@ -122,37 +135,37 @@ impl Errand {
     /// Says how many timelines are done; `false` = it should end.
     pub fn step(&self, timelines: u64) -> bool {
         self.begun.timelines.store(timelines, Ordering::Relaxed);
-        *self.begun.wish.lock() == Wish::GoOn
+        *self.begun.command.lock() == JobCommand::GoOn
     }
 
     /// How it ends before its end: what came of it so far, and why; `is_stopping` where the process is about to end.
-    pub fn cut_short(&self, came: &str, is_stopping: bool) -> Ending {
-        let wish = *self.begun.wish.lock();
-        Ending::Cancelled(match wish {
-            Wish::Cancel => format!("cancelled: {came}; that stays"),
-            Wish::GoOn if !is_stopping => format!("its client left: {came}; that stays"),
+    pub fn cut_short(&self, came: &str, is_stopping: bool) -> JobEnding {
+        let command = *self.begun.command.lock();
+        JobEnding::Cancelled(match command {
+            JobCommand::Cancel => format!("cancelled: {came}; that stays"),
+            JobCommand::GoOn if !is_stopping => format!("its client left: {came}; that stays"),
             _ => format!("the service stopped: {came}; sent again, it does what is left"),
         })
     }
 
     /// Writes down what came of it.
-    pub fn end(mut self, ending: Ending) {
+    pub fn end(mut self, ending: JobEnding) {
         self.finish(ending);
     }
 
-    fn finish(&mut self, ending: Ending) {
+    fn finish(&mut self, ending: JobEnding) {
         self.is_ended = true;
         let mut job = self.job();
         job.done.seconds_left = None;
         job.finished = Some(self.shared.database.trusted_now().now.nanos());
         match ending {
-            Ending::Done(outcome) => (job.state, job.outcome) = (JobState::Done, Some(outcome)),
-            Ending::Cancelled(outcome) => (job.state, job.outcome) = (JobState::Cancelled, Some(outcome)),
-            Ending::Failed(error) => (job.state, job.error) = (JobState::Failed, Some(error)),
+            JobEnding::Done(outcome) => (job.state, job.outcome) = (JobState::Done, Some(outcome)),
+            JobEnding::Cancelled(outcome) => (job.state, job.outcome) = (JobState::Cancelled, Some(outcome)),
+            JobEnding::Failed(error) => (job.state, job.error) = (JobState::Failed, Some(error)),
         }
         let edit = {
             let mut state = self.shared.state.lock();
-            state.errands.retain(|begun| begun.job.id != job.id);
+            state.requested.retain(|begun| begun.job.id != job.id);
             state.totals.ended(&job);
             state.journal.keep(job, self.shared.settings.history)
         };
@@ -161,17 +174,17 @@ impl Errand {
     }
 }
 
-impl Drop for Errand {
+impl Drop for RequestedJob {
     fn drop(&mut self) {
         if !self.is_ended {
-            self.finish(Ending::Failed(
+            self.finish(JobEnding::Failed(
                 "it ended without saying how; the log says more".into(),
             ));
         }
     }
 }
 
-impl Begun {
+impl RunningRequest {
     /// The job with its progress.
     pub(crate) fn shown(&self, monotonic: Duration) -> Job {
         let mut job = self.job.clone();
@@ -184,31 +197,33 @@ impl Begun {
     }
 
     /// Nothing overrides a stop.
-    fn wish(&self, wish: Wish) {
-        let mut current = self.wish.lock();
-        if *current != Wish::Stop {
-            *current = wish;
+    fn command(&self, command: JobCommand) {
+        let mut current = self.command.lock();
+        if *current != JobCommand::Stop {
+            *current = command;
         }
     }
 }
 
 impl State {
-    /// The errand with this number.
-    pub(crate) fn errand(&self, id: u64) -> Option<&Arc<Begun>> {
-        self.errands.iter().find(|begun| begun.job.id == id)
+    /// The requested job with this number.
+    pub(crate) fn requested_job(&self, id: u64) -> Option<&Arc<RunningRequest>> {
+        self.requested.iter().find(|begun| begun.job.id == id)
     }
 
-    /// Tells an errand to end; whether there is one.
-    pub(crate) fn end_errand(&self, id: u64) -> bool {
-        let found = self.errand(id);
+    /// Tells a requested job to end; whether there is one.
+    pub(crate) fn cancel_requested(&self, id: u64) -> bool {
+        let found = self.requested_job(id);
         if let Some(begun) = found {
-            begun.wish(Wish::Cancel);
+            begun.command(JobCommand::Cancel);
         }
         found.is_some()
     }
 
-    /// Tells all errands that the process ends.
-    pub(crate) fn stop_errands(&self) {
-        self.errands.iter().for_each(|begun| begun.wish(Wish::Stop));
+    /// Tells all requested jobs that the process ends.
+    pub(crate) fn stop_requested(&self) {
+        self.requested
+            .iter()
+            .for_each(|begun| begun.command(JobCommand::Stop));
     }
 }

@@ -18,11 +18,11 @@ const IPV6_CLIENT_BITS: u8 = 64;
 
 /// A client as fair shares count it: an IPv4 address or an IPv6 network of 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Client(IpAddr);
+pub struct Client(IpAddr);
 
 impl Client {
     /// Stands for requests without a known address.
-    pub(crate) const UNKNOWN: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    pub const UNKNOWN: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 }
 
 impl From<IpAddr> for Client {
@@ -55,7 +55,7 @@ impl fmt::Display for Client {
 
 /// Origin of a request; an extension of the request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Origin {
+pub struct Origin {
     /// The other end of the connection.
     peer: SocketAddr,
     /// The client that a trusted proxy named.
@@ -64,7 +64,7 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// Finds the client of a request that came from `peer`.
-    pub(crate) fn find(peer: SocketAddr, headers: &HeaderMap, proxies: &[Network]) -> Self {
+    pub fn find(peer: SocketAddr, headers: &HeaderMap, proxies: &[Network]) -> Self {
         let is_trusted = |address: IpAddr| proxies.iter().any(|network| network.contains(address));
         let forwarded = is_trusted(peer.ip()).then(|| forwarded_client(headers, &is_trusted));
         Self {
@@ -74,17 +74,17 @@ impl Origin {
     }
 
     /// Returns the origin of a request; `None` where it did not come by a connection.
-    pub(crate) fn of(extensions: &Extensions) -> Option<Self> {
+    pub fn of(extensions: &Extensions) -> Option<Self> {
         extensions.get().copied()
     }
 
     /// The client as fair shares count it.
-    pub(crate) fn client(&self) -> Client {
+    pub fn client(&self) -> Client {
         Client::from(self.forwarded.unwrap_or(self.peer.ip()))
     }
 
     /// The proxy that the request came through.
-    pub(crate) fn proxy(&self) -> Option<SocketAddr> {
+    pub fn proxy(&self) -> Option<SocketAddr> {
         self.forwarded.map(|_| self.peer)
     }
 }
@@ -178,7 +178,7 @@ pub struct NotANetwork(String);
 
 impl Network {
     /// Whether the network contains an address.
-    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+    pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => masked_v4(address, self.bits) == network,
             (IpAddr::V6(network), IpAddr::V6(address)) => masked_v6(address, self.bits) == network,

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
-use tideline_engine::runtime::{MemoryAccount, Reservation};
+use tideline_runtime::{MemoryAccount, Reservation};
 
 /// Bytes of an answer that are kept for its client. Answers of dashboards fit; of longer ones it is enough that reading and
 /// sending go on beside each other.
@@ -17,7 +17,7 @@ const SPOOL_BYTES_MAX: usize = 4 << 20;
 /// One chunk always has room. More are kept as far as the memory account has plenty of room, so that slow readers make
 /// answers wait, and never refuse the memory of others.
 #[derive(Debug)]
-pub(super) struct Spool {
+pub struct Spool {
     queue: Mutex<Queue>,
     /// Signalled when chunks were taken, or the client has left.
     has_room: Condvar,
@@ -37,16 +37,18 @@ struct Queue {
 
 /// The outcome of offering a chunk.
 #[derive(Debug)]
-pub(super) enum Pushed {
+pub enum Pushed {
+    /// The chunk waits for the client.
     Kept,
     /// There is no room for it: wait, and offer it again.
     Full(Bytes),
+    /// Nobody takes it any more.
     ClientLeft,
 }
 
 impl Spool {
     /// An empty one, whose chunks count in an account.
-    pub(super) fn new(memory: &MemoryAccount) -> Self {
+    pub fn new(memory: &MemoryAccount) -> Self {
         Self {
             queue: Mutex::new(Queue {
                 chunks: VecDeque::new(),
@@ -61,7 +63,7 @@ impl Spool {
     }
 
     /// Keeps a chunk, if there is room.
-    pub(super) fn push(&self, chunk: Bytes) -> Pushed {
+    pub fn push(&self, chunk: Bytes) -> Pushed {
         let mut queue = self.queue.lock();
         if queue.has_left {
             return Pushed::ClientLeft;
@@ -79,7 +81,7 @@ impl Spool {
     }
 
     /// Blocks until half of what is kept now was taken, or the client has left.
-    pub(super) fn wait_for_room(&self) {
+    pub fn wait_for_room(&self) {
         let mut queue = self.queue.lock();
         let half = queue.bytes / 2;
         while queue.bytes > half && !queue.has_left {
@@ -88,7 +90,7 @@ impl Spool {
     }
 
     /// Ends the answer, well or by an error that cuts it off. Returns false if the client has left before.
-    pub(super) fn end(&self, end: io::Result<()>) -> bool {
+    pub fn end(&self, end: io::Result<()>) -> bool {
         let mut queue = self.queue.lock();
         queue.end = Some(end);
         queue.wake();
@@ -96,7 +98,7 @@ impl Spool {
     }
 
     /// The next chunk, once there is one; `None` after the last.
-    pub(super) fn poll_chunk(&self, cx: &Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    pub fn poll_chunk(&self, cx: &Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         let mut queue = self.queue.lock();
         if let Some(chunk) = queue.chunks.pop_front() {
             queue.bytes -= chunk.len();
@@ -118,7 +120,7 @@ impl Spool {
     }
 
     /// The client takes no more chunks.
-    pub(super) fn leave(&self) {
+    pub fn leave(&self) {
         let mut queue = self.queue.lock();
         queue.has_left = true;
         queue.chunks.clear();

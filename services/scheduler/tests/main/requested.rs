@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tideline_model::time::NANOS_PER_SECOND;
 use tideline_model::{JobKind, Policy, TableId};
-use tideline_scheduler::{Ending, Errand, JobFilter, JobState, Scheduler, SchedulerError};
+use tideline_scheduler::{JobEnding, JobFilter, JobState, RequestedJob, Scheduler, SchedulerError};
 
 use crate::fake::{FakeWork, in_state, old_days, only};
 
-fn begin(scheduler: &Scheduler) -> Errand {
+fn begin(scheduler: &Scheduler) -> RequestedJob {
     scheduler.begin(
         JobKind::SetAttributes,
         Some((TableId(1), "default")),
@@ -18,23 +18,23 @@ fn begin(scheduler: &Scheduler) -> Errand {
 }
 
 #[test]
-fn an_errand_is_listed_with_its_progress_beside_the_planned_work() {
+fn a_requested_job_is_listed_with_its_progress_beside_the_planned_work() {
     let work = FakeWork::new(Policy::default(), old_days(1));
     let scheduler = work.scheduler();
-    let errand = begin(&scheduler);
-    assert!(errand.step(0));
+    let requested = begin(&scheduler);
+    assert!(requested.step(0));
     work.clock.hand.advance(3 * NANOS_PER_SECOND);
-    assert!(errand.step(25));
+    assert!(requested.step(25));
     let job = only(in_state(&scheduler, JobState::Running));
     assert_eq!(
         (job.id, job.kind, job.by_hand),
-        (errand.id(), JobKind::SetAttributes, true)
+        (requested.id(), JobKind::SetAttributes, true)
     );
     assert_eq!((job.done.timelines, job.total.timelines), (25, 100));
     assert_eq!(job.done.seconds_left, Some(9));
     assert!(scheduler.run_due() > 0, "no move waits for it");
     assert_eq!(in_state(&scheduler, JobState::Running).len(), 1);
-    errand.end(Ending::Done("all".into()));
+    requested.end(JobEnding::Done("all".into()));
     let done = scheduler.job(job.id).expect("it is remembered");
     assert_eq!(
         (done.state, done.outcome.as_deref()),
@@ -53,17 +53,17 @@ fn an_errand_is_listed_with_its_progress_beside_the_planned_work() {
 fn it_is_cancelled_between_two_steps_and_cannot_be_paused() {
     let work = FakeWork::new(Policy::default(), Vec::new());
     let scheduler = work.scheduler();
-    let errand = begin(&scheduler);
-    let id = errand.id();
-    assert_eq!(scheduler.pause(id), Err(SchedulerError::Errand(id)));
+    let requested = begin(&scheduler);
+    let id = requested.id();
+    assert_eq!(scheduler.pause(id), Err(SchedulerError::RequestedJob(id)));
     assert_eq!(scheduler.resume(id), Err(SchedulerError::NotPaused(id)));
     let other = begin(&scheduler);
     let shown = scheduler.cancel(id).expect("it runs");
     assert_eq!(shown.state, JobState::Running, "it ends at its next step");
-    assert!(!errand.step(60));
+    assert!(!requested.step(60));
     assert!(other.step(1), "others go on");
-    let ending = errand.cut_short("60 changed", false);
-    errand.end(ending);
+    let ending = requested.cut_short("60 changed", false);
+    requested.end(ending);
     let cancelled = only(in_state(&scheduler, JobState::Cancelled));
     assert_eq!((cancelled.id, cancelled.done.timelines), (id, 60));
     assert_eq!(
@@ -73,7 +73,7 @@ fn it_is_cancelled_between_two_steps_and_cannot_be_paused() {
     let left = other.cut_short("1 changed", false);
     assert_eq!(
         left,
-        Ending::Cancelled("its client left: 1 changed; that stays".into())
+        JobEnding::Cancelled("its client left: 1 changed; that stays".into())
     );
     let ended = SchedulerError::Ended {
         id,
@@ -89,10 +89,10 @@ fn one_that_is_dropped_has_failed_and_one_that_a_crash_ends_was_interrupted() {
     drop(begin(&scheduler));
     let failed = only(in_state(&scheduler, JobState::Failed));
     assert!(failed.error.is_some());
-    let errand = begin(&scheduler);
+    let requested = begin(&scheduler);
     let crashed = work.rows.lock().clone();
-    let id = errand.id();
-    errand.end(Ending::Done(String::new()));
+    let id = requested.id();
+    requested.end(JobEnding::Done(String::new()));
     *work.rows.lock() = crashed;
     let scheduler = work.scheduler();
     let interrupted = only(in_state(&scheduler, JobState::Cancelled));
@@ -103,28 +103,28 @@ fn one_that_is_dropped_has_failed_and_one_that_a_crash_ends_was_interrupted() {
 }
 
 #[test]
-fn a_stop_ends_errands_and_waits_for_them() {
+fn a_stop_ends_requested_jobs_and_waits_for_them() {
     let work = FakeWork::new(Policy::default(), Vec::new());
     let scheduler = work.scheduler();
-    let errand = begin(&scheduler);
+    let requested = begin(&scheduler);
     let stopping = std::sync::Arc::clone(&scheduler);
     let stop = std::thread::spawn(move || stopping.stop());
-    while errand.step(1) {
+    while requested.step(1) {
         std::thread::yield_now();
     }
     assert_eq!(
-        scheduler.cancel(errand.id()).map(|job| job.state),
+        scheduler.cancel(requested.id()).map(|job| job.state),
         Ok(JobState::Running)
     );
-    assert!(!errand.step(2), "a stop stays");
-    let Ending::Cancelled(said) = errand.cut_short("2 changed", false) else {
+    assert!(!requested.step(2), "a stop stays");
+    let JobEnding::Cancelled(said) = requested.cut_short("2 changed", false) else {
         panic!("it is cut short");
     };
     assert_eq!(
         said,
         "the service stopped: 2 changed; sent again, it does what is left"
     );
-    errand.end(Ending::Cancelled(said));
+    requested.end(JobEnding::Cancelled(said));
     stop.join().expect("the stop returns");
     assert_eq!(
         scheduler.wait(1, Duration::ZERO).map(|job| job.state),

@@ -1,6 +1,6 @@
 //! Fair shares of a bounded resource among clients.
 //!
-//! Up to four fifths of a resource go to whoever comes first, so that one busy address has them all while others want
+//! Up to four fifths of a resource are first come, first served, so that one busy address has them all while others want
 //! little. The last fifth goes only to clients that hold less than their share: the whole divided by the clients that hold or
 //! wait for some, and one more for a newcomer. So a client that takes all it can get never keeps others out, however long its requests
 //! take. Those who wait are served by how little they hold, then in the order in which they came.
@@ -20,7 +20,7 @@ const OPEN_DENOMINATOR: usize = 5;
 
 /// A bounded resource and who holds how much of it. A handle: clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct Shares(Arc<Pool>);
+pub struct Shares(Arc<Pool>);
 
 #[derive(Debug)]
 struct Pool {
@@ -60,7 +60,7 @@ struct Waiter {
 
 /// Units that a client holds; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub struct Share {
     pool: Shares,
     client: Client,
     units: usize,
@@ -68,16 +68,16 @@ pub(crate) struct Share {
 
 /// Units of a resource in use.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct InUse {
+pub struct InUse {
     /// Units of all clients.
-    pub(crate) all: usize,
+    pub all: usize,
     /// Units of one client.
-    pub(crate) own: usize,
+    pub own: usize,
 }
 
 impl Shares {
     /// A resource of `count` units.
-    pub(crate) fn new(count: usize) -> Self {
+    pub fn new(count: usize) -> Self {
         let open = count.saturating_mul(OPEN_NUMERATOR).div_ceil(OPEN_DENOMINATOR);
         Self(Arc::new(Pool {
             count,
@@ -87,7 +87,7 @@ impl Shares {
     }
 
     /// Takes units if they are free and the client may have them.
-    pub(crate) fn try_take(&self, client: Client, units: usize) -> Option<Share> {
+    pub fn try_take(&self, client: Client, units: usize) -> Option<Share> {
         let mut state = self.0.state.lock();
         let taken = self.take_from(&mut state, client, units);
         if taken.is_none() {
@@ -98,7 +98,7 @@ impl Shares {
     }
 
     /// The same for a caller that waits for its share where it gets none now: that is not counted as a refusal.
-    pub(crate) fn take_if_free(&self, client: Client, units: usize) -> Option<Share> {
+    pub fn take_if_free(&self, client: Client, units: usize) -> Option<Share> {
         self.take_from(&mut self.0.state.lock(), client, units)
     }
 
@@ -112,7 +112,7 @@ impl Shares {
     }
 
     /// Waits for one unit, without end: the caller sets the time.
-    pub(crate) async fn take(&self, client: Client) -> Share {
+    pub async fn take(&self, client: Client) -> Share {
         let mut wait = {
             let mut state = self.0.state.lock();
             if self.0.admits(&state, client, 1) {
@@ -143,7 +143,7 @@ impl Shares {
     }
 
     /// Units in use.
-    pub(crate) fn in_use(&self, client: Client) -> InUse {
+    pub fn in_use(&self, client: Client) -> InUse {
         let state = self.0.state.lock();
         InUse {
             all: state.used,
@@ -152,17 +152,17 @@ impl Shares {
     }
 
     /// Units in use.
-    pub(crate) fn used(&self) -> usize {
+    pub fn used(&self) -> usize {
         self.0.state.lock().used
     }
 
     /// Units in all.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.count
     }
 
     /// Requests refused although units were free.
-    pub(crate) fn refused(&self) -> u64 {
+    pub fn refused(&self) -> u64 {
         self.0.state.lock().refused
     }
 
@@ -238,7 +238,7 @@ impl State {
 
 impl Share {
     /// Adds units of the same client and resource.
-    pub(crate) fn merge(&mut self, mut other: Self) {
+    pub fn merge(&mut self, mut other: Self) {
         debug_assert_eq!(self.client, other.client);
         self.units += std::mem::take(&mut other.units);
     }

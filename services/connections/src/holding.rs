@@ -14,7 +14,7 @@ struct Holding<T> {
 }
 
 /// The same body, which holds a value until it is dropped.
-pub(crate) fn holding<T: Send + Unpin + 'static>(body: Body, held: T) -> Body {
+pub fn holding<T: Send + Unpin + 'static>(body: Body, held: T) -> Body {
     Body::new(Holding { body, _held: held })
 }
 

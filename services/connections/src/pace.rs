@@ -10,14 +10,15 @@ const BURST: Duration = Duration::from_millis(100);
 
 /// At most so many bytes a second, first come, first served.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub struct Pace {
     bytes_per_second: u64,
     /// When all bytes that were let through would have gone out at the rate.
     free_at: Mutex<Option<Instant>>,
 }
 
 impl Pace {
-    pub(crate) fn new(bytes_per_second: u64) -> Self {
+    /// A rate of so many bytes a second, at least 1.
+    pub fn new(bytes_per_second: u64) -> Self {
         Self {
             bytes_per_second: bytes_per_second.max(1),
             free_at: Mutex::new(None),
@@ -25,7 +26,7 @@ impl Pace {
     }
 
     /// Waits until so many bytes may go out.
-    pub(crate) async fn take(&self, bytes: usize) {
+    pub async fn take(&self, bytes: usize) {
         let begin = self.begin(bytes, Instant::now());
         sleep_until(begin).await;
     }

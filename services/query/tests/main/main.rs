@@ -1,0 +1,25 @@
+//! The query crate through its public door, on a whole engine in memory.
+
+mod agreement;
+mod budgets;
+mod calendars;
+mod computed;
+mod explains;
+mod fills;
+mod functions;
+mod lanes;
+mod latest;
+mod naive;
+mod naive_areas;
+mod naive_fill;
+mod naive_values;
+mod pages;
+mod ranks;
+mod rules;
+mod samples;
+mod screens;
+mod small;
+mod sorted;
+mod support;
+mod tiers;
+mod values;

@@ -1,0 +1,93 @@
+//! Tables are made of what another database has archived, a thousand timelines or a segment a step.
+
+use tideline_engine::model::JobKind;
+use tideline_engine::{AttachPlan, AttachProgress, AttachRequest, Engine, EngineError};
+
+use super::{JobEnding, RequestedJob};
+use crate::scheduler::Scheduler;
+
+/// Attaching that has begun.
+pub struct AttachJob {
+    /// The job in the list.
+    pub job: RequestedJob,
+    plan: AttachPlan,
+}
+
+impl AttachJob {
+    /// Plans what to attach and lists the job.
+    ///
+    /// # Errors
+    ///
+    /// The target cannot be read, or what it holds cannot be attached.
+    pub fn begin(
+        scheduler: &Scheduler,
+        engine: &Engine,
+        request: &AttachRequest,
+    ) -> Result<Self, EngineError> {
+        let plan = engine.plan_attach(request)?;
+        let names: Vec<&str> = plan.tables.iter().map(|table| table.name.as_str()).collect();
+        let reason = format!(
+            "the archive at {} is attached: {}",
+            request.target,
+            names.join(", ")
+        );
+        let job = scheduler.begin(JobKind::AttachArchive, None, reason, plan.entries);
+        Ok(Self { job, plan })
+    }
+
+    /// Attaches until `watch` returns false, the job is cancelled or `is_stopping` returns true. Returns the progress and whether
+    /// all is done.
+    ///
+    /// # Errors
+    ///
+    /// A step failed; what is attached stays, and the job has the error.
+    pub fn perform(
+        self,
+        engine: &Engine,
+        is_stopping: &dyn Fn() -> bool,
+        watch: &mut dyn FnMut(&AttachProgress) -> bool,
+    ) -> Result<(AttachProgress, bool), EngineError> {
+        let Self { job, plan } = self;
+        let mut step = |progress: &AttachProgress| {
+            let is_wanted = job.step(progress.entries) && !is_stopping();
+            watch(progress) && is_wanted
+        };
+        let (progress, is_done) = match engine.attach(&plan, &mut step) {
+            Ok(ended) => ended,
+            Err(error) => {
+                job.end(JobEnding::Failed(format!(
+                    "{error}; what is attached stays, and sent again it goes on"
+                )));
+                return Err(error);
+            }
+        };
+        let came = outcome(&progress);
+        let ending = match (is_done, progress.problems.first()) {
+            (true, None) => JobEnding::Done(came),
+            (true, Some(first)) => {
+                let count = progress.problem_count;
+                JobEnding::Failed(format!("{came}; {count} problems, the first: {first}"))
+            }
+            (false, _) => job.cut_short(&came, is_stopping()),
+        };
+        job.end(ending);
+        Ok((progress, is_done))
+    }
+}
+
+fn outcome(progress: &AttachProgress) -> String {
+    let AttachProgress {
+        tables,
+        segments,
+        attached,
+        timelines,
+        points,
+        superseded,
+        known,
+        ..
+    } = progress;
+    format!(
+        "{tables} tables, {attached} of {segments} segments, {timelines} new timelines, {points} points; {superseded} superseded, \
+         {known} known before"
+    )
+}

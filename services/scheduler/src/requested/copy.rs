@@ -1,0 +1,60 @@
+//! Points of a table are copied into another, some timelines a step.
+
+use tideline_engine::model::{JobKind, TimeRange};
+use tideline_engine::{Engine, EngineError, PointsCopied, Table};
+
+use super::{JobEnding, RequestedJob};
+use crate::scheduler::Scheduler;
+
+/// A copy that has begun.
+pub struct CopyJob {
+    /// The job in the list.
+    pub job: RequestedJob,
+    from: Table,
+    into: Table,
+}
+
+impl CopyJob {
+    /// Finds both tables and lists the job; `None` where they are the same.
+    ///
+    /// # Errors
+    ///
+    /// One of the tables does not exist.
+    pub fn begin(
+        scheduler: &Scheduler,
+        engine: &Engine,
+        from: &str,
+        into: &str,
+    ) -> Result<Option<Self>, EngineError> {
+        let (from, into) = (engine.table(from)?, engine.table(into)?);
+        if from.points().id() == into.points().id() {
+            return Ok(None);
+        }
+        let job = scheduler.begin(
+            JobKind::Restore,
+            Some((from.points().id(), from.name().as_str())),
+            format!("somebody asked for a copy of its points in table {}", into.name()),
+            from.catalog().len(),
+        );
+        Ok(Some(Self { job, from, into }))
+    }
+
+    /// Copies until the end, the job is cancelled or `is_stopping` returns true. The job has the outcome.
+    pub fn perform(self, engine: &Engine, range: TimeRange, is_stopping: &dyn Fn() -> bool) {
+        let Self { job, from, into } = self;
+        let mut step = |progress: &PointsCopied| job.step(progress.seen) && !is_stopping();
+        let copied = match engine.copy_points(&from, &into, range, &mut step) {
+            Ok(copied) => copied,
+            Err(error) => return job.end(JobEnding::Failed(error.to_string())),
+        };
+        let mut came = format!("{} points of {} timelines looked at", copied.points, copied.seen);
+        if let Some(reason) = &copied.first_refusal {
+            came = format!("{came}, {} points refused, the first: {reason}", copied.refused);
+        }
+        let ending = match copied.seen == copied.timelines {
+            true => JobEnding::Done(came),
+            false => job.cut_short(&came, is_stopping()),
+        };
+        job.end(ending);
+    }
+}
