@@ -56,4 +56,5 @@ mod whole;
 pub use client::{Network, NotANetwork};
 pub use router::document;
 pub use serve::serve;
-pub use settings::{HttpSettings, PrometheusSettings, Secret, WeakSecret};
+pub use settings::{HttpSettings, Secret, WeakSecret};
+pub use tideline_prometheus::Settings as PrometheusSettings;

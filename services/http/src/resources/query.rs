@@ -39,7 +39,7 @@ use crate::running::Description;
 use crate::saved;
 use crate::stream::{self, Work};
 
-pub(crate) use self::format::{Options, put_json_text, put_json_time, put_json_value};
+pub(crate) use self::format::{Options, put_json_time, put_json_value};
 pub(crate) use self::json::put_series_head;
 pub(crate) use self::question::to_budget;
 

@@ -5,9 +5,6 @@
 //! Prometheus. Both come from [`routes`]; a handler learns its table from [`PrometheusTable`].
 
 mod answer;
-mod each;
-mod encode;
-mod escaping;
 mod exemplars;
 mod export;
 mod federate;
@@ -17,7 +14,6 @@ mod metadata;
 mod parameters;
 mod pushgateway;
 mod query;
-mod reach;
 mod read;
 mod run;
 mod samples;
