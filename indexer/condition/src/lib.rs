@@ -49,7 +49,7 @@ pub use literal::Literal;
 pub use matcher::{Matcher, Node};
 pub use operators::Test;
 pub use record::{Record, ValueRef};
-pub use tideline_pattern::{PatternBudget, PatternError};
+pub use tideline_pattern::{Pattern, PatternBudget, PatternError};
 
 /// The result of a check.
 pub type Result<T> = std::result::Result<T, ConditionError>;

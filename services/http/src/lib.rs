@@ -49,5 +49,6 @@ mod whole;
 
 pub use router::document;
 pub use serve::serve;
-pub use settings::{HttpSettings, PrometheusSettings, Secret, WeakSecret};
+pub use settings::{HttpSettings, Secret, WeakSecret};
 pub use tideline_connections::{Network, NotANetwork};
+pub use tideline_prometheus::Settings as PrometheusSettings;

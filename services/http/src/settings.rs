@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use tideline_prometheus::Settings as PrometheusSettings;
 use tideline_query::QuerySettings;
 
 use tideline_connections::Network;
@@ -87,38 +88,6 @@ impl Default for HttpSettings {
             prometheus: PrometheusSettings::default(),
             turn_timeout: Duration::from_secs(5),
             drain_timeout: Duration::from_secs(4),
-        }
-    }
-}
-
-/// How Prometheus' API answers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PrometheusSettings {
-    /// How old a sample may be to count at an instant. A request may say otherwise. Default 5 min.
-    pub lookback_delta: Duration,
-    /// Samples that a query may hold at once. Default 50,000,000.
-    pub samples_max: usize,
-    /// How long a query may take; a request may ask for less. Default 2 min.
-    pub query_timeout: Duration,
-    /// Whether functions take the metric name away only at the end of a query, so that what differs by it alone stays
-    /// apart until then. A request may say otherwise. Default false, as in Prometheus.
-    pub delayed_name_removal: bool,
-    /// Whether, besides, aggregations by the metric name keep it, as in VictoriaMetrics. Implies `delayed_name_removal`. A
-    /// request may say otherwise. Default false: Prometheus answers an error where groups differ by their name alone.
-    pub keep_grouped_names: bool,
-    /// Whether rates take into account when counters began, where that was written. Default false, as in Prometheus.
-    pub start_timestamps: bool,
-}
-
-impl Default for PrometheusSettings {
-    fn default() -> Self {
-        Self {
-            lookback_delta: Duration::from_secs(5 * 60),
-            samples_max: 50_000_000,
-            query_timeout: Duration::from_secs(2 * 60),
-            delayed_name_removal: false,
-            keep_grouped_names: false,
-            start_timestamps: false,
         }
     }
 }

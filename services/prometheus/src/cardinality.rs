@@ -3,13 +3,21 @@
 use std::cmp::Reverse;
 
 use hashbrown::HashMap;
+use tideline_engine::catalog::CatalogReader;
+use tideline_openapi::prometheus::{HeadStats, TsdbStat, TsdbStatus};
 use tideline_promql::Result;
 use tideline_promql::labels::METRIC_NAME;
-use tideline_timeline_catalog::CatalogReader;
 
+use crate::error::{self, RequestError};
 use crate::names::measurements;
+use crate::parameters::Parameters;
 use crate::time::millis;
 use crate::view::SeriesView;
+
+/// Default for the entries of each list.
+const LIMIT_DEFAULT: usize = 10;
+/// Most entries of each list.
+const LIMIT_MAX: usize = 10_000;
 
 /// How many series there are, and what brings the most.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +38,46 @@ pub struct Cardinality {
     pub span: Option<(i64, i64)>,
 }
 
+/// Reads the number of entries of each list of [`SeriesView::tsdb_status`].
+pub fn read_limit(parameters: &Parameters) -> error::Result<usize> {
+    match parameters.text("limit") {
+        "" => Ok(LIMIT_DEFAULT),
+        text => match text.parse() {
+            Ok(0) | Err(_) => Err(RequestError::invalid("limit must be a positive number")),
+            Ok(limit) if limit > LIMIT_MAX => Err(RequestError::Invalid(format!(
+                "limit must not exceed {LIMIT_MAX}"
+            ))),
+            Ok(limit) => Ok(limit),
+        },
+    }
+}
+
 impl SeriesView<'_> {
+    /// Returns [`cardinality`](Self::cardinality) as Prometheus' status of its database.
+    pub fn tsdb_status(&self, limit: usize) -> Result<TsdbStatus> {
+        let chunk_count = self.engine().table_stats(self.table).segments;
+        let found = self.cardinality(limit)?;
+        let list = |counts: Vec<(String, u64)>| {
+            let stat = |(name, value)| TsdbStat { name, value };
+            counts.into_iter().map(stat).collect()
+        };
+        // Prometheus' ends of an empty head.
+        let (min_time, max_time) = found.span.unwrap_or((i64::MAX, i64::MIN));
+        Ok(TsdbStatus {
+            head_stats: HeadStats {
+                num_series: found.series,
+                num_label_pairs: found.label_pairs,
+                chunk_count,
+                min_time,
+                max_time,
+            },
+            series_count_by_metric_name: list(found.by_metric_name),
+            label_value_count_by_label_name: list(found.values_by_label),
+            memory_in_bytes_by_label_name: list(found.bytes_by_label),
+            series_count_by_label_value_pair: list(found.by_label_pair),
+        })
+    }
+
     /// Counts series and labels; of each kind the `limit` largest are named.
     ///
     /// Costs a look at each field of the table and at each distinct value of its tags.

@@ -1,19 +1,27 @@
 //! Exemplars: single observations with a trace to look at, kept as JSON beside the samples of their series.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Deserialize;
-use tideline_model::{ColumnData, FieldId};
+use tideline_engine::model::{ColumnData, FieldId};
 use tideline_promql::{Labels, LabelsBuilder, Matcher, PromqlError, Result};
 use tideline_query::{PointReader, QueryError};
 
+use crate::error::{self, RequestError};
 use crate::failure;
 use crate::held::Held;
+use crate::json::{put_comma, put_labels, write_list};
 use crate::labels;
 use crate::names::EXEMPLAR_FIELD;
+use crate::number::{NumberForm, put_number, put_time};
+use crate::parameters::Parameters;
+use crate::reach::selectors;
+use crate::request::SeriesRequest;
 use crate::samples::rows;
 use crate::scope::{Found, Scope};
 use crate::time::{Span, millis};
@@ -63,6 +71,67 @@ struct Stored {
 enum Number {
     Plain(f64),
     Text(String),
+}
+
+/// A request for exemplars.
+#[derive(Debug)]
+pub struct ExemplarRequest {
+    query: String,
+    selectors: Vec<Vec<Matcher>>,
+    range: (i64, i64),
+}
+
+impl ExemplarRequest {
+    /// Reads the parameters of a request.
+    pub fn read(parameters: &Parameters) -> error::Result<Self> {
+        let range = parameters.range()?;
+        if range.1 < range.0 {
+            let problem = "end timestamp must not be before start timestamp";
+            return Err(RequestError::invalid(problem));
+        }
+        let query = parameters.text("query").to_owned();
+        let expr = tideline_promql::parse(&query).map_err(RequestError::invalid)?;
+        Ok(Self {
+            query,
+            selectors: selectors(&expr),
+            range,
+        })
+    }
+}
+
+impl SeriesRequest for ExemplarRequest {
+    fn text(&self) -> String {
+        self.query.clone()
+    }
+
+    fn reach(&self) -> Option<(i64, i64)> {
+        Some(self.range)
+    }
+
+    fn write(&self, view: &SeriesView<'_>, _: Duration, out: &mut dyn Write) -> Result<()> {
+        let found = match self.selectors.is_empty() {
+            true => Vec::new(),
+            false => view.exemplars(&self.selectors, self.range)?,
+        };
+        write_list(&found, put_series, &[], out)
+    }
+}
+
+fn put_series(series: &SeriesExemplars, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"seriesLabels\":");
+    put_labels(&series.labels, out);
+    out.extend_from_slice(b",\"exemplars\":[");
+    for (at, exemplar) in series.exemplars.iter().enumerate() {
+        put_comma(at, out);
+        out.extend_from_slice(b"{\"labels\":");
+        put_labels(&exemplar.labels, out);
+        out.extend_from_slice(b",\"value\":");
+        put_number(exemplar.value, NumberForm::Short, out);
+        out.extend_from_slice(b",\"timestamp\":");
+        put_time(exemplar.time, out);
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"]}");
 }
 
 impl SeriesView<'_> {

@@ -1,5 +1,7 @@
 //! Failures of reading as Prometheus' API tells them apart.
 
+use std::io;
+
 use tideline_engine::{EngineError, ErrorKind};
 use tideline_promql::PromqlError;
 use tideline_query::QueryError;
@@ -34,4 +36,9 @@ fn of_kind(kind: ErrorKind, message: String) -> PromqlError {
             ),
         },
     }
+}
+
+/// A failed write of an answer, whose client has left. No client reads this error.
+pub(crate) fn client_left(_: io::Error) -> PromqlError {
+    PromqlError::Canceled("writing the answer")
 }

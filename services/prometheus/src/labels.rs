@@ -1,8 +1,8 @@
 //! Labels of a series: the tags of its timeline and the name of its metric.
 
+use tideline_engine::catalog::Entry;
 use tideline_promql::Labels;
 use tideline_promql::labels::METRIC_NAME;
-use tideline_timeline_catalog::Entry;
 
 /// The labels of a timeline under a name. A tag that is called as the name's label is hidden by it.
 pub(crate) fn of_entry(entry: &Entry<'_>, name: &str) -> Labels {

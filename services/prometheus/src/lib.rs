@@ -1,4 +1,4 @@
-//! A table as Prometheus sees it: metric names, labels, series.
+//! A table as Prometheus sees it (metric names, labels, series), and the requests and formats of Prometheus' HTTP API.
 //!
 //! A timeline is one series for each metric that it has. The labels of a series are the tags of its timeline and the name
 //! of the metric; the name is made of measurement and field:
@@ -12,37 +12,74 @@
 //!
 //! Whatever is written as `value`, by remote write or by line protocol, is so one and the same series.
 //!
+//! A request is read from its [`Parameters`], waits for its turn outside of this crate, and then writes its answer
+//! ([`SeriesRequest`]).
+//!
 //! | module | does |
 //! |---|---|
-//! | [`view`] | [`SeriesView`], which the others give its verbs |
+//! | [`parameters`] | parameters, times, durations, limits |
+//! | [`settings`] | settings of the API, budgets |
+//! | [`request`] | [`SeriesRequest`], the trait of requests that read series |
+//! | [`query`] | queries at a time and over a range |
+//! | `reach` | time range that an expression reads |
+//! | [`list`] | lists of series, label names, label values |
+//! | [`exemplars`] | single observations with a trace |
+//! | [`metadata`] | metadata of metrics |
+//! | [`export`] | lines of JSON |
+//! | [`federation`], `escaping` | newest samples in the text format, names that are not plain words |
+//! | [`remote_read`] | Protocol Buffers and chunks |
+//! | [`import`] | parameters of imports, groups of a Pushgateway |
+//! | `json`, `number` | JSON answers, numbers and times as text |
+//! | [`error`] | errors of requests |
+//!
+//! Below them is the view of a table:
+//!
+//! | module | does |
+//! |---|---|
+//! | [`view`] | [`SeriesView`], to which the others add methods |
 //! | [`names`] | metric name → fields of measurements |
 //! | `matching` | matchers → conditions of the search index |
 //! | `scope` | a selection → timelines |
 //! | [`listing`] | series, label names, label values |
-//! | [`cardinality`] | how many of each there are |
+//! | [`cardinality`] | number of series, names and labels |
 //! | [`source`] | samples of series, for PromQL |
-//! | [`transfer`] | samples of however many series, encoded, page by page |
-//! | [`exemplars`] | single observations with a trace |
+//! | [`transfer`] | encoded samples of any number of series, page by page |
 //! | `samples`, `steps` | runs of points → samples of series, or windows of them |
 //! | `union` | series of several timelines |
 //! | `page` | a page of a transfer |
-//! | `held` | what is held of them, against the budget |
+//! | `held` | held bytes, against the budget |
 //!
 //! # What is absent
 //!
-//! No HTTP, no language: matchers come in as values, what is found goes out as values.
+//! No HTTP: no routes, statuses or headers. No turns, threads or clients: an answer is written to any
+//! [`Write`](std::io::Write).
 
 pub mod cardinality;
+pub mod error;
+mod escaping;
 pub mod exemplars;
+pub mod export;
 mod failure;
+pub mod federation;
 mod held;
+pub mod import;
+mod json;
 mod labels;
+pub mod list;
 pub mod listing;
 mod matching;
+pub mod metadata;
 pub mod names;
+mod number;
 mod page;
+pub mod parameters;
+pub mod query;
+mod reach;
+pub mod remote_read;
+pub mod request;
 mod samples;
 mod scope;
+pub mod settings;
 pub mod source;
 mod steps;
 mod time;
@@ -51,9 +88,22 @@ mod union;
 pub mod view;
 
 pub use cardinality::Cardinality;
-pub use exemplars::{Exemplar, SeriesExemplars};
+pub use error::RequestError;
+pub use exemplars::{Exemplar, ExemplarRequest, SeriesExemplars};
+pub use export::Export;
+pub use federation::Federation;
+pub use list::ListRequest;
 pub use listing::Listed;
+pub use metadata::MetadataRequest;
+pub use parameters::Parameters;
+pub use query::{Query, QueryOptions};
+pub use remote_read::RemoteRead;
+pub use request::SeriesRequest;
+pub use settings::Settings;
 pub use source::TableSource;
-pub use time::NANOS_PER_MILLI;
+pub use tideline_ingest_protocols::prometheus::{ImportOptions, TextFormat};
+pub use tideline_promql::ast::Expr;
+pub use tideline_promql::{PromqlError, pretty, to_json};
+pub use time::millis;
 pub use transfer::Piece;
-pub use view::SeriesView;
+pub use view::{SeriesView, reaches_cold};

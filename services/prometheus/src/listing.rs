@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use hashbrown::HashSet;
+use tideline_engine::catalog::{Entry, NameSelection};
+use tideline_engine::points::Seen;
 use tideline_promql::labels::METRIC_NAME;
 use tideline_promql::{Labels, Matcher, Result};
-use tideline_series_store::Seen;
-use tideline_timeline_catalog::{Entry, NameSelection};
 
 use crate::failure;
 use crate::held::Held;

@@ -1,11 +1,11 @@
 //! Matchers of labels as conditions on tags, which the search index answers.
 
-use tideline_condition::operators::{Equals, Exists, In, Regex, takes_regular_expression};
-use tideline_condition::{Condition, Literal, Subject, Test};
-use tideline_pattern::Pattern;
+use tideline_engine::catalog::Entry;
+use tideline_engine::condition::Pattern;
+use tideline_engine::condition::operators::{Equals, Exists, In, Regex, takes_regular_expression};
+use tideline_engine::condition::{Condition, Literal, Subject, Test};
 use tideline_promql::labels::METRIC_NAME;
 use tideline_promql::{MatchOp, Matcher, PromqlError, Result};
-use tideline_timeline_catalog::Entry;
 
 /// The matchers of a selector, by who answers them.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ fn expression(pattern: &Pattern) -> Option<Option<Test>> {
 
 #[cfg(test)]
 mod tests {
-    use tideline_condition::condition::PATTERN_BYTES_MAX;
+    use tideline_engine::condition::condition::PATTERN_BYTES_MAX;
 
     use super::*;
 

@@ -4,7 +4,7 @@
 //! a look-up for each place at which the name can be cut, and whoever asks for many looks at all fields once.
 
 use tideline_engine::Table;
-use tideline_model::{FieldId, ValueKind};
+use tideline_engine::model::{FieldId, ValueKind};
 use tideline_promql::{MatchOp, Matcher};
 
 /// The field whose numbers are named as the measurement.

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tideline_model::{FieldId, Ordinal};
+use tideline_engine::model::{FieldId, Ordinal};
 use tideline_promql::{Labels, PromqlError, Result, Samples};
 use tideline_query::{PointReader, QueryError};
 

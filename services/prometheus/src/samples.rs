@@ -2,9 +2,9 @@
 //!
 //! Of several points in one millisecond the last counts; where a series has a number and a histogram in one, the number.
 
-use tideline_chunk::{Presence, Run, RunColumn};
+use tideline_engine::model::{ColumnData, FieldId};
+use tideline_engine::points::{Presence, Run, RunColumn};
 use tideline_histogram::{Histogram, Span};
-use tideline_model::{ColumnData, FieldId};
 use tideline_promql::{PromqlError, Result, Samples};
 
 use crate::names::Measurement;

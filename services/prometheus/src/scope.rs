@@ -3,12 +3,12 @@
 use std::ops::ControlFlow;
 
 use hashbrown::HashMap;
-use tideline_condition::operators::In;
-use tideline_condition::{Condition, Literal, Subject};
-use tideline_model::{Ordinal, TimelineId};
+use tideline_engine::catalog::Entry;
+use tideline_engine::condition::operators::In;
+use tideline_engine::condition::{Condition, Literal, Subject};
+use tideline_engine::model::{Ordinal, TimelineId};
+use tideline_engine::points::Seen;
 use tideline_promql::{Matcher, PromqlError, Result};
-use tideline_series_store::Seen;
-use tideline_timeline_catalog::Entry;
 
 use crate::held::HeldBeside;
 use crate::matching::Split;

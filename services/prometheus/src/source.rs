@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use tideline_model::FieldId;
+use tideline_engine::model::FieldId;
 use tideline_promql::source::{OverTime, Select, SeriesData, Source, Visit};
 use tideline_promql::{Labels, PromqlError, Result};
 use tideline_query::{PointReader, QueryError, Sweep};

@@ -4,10 +4,10 @@
 //! unusual (NaN and with it stale markers, sums that leave the range of doubles, several points in a millisecond) is left
 //! to whoever has the samples.
 
-use tideline_chunk::{ColumnSummary, Number, Presence, Run, RunColumn, Sum, ValueSummary};
-use tideline_model::{ColumnData, CompensatedSum};
+use tideline_engine::model::{ColumnData, CompensatedSum};
+use tideline_engine::points::{ColumnSummary, Number, Presence, Run, RunColumn, Sum, ValueSummary};
+use tideline_engine::points::{Grid, Part};
 use tideline_promql::source::{NO_RESULT_BITS, OverTime, OverTimeFunction, SeriesData};
-use tideline_series_store::scan::{Grid, Part};
 
 use crate::samples::{Layout, rows};
 use crate::time::{NANOS_PER_MILLI, to_millis};

@@ -1,10 +1,10 @@
 //! Milliseconds, in which Prometheus asks, and nanoseconds, in which points are stored.
 
-use tideline_model::TimeRange;
-use tideline_series_store::Seen;
+use tideline_engine::model::TimeRange;
+use tideline_engine::points::Seen;
 
 /// Nanoseconds of a millisecond.
-pub const NANOS_PER_MILLI: i64 = 1_000_000;
+pub(crate) const NANOS_PER_MILLI: i64 = 1_000_000;
 
 /// The nanoseconds that belong to some milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) fn to_millis(nanos: &[i64], millis: &mut Vec<i64>) -> bool {
     millis.windows(2).all(|pair| pair[0] < pair[1])
 }
 
-/// The millisecond that an instant belongs to.
-pub(crate) fn millis(nanos: i64) -> i64 {
+/// Returns the millisecond of a time in nanoseconds.
+pub fn millis(nanos: i64) -> i64 {
     nanos.div_euclid(NANOS_PER_MILLI)
 }

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use tideline_model::Ordinal;
+use tideline_engine::model::Ordinal;
 use tideline_promql::source::SeriesData;
 use tideline_promql::{Labels, Result};
 use tideline_query::{QueryError, Watch};

@@ -1,10 +1,12 @@
 //! A table as Prometheus sees it.
 
+use tideline_engine::model::TimeRange;
 use tideline_engine::{Engine, Table};
 use tideline_promql::{PromqlError, Result};
 use tideline_query::{Budget, Cancel, Querier, Watch};
 
 use crate::failure;
+use crate::time::NANOS_PER_MILLI;
 
 /// A table as Prometheus sees it, for one request: its series are bounded by a budget of time and sizes, which begins to
 /// run when this is made, and end when the client has left.
@@ -46,4 +48,11 @@ impl<'a> SeriesView<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns whether points of a time range (milliseconds, both ends included) may be in the cold tier.
+pub fn reaches_cold(querier: &Querier, table: &Table, (start, end): (i64, i64)) -> bool {
+    let start = start.saturating_mul(NANOS_PER_MILLI);
+    let end = end.saturating_add(1).saturating_mul(NANOS_PER_MILLI);
+    querier.reaches_cold(table, TimeRange::new(start, end.max(start)), None)
 }

@@ -1,4 +1,4 @@
-//! The envelope of answers, and what went wrong with a question, as Prometheus' API words both.
+//! Small answers, and failures as Prometheus' API classifies them.
 
 use std::collections::BTreeMap;
 
@@ -7,37 +7,27 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tideline_openapi::ErrorCode;
 use tideline_openapi::prometheus::{Answer, PrometheusError};
-use tideline_promql::PromqlError;
+use tideline_prometheus::{PromqlError, RequestError};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response as Described, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
 
 use crate::failure::{Failure, QueryFault};
-use tideline_results::put_json_text;
 
-/// The warning of an answer that `limit` cuts short.
-pub(super) const TRUNCATED: &str = "results truncated due to limit";
-
-/// A success without warnings.
+/// Returns a success without warnings.
 pub(super) fn success(data: impl Serialize) -> Response {
     Json(Answer::new(data)).into_response()
 }
 
-/// What follows the data of an answer: `,"warnings":[…],"infos":[…]}`, each only where there are any.
-pub(super) fn put_notes(warnings: &[String], infos: &[String], out: &mut Vec<u8>) {
-    for (name, notes) in [("warnings", warnings), ("infos", infos)] {
-        if notes.is_empty() {
-            continue;
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Invalid(message) => Self::invalid(message),
+            RequestError::Pattern(error) => error.into(),
+            RequestError::OverLimit { what, limit, actual } => {
+                Self::over(ErrorCode::OverLimit, what, limit, actual)
+            }
         }
-        out.extend_from_slice(b",\"");
-        out.extend_from_slice(name.as_bytes());
-        out.extend_from_slice(b"\":[");
-        for (at, note) in notes.iter().enumerate() {
-            super::encode::put_comma(at, out);
-            put_json_text(note, out);
-        }
-        out.push(b']');
     }
-    out.push(b'}');
 }
 
 impl From<PromqlError> for Failure {

@@ -1,24 +1,16 @@
 //! `/api/v1/query_exemplars`: examples of what the series of an expression counted.
 
-use std::io::Write as _;
-
-use axum::extract::State;
 use axum::response::Response;
 use tideline_openapi::prometheus::{Answer, SeriesExemplars};
+use tideline_prometheus::{ExemplarRequest, Parameters};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::PrometheusTable;
-use super::answer::{PrometheusFailures, put_notes};
-use super::encode::{Form, put_comma, put_labels, put_number, put_time};
-use super::parameters::Parameters;
-use super::reach::selectors;
-use super::run::{Asked, run};
+use super::answer::PrometheusFailures;
+use super::run::{Caller, JSON};
 use crate::app::App;
-use crate::context::RequestId;
-use crate::failure::{Failure, Result};
-use crate::stream;
+use crate::failure::Result;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(exemplars_get, exemplars_post))
@@ -51,59 +43,12 @@ struct ExemplarParameters {
         PrometheusFailures
     )
 )]
-async fn exemplars_get(
-    State(app): State<App>,
-    request_id: RequestId,
-    PrometheusTable(table): PrometheusTable,
-    parameters: Parameters,
-) -> Result<Response> {
-    let range = parameters.range()?;
-    if range.1 < range.0 {
-        return Err(Failure::invalid(
-            "end timestamp must not be before start timestamp",
-        ));
-    }
-    let query = parameters.text("query").to_owned();
-    let expr = tideline_promql::parse(&query).map_err(Failure::invalid)?;
-    let selectors = selectors(&expr);
-    let asked = Asked {
-        request_id,
-        table,
-        resource: "prometheus_query_exemplars",
-        question: query,
-        reach: Some(range),
-        time_max: app.settings.prometheus.query_timeout,
-    };
-    run(&app, asked, "application/json", move |running, writer| {
-        let found = match selectors.is_empty() {
-            true => Vec::new(),
-            false => running.view.exemplars(&selectors, range)?,
-        };
-        let mut text = b"{\"status\":\"success\",\"data\":[".to_vec();
-        for (at, series) in found.iter().enumerate() {
-            put_comma(at, &mut text);
-            text.extend_from_slice(b"{\"seriesLabels\":");
-            put_labels(&series.labels, &mut text);
-            text.extend_from_slice(b",\"exemplars\":[");
-            for (at, exemplar) in series.exemplars.iter().enumerate() {
-                put_comma(at, &mut text);
-                text.extend_from_slice(b"{\"labels\":");
-                put_labels(&exemplar.labels, &mut text);
-                text.extend_from_slice(b",\"value\":");
-                put_number(exemplar.value, Form::Short, &mut text);
-                text.extend_from_slice(b",\"timestamp\":");
-                put_time(exemplar.time, &mut text);
-                text.push(b'}');
-            }
-            text.extend_from_slice(b"]}");
-            writer.write_all(&text).map_err(stream::client_left)?;
-            text.clear();
-        }
-        text.push(b']');
-        put_notes(&[], &[], &mut text);
-        writer.write_all(&text).map_err(stream::client_left)
-    })
-    .await
+async fn exemplars_get(caller: Caller, parameters: Parameters) -> Result<Response> {
+    let request = ExemplarRequest::read(&parameters)?;
+    let time_max = caller.app.settings.prometheus.query_timeout;
+    caller
+        .answer("prometheus_query_exemplars", time_max, JSON, request)
+        .await
 }
 
 /// Find exemplars, as a form
@@ -118,11 +63,6 @@ async fn exemplars_get(
         PrometheusFailures
     )
 )]
-async fn exemplars_post(
-    app: State<App>,
-    request_id: RequestId,
-    table: PrometheusTable,
-    parameters: Parameters,
-) -> Result<Response> {
-    exemplars_get(app, request_id, table, parameters).await
+async fn exemplars_post(caller: Caller, parameters: Parameters) -> Result<Response> {
+    exemplars_get(caller, parameters).await
 }

@@ -3,16 +3,19 @@
 use axum::extract::State;
 use axum::response::Response;
 use tideline_openapi::prometheus::{Answer, Anything};
+use tideline_prometheus::parameters::parse_query;
+use tideline_prometheus::{Expr, Parameters, pretty, to_json};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::KnownTable;
 use super::answer::{PrometheusFailures, success};
-use super::parameters::Parameters;
-use super::run::parse;
 use crate::app::App;
 use crate::failure::Result;
+
+/// Longest expression that is parsed at once: that takes less than a millisecond.
+const PARSED_AT_ONCE_BYTES: usize = 4 << 10;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -40,7 +43,7 @@ struct ExpressionParameters {
 )]
 async fn format_get(State(app): State<App>, _: KnownTable, parameters: Parameters) -> Result<Response> {
     let expr = parse(&app, parameters.text("query")).await?;
-    Ok(success(tideline_promql::pretty(&expr)))
+    Ok(success(pretty(&expr)))
 }
 
 /// Lay out an expression, as a form
@@ -66,7 +69,7 @@ async fn format_post(app: State<App>, table: KnownTable, parameters: Parameters)
 )]
 async fn parse_get(State(app): State<App>, _: KnownTable, parameters: Parameters) -> Result<Response> {
     let expr = parse(&app, parameters.text("query")).await?;
-    Ok(success(tideline_promql::to_json(&expr)))
+    Ok(success(to_json(&expr)))
 }
 
 /// Take an expression apart, as a form
@@ -80,4 +83,13 @@ async fn parse_get(State(app): State<App>, _: KnownTable, parameters: Parameters
 )]
 async fn parse_post(app: State<App>, table: KnownTable, parameters: Parameters) -> Result<Response> {
     parse_get(app, table, parameters).await
+}
+
+/// Parses an expression; a long one on a thread, when its turn among queries comes.
+pub(super) async fn parse(app: &App, text: &str) -> Result<Expr> {
+    if text.len() <= PARSED_AT_ONCE_BYTES {
+        return Ok(parse_query(text)?);
+    }
+    let text = text.to_owned();
+    app.read(move |_| Ok(parse_query(&text)?)).await
 }

@@ -3,8 +3,9 @@
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use tideline_ingest::Decoder;
-use tideline_ingest_protocols::prometheus::{ImportOptions, TextFormat};
 use tideline_openapi::ErrorCode;
+use tideline_prometheus::import::read_options;
+use tideline_prometheus::{ImportOptions, TextFormat};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -21,9 +22,6 @@ const FAMILIES: (&str, &str) = (
     "application/vnd.google.protobuf",
     "io.prometheus.client.MetricFamily",
 );
-/// Labels that a request may give to all its series.
-const EXTRA_LABELS_MAX: usize = 64;
-
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(import_text))
@@ -174,46 +172,9 @@ async fn options_of(
 ) -> Result<(ImportOptions, Request)> {
     match read_options(query) {
         Ok(import) => Ok((import, request)),
-        Err(failure) => {
+        Err(error) => {
             body::discard(request, app).await;
-            Err(failure)
+            Err(error.into())
         }
-    }
-}
-
-/// Reads the parameters `timestamp` and `extra_label`; others mean nothing.
-fn read_options(query: Vec<(String, String)>) -> Result<ImportOptions> {
-    let mut import = ImportOptions::default();
-    for (name, value) in query {
-        match name.as_str() {
-            "timestamp" => {
-                let millis = value.parse();
-                let millis = millis.map_err(|_| {
-                    Failure::invalid(format!("timestamp {value:?} is not a number of milliseconds"))
-                })?;
-                import.millis = Some(millis);
-            }
-            "extra_label" => {
-                let Some((label, value)) = value.split_once('=').filter(|(label, _)| !label.is_empty())
-                else {
-                    return Err(Failure::invalid(format!(
-                        "extra_label {value:?} is not of the form name=value"
-                    )));
-                };
-                // Of one name the last counts.
-                import.extra_labels.retain(|(known, _)| known != label);
-                import.extra_labels.push((label.to_owned(), value.to_owned()));
-            }
-            _ => {}
-        }
-    }
-    match import.extra_labels.len() {
-        0..=EXTRA_LABELS_MAX => Ok(import),
-        more => Err(Failure::over(
-            ErrorCode::OverLimit,
-            "number of extra labels",
-            EXTRA_LABELS_MAX as u64,
-            more as u64,
-        )),
     }
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::response::Response;
 use tideline_openapi::prometheus::{Answer, Metadata};
+use tideline_prometheus::{MetadataRequest, Parameters};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::PrometheusTable;
 use super::answer::{PrometheusFailures, success};
-use super::parameters::Parameters;
 use crate::app::App;
 use crate::failure::Result;
 
@@ -50,28 +50,7 @@ async fn metadata(
     PrometheusTable(table): PrometheusTable,
     parameters: Parameters,
 ) -> Result<Response> {
-    let limit = parameters.count("limit")?.unwrap_or(usize::MAX);
-    // As in Prometheus, none means all here.
-    let per_metric = parameters.count("limit_per_metric")?.filter(|limit| *limit > 0);
-    let metric = parameters.text("metric").to_owned();
-    let found = app
-        .read_table(table, move |engine, table| Ok(engine.metadata(table)))
-        .await?;
-    let mut by_name: BTreeMap<String, Vec<Metadata>> = BTreeMap::new();
-    for known in found {
-        if !metric.is_empty() && known.name != metric {
-            continue;
-        }
-        let entries = by_name.entry(known.name).or_default();
-        if per_metric.is_none_or(|limit| entries.len() < limit) {
-            entries.push(Metadata {
-                kind: known.kind.name().to_owned(),
-                help: known.help,
-                unit: known.unit,
-            });
-        }
-    }
-    Ok(success(
-        by_name.into_iter().take(limit).collect::<BTreeMap<_, _>>(),
-    ))
+    let request = MetadataRequest::read(&parameters)?;
+    let found = app.read_table(table, move |engine, table| Ok(request.find(engine, table)));
+    Ok(success(found.await?))
 }

@@ -5,9 +5,6 @@
 //! Prometheus. Both come from [`routes`]; a handler learns its table from [`PrometheusTable`].
 
 mod answer;
-mod each;
-mod encode;
-mod escaping;
 mod exemplars;
 mod export;
 mod federate;
@@ -17,7 +14,6 @@ mod metadata;
 mod parameters;
 mod pushgateway;
 mod query;
-mod reach;
 mod read;
 mod run;
 mod samples;
@@ -32,7 +28,7 @@ use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use axum::response::Redirect;
 use axum::routing::get;
-use tideline_model::TableName;
+use tideline_engine::model::TableName;
 use utoipa::IntoParams;
 use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
 use utoipa_axum::router::OpenApiRouter;

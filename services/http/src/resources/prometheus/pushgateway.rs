@@ -5,19 +5,13 @@
 //! says that the group has ended: its series get a stale marker, and are gone from every question about now. What was
 //! pushed before stays.
 
-use std::collections::BTreeMap;
-
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::StatusCode;
 use axum::routing::put;
-use base64::Engine as _;
-use base64::engine::DecodePaddingMode;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
-use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use tideline_ingest::group::{self, PUSH_TIME};
-use tideline_ingest_protocols::prometheus::ImportOptions;
-use tideline_openapi::ErrorCode;
+use tideline_prometheus::ImportOptions;
+use tideline_prometheus::import::read_group;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -28,15 +22,6 @@ use crate::app::App;
 use crate::body;
 use crate::failure::{Failure, Result};
 
-/// Labels of one group.
-const GROUP_LABELS_MAX: usize = 64;
-
-/// Of an address: both alphabets have it differently, this is the one for addresses, with and without padding.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &base64::alphabet::URL_SAFE,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
-
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(replace_group, add_to_group, end_group))
@@ -46,7 +31,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         )
 }
 
-/// The path of a group, for the document; see [`Group::of`].
+/// The path of a group, for the document; see [`read_group`].
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "the document is made of it")]
@@ -124,10 +109,10 @@ async fn end_group(
     PrometheusTable(table): PrometheusTable,
     request: Request,
 ) -> Result<StatusCode> {
-    let group = Group::of(request.uri())?;
+    let group = read_group(request.uri().path())?;
     app.change(move |engine| {
         let table = engine.table(&table)?;
-        Ok(group::end(engine, &table, &group.0)?)
+        Ok(group::end(engine, &table, &group)?)
     })
     .await?;
     Ok(StatusCode::ACCEPTED)
@@ -136,7 +121,7 @@ async fn end_group(
 async fn push(app: &App, table: String, request: Request) -> Result<StatusCode> {
     // An empty page writes nothing and would not notice that its table is missing.
     let known = app.engine.table(&table).map_err(Failure::from);
-    let group = match known.and_then(|_| Group::of(request.uri())) {
+    let group = match known.and_then(|_| Ok(read_group(request.uri().path())?)) {
         Ok(group) => group,
         Err(failure) => {
             body::discard(request, app).await;
@@ -153,122 +138,9 @@ async fn push(app: &App, table: String, request: Request) -> Result<StatusCode> 
     let seconds = now.nanos() as f64 / 1e9;
     let import = ImportOptions {
         millis: None,
-        extra_labels: group.0.into_iter().collect(),
+        extra_labels: group.into_iter().collect(),
         extra_samples: vec![(PUSH_TIME.to_owned(), seconds)],
     };
     import::store_text(app, "pushgateway", table, import, request).await?;
     Ok(StatusCode::OK)
-}
-
-/// The labels that a path names.
-#[derive(Debug, PartialEq, Eq)]
-struct Group(BTreeMap<String, String>);
-
-impl Group {
-    /// Reads what follows `/metrics/`: label names and values in turn, `job` first.
-    fn of(uri: &Uri) -> Result<Self> {
-        let path = uri.path().split_once("/metrics/").map_or("", |(_, path)| path);
-        let mut labels = BTreeMap::new();
-        let mut parts = path.trim_end_matches('/').split('/');
-        while let Some(name) = parts.next() {
-            let name = decoded(name)?;
-            let value = parts.next();
-            let value = value.ok_or_else(|| Failure::invalid(format!("label {name:?} has no value")))?;
-            let (name, value) = match name.strip_suffix("@base64") {
-                Some(name) => (name.to_owned(), from_base64(value)?),
-                None => (name, decoded(value)?),
-            };
-            if labels.is_empty() && name != "job" {
-                return Err(Failure::invalid("the first label of a group is job"));
-            }
-            if name.is_empty() || name.starts_with("__") {
-                return Err(Failure::invalid(format!("label {name:?} is not for groups")));
-            }
-            if labels.contains_key(&name) {
-                return Err(Failure::invalid(format!("duplicate label {name:?}")));
-            }
-            labels.insert(name, value);
-        }
-        if labels.get("job").is_none_or(String::is_empty) {
-            return Err(Failure::invalid("the job of a group has no name"));
-        }
-        match labels.len() {
-            0..=GROUP_LABELS_MAX => Ok(Self(labels)),
-            more => Err(Failure::over(
-                ErrorCode::OverLimit,
-                "number of labels of a group",
-                GROUP_LABELS_MAX as u64,
-                more as u64,
-            )),
-        }
-    }
-}
-
-fn decoded(part: &str) -> Result<String> {
-    let text = percent_decode_str(part).decode_utf8();
-    text.map(Into::into)
-        .map_err(|_| Failure::invalid(format!("{part:?} is not UTF-8")))
-}
-
-/// A value in base64; `=` alone is the empty one, since an address cannot have an empty part.
-fn from_base64(part: &str) -> Result<String> {
-    if part == "=" {
-        return Ok(String::new());
-    }
-    let part = decoded(part)?;
-    let bytes = BASE64.decode(&part).ok();
-    bytes
-        .and_then(|bytes| String::from_utf8(bytes).ok())
-        .ok_or_else(|| Failure::invalid(format!("{part:?} is not text in base64")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn group(path: &str) -> std::result::Result<Vec<(String, String)>, String> {
-        let uri = path.parse().expect("an address");
-        let group = Group::of(&uri).map_err(|failure| failure.message)?;
-        Ok(group.0.into_iter().collect())
-    }
-
-    #[test]
-    fn a_path_names_the_labels_of_its_group() {
-        let pairs = |pairs: &[(&str, &str)]| {
-            let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-            Ok(pairs.iter().map(owned).collect::<Vec<_>>())
-        };
-        assert_eq!(group("/metrics/job/a"), pairs(&[("job", "a")]));
-        assert_eq!(
-            group("/metrics/job/a%20b/instance/c/"),
-            pairs(&[("instance", "c"), ("job", "a b")])
-        );
-        assert_eq!(
-            group("/v1/tables/x/prometheus/metrics/job/a"),
-            pairs(&[("job", "a")])
-        );
-        assert_eq!(
-            group("/metrics/job@base64/YS9i/path@base64/L3Zhci90bXA/name/foo"),
-            pairs(&[("job", "a/b"), ("name", "foo"), ("path", "/var/tmp")])
-        );
-        assert_eq!(
-            group("/metrics/job/titan/dir@base64/="),
-            pairs(&[("dir", ""), ("job", "titan")])
-        );
-        for (path, reason) in [
-            ("/metrics/instance/a", "the first label of a group is job"),
-            ("/metrics/job/", "label \"job\" has no value"),
-            ("/metrics/job/a/instance", "label \"instance\" has no value"),
-            ("/metrics/job/a/x/1/x/2", "duplicate label \"x\""),
-            (
-                "/metrics/job/a/__name__/2",
-                "label \"__name__\" is not for groups",
-            ),
-            ("/metrics/job@base64/=", "the job of a group has no name"),
-            ("/metrics/job@base64/%%", "\"%%\" is not text in base64"),
-        ] {
-            let Ok(_) = path.parse::<Uri>() else { continue };
-            assert_eq!(group(path), Err(reason.to_owned()), "{path}");
-        }
-    }
 }

@@ -1,12 +1,11 @@
-//! Shared by every route that takes samples: the write, and the wording of what was not stored.
+//! Shared by every route that takes samples: the write and its failures.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use tideline_engine::WriteOutcome;
 use tideline_ingest::{Decoder, Outcome, Target, WriteRequest};
-use tideline_model::LineReject;
 use tideline_openapi::ErrorCode;
+use tideline_prometheus::import::refusal_text;
 use utoipa::IntoResponses;
 use utoipa::openapi::{ContentBuilder, ObjectBuilder, RefOr, Response, ResponseBuilder, Type};
 
@@ -14,9 +13,6 @@ use crate::app::App;
 use crate::body::Received;
 use crate::failure::{Failure, Result};
 use crate::ingest;
-
-/// Rejects that a text names.
-const REJECTS_SHOWN_MAX: usize = 10;
 
 /// The failures of every route that takes samples, for the document: texts.
 const FAILURES: [(&str, &str, &str); 5] = [
@@ -103,31 +99,5 @@ pub(super) fn refusal(outcome: &WriteOutcome) -> Option<Failure> {
         0 => ErrorCode::AllRejected,
         _ => ErrorCode::Invalid,
     };
-    Some(Failure::new(code, words(outcome)))
-}
-
-fn words(outcome: &WriteOutcome) -> String {
-    let mut text = format!("{} stored, {} refused", outcome.points, outcome.rejected);
-    let (shown, rest) = outcome
-        .rejects
-        .split_at(outcome.rejects.len().min(REJECTS_SHOWN_MAX));
-    shown.iter().for_each(|reject| put_reject(reject, &mut text));
-    let hidden = outcome.rejected.saturating_sub(REJECTS_SHOWN_MAX as u64);
-    if hidden > 0 {
-        write!(text, "\nand {hidden} more").expect("writing to a string cannot fail");
-    }
-    // It may say that what follows was not read.
-    if let Some(last) = rest.last() {
-        text.push_str(", the last of them:");
-        put_reject(last, &mut text);
-    }
-    text
-}
-
-fn put_reject(reject: &LineReject, text: &mut String) {
-    text.push('\n');
-    if !reject.excerpt.is_empty() {
-        write!(text, "{}: ", reject.excerpt).expect("writing to a string cannot fail");
-    }
-    write!(text, "{}", reject.reason).expect("writing to a string cannot fail");
+    Some(Failure::new(code, refusal_text(outcome)))
 }

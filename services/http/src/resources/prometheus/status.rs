@@ -52,30 +52,8 @@ async fn config(_: KnownTable) -> Response {
     )
 )]
 async fn flags(_: KnownTable, State(app): State<App>) -> Response {
-    let settings = &app.settings.prometheus;
-    let text = |duration: std::time::Duration| {
-        let nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
-        String::from(DurationText(nanos))
-    };
-    let features = [
-        (settings.delayed_name_removal, "promql-delayed-name-removal"),
-        (settings.start_timestamps, "use-start-timestamps"),
-    ];
-    let features: Vec<&str> = features
-        .iter()
-        .filter(|(on, _)| *on)
-        .map(|(_, name)| *name)
-        .collect();
-    success(BTreeMap::from([
-        ("query.lookback-delta", text(settings.lookback_delta)),
-        ("query.max-samples", settings.samples_max.to_string()),
-        ("query.timeout", text(settings.query_timeout)),
-        (
-            "query.max-concurrency",
-            app.settings.queries_in_flight_max.to_string(),
-        ),
-        ("enable-feature", features.join(",")),
-    ]))
+    let settings = &app.settings;
+    success(settings.prometheus.flags(settings.queries_in_flight_max))
 }
 
 /// The process, as Prometheus tells of itself

@@ -7,12 +7,12 @@ use tideline_openapi::prometheus::{
     AlertDiscovery, AlertmanagerDiscovery, Answer, Anything, RuleDiscovery, ScrapePoolDiscovery,
     TargetDiscovery,
 };
+use tideline_prometheus::Parameters;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::KnownTable;
 use super::answer::{PrometheusFailures, success};
-use super::parameters::{Parameters, wrong};
 use crate::app::App;
 use crate::failure::Result;
 
@@ -46,11 +46,7 @@ async fn targets(_: KnownTable) -> Response {
     responses((status = 200, description = "No targets", body = Answer<Vec<Anything>>), PrometheusFailures)
 )]
 async fn target_metadata(_: KnownTable, parameters: Parameters) -> Result<Response> {
-    parameters.count("limit")?;
-    let selector = parameters.text("match_target");
-    if !selector.is_empty() {
-        tideline_promql::parse_selector(selector).map_err(|problem| wrong("match_target", problem))?;
-    }
+    parameters.check_target_metadata()?;
     Ok(success(json!([])))
 }
 
@@ -71,43 +67,8 @@ async fn scrape_pools(_: KnownTable) -> Response {
     responses((status = 200, description = "No rules", body = Answer<RuleDiscovery>), PrometheusFailures)
 )]
 async fn rules(_: KnownTable, parameters: Parameters) -> Result<Response> {
-    parameters.selectors()?;
-    let kind = parameters.text("type").to_ascii_lowercase();
-    if !matches!(kind.as_str(), "" | "alert" | "record") {
-        return Err(wrong("type", format!("not supported value {kind:?}")));
-    }
-    parameters.switch("exclude_alerts")?;
-    check_page(&parameters)?;
+    parameters.check_rules()?;
     Ok(success(RuleDiscovery::default()))
-}
-
-/// Refuses a page of rules that cannot be asked for; no page follows an empty list.
-fn check_page(parameters: &Parameters) -> Result<()> {
-    let (limit, next) = (
-        parameters.text("group_limit"),
-        parameters.text("group_next_token"),
-    );
-    if limit.is_empty() {
-        return match next {
-            "" => Ok(()),
-            _ => {
-                let problem = "group_limit needs to be present in order to paginate over the groups";
-                Err(wrong("group_next_token", problem))
-            }
-        };
-    }
-    match limit.parse::<i32>() {
-        Err(problem) => {
-            let problem = format!("group_limit needs to be a valid number: {problem}");
-            Err(wrong("group_limit", problem))
-        }
-        Ok(..=0) => Err(wrong("group_limit", "group_limit needs to be greater than 0")),
-        Ok(_) if !next.is_empty() => {
-            let problem = format!("invalid group_next_token '{next}'. were rule groups changed?");
-            Err(wrong("group_next_token", problem))
-        }
-        Ok(_) => Ok(()),
-    }
 }
 
 /// Alerts

@@ -4,7 +4,6 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tideline_ingest::{Decoder, Outcome};
-use tideline_ingest_protocols::prometheus::SampleCounts;
 use tideline_openapi::ErrorCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -105,13 +104,19 @@ async fn receive(app: &App, table: String, request: Request) -> Result<Response>
     };
     let (counts, failure) = match store(app, message, table, request).await {
         Ok(outcome) => (outcome.samples, samples::refusal(&outcome.written)),
-        Err(failure) => (SampleCounts::default(), Some(failure)),
+        Err(failure) => (Default::default(), Some(failure)),
     };
     let mut response = match failure {
         None => StatusCode::NO_CONTENT.into_response(),
         Some(failure) => failure.into_response(),
     };
-    put_written(response.headers_mut(), counts);
+    for (header, written) in [
+        (SAMPLES_WRITTEN, counts.samples),
+        (HISTOGRAMS_WRITTEN, counts.histograms),
+        (EXEMPLARS_WRITTEN, counts.exemplars),
+    ] {
+        response.headers_mut().insert(header, written.into());
+    }
     Ok(response)
 }
 
@@ -122,12 +127,6 @@ async fn store(app: &App, message: Message, table: String, request: Request) -> 
         Message::V2 => Decoder::RemoteWriteV2,
     };
     samples::store(app, message.protocol(), table, received, decoder).await
-}
-
-fn put_written(headers: &mut HeaderMap, counts: SampleCounts) {
-    headers.insert(SAMPLES_WRITTEN, counts.samples.into());
-    headers.insert(HISTOGRAMS_WRITTEN, counts.histograms.into());
-    headers.insert(EXEMPLARS_WRITTEN, counts.exemplars.into());
 }
 
 impl Message {

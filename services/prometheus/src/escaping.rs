@@ -1,33 +1,29 @@
-//! Names that are no plain words, for clients that only know such.
+//! Escaping of metric and label names for clients that read only plain words.
 //!
-//! A metric or label may have any name. In the text format one that is no plain word stands in quotes, which older
-//! scrapers cannot read; they get a plain word in its place, in the way that they ask for. In the address of a request
-//! such a name comes as the plain word that [`Escaping::Values`] makes of it.
+//! A metric or label may have any name. The text format quotes a name that is not a plain word, which older scrapers
+//! cannot read; they get a plain word in its place, escaped as their `Accept` header requests. In the path of a request
+//! such a name is escaped by [`Escaping::Values`].
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use axum::http::{HeaderMap, header};
-
-/// What is made of a name that is no plain word.
+/// How a name that is not a plain word is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Escaping {
-    /// Each other character becomes `_`. What who does not ask gets.
+pub(crate) enum Escaping {
+    /// Each other character becomes `_`. The default.
     Underscores,
     /// A dot becomes `_dot_`, each other character `__`; so does `_`, in every name.
     Dots,
     /// `U__`, then each other character as its code: `_2e_`; `_` becomes `__`.
     Values,
-    /// Nothing: it stands in quotes.
+    /// Not escaped, but quoted.
     AllowUtf8,
 }
 
 impl Escaping {
-    /// What a scraper asks for: the parameter `escaping` of the kinds of answer that it accepts, up to the one that it
-    /// would get from Prometheus.
-    pub(super) fn asked_for(headers: &HeaderMap) -> Self {
-        let accept = headers.get(header::ACCEPT);
-        let accept = accept.and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    /// Reads the parameter `escaping` of an `Accept` header: of the media types by falling quality, the last one up to the
+    /// type that Prometheus would answer with.
+    pub(crate) fn from_accept(accept: &str) -> Self {
         let mut kinds: Vec<Accepted<'_>> = accept.split(',').map(Accepted::read).collect();
         kinds.sort_by(|a, b| b.quality.total_cmp(&a.quality));
         let mut asked = Self::Underscores;
@@ -40,8 +36,8 @@ impl Escaping {
         asked
     }
 
-    /// The content type of a page in the classic text format with such names.
-    pub(super) fn content_type(self) -> &'static str {
+    /// Returns the content type of a page in the classic text format.
+    pub(crate) fn content_type(self) -> &'static str {
         match self {
             Self::Underscores => "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
             Self::Dots => "text/plain; version=0.0.4; charset=utf-8; escaping=dots",
@@ -50,8 +46,8 @@ impl Escaping {
         }
     }
 
-    /// The name of a metric or a label as it is written.
-    pub(super) fn escape<'a>(self, name: &'a str, is_plain: fn(&str) -> bool) -> Cow<'a, str> {
+    /// Escapes the name of a metric or a label.
+    pub(crate) fn escape<'a>(self, name: &'a str, is_plain: fn(&str) -> bool) -> Cow<'a, str> {
         if self == Self::AllowUtf8 || (self != Self::Dots && is_plain(name)) {
             return Cow::Borrowed(name);
         }
@@ -61,7 +57,7 @@ impl Escaping {
         }
         let mut text = [0; 4];
         for (at, character) in name.char_indices() {
-            // A digit may stand everywhere but at the start.
+            // A digit is allowed everywhere except at the start.
             let is_plain =
                 is_plain(character.encode_utf8(&mut text)) || (at > 0 && character.is_ascii_digit());
             match (self, character) {
@@ -79,7 +75,7 @@ impl Escaping {
     }
 }
 
-/// A kind of answer that a client accepts.
+/// A media type that a client accepts.
 struct Accepted<'a> {
     kind: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
@@ -115,7 +111,7 @@ impl<'a> Accepted<'a> {
         })
     }
 
-    /// Whether Prometheus' federation writes it.
+    /// Returns whether Prometheus' federation writes this type.
     fn is_written(&self) -> bool {
         match self.kind {
             "text/plain" => matches!(self.parameter("version"), "" | "0.0.4"),
@@ -128,9 +124,9 @@ impl<'a> Accepted<'a> {
     }
 }
 
-/// A name that was escaped so that it is a plain word: `U__`, then `__` for `_` and `_HEX_` for what is no letter or
-/// digit. `None` where it is none.
-pub(super) fn unescape(name: &str) -> Option<String> {
+/// Reverses [`Escaping::Values`]: `U__`, then `__` for `_` and `_HEX_` for a character that is not a letter or digit.
+/// `None` if the name is not escaped so.
+pub(crate) fn unescape(name: &str) -> Option<String> {
     let mut rest = name.strip_prefix("U__")?;
     let mut plain = String::with_capacity(rest.len());
     while let Some((before, after)) = rest.split_once('_') {
@@ -207,13 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn a_scraper_gets_the_names_that_it_asks_for() {
+    fn a_scraper_gets_the_names_that_it_requests() {
         for (accept, escaping) in [
             ("", Escaping::Underscores),
             ("text/plain;version=0.0.4;escaping=dots", Escaping::Dots),
             ("text/plain; escaping=allow-utf-8 ; q=0.5", Escaping::AllowUtf8),
             ("text/plain;escaping=yolo", Escaping::Underscores),
-            // Prometheus 3, with and without leave to use any name.
+            // Prometheus 3, with and without UTF-8 names.
             (
                 "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
                  application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,\
@@ -224,16 +220,13 @@ mod tests {
                 "text/plain;version=0.0.4;q=0.3,application/openmetrics-text;version=1.0.0;escaping=underscores;q=0.6",
                 Escaping::Underscores,
             ),
-            // What comes behind the kind that is written counts no more.
+            // Types after the one that is written do not count.
             (
                 "text/plain;escaping=values,text/html;escaping=dots;q=0.9",
                 Escaping::Values,
             ),
         ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::ACCEPT, accept.parse().expect("visible"));
-            assert_eq!(Escaping::asked_for(&headers), escaping, "{accept}");
+            assert_eq!(Escaping::from_accept(accept), escaping, "{accept}");
         }
-        assert_eq!(Escaping::asked_for(&HeaderMap::new()), Escaping::Underscores);
     }
 }

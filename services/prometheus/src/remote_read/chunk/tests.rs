@@ -1,4 +1,4 @@
-//! Chunks are read back as Prometheus reads them.
+//! Reads chunks back as Prometheus does.
 
 use tideline_histogram::{STALE_NAN_BITS, Span};
 use tideline_wire::varint;

@@ -1,7 +1,7 @@
-//! Chunks as Prometheus stores them: what remote read streams.
+//! Chunks in the format of Prometheus' storage, as remote read streams them.
 //!
-//! Both kinds begin with the number of their samples, two bytes. Of times, the change of the distance is written; of
-//! numbers, the bits that changed. Histograms of a chunk share schema and buckets, which stand in front of them. See
+//! Both kinds start with the number of samples in two bytes. Times are stored as the change of their distance, numbers as
+//! the bits that changed. Histograms of a chunk share schema and buckets, which precede them. The format is described in
 //! Prometheus' `tsdb/docs/format/chunks.md`.
 
 use tideline_histogram::{Histogram, ResetHint, is_stale};
@@ -9,32 +9,32 @@ use tideline_wire::varint::zigzag;
 
 use super::bits::{Bits, Xor, is_within};
 
-/// Samples of a chunk, as Prometheus fills its own.
+/// Most samples of a chunk, as in Prometheus.
 const SAMPLES_MAX: usize = 120;
-/// Schema of histograms whose bounds are named.
+/// Schema of histograms with custom bounds.
 const CUSTOM_SCHEMA: i32 = -53;
 
 /// A chunk of samples of one series.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Chunk {
-    /// Its first instant, in milliseconds.
-    pub(super) first: i64,
-    /// Its last instant.
-    pub(super) last: i64,
-    pub(super) encoding: Encoding,
-    pub(super) data: Vec<u8>,
+pub(crate) struct Chunk {
+    /// First timestamp in milliseconds.
+    pub(crate) first: i64,
+    /// Last timestamp.
+    pub(crate) last: i64,
+    pub(crate) encoding: Encoding,
+    pub(crate) data: Vec<u8>,
 }
 
-/// How a chunk is encoded, by Prometheus' numbers.
+/// Encoding of a chunk, by Prometheus' numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Encoding {
+pub(crate) enum Encoding {
     Xor = 1,
     FloatHistogram = 3,
 }
 
-/// Numbers by rising instants as chunks.
-pub(super) fn of_numbers(times: &[i64], values: &[f64]) -> impl Iterator<Item = Chunk> {
+/// Encodes numbers in ascending order of time.
+pub(crate) fn of_numbers(times: &[i64], values: &[f64]) -> impl Iterator<Item = Chunk> {
     times
         .chunks(SAMPLES_MAX)
         .zip(values.chunks(SAMPLES_MAX))
@@ -64,7 +64,7 @@ fn number_chunk(times: &[i64], values: &[f64]) -> Chunk {
     }
 }
 
-/// By how much a distance of times differs from the one before.
+/// Writes the change of the distance between two times.
 fn put_change(change: i64, bits: &mut Bits) {
     match change {
         0 => bits.put_bit(false),
@@ -87,9 +87,9 @@ fn put_change(change: i64, bits: &mut Bits) {
     }
 }
 
-/// Histograms by rising instants as chunks. What is known of resets survives: only what is known to follow its
-/// predecessor without one shares a chunk with it.
-pub(super) fn of_histograms<'a>(
+/// Encodes histograms in ascending order of time. Reset hints survive: a histogram shares the chunk of its predecessor
+/// only if there is no reset between them.
+pub(crate) fn of_histograms<'a>(
     times: &'a [i64],
     histograms: &'a [Histogram],
 ) -> impl Iterator<Item = Chunk> + 'a {
@@ -105,7 +105,7 @@ pub(super) fn of_histograms<'a>(
     })
 }
 
-/// Whether a histogram may stand in a chunk that begins with `first`.
+/// Returns whether a histogram may be in a chunk that starts with `first`.
 fn follows(first: &Histogram, next: &Histogram) -> bool {
     let same_reset = match first.reset_hint {
         ResetHint::Gauge => next.reset_hint == ResetHint::Gauge,
@@ -130,7 +130,7 @@ fn histogram_chunk(times: &[i64], histograms: &[Histogram]) -> Chunk {
         ResetHint::Gauge => 0b1100_0000,
     });
     let mut bits = Bits::after(header);
-    // A marker has no buckets, whatever came with it.
+    // A stale marker is written without buckets.
     let marker = Histogram {
         sum: histograms[0].sum,
         ..Histogram::default()
@@ -165,7 +165,7 @@ fn histogram_chunk(times: &[i64], histograms: &[Histogram]) -> Chunk {
     }
 }
 
-/// The numbers of a histogram in the order of a chunk.
+/// Returns the numbers of a histogram in the order of a chunk.
 fn numbers(histogram: &Histogram) -> impl Iterator<Item = f64> + '_ {
     let Histogram {
         count,
@@ -198,13 +198,13 @@ fn put_layout(histogram: &Histogram, bits: &mut Bits) {
     }
 }
 
-/// Zero and the usual powers of two in one byte, all else in nine.
+/// Writes zero and the usual powers of two in one byte, other values in nine.
 fn put_zero_threshold(threshold: f64, bits: &mut Bits) {
     if threshold == 0.0 {
         return bits.put(0, 8);
     }
     let fraction = threshold.to_bits() & (u64::MAX >> 12);
-    // Of a number between a half and one, times two to this.
+    // The mantissa is between a half and one.
     let exponent = (threshold.to_bits() >> 52) as i32 - 1_022;
     if fraction == 0 && threshold > 0.0 && (-242..=11).contains(&exponent) {
         return bits.put((exponent + 243) as u64, 8);
@@ -213,9 +213,9 @@ fn put_zero_threshold(threshold: f64, bits: &mut Bits) {
     bits.put(threshold.to_bits(), 64);
 }
 
-/// Thousandths in few bits, all else whole behind a zero.
+/// Writes thousandths in few bits, other values whole after a zero bit.
 fn put_bound(bound: f64, bits: &mut Bits) {
-    /// The most that four bytes hold, and one for the zero.
+    /// Largest value in four bytes; one is reserved for the zero bit.
     const THOUSANDTHS_MAX: f64 = 33_554_430.0;
     let thousandths = (bound * 1e3).round();
     if (0.0..=THOUSANDTHS_MAX).contains(&(bound * 1e3)) && thousandths / 1e3 == bound {

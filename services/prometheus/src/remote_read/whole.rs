@@ -1,48 +1,51 @@
-//! An answer of remote read that is sent whole: a snappy block tells its length first, and each message in it too.
+//! Remote read's answer in one snappy block.
 //!
-//! It is packed while it grows, so that what is held is the packed form, in the memory account of the process. A block is a sequence of pieces that are packed each by itself; only the length in front of it is of all.
+//! A snappy block and each message in it start with their length, so the answer is complete before its first byte is
+//! written. Fragments are compressed while the answer grows: only their compressed form is held, and the memory account
+//! of the process includes it. A block is a sequence of independent fragments after the length of all.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use tideline_engine::runtime::{MemoryAccount, Reservation};
-use tideline_prometheus::Piece;
 use tideline_promql::{PromqlError, Result};
 use tideline_wire::protobuf::PutFields;
 use tideline_wire::varint;
 
 use super::message::put_labels;
+use crate::failure::client_left;
+use crate::transfer::Piece;
 
-/// Bytes that an answer may hold.
+/// Most compressed bytes of an answer.
 const HELD_BYTES_MAX: usize = 256 << 20;
-/// Bytes that are packed together.
+/// Bytes of a fragment before compression.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// An answer while it grows.
-pub(super) struct WholeAnswer {
+/// Builder of an answer.
+pub(crate) struct WholeAnswer {
     encoder: snap::raw::Encoder,
-    /// A buffer for what is packed next.
+    /// Output buffer of the encoder.
     space: Vec<u8>,
     results: Vec<Packed>,
-    /// The series at hand, without its labels.
+    /// Encoded samples of the current series.
     series: Vec<u8>,
-    /// Bytes of the pieces.
+    /// Bytes of all compressed fragments.
     packed_bytes: usize,
     memory: Reservation,
 }
 
-/// A message in packed pieces.
+/// One message in compressed fragments.
 #[derive(Default)]
 struct Packed {
     pieces: Vec<Box<[u8]>>,
-    /// What is not packed yet.
+    /// Bytes that are not compressed yet.
     rest: Vec<u8>,
-    /// Bytes before they were packed.
+    /// Bytes before compression.
     bytes: usize,
 }
 
 impl WholeAnswer {
-    /// An empty one, which counts in an account.
-    pub(super) fn new(memory: &MemoryAccount) -> Self {
+    /// Returns an empty answer that reserves its bytes in an account.
+    pub(crate) fn new(memory: &MemoryAccount) -> Self {
         Self {
             encoder: snap::raw::Encoder::new(),
             space: vec![0; snap::raw::max_compress_len(PIECE_BYTES)],
@@ -53,15 +56,15 @@ impl WholeAnswer {
         }
     }
 
-    /// Begins with the result of a query.
-    pub(super) fn begin(&mut self) -> Result<()> {
+    /// Starts the result of the next query.
+    pub(crate) fn begin(&mut self) -> Result<()> {
         self.pack_rest()?;
         self.results.push(Packed::default());
         Ok(())
     }
 
-    /// Takes encoded samples of a series.
-    pub(super) fn take(&mut self, piece: Piece<'_>) -> Result<()> {
+    /// Appends encoded samples of a series.
+    pub(crate) fn take(&mut self, piece: Piece<'_>) -> Result<()> {
         self.series.extend_from_slice(piece.bytes);
         self.hold()?;
         if !piece.is_last || self.series.is_empty() {
@@ -75,7 +78,7 @@ impl WholeAnswer {
         for part in [&frame, &head, &series] {
             self.put(part)?;
         }
-        // One that is large is not kept for the next.
+        // A large buffer is not reused.
         if series.capacity() <= PIECE_BYTES {
             self.series = series;
             self.series.clear();
@@ -83,8 +86,8 @@ impl WholeAnswer {
         Ok(())
     }
 
-    /// Writes it.
-    pub(super) fn write(mut self, writer: &mut impl Write) -> Result<()> {
+    /// Writes the block.
+    pub(crate) fn write(mut self, out: &mut dyn Write) -> Result<()> {
         self.pack_rest()?;
         let mut heads = Vec::with_capacity(self.results.len());
         let mut bytes = 0;
@@ -96,18 +99,18 @@ impl WholeAnswer {
         }
         let mut length = Vec::new();
         varint::put(bytes as u64, &mut length);
-        writer.write_all(&length).map_err(left)?;
+        out.write_all(&length).map_err(client_left)?;
         for (result, head) in std::mem::take(&mut self.results).into_iter().zip(heads) {
             let head = self.pack(&head)?;
-            writer.write_all(&head).map_err(left)?;
+            out.write_all(&head).map_err(client_left)?;
             for piece in result.pieces {
-                writer.write_all(&piece).map_err(left)?;
+                out.write_all(&piece).map_err(client_left)?;
             }
         }
         Ok(())
     }
 
-    /// Puts bytes behind those of the result at hand.
+    /// Appends bytes to the current result.
     fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let Some(result) = self.results.last_mut() else {
@@ -125,7 +128,7 @@ impl WholeAnswer {
         Ok(())
     }
 
-    /// Packs what is not packed yet.
+    /// Compresses the bytes that are not compressed yet.
     fn pack_rest(&mut self) -> Result<()> {
         let Some(result) = self.results.last_mut() else {
             return Ok(());
@@ -144,7 +147,7 @@ impl WholeAnswer {
         self.hold()
     }
 
-    /// Packs at most a piece, without the length in front.
+    /// Compresses at most one fragment and strips its length.
     fn pack(&mut self, bytes: &[u8]) -> Result<Box<[u8]>> {
         let packed = self.encoder.compress(bytes, &mut self.space);
         let packed = packed.map_err(|error| PromqlError::Storage {
@@ -177,17 +180,13 @@ impl WholeAnswer {
     }
 }
 
-fn left(_: io::Error) -> PromqlError {
-    PromqlError::Canceled("remote read")
-}
-
 #[cfg(test)]
 mod tests {
     use tideline_promql::Labels;
 
     use super::*;
 
-    /// The block of an answer with one series of so many bytes in each result, in pieces.
+    /// Returns the block of an answer with one series of the given size per result, passed in pieces.
     fn block(results: &[usize], memory: &MemoryAccount) -> Result<Vec<u8>> {
         let mut answer = WholeAnswer::new(memory);
         let labels = Labels::from_sorted([("__name__", "up")]);

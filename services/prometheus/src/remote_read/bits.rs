@@ -1,31 +1,31 @@
-//! Bits, one after another, and the numbers that Prometheus' chunks make of them.
+//! Bit writer with the integer and XOR encodings of Prometheus' chunks.
 
 use tideline_wire::varint;
 
-/// Sizes of the payloads that a number of variable size may have, each behind one more bit that is set.
+/// Payload sizes of an integer of variable size. Each size is announced by one more set bit than the one before.
 const SIZES: [u32; 7] = [3, 6, 9, 12, 18, 25, 56];
 
-/// Bits from the highest of the first byte on.
+/// Appends bits, from the highest bit of the first byte on.
 #[derive(Debug, Default)]
-pub(super) struct Bits {
+pub(crate) struct Bits {
     bytes: Vec<u8>,
-    /// Bits of the last byte that are free.
+    /// Unused bits of the last byte.
     free: u32,
 }
 
 impl Bits {
-    /// Behind whole bytes.
-    pub(super) fn after(bytes: Vec<u8>) -> Self {
+    /// Starts after whole bytes.
+    pub(crate) fn after(bytes: Vec<u8>) -> Self {
         Self { bytes, free: 0 }
     }
 
-    /// The bytes, the last one filled up with zeros.
-    pub(super) fn into_bytes(self) -> Vec<u8> {
+    /// Returns the bytes; the last one is padded with zeros.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// The lowest `count` bits of a value, at most 64.
-    pub(super) fn put(&mut self, value: u64, count: u32) {
+    /// Appends the lowest `count` bits of a value, at most 64.
+    pub(crate) fn put(&mut self, value: u64, count: u32) {
         let mut left = count;
         while left > 0 {
             if self.free == 0 {
@@ -41,21 +41,21 @@ impl Bits {
         }
     }
 
-    /// A bit.
-    pub(super) fn put_bit(&mut self, is_set: bool) {
+    /// Appends a bit.
+    pub(crate) fn put_bit(&mut self, is_set: bool) {
         self.put(u64::from(is_set), 1);
     }
 
-    /// A signed number: zero in one bit, small ones in few.
-    pub(super) fn put_signed(&mut self, value: i64) {
+    /// Appends a signed integer: one bit for zero, few bits for small values.
+    pub(crate) fn put_signed(&mut self, value: i64) {
         match value {
             0 => self.put_bit(false),
             _ => self.put_sized(value as u64, |size| is_within(value, size)),
         }
     }
 
-    /// A number without sign: zero in one bit, small ones in few.
-    pub(super) fn put_unsigned(&mut self, value: u64) {
+    /// Appends an unsigned integer: one bit for zero, few bits for small values.
+    pub(crate) fn put_unsigned(&mut self, value: u64) {
         match value {
             0 => self.put_bit(false),
             _ => self.put_sized(value, |size| value >> size == 0),
@@ -63,13 +63,13 @@ impl Bits {
     }
 
     fn put_sized(&mut self, value: u64, fits: impl Fn(u32) -> bool) {
-        let place = SIZES.iter().position(|size| fits(*size));
-        match place {
-            Some(place) => {
-                let ones = place as u32 + 1;
-                // The bits that are set, and the one that ends them.
+        let slot = SIZES.iter().position(|size| fits(*size));
+        match slot {
+            Some(slot) => {
+                let ones = slot as u32 + 1;
+                // The set bits and the zero that ends them.
                 self.put(((1 << ones) - 1) << 1, ones + 1);
-                self.put(value, SIZES[place]);
+                self.put(value, SIZES[slot]);
             }
             None => {
                 self.put(0xff, 8);
@@ -78,40 +78,40 @@ impl Bits {
         }
     }
 
-    /// A varint of Protocol Buffers.
-    pub(super) fn put_varint(&mut self, value: u64) {
+    /// Appends a varint of Protocol Buffers.
+    pub(crate) fn put_varint(&mut self, value: u64) {
         varint::write(value, |byte| self.put(u64::from(byte), 8));
     }
 }
 
-/// Whether a number fits into so many bits, as Prometheus counts: one more above zero than below.
-pub(super) fn is_within(value: i64, bits: u32) -> bool {
+/// Returns whether a number fits into `bits` as Prometheus counts: one more value above zero than below.
+pub(crate) fn is_within(value: i64, bits: u32) -> bool {
     let most = 1_i64 << (bits - 1);
     (-(most - 1)..=most).contains(&value)
 }
 
-/// What is left of a number when the one before it is taken away bit by bit: written by what differs.
+/// XOR encoder: writes the bits that differ from the previous number.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Xor {
+pub(crate) struct Xor {
     before: u64,
-    /// Zeros in front of and behind the bits that were written last.
+    /// Leading and trailing zeros of the bits written last.
     window: Option<(u32, u32)>,
 }
 
 impl Xor {
-    /// Most zeros in front that can be told.
+    /// Most leading zeros that five bits hold.
     const LEADING_MAX: u32 = 31;
 
-    /// Behind a number that was written whole.
-    pub(super) fn after(value: f64) -> Self {
+    /// Starts after a number that was written whole.
+    pub(crate) fn after(value: f64) -> Self {
         Self {
             before: value.to_bits(),
             window: None,
         }
     }
 
-    /// The next number.
-    pub(super) fn put(&mut self, value: f64, bits: &mut Bits) {
+    /// Appends the next number.
+    pub(crate) fn put(&mut self, value: f64, bits: &mut Bits) {
         let difference = value.to_bits() ^ self.before;
         self.before = value.to_bits();
         if difference == 0 {
@@ -131,7 +131,7 @@ impl Xor {
         let count = 64 - leading - trailing;
         bits.put_bit(true);
         bits.put(u64::from(leading), 5);
-        // All 64 are written as none.
+        // 64 is written as 0.
         bits.put(u64::from(count), 6);
         bits.put(difference >> trailing, count);
     }

@@ -1,4 +1,4 @@
-//! The messages of remote read's answers, as Protocol Buffers.
+//! Protocol Buffers messages of remote read's answers.
 
 use tideline_histogram::{Histogram, Span};
 use tideline_promql::{Labels, Samples};
@@ -7,11 +7,11 @@ use tideline_wire::varint;
 
 use super::chunk::{Chunk, of_histograms, of_numbers};
 
-/// Bytes of a message of chunks, as Prometheus cuts them; a chunk more may be in it.
+/// Bytes after which a message of chunks ends, as in Prometheus; it may be larger by one chunk.
 const FRAME_BYTES: usize = 1 << 20;
 
-/// The samples of a `TimeSeries`.
-pub(super) fn put_samples(samples: &Samples<'_>, out: &mut Vec<u8>) {
+/// Writes the samples of a `TimeSeries`.
+pub(crate) fn put_samples(samples: &Samples<'_>, out: &mut Vec<u8>) {
     let mut message = Vec::with_capacity(32);
     for (time, value) in samples.times.iter().zip(samples.values) {
         message.clear();
@@ -26,8 +26,9 @@ pub(super) fn put_samples(samples: &Samples<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// `ChunkedReadResponse`s with the chunks of a series, by rising times, each behind its length and checksum.
-pub(super) fn put_chunked_series(labels: &Labels, samples: &Samples<'_>, query: u64, out: &mut Vec<u8>) {
+/// Writes the chunks of a series in ascending order of time as `ChunkedReadResponse` messages, each after its length and
+/// checksum.
+pub(crate) fn put_chunked_series(labels: &Labels, samples: &Samples<'_>, query: u64, out: &mut Vec<u8>) {
     let mut numbers = of_numbers(samples.times, samples.values).peekable();
     let mut histograms = of_histograms(samples.histogram_times, samples.histograms).peekable();
     let mut head = Vec::new();
@@ -67,8 +68,8 @@ fn put_chunk(chunk: &Chunk, out: &mut Vec<u8>) {
     out.put_bytes(2, &message);
 }
 
-/// The labels of a `TimeSeries` or a `ChunkedSeries`.
-pub(super) fn put_labels(labels: &Labels, out: &mut Vec<u8>) {
+/// Writes the labels of a `TimeSeries` or a `ChunkedSeries`.
+pub(crate) fn put_labels(labels: &Labels, out: &mut Vec<u8>) {
     let mut message = Vec::new();
     for (name, value) in labels.iter() {
         message.clear();
@@ -78,7 +79,7 @@ pub(super) fn put_labels(labels: &Labels, out: &mut Vec<u8>) {
     }
 }
 
-/// A `Histogram` with counts as doubles.
+/// Writes a `Histogram` with counts as doubles.
 fn put_histogram(time: i64, histogram: &Histogram, out: &mut Vec<u8>) {
     out.put_fixed64(2, histogram.count.to_bits());
     out.put_double(3, histogram.sum);

@@ -1,13 +1,13 @@
-//! Which stored instants an expression reads, so that a question about cold points waits among its like.
+//! Time range that an expression reads, so that a query that reads cold points is scheduled as one.
 
 use tideline_promql::Matcher;
 use tideline_promql::ast::{AtModifier, Bounds, DurationValue, Expr, Shift, VectorSelector};
 
-use super::parameters::{TIME_MAX, TIME_MIN};
+use crate::parameters::{TIME_MAX, TIME_MIN};
 
-/// The first and last instant that an expression reads when it is evaluated from start to end, in milliseconds; `None`
-/// where it reads nothing. A range or shift that has to be computed first counts as all of time.
-pub(super) fn reach(expr: &Expr, span: (i64, i64), lookback: i64) -> Option<(i64, i64)> {
+/// Returns the first and last timestamp that an expression reads when it is evaluated over `span`, in milliseconds;
+/// `None` if it reads no samples. A range or offset that has to be computed first counts as all of time.
+pub(crate) fn reach(expr: &Expr, span: (i64, i64), lookback: i64) -> Option<(i64, i64)> {
     let mut all: Option<(i64, i64)> = None;
     let reach = Reach {
         whole: span,
@@ -20,8 +20,8 @@ pub(super) fn reach(expr: &Expr, span: (i64, i64), lookback: i64) -> Option<(i64
     all
 }
 
-/// The matchers of every selector of an expression.
-pub(super) fn selectors(expr: &Expr) -> Vec<Vec<Matcher>> {
+/// Returns the matchers of every selector of an expression.
+pub(crate) fn selectors(expr: &Expr) -> Vec<Vec<Matcher>> {
     let mut found = Vec::new();
     let reach = Reach {
         whole: (0, 0),
@@ -33,11 +33,11 @@ pub(super) fn selectors(expr: &Expr) -> Vec<Vec<Matcher>> {
     found
 }
 
-/// Takes a selector and the instants that it reads.
+/// Callback for a selector and the time range that it reads.
 type Take<'a> = dyn FnMut(&VectorSelector, (i64, i64)) + 'a;
 
 struct Reach {
-    /// From start to end of the question.
+    /// Start and end of the query.
     whole: (i64, i64),
     lookback: i64,
 }
@@ -94,7 +94,7 @@ impl Reach {
         );
     }
 
-    /// A span behind `offset` and `@`.
+    /// Applies `offset` and `@` to a span.
     fn shifted(&self, shift: &Shift, span: (i64, i64)) -> (i64, i64) {
         let (start, end) = match shift.at {
             None => span,

@@ -1,0 +1,49 @@
+//! Metadata of metrics, as remote write and imports brought it.
+
+use std::collections::BTreeMap;
+
+use tideline_engine::{Engine, Table};
+use tideline_openapi::prometheus::Metadata;
+
+use crate::error::Result;
+use crate::parameters::Parameters;
+
+/// A request for metadata.
+#[derive(Debug)]
+pub struct MetadataRequest {
+    limit: usize,
+    per_metric: Option<usize>,
+    /// Empty for all metrics.
+    metric: String,
+}
+
+impl MetadataRequest {
+    /// Reads the parameters of a request.
+    pub fn read(parameters: &Parameters) -> Result<Self> {
+        Ok(Self {
+            limit: parameters.count("limit")?.unwrap_or(usize::MAX),
+            // As in Prometheus, 0 means all here.
+            per_metric: parameters.count("limit_per_metric")?.filter(|limit| *limit > 0),
+            metric: parameters.text("metric").to_owned(),
+        })
+    }
+
+    /// Returns the metadata of a table by name of metric. Metrics without metadata are not listed.
+    pub fn find(&self, engine: &Engine, table: &Table) -> BTreeMap<String, Vec<Metadata>> {
+        let mut by_name: BTreeMap<String, Vec<Metadata>> = BTreeMap::new();
+        for known in engine.metadata(table) {
+            if !self.metric.is_empty() && known.name != self.metric {
+                continue;
+            }
+            let entries = by_name.entry(known.name).or_default();
+            if self.per_metric.is_none_or(|limit| entries.len() < limit) {
+                entries.push(Metadata {
+                    kind: known.kind.name().to_owned(),
+                    help: known.help,
+                    unit: known.unit,
+                });
+            }
+        }
+        by_name.into_iter().take(self.limit).collect()
+    }
+}

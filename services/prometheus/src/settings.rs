@@ -1,0 +1,95 @@
+//! Settings of Prometheus' API, and the budgets that follow from them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tideline_openapi::DurationText;
+use tideline_query::Budget;
+
+/// Bytes of a sample: its time and its value.
+const SAMPLE_BYTES: u64 = 16;
+
+/// How Prometheus' API answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// How old a sample may be to count at an instant. A request may say otherwise. Default 5 min.
+    pub lookback_delta: Duration,
+    /// Samples that a query may hold at once. Default 50,000,000.
+    pub samples_max: usize,
+    /// How long a query may take; a request may ask for less. Default 2 min.
+    pub query_timeout: Duration,
+    /// Whether functions take the metric name away only at the end of a query, so that what differs by it alone stays
+    /// apart until then. A request may say otherwise. Default false, as in Prometheus.
+    pub delayed_name_removal: bool,
+    /// Whether, besides, aggregations by the metric name keep it, as in VictoriaMetrics. Implies `delayed_name_removal`. A
+    /// request may say otherwise. Default false: Prometheus answers an error where groups differ by their name alone.
+    pub keep_grouped_names: bool,
+    /// Whether rates take into account when counters began, where that was written. Default false, as in Prometheus.
+    pub start_timestamps: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            lookback_delta: Duration::from_secs(5 * 60),
+            samples_max: 50_000_000,
+            query_timeout: Duration::from_secs(2 * 60),
+            delayed_name_removal: false,
+            keep_grouped_names: false,
+            start_timestamps: false,
+        }
+    }
+}
+
+impl Settings {
+    /// Returns the lookback delta in milliseconds.
+    pub(crate) fn lookback_millis(&self) -> i64 {
+        i64::try_from(self.lookback_delta.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Returns the budget of a query. The gathered samples may take as much memory as the samples of the evaluation: few
+    /// series with many samples are gathered before they are evaluated.
+    pub fn query_budget(&self) -> Budget {
+        let usual = Budget::default();
+        let samples_max = self.samples_max as u64;
+        Budget {
+            held_bytes_max: samples_max.saturating_mul(SAMPLE_BYTES).max(usual.held_bytes_max),
+            ..usual
+        }
+    }
+
+    /// Returns the settings as flags of Prometheus.
+    pub fn flags(&self, concurrency_max: usize) -> BTreeMap<&'static str, String> {
+        let text = |duration: Duration| {
+            let nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
+            String::from(DurationText(nanos))
+        };
+        let features = [
+            (self.delayed_name_removal, "promql-delayed-name-removal"),
+            (self.start_timestamps, "use-start-timestamps"),
+        ];
+        let features: Vec<&str> = features
+            .iter()
+            .filter(|(on, _)| *on)
+            .map(|(_, name)| *name)
+            .collect();
+        BTreeMap::from([
+            ("query.lookback-delta", text(self.lookback_delta)),
+            ("query.max-samples", self.samples_max.to_string()),
+            ("query.timeout", text(self.query_timeout)),
+            ("query.max-concurrency", concurrency_max.to_string()),
+            ("enable-feature", features.join(",")),
+        ])
+    }
+}
+
+/// Returns the budget of a transfer: timelines, points and values are not limited, since the memory of a transfer does not
+/// grow with them.
+pub fn transfer_budget() -> Budget {
+    Budget {
+        timelines_max: u64::MAX,
+        points_max: u64::MAX,
+        values_max: u64::MAX,
+        ..Budget::default()
+    }
+}
