@@ -480,7 +480,7 @@ pub fn binary() -> PathBuf {
     let path = profile.join("tideline");
     assert!(
         path.is_file(),
-        "{} is missing: run `cargo build -p tideline-cli` in the profile of this test first",
+        "{} is missing: run `cargo build -p tideline-server` in the profile of this test first",
         path.display()
     );
     path

@@ -1,12 +1,11 @@
-//! The commands that ask a running server, or steer it; and two that look at a folder or a target without one.
+//! The commands that query a running server, or steer it; and the completions and manual pages of the whole command line.
 
 use std::sync::mpsc;
 use std::time::Duration;
 
-pub(crate) mod archive;
+pub mod archive;
 pub(crate) mod attributes;
-pub(crate) mod check;
-pub(crate) mod complete;
+pub mod complete;
 pub(crate) mod delete;
 pub(crate) mod explain;
 pub(crate) mod export;
@@ -22,7 +21,7 @@ pub(crate) mod query;
 pub(crate) mod ready;
 pub(crate) mod searches;
 pub(crate) mod selection;
-pub(crate) mod shell;
+pub mod shell;
 pub(crate) mod tables;
 pub(crate) mod top;
 pub(crate) mod watch;

@@ -1,74 +1,68 @@
-//! What ends a command before its time.
+//! Why a command fails, its exit status, and the error in JSON.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tideline_server::ServerError;
 
-pub(crate) type Result<T> = std::result::Result<T, CliError>;
+/// The result of a command.
+pub type Result<T> = std::result::Result<T, CliError>;
 
 /// A command that failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CliError {
-    /// The server did not start or did not end well.
-    #[error(transparent)]
-    Server(#[from] ServerError),
-    /// A thread could not be started.
-    #[error("cannot start a thread: {0}")]
-    Thread(#[source] io::Error),
-    /// This machine does not tell about itself.
-    #[error("cannot read the figures of this machine: {0}")]
-    Sampler(String),
-    /// A request of the demo was not answered.
-    #[error("{method} {url}: {reason}")]
-    Request {
-        method: &'static str,
-        url: String,
-        reason: String,
-    },
-    /// A question of the demo was answered, but not as it should be.
-    #[error("`{about}` was answered without {missing:?}: {answer}")]
-    Answer {
-        about: &'static str,
-        missing: &'static str,
-        answer: String,
-    },
-    /// The demo's data did not arrive.
-    #[error("the demo is not ready after {seconds} s: {reason}")]
-    NotReady { seconds: u64, reason: String },
-    /// What was asked for on the command line or in the profiles cannot be right.
+pub enum CliError {
+    /// The command line or the file of profiles is wrong.
     #[error("{0}")]
     Usage(String),
-    /// The server answered that it will not.
+    /// The server refused the request.
     #[error("{0}")]
     Refused(Box<Refusal>),
-    /// No answer, or a broken one.
+    /// No response, or an incomplete one.
     #[error("cannot reach {server}: {reason}")]
-    Unreachable { server: String, reason: String },
+    Unreachable {
+        /// Its address.
+        server: String,
+        /// Why.
+        reason: String,
+    },
     /// The server shows no certificate that is trusted, or does not speak TLS.
     #[error("no TLS connection to {server}: {reason}")]
-    Tls { server: String, reason: String },
-    /// The server answered something that this version does not understand.
+    Tls {
+        /// Its address.
+        server: String,
+        /// Why.
+        reason: String,
+    },
+    /// This version cannot read the response of the server.
     #[error("{server} answered something else than expected: {reason}")]
-    Strange { server: String, reason: String },
+    Strange {
+        /// Its address.
+        server: String,
+        /// The unexpected part.
+        reason: String,
+    },
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
-    File { path: PathBuf, source: io::Error },
-    /// What was to be shown could not be written.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
-    /// A question has names that the table does not have.
+    /// A query names fields, tags or measurements that the table does not have.
     #[error("{0}")]
     UnknownName(String),
-    /// The command did what it could, and that was not all.
+    /// The command did only a part of its work, or found damage.
     #[error("{0}")]
     Incomplete(String),
 }
 
-/// An error answer, as the server words it.
+/// An error response of the server.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Refusal {
+pub struct Refusal {
     pub(crate) status: u16,
     pub(crate) code: String,
     pub(crate) message: String,
@@ -94,19 +88,18 @@ impl std::fmt::Display for Refusal {
 }
 
 impl CliError {
-    /// The exit status that scripts see.
-    pub(crate) const fn exit_status(&self) -> u8 {
+    /// Exit status of the process.
+    pub const fn exit_status(&self) -> u8 {
         match self {
-            Self::Server(error) if error.is_config() => 2,
             Self::Usage(_) => 2,
             _ => 1,
         }
     }
 
-    /// The error as JSON for programs: `{"error": {code, message, retryable, …}}`, where `code` is the server's, or for what
-    /// the server did not answer one of `usage`, `config`, `unreachable`, `tls`, `unexpected_answer`, `file`, `output`,
-    /// `unknown_name`, `incomplete` and `failed`.
-    pub(crate) fn to_json(&self) -> Value {
+    /// Returns the error as JSON for programs: `{"error": {code, message, retryable, …}}`. The code is that of the server, or,
+    /// for an error that is not its response, one of `usage`, `unreachable`, `tls`, `unexpected_answer`, `file`, `output`,
+    /// `unknown_name` and `incomplete`.
+    pub fn to_json(&self) -> Value {
         let (code, retryable) = match self {
             Self::Refused(refusal) => {
                 let mut error = json!({
@@ -121,7 +114,6 @@ impl CliError {
                 return json!({"error": error});
             }
             Self::Usage(_) => ("usage", false),
-            Self::Server(error) if error.is_config() => ("config", false),
             Self::Unreachable { .. } => ("unreachable", true),
             Self::Tls { .. } => ("tls", false),
             Self::Strange { .. } => ("unexpected_answer", false),
@@ -129,26 +121,30 @@ impl CliError {
             Self::Output(_) => ("output", false),
             Self::UnknownName(_) => ("unknown_name", false),
             Self::Incomplete(_) => ("incomplete", false),
-            _ => ("failed", false),
         };
-        json!({"error": {"code": code, "message": self.to_string(), "retryable": retryable}})
+        json(code, &self.to_string(), retryable)
     }
 
-    /// Whether nobody reads the output any more, as when `head` has seen enough: no failure of ours.
-    pub(crate) fn is_closed_output(&self) -> bool {
+    /// True if the reader of the output has closed it, as `head` does. That is not reported as an error.
+    pub fn is_closed_output(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// A usage error.
-    pub(crate) fn usage(text: impl Into<String>) -> Self {
+    /// Returns a usage error.
+    pub fn usage(text: impl Into<String>) -> Self {
         Self::Usage(text.into())
     }
 
-    /// What went wrong with a file.
-    pub(crate) fn file(path: &Path, source: io::Error) -> Self {
+    /// Returns an error of a file.
+    pub fn file(path: &Path, source: io::Error) -> Self {
         Self::File {
             path: path.to_owned(),
             source,
         }
     }
+}
+
+/// Returns an error as JSON for programs, with the members that every error has.
+pub fn json(code: &str, message: &str, retryable: bool) -> Value {
+    json!({"error": {"code": code, "message": message, "retryable": retryable}})
 }

@@ -1,4 +1,4 @@
-//! What commands show: tables and charts for people, the server's JSON for programs.
+//! Output of commands: tables and charts for people, the server's JSON for programs.
 
 use std::io::{self, Read, Write};
 
@@ -13,8 +13,8 @@ use crate::error::Result;
 /// Bytes copied at once from an answer to the output.
 const COPY_BYTES: usize = 64 << 10;
 
-/// Writes a text, with a line end if it has none.
-pub(crate) fn print(text: &str) -> Result<()> {
+/// Writes a text to standard output, with a line end if it has none.
+pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     if !text.ends_with('\n') {
@@ -71,8 +71,8 @@ pub(crate) fn pairs(object: &Value) -> String {
     pairs.join(" ")
 }
 
-/// Bytes for people.
-pub(crate) fn bytes(bytes: u64) -> String {
+/// Formats a number of bytes for people, such as `1.5 KiB`.
+pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut shown = bytes as f64;
     let mut unit = 0;
@@ -87,8 +87,8 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// A count with its thousands apart.
-pub(crate) fn count(count: u64) -> String {
+/// Formats a count with separated thousands, such as `12,345`.
+pub fn count(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.chars().enumerate() {

@@ -1,5 +1,7 @@
 //! The server: configuration, logging, wiring and life cycle of one Tideline process.
 //!
+//! The binary `tideline` is `main.rs`: the command line of this server, with the commands of `tideline-cli`.
+//!
 //! Only this crate names a concrete backend. It joins what the others offer (store, engine, HTTP) and decides
 //! nothing about data. The order of a start: configuration → logging → listen → open the store → open the engine →
 //! begin background work → serve. The order of a stop: no new connections → running requests end → background work is

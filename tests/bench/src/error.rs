@@ -18,7 +18,7 @@ pub(crate) enum BenchError {
     #[error("{path} does not hold what Linux writes there")]
     Proc { path: String },
     /// The server's binary could not be started.
-    #[error("starting {} failed: {source}; build it with `cargo build --release -p tideline-cli`", path.display())]
+    #[error("starting {} failed: {source}; build it with `cargo build --release -p tideline-server`", path.display())]
     Start {
         path: PathBuf,
         #[source]

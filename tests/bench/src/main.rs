@@ -6,7 +6,7 @@
 //! fails the run, a slow one does not.
 //!
 //! ```sh
-//! cargo build --release -p tideline-cli -p tideline-bench && target/release/tideline-bench
+//! cargo build --release -p tideline-server -p tideline-bench && target/release/tideline-bench
 //! ```
 //!
 //! - CPU is that of all threads of the server, user and system, from before the first byte until everything is sealed

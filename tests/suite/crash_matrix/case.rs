@@ -95,7 +95,7 @@ impl Prepared {
         assert!(
             !refused.is_success() || wait::until(LOG_PATIENCE, is_told).is_some(),
             "{} has no fail points: run `cargo test --workspace`, or build it with \
-             `cargo build -p tideline-cli --features fail-points`",
+             `cargo build -p tideline-server --features fail-points`",
             binary().display()
         );
         seal(&client);

@@ -1,31 +1,19 @@
-//! `tideline archive`: proves that a target does what an archive needs, before anything depends on it, and that what was
-//! archived is still what was written.
+//! `tideline archive`: the archives of a running server.
 
-use std::path::{Path, PathBuf};
-
-use clap::{Args, Subcommand};
-use serde_json::{Value, json};
-use tideline_archive::{
-    Archive, ArchiveError, ArchiveSettings, DEFAULT_TARGET, TargetCheck, TargetOptions, Verified,
-};
+use clap::Subcommand;
 
 use self::attach::AttachArguments;
 use self::orphans::OrphansArguments;
 use self::standing::{RestoreArguments, StatusArguments};
-use crate::error::{CliError, Result};
-use crate::output;
+use crate::error::Result;
 
 mod attach;
 mod orphans;
 mod standing;
 
-/// What can be done about archives, with and without a server.
+/// Commands about the archives of a running server.
 #[derive(Debug, Subcommand)]
-pub(crate) enum ArchiveCommand {
-    /// Try everything that an archive needs of a target: list, create, read, replace nothing, delete.
-    Check(CheckArguments),
-    /// Read every file of an archive and compare it with what was written about it.
-    Verify(VerifyArguments),
+pub enum ArchiveCommand {
     /// Show how the archives of a running server stand.
     Status(StatusArguments),
     /// Bring archived points of a running server back into its cold tier for a while.
@@ -36,177 +24,12 @@ pub(crate) enum ArchiveCommand {
     Orphans(OrphansArguments),
 }
 
-/// What `archive verify` takes.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Reads all of every file: its size, its checksum, its rows and their times against the description that lies beside it. Needs
-no server, and changes nothing. Traffic is that of the whole archive.
-
-  tideline archive verify s3://bucket/prefix
-
-Exit status: 0 sound, 1 damaged or not reached, 2 it is no target.")]
-pub(crate) struct VerifyArguments {
-    #[command(flatten)]
-    of: TargetArguments,
-}
-
-/// What `archive check` takes.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-One small object is written below the target, read back, and removed. Run it where the server runs and as its user: the
-environment and the role of the machine are what the server would have.
-
-  tideline archive check s3://bucket/prefix
-  tideline archive check s3://bucket/prefix --options-file /etc/tideline/archive
-  tideline archive check file:///srv/archive
-
-Exit status: 0 it does, 1 it does not, 2 it is no target.")]
-pub(crate) struct CheckArguments {
-    #[command(flatten)]
-    of: TargetArguments,
-}
-
-/// Which target, and how the answer is written.
-#[derive(Debug, Args)]
-struct TargetArguments {
-    /// The target: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or file:///directory
-    #[arg(value_name = "TARGET")]
-    target: String,
-    /// A file with `name = value` lines, as archive.options_file of the server's configuration
-    #[arg(long, value_name = "FILE")]
-    options_file: Option<PathBuf>,
-    /// Answer in JSON, for programs
-    #[arg(long)]
-    json: bool,
-}
-
-/// Does what a command says.
-pub(crate) fn run(command: &ArchiveCommand) -> Result<()> {
+/// Runs the command and prints its result.
+pub fn run(command: &ArchiveCommand) -> Result<()> {
     match command {
-        ArchiveCommand::Check(arguments) => check(&arguments.of),
-        ArchiveCommand::Verify(arguments) => verify(&arguments.of),
         ArchiveCommand::Status(arguments) => standing::status(arguments),
         ArchiveCommand::Restore(arguments) => standing::restore(arguments),
         ArchiveCommand::Attach(arguments) => attach::run(arguments),
         ArchiveCommand::Orphans(arguments) => orphans::run(arguments),
     }
-}
-
-fn wrong(error: &ArchiveError) -> CliError {
-    CliError::usage(error.to_string())
-}
-
-/// An archive whose default target is the one of the command line.
-fn open(of: &TargetArguments, scratch: &Path) -> Result<Archive> {
-    let options = of
-        .options_file
-        .as_deref()
-        .map(TargetOptions::read)
-        .transpose()
-        .map_err(|error| wrong(&error))?;
-    let mut settings = ArchiveSettings::new(scratch.to_owned());
-    let named = (of.target.clone(), options.unwrap_or_default());
-    settings.targets.insert(DEFAULT_TARGET.to_owned(), named);
-    let archive = Archive::open(settings).map_err(|error| wrong(&error))?;
-    archive.target(DEFAULT_TARGET).map_err(|error| wrong(&error))?;
-    Ok(archive)
-}
-
-fn verify(of: &TargetArguments) -> Result<()> {
-    let failed = |error: ArchiveError| CliError::Incomplete(error.to_string());
-    let scratch = tempfile::tempdir().map_err(|error| CliError::file(&std::env::temp_dir(), error))?;
-    let archive = open(of, scratch.path())?;
-    let (mut segments, mut files, mut bytes) = (0u64, 0, 0);
-    let mut found = Verified::default();
-    for (_, described) in archive.described(DEFAULT_TARGET).map_err(failed)? {
-        segments += 1;
-        match described {
-            Ok(copy) => {
-                files += copy.files.len() as u64 + 1;
-                bytes += copy.bytes();
-                let of_segment = archive.verify(&copy).map_err(failed)?;
-                found.wrong.extend(of_segment.wrong);
-                found.unread.extend(of_segment.unread);
-            }
-            Err(error) => found.wrong.push(error.to_string()),
-        }
-    }
-    let Verified { wrong, unread } = &found;
-    if of.json {
-        let answer = json!({
-            "target": of.target, "is_sound": found.is_sound() && segments > 0, "segments": segments, "files": files, "bytes": bytes,
-            "findings": wrong, "unread": unread,
-        });
-        output::print(&answer.to_string())?;
-    } else {
-        let damaged = wrong.iter().map(|finding| format!("damaged: {finding}\n"));
-        let unread = unread.iter().map(|reason| format!("not read: {reason}\n"));
-        let mut text: String = damaged.chain(unread).collect();
-        let (segments, files) = (output::count(segments), output::count(files));
-        let size = output::bytes(bytes);
-        text.push_str(&format!("{segments} segments, {files} files, {size}\n"));
-        output::print(&text)?;
-    }
-    let damaged = |count: usize| match count {
-        1 => "1 thing is damaged".to_owned(),
-        count => format!("{count} things are damaged"),
-    };
-    let said = match (wrong.len(), unread.len()) {
-        (0, 0) if segments == 0 => format!(
-            "{} holds no archive: no description of a segment is there",
-            of.target
-        ),
-        (0, 0) => return Ok(()),
-        (0, unread) => format!("{unread} of the files could not be read"),
-        (wrong, 0) => damaged(wrong),
-        (wrong, unread) => format!("{}, and {unread} of the files could not be read", damaged(wrong)),
-    };
-    Err(CliError::Incomplete(said))
-}
-
-fn check(of: &TargetArguments) -> Result<()> {
-    let scratch = tempfile::tempdir().map_err(|error| CliError::file(&std::env::temp_dir(), error))?;
-    let archive = open(of, scratch.path())?;
-    // A name that no other check uses at the same time.
-    let token = format!(
-        "{}-{:016x}",
-        std::process::id(),
-        tideline_archive::new_origin().map_err(|error| wrong(&error))?
-    );
-    let check = archive
-        .target(DEFAULT_TARGET)
-        .map_err(|error| wrong(&error))?
-        .check(&token);
-    if of.json {
-        output::print(&in_json(&of.target, &check).to_string())?;
-    } else {
-        output::print(&text(&of.target, &check))?;
-    }
-    match check.is_good() {
-        true => Ok(()),
-        false => Err(CliError::Incomplete("no archive can be kept there".into())),
-    }
-}
-
-fn in_json(target: &str, check: &TargetCheck) -> Value {
-    let step = |(step, failure): &(tideline_archive::CheckStep, Option<String>)| json!({"step": step.name(), "is_good": failure.is_none(), "failure": failure});
-    json!({
-        "target": target,
-        "is_good": check.is_good(),
-        "steps": check.steps.iter().map(step).collect::<Vec<Value>>(),
-    })
-}
-
-fn text(target: &str, check: &TargetCheck) -> String {
-    let mut text = String::new();
-    for (step, failure) in &check.steps {
-        match failure {
-            None => text.push_str(&format!("ok      {step}\n")),
-            Some(failure) => text.push_str(&format!("MISSING {step}: {failure}\n")),
-        }
-    }
-    if check.is_good() {
-        text.push_str(&format!("{target} can hold an archive\n"));
-    }
-    text
 }

@@ -3,11 +3,10 @@
 //! The scripts of `tideline completions` call it. It is silent whatever goes wrong, and gives up on a server that does not
 //! answer at once: the shell then completes what needs no server.
 
-use clap::{Arg, Args, Command, CommandFactory, Parser};
+use clap::{Arg, Args, Command, Parser};
 use clap_complete::Shell;
 use serde_json::Value;
 
-use crate::arguments::Arguments;
 use crate::client::{Client, TableArguments, encoded};
 use crate::error::Result;
 use crate::output;
@@ -20,12 +19,12 @@ const CANDIDATES_MAX: usize = 200;
 const OPERATORS: [&str; 3] = ["!=", "^=", "="];
 /// Characters at which bash begins a new word within one.
 const BASH_BREAKS: [char; 2] = ['=', ':'];
-/// Commands that do not speak to a server, or mean other things by the same arguments.
-const WITHOUT_SERVER: [&str; 4] = ["serve", "demo", "config", "write"];
+/// The command whose arguments mean other things by the same names.
+const WITHOUT_CANDIDATES: &str = "write";
 
 /// Arguments of `complete`.
 #[derive(Debug, Args)]
-pub(crate) struct CompleteArguments {
+pub struct CompleteArguments {
     /// The command line up to the cursor
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     line: String,
@@ -74,10 +73,10 @@ struct Context {
     measurement: Option<String>,
 }
 
-/// Prints a candidate a line.
-pub(crate) fn run(arguments: &CompleteArguments) -> Result<()> {
+/// Prints a candidate a line. The whole command line is `command`.
+pub fn run(arguments: &CompleteArguments, command: &Command) -> Result<()> {
     let typed = Typed::read(&arguments.line);
-    let context = Context::of(&typed.words);
+    let context = Context::of(command, &typed.words);
     let Some(found) = context
         .wanted
         .and_then(|wanted| candidates(wanted, &context, &typed.current))
@@ -151,9 +150,7 @@ impl Typed {
 
 impl Context {
     /// Walks the words as clap would, without its complaints.
-    fn of(words: &[String]) -> Self {
-        let root = Arguments::command();
-        let mut command = &root;
+    fn of(mut command: &Command, words: &[String]) -> Self {
         let mut path = Vec::new();
         let mut open: Option<&Arg> = None;
         let mut context = Self::default();
@@ -176,7 +173,7 @@ impl Context {
             }
         }
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
-        if path.first().is_some_and(|first| !WITHOUT_SERVER.contains(first)) {
+        if path.first() != Some(&WITHOUT_CANDIDATES) {
             context.wanted = match open {
                 Some(option) => of_option(option.get_id().as_str()),
                 None => of_command(&path),
@@ -316,7 +313,16 @@ fn listed(client: &Client, path: &str, list: &str, member: &str, prefix: &str) -
 
 #[cfg(test)]
 mod tests {
+    use clap::Subcommand;
+
     use super::*;
+    use crate::ClientCommand;
+
+    fn context(line: &str) -> Context {
+        let command = ClientCommand::augment_subcommands(Command::new("tideline"));
+        let command = command.subcommand(Command::new("serve").arg(Arg::new("data_dir").long("data-dir")));
+        Context::of(&command, &Typed::read(line).words)
+    }
 
     #[test]
     fn lines_are_split_as_shells_do() {
@@ -346,10 +352,9 @@ mod tests {
             ("tideline write -m ", None),
             ("tideline ", None),
         ] {
-            assert_eq!(Context::of(&Typed::read(line).words).wanted, wanted, "{line}");
+            assert_eq!(context(line).wanted, wanted, "{line}");
         }
-        let context =
-            Context::of(&Typed::read("tideline fields --server=http://a:1 --table t -m cpu x").words);
+        let context = context("tideline fields --server=http://a:1 --table t -m cpu x");
         assert_eq!(context.connection, ["--server", "http://a:1", "--table", "t"]);
     }
 

@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::PathBuf;
 
-use clap::{Args, Command, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::arguments::Arguments;
 use crate::error::{CliError, Result};
 use crate::output;
 
-/// What `completions` takes.
+/// Arguments of `completions`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -20,30 +19,25 @@ Examples:
 
 The scripts of these three shells also offer tables, measurements, tags with their values, fields and saved searches of the
 server that the command line, TIDELINE_SERVER or the default profile names.")]
-pub(crate) struct CompletionsArguments {
+pub struct CompletionsArguments {
     /// The shell
     shell: Shell,
 }
 
-/// What `man` takes.
+/// Arguments of `man`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   tideline man ~/.local/share/man/man1 && man tideline-write")]
-pub(crate) struct ManArguments {
+pub struct ManArguments {
     /// The folder to write the pages to; it is made if it is not there
     folder: PathBuf,
 }
 
-/// Prints the completions.
-pub(crate) fn completions(arguments: &CompletionsArguments) -> Result<()> {
+/// Prints the completions of `tideline`, whose whole command line is `command`.
+pub fn completions(arguments: &CompletionsArguments, mut command: Command) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(
-        arguments.shell,
-        &mut Arguments::command(),
-        "tideline",
-        &mut script,
-    );
+    clap_complete::generate(arguments.shell, &mut command, "tideline", &mut script);
     output::print(&with_server(arguments.shell, &String::from_utf8_lossy(&script)))
 }
 
@@ -62,11 +56,11 @@ fn with_server(shell: Shell, script: &str) -> String {
     }
 }
 
-/// Writes a page for each command.
-pub(crate) fn man(arguments: &ManArguments) -> Result<()> {
+/// Writes a page for `command`, the whole command line, and one for each command below it.
+pub fn man(arguments: &ManArguments, command: Command) -> Result<()> {
     let folder = &arguments.folder;
     fs::create_dir_all(folder).map_err(|error| CliError::file(folder, error))?;
-    let mut command = Arguments::command().disable_help_subcommand(true);
+    let mut command = command.disable_help_subcommand(true);
     command.build();
     let mut pages = 0;
     write_pages(&command, folder, &mut pages)?;

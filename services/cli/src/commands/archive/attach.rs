@@ -9,7 +9,7 @@ use crate::client::{Client, ConnectionArguments};
 use crate::error::{CliError, Result};
 use crate::output;
 
-/// What `archive attach` takes.
+/// Arguments of `archive attach`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Points, timelines, tags and attributes are as they were when the files were written; deletes that had not reached the files
@@ -23,7 +23,7 @@ on with what is left.
 A target is named as in policies: it is the server's archive.target, lies below it, or archive.allowed_targets lists it.
 
 Exit status: 0 all is attached, 1 some is not, 2 what was asked cannot be right.")]
-pub(crate) struct AttachArguments {
+pub struct AttachArguments {
     #[command(flatten)]
     connection: ConnectionArguments,
     /// The target, as in policies: `default`, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix

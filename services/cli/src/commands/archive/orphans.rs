@@ -20,7 +20,7 @@ server's database or a finished description of another database names is never r
 A target is named as in policies: it is the server's archive.target, lies below it, or archive.allowed_targets lists it.
 
 Exit status: 0 nothing is left over, or all of it was removed; 1 something is left over, or the server refused.")]
-pub(crate) struct OrphansArguments {
+pub struct OrphansArguments {
     #[command(flatten)]
     connection: ConnectionArguments,
     /// The target, as in policies: `default`, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix

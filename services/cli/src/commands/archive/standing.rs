@@ -11,14 +11,14 @@ use crate::error::{CliError, Result};
 use crate::output;
 use crate::output::grid::Grid;
 
-/// What `archive status` takes.
+/// Arguments of `archive status`.
 #[derive(Debug, Args)]
-pub(crate) struct StatusArguments {
+pub struct StatusArguments {
     #[command(flatten)]
     connection: ConnectionArguments,
 }
 
-/// What `archive restore` takes.
+/// Arguments of `archive restore`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Whole segments come back, and the archive's policy leaves them in the cold tier for as long as is asked for.
@@ -26,7 +26,7 @@ Whole segments come back, and the archive's policy leaves them in the cold tier 
   tideline archive restore --table metrics --from 2026-01-01T00:00:00Z --to 2026-01-08T00:00:00Z
   tideline archive restore --table metrics --all-time --for 30d --wait
   tideline archive restore --table metrics --from 2026-01-01T00:00:00Z --to 2026-01-08T00:00:00Z --into january")]
-pub(crate) struct RestoreArguments {
+pub struct RestoreArguments {
     #[command(flatten)]
     connection: TableArguments,
     #[command(flatten)]

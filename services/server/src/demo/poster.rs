@@ -6,7 +6,7 @@ use tideline_server::Secret;
 use ureq::Agent;
 use ureq::http::Response;
 
-use crate::error::{CliError, Result};
+use crate::failure::{Failure, Result};
 
 /// A client of one server. Clones share its connections.
 #[derive(Debug, Clone)]
@@ -74,8 +74,8 @@ impl Poster {
         answer.map_err(|error| self.failed(path, error.to_string()))
     }
 
-    fn failed(&self, path: &str, reason: String) -> CliError {
-        CliError::Request {
+    fn failed(&self, path: &str, reason: String) -> Failure {
+        Failure::Request {
             method: "POST",
             url: format!("{}{path}", self.base),
             reason,

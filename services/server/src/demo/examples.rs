@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::poster::Poster;
-use crate::error::{CliError, Result};
+use crate::failure::{Failure, Result};
 
 /// A question worth asking.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Example {
         )?;
         match self.shows.iter().find(|part| !answer.contains(**part)) {
             None => Ok(answer),
-            Some(missing) => Err(CliError::Answer {
+            Some(missing) => Err(Failure::Answer {
                 about: self.about,
                 missing,
                 answer,

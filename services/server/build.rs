@@ -1,4 +1,4 @@
-//! Tells the binary which commit it is built from, where there is a repository.
+//! Passes the commit of the repository, if there is one, to the compiler, for `tideline --version`.
 
 use std::path::Path;
 use std::process::Command;

@@ -6,7 +6,7 @@ use tideline_model::SystemClock;
 use tideline_server::{Server, logging};
 
 use crate::arguments::{ServeArguments, version};
-use crate::error::Result;
+use crate::failure::Result;
 
 /// Serves until it is asked to stop.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<()> {

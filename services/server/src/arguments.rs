@@ -3,31 +3,14 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use tideline_cli::ClientCommand;
+use tideline_cli::commands::complete::CompleteArguments;
+use tideline_cli::commands::shell::{CompletionsArguments, ManArguments};
 use tideline_server::{Resolved, Sources};
 
 use crate::commands::archive::ArchiveCommand;
-use crate::commands::attributes::AttributesCommand;
 use crate::commands::check::CheckArguments;
-use crate::commands::complete::CompleteArguments;
-use crate::commands::delete::DeleteArguments;
-use crate::commands::explain::ExplainArguments;
-use crate::commands::export::ExportArguments;
-use crate::commands::facets::FacetsArguments;
-use crate::commands::find::FindArguments;
-use crate::commands::jobs::JobsCommand;
-use crate::commands::latest::LatestArguments;
-use crate::commands::names::{FieldsArguments, TagsArguments};
-use crate::commands::promql::PromqlArguments;
-use crate::commands::queries::QueriesCommand;
-use crate::commands::query::QueryArguments;
-use crate::commands::ready::ReadyArguments;
-use crate::commands::searches::SearchesCommand;
-use crate::commands::shell::{CompletionsArguments, ManArguments};
-use crate::commands::tables::TablesCommand;
-use crate::commands::top::TopArguments;
-use crate::commands::watch::WatchArguments;
-use crate::error::Result;
-use crate::write::WriteArguments;
+use crate::failure::Result;
 
 /// Time series and timelines on wide-table storage.
 #[derive(Debug, Parser)]
@@ -46,49 +29,9 @@ pub(crate) enum Command {
     /// Check, show or explain the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Write files, folders or standard input into a running server.
-    Write(WriteArguments),
-    /// Read points, or compute from them: tables, charts, CSV, JSON.
-    Query(QueryArguments),
-    /// Show what a query would read, without reading it.
-    Explain(ExplainArguments),
-    /// Evaluate a query in PromQL, at one time or over a range.
-    Promql(PromqlArguments),
-    /// List or cancel the queries that run now.
-    #[command(subcommand)]
-    Queries(QueriesCommand),
-    /// Find timelines by conditions.
-    Find(FindArguments),
-    /// Count timelines by the values of tags, attributes or measurements.
-    Facets(FacetsArguments),
-    /// Show, set and remove attributes of timelines.
-    #[command(subcommand)]
-    Attributes(AttributesCommand),
-    /// List, save, run and delete saved searches.
-    #[command(subcommand)]
-    Searches(SearchesCommand),
-    /// List the keys of tags, or the values of one.
-    Tags(TagsArguments),
-    /// List fields with their types.
-    Fields(FieldsArguments),
-    /// Show the newest value of each field.
-    Latest(LatestArguments),
-    /// List, create, show, alter and drop tables.
-    #[command(subcommand)]
-    Tables(TablesCommand),
-    /// List, watch and steer the work in the background.
-    #[command(subcommand)]
-    Jobs(JobsCommand),
-    /// Delete points by selection and range.
-    Delete(DeleteArguments),
-    /// Write points to a file that `write` reads back.
-    Export(ExportArguments),
-    /// Follow new points and timelines while they are acknowledged.
-    Watch(WatchArguments),
-    /// Say whether a running server keeps its promises now.
-    Ready(ReadyArguments),
-    /// Watch a running server: rates, routes, tiers, jobs.
-    Top(TopArguments),
+    /// Commands that use a running server.
+    #[command(flatten)]
+    Client(ClientCommand),
     /// Check a data folder that no server uses: is all of it what was written?
     Check(CheckArguments),
     /// Check the target of an archive, or all of its files; bring archived points back.

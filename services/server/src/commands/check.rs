@@ -4,10 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
+use tideline_cli::{CliError, Result, output};
 use tideline_server::check::{FolderReport, check_folder};
-
-use crate::error::{CliError, Result};
-use crate::output;
 
 /// Findings that are shown; all of them are in the answer of `--json`.
 const SHOWN_MAX: usize = 20;

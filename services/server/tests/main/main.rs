@@ -1,10 +1,12 @@
-//! The binary as a whole process: exit statuses, signals, restarts, the demo, and the command line of a running server.
+//! The binary as a whole process: exit statuses, signals, restarts, the demo, and the command line of a running server; and
+//! the server over a backend that behaves like a cluster.
 
 mod archive;
 mod ask;
 mod check;
 mod config;
 mod demo;
+mod distributed;
 mod known;
 mod lab;
 mod operate;

@@ -19,7 +19,7 @@ mod poster;
 mod progress;
 
 use crate::arguments::DemoArguments;
-use crate::error::{CliError, Result};
+use crate::failure::{Failure, Result};
 use examples::Example;
 use host::HostSampler;
 use poster::Poster;
@@ -108,7 +108,7 @@ fn show(
             return Ok(());
         }
         if begun.elapsed() > READY_TIMEOUT {
-            return Err(CliError::NotReady {
+            return Err(Failure::NotReady {
                 seconds: READY_TIMEOUT.as_secs(),
                 reason: match progress.last_failure() {
                     reason if reason.is_empty() => progress.status(),
@@ -163,7 +163,7 @@ fn report(progress: &Progress) {
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>> {
     let thread = thread::Builder::new().name(name.to_owned());
-    thread.spawn(work).map_err(CliError::Thread)
+    thread.spawn(work).map_err(Failure::Thread)
 }
 
 /// How this machine reaches an address that is listened on.

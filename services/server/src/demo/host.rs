@@ -5,7 +5,7 @@ use std::fmt::Write;
 use sysinfo::{Disks, Networks, System};
 use tideline_model::Timestamp;
 
-use crate::error::{CliError, Result};
+use crate::failure::{Failure, Result};
 
 /// Reads the figures of this machine: processors, memory, swap, disks, networks, load, uptime.
 ///
@@ -31,7 +31,7 @@ impl HostSampler {
     /// Looks at the machine for the first time. The processors' usage is known from the next look on, at least
     /// [`sysinfo::MINIMUM_CPU_UPDATE_INTERVAL`] later.
     pub(crate) fn new() -> Result<Self> {
-        let failed = |error: sysinfo::Error| CliError::Sampler(error.to_string());
+        let failed = |error: sysinfo::Error| Failure::Sampler(error.to_string());
         let mut system = System::new().map_err(failed)?;
         system.refresh_cpu_usage();
         Ok(Self {

@@ -1,0 +1,130 @@
+//! The commands, as one part of the command line of a binary.
+
+use clap::{ArgMatches, FromArgMatches, Subcommand};
+
+use crate::commands::attributes::AttributesCommand;
+use crate::commands::delete::DeleteArguments;
+use crate::commands::explain::ExplainArguments;
+use crate::commands::export::ExportArguments;
+use crate::commands::facets::FacetsArguments;
+use crate::commands::find::FindArguments;
+use crate::commands::jobs::JobsCommand;
+use crate::commands::latest::LatestArguments;
+use crate::commands::names::{FieldsArguments, TagsArguments};
+use crate::commands::promql::PromqlArguments;
+use crate::commands::queries::QueriesCommand;
+use crate::commands::query::QueryArguments;
+use crate::commands::ready::ReadyArguments;
+use crate::commands::searches::SearchesCommand;
+use crate::commands::tables::TablesCommand;
+use crate::commands::top::TopArguments;
+use crate::commands::watch::WatchArguments;
+use crate::commands::{
+    attributes, delete, explain, export, facets, find, jobs, latest, names, promql, queries, query, ready,
+    searches, tables, top, watch,
+};
+use crate::error::Result;
+use crate::write::{self, WriteArguments};
+
+/// A command that uses a running server over HTTP. A binary has it as a flattened subcommand beside its own.
+#[derive(Debug)]
+pub struct ClientCommand(Box<Command>);
+
+// Without a doc comment: it would become the description of the binary that these commands are a part of.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Write files, folders or standard input into a running server.
+    Write(WriteArguments),
+    /// Read points, or compute from them: tables, charts, CSV, JSON.
+    Query(QueryArguments),
+    /// Show what a query would read, without reading it.
+    Explain(ExplainArguments),
+    /// Evaluate a query in PromQL, at one time or over a range.
+    Promql(PromqlArguments),
+    /// List or cancel the queries that run now.
+    #[command(subcommand)]
+    Queries(QueriesCommand),
+    /// Find timelines by conditions.
+    Find(FindArguments),
+    /// Count timelines by the values of tags, attributes or measurements.
+    Facets(FacetsArguments),
+    /// Show, set and remove attributes of timelines.
+    #[command(subcommand)]
+    Attributes(AttributesCommand),
+    /// List, save, run and delete saved searches.
+    #[command(subcommand)]
+    Searches(SearchesCommand),
+    /// List the keys of tags, or the values of one.
+    Tags(TagsArguments),
+    /// List fields with their types.
+    Fields(FieldsArguments),
+    /// Show the newest value of each field.
+    Latest(LatestArguments),
+    /// List, create, show, alter and drop tables.
+    #[command(subcommand)]
+    Tables(TablesCommand),
+    /// List, watch and steer the work in the background.
+    #[command(subcommand)]
+    Jobs(JobsCommand),
+    /// Delete points by selection and range.
+    Delete(DeleteArguments),
+    /// Write points to a file that `write` reads back.
+    Export(ExportArguments),
+    /// Follow new points and timelines while they are acknowledged.
+    Watch(WatchArguments),
+    /// Say whether a running server keeps its promises now.
+    Ready(ReadyArguments),
+    /// Watch a running server: rates, routes, tiers, jobs.
+    Top(TopArguments),
+}
+
+impl ClientCommand {
+    /// Runs the command and prints its result.
+    pub fn run(&self) -> Result<()> {
+        match &*self.0 {
+            Command::Write(arguments) => write::run(arguments),
+            Command::Query(arguments) => query::run(arguments),
+            Command::Explain(arguments) => explain::run(arguments),
+            Command::Promql(arguments) => promql::run(arguments),
+            Command::Queries(command) => queries::run(command),
+            Command::Find(arguments) => find::run(arguments),
+            Command::Facets(arguments) => facets::run(arguments),
+            Command::Attributes(command) => attributes::run(command),
+            Command::Searches(command) => searches::run(command),
+            Command::Tags(arguments) => names::tags(arguments),
+            Command::Fields(arguments) => names::fields(arguments),
+            Command::Latest(arguments) => latest::run(arguments),
+            Command::Tables(command) => tables::run(command),
+            Command::Jobs(command) => jobs::run(command),
+            Command::Delete(arguments) => delete::run(arguments),
+            Command::Export(arguments) => export::run(arguments),
+            Command::Watch(arguments) => watch::run(arguments),
+            Command::Ready(arguments) => ready::run(arguments),
+            Command::Top(arguments) => top::run(arguments),
+        }
+    }
+}
+
+impl FromArgMatches for ClientCommand {
+    fn from_arg_matches(matches: &ArgMatches) -> clap::error::Result<Self> {
+        Box::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> clap::error::Result<()> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl Subcommand for ClientCommand {
+    fn augment_subcommands(command: clap::Command) -> clap::Command {
+        Command::augment_subcommands(command)
+    }
+
+    fn augment_subcommands_for_update(command: clap::Command) -> clap::Command {
+        Command::augment_subcommands_for_update(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        Command::has_subcommand(name)
+    }
+}

@@ -1,0 +1,33 @@
+//! Command lines that cannot be parsed.
+
+use std::process::ExitCode;
+
+use tideline_openapi::plain;
+
+use crate::error::CliError;
+
+/// True if the command line has `--json`. It need not be valid otherwise.
+pub fn wants_json() -> bool {
+    let arguments = std::env::args_os()
+        .skip(1)
+        .take_while(|argument| argument != "--");
+    arguments.into_iter().any(|argument| argument == "--json")
+}
+
+/// Prints the error of a command line, or the requested help or version. Returns the exit status.
+pub fn not_understood(error: &clap::Error, in_json: bool) -> ExitCode {
+    if !error.use_stderr() {
+        // An error of standard output has no other place to be reported.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = plain::message(&error.render().to_string());
+    match in_json {
+        true => {
+            let text = text.trim_start_matches("error: ").trim_end();
+            eprintln!("{}", CliError::usage(text).to_json());
+        }
+        false => eprint!("{text}"),
+    }
+    ExitCode::from(2)
+}
