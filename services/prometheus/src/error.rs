@@ -27,6 +27,7 @@ pub enum RequestError {
 }
 
 impl RequestError {
+    #[expect(clippy::needless_pass_by_value, reason = "errors are passed by `map_err`")]
     pub(crate) fn invalid(problem: impl ToString) -> Self {
         Self::Invalid(problem.to_string())
     }
