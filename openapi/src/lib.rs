@@ -72,4 +72,5 @@ mod present;
 pub use attribute::AttributeValue;
 pub use condition::{Condition, Scalar};
 pub use error::{ErrorBody, ErrorCode};
+pub use tideline_model as model;
 pub use time::{DurationText, TimeInput};

@@ -80,6 +80,7 @@ pub use names::{CountedName, NameRef, NameSelection};
 pub use raw_keys::LastKey;
 pub use reader::{CatalogReader, Entry};
 pub use searches::SavedSearches;
+pub use tideline_key_codec::timeline_id;
 pub use types::CountedKey;
 pub use value::AttributeRef;
 

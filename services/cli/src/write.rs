@@ -12,7 +12,7 @@ use std::thread;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
-use tideline_model::{Clock, SystemClock};
+use tideline_openapi::model::{Clock, SystemClock};
 
 mod body;
 mod csv;

@@ -79,9 +79,12 @@ pub use partitions::Partition;
 pub use resolve::BatchResolver;
 pub use suggest::{NameKind, Suggestion};
 pub use tables::{Table, TableStats, TierStats};
-pub use tideline_backend::CacheUsage;
+pub use tideline_archive as archive;
+pub use tideline_backend as backend;
 pub use tideline_condition as condition;
 pub use tideline_ingest_protocols::prometheus::{EXEMPLAR_FIELD, START_FIELD, is_sample_detail};
+#[cfg(feature = "fail-points")]
+pub use tideline_log::fail_points;
 pub use tideline_model as model;
 pub use tideline_runtime as runtime;
 pub use tideline_series_store::{HeadBudget, HeadSurvey};

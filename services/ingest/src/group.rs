@@ -10,7 +10,7 @@ use tideline_engine::condition::Condition;
 use tideline_engine::find::NEVER;
 use tideline_engine::model::{ColumnData, Ordinal, PointBatch, PointGroup, ValueType};
 use tideline_engine::{Engine, EngineError, Table, TimelineSelector, WriteOptions};
-use tideline_histogram::STALE_NAN_BITS;
+use tideline_ingest_protocols::prometheus::STALE_NAN_BITS;
 use tideline_ingest_protocols::prometheus::{HISTOGRAM_FIELD, VALUE_FIELD};
 
 /// The metric with the time of the last push of a group, named as a Pushgateway names it. Its series also list the groups

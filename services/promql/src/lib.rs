@@ -58,4 +58,5 @@ pub use matcher::{MatchOp, Matcher};
 pub use parse::{DEPTH_MAX, DurationError, TEXT_BYTES_MAX, parse, parse_duration, parse_selector};
 pub use pretty::pretty;
 pub use source::{Samples, Select, Source};
+pub use tideline_histogram as histogram;
 pub use value::{Point, QueryValue, Sample, Series};

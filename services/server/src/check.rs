@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use tideline_backend::{Backend, BackendError};
 use tideline_backend_fjall::{Inspection, VerifyReport};
+use tideline_engine::backend::{Backend, BackendError};
 use tideline_engine::check::{CheckReport, check_database};
 
 use crate::error::{Result, ServerError};

@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tideline_archive::{ArchiveSettings, DEFAULT_TARGET, TargetOptions, TargetPrefix};
 use tideline_backend_fjall::FjallOptions;
 use tideline_engine::HeadBudget;
+use tideline_engine::archive::{ArchiveSettings, DEFAULT_TARGET, TargetOptions, TargetPrefix};
 use tideline_http::HttpSettings;
 
 mod describe;
@@ -157,7 +157,7 @@ impl Config {
     /// # Errors
     ///
     /// Where the file of options cannot be read.
-    pub fn archive_settings(&self) -> tideline_archive::Result<ArchiveSettings> {
+    pub fn archive_settings(&self) -> tideline_engine::archive::Result<ArchiveSettings> {
         let folder = self.data_dir.join("archive");
         let ArchiveConfig {
             target,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tideline_model::{Clock, SystemClock};
+use tideline_engine::model::{Clock, SystemClock};
 use tideline_server::{Config, Server, logging};
 
 mod agents;

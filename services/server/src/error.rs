@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tideline_backend::BackendError;
 use tideline_engine::EngineError;
-use tideline_runtime::ThreadFailure;
+use tideline_engine::backend::BackendError;
+use tideline_engine::runtime::ThreadFailure;
 
 use crate::config::Problem;
 
@@ -58,7 +58,7 @@ pub enum ServerError {
     },
     /// The archive of the configuration cannot be used.
     #[error(transparent)]
-    Archive(tideline_archive::ArchiveError),
+    Archive(tideline_engine::archive::ArchiveError),
     /// What the data folder holds cannot be used.
     #[error("cannot open the database in {}: {source}", data_dir.display())]
     Engine {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tideline_model::SystemClock;
+use tideline_engine::model::SystemClock;
 use tideline_server::{Server, logging};
 
 use crate::arguments::{ServeArguments, version};

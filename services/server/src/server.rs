@@ -11,12 +11,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tideline_archive::Archive;
-use tideline_backend::Backend;
 use tideline_backend_fjall::FjallBackend;
 use tideline_engine::Engine;
-use tideline_model::{Clock, Timestamp};
-use tideline_runtime::{Supervisor, ThreadFailure};
+use tideline_engine::archive::Archive;
+use tideline_engine::backend::Backend;
+use tideline_engine::model::{Clock, Timestamp};
+use tideline_engine::runtime::{Supervisor, ThreadFailure};
 use tideline_scheduler::{Models, Scheduler};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -110,8 +110,8 @@ impl Server {
         let supervisor = Supervisor::default();
         #[cfg(feature = "fail-points")]
         {
-            tideline_log::fail_points::from_environment();
-            supervisor.on_round(tideline_log::fail_points::at_round);
+            tideline_engine::fail_points::from_environment();
+            supervisor.on_round(tideline_engine::fail_points::at_round);
         }
         let end_timeout = config.http.drain_timeout.saturating_add(CLOSE_TIMEOUT);
         let stop_on_failure = stop.clone();

@@ -41,5 +41,6 @@ pub use run::{ROWS_MAX, Run, RunColumn, VALUES_MAX};
 pub use summaries::{
     ColumnSummary, LoneSummaries, LoneSummaryWriter, Number, Sum, Summaries, SummaryBucket, ValueSummary,
 };
+pub use tideline_wire::varint;
 pub use timestamps::Timestamps;
 pub use wire::Damaged;

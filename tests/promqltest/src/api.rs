@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tideline_histogram::Histogram;
+use tideline_promql::histogram::Histogram;
 use tideline_promql::{Labels, LabelsBuilder, Point, QueryValue, Sample, Series};
 
 use crate::run::Answer;

@@ -310,7 +310,7 @@ fn equal(expected: &Value, got: &Point, options: Options) -> bool {
 
 /// Whether two numbers are as good as equal. NaN equals NaN, but the marker of an ended series only itself.
 pub(crate) fn almost_equal(a: f64, b: f64) -> bool {
-    if tideline_histogram::is_stale(a) || tideline_histogram::is_stale(b) {
+    if tideline_promql::histogram::is_stale(a) || tideline_promql::histogram::is_stale(b) {
         return a.to_bits() == b.to_bits();
     }
     if a == b || (a.is_nan() && b.is_nan()) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tideline_histogram::ClassicHistogram;
+use tideline_promql::histogram::ClassicHistogram;
 use tideline_promql::labels::METRIC_NAME;
 use tideline_promql::{Labels, Point, parse_duration};
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use tideline_histogram::{Histogram, STALE_NAN_BITS};
+use tideline_promql::histogram::{Histogram, STALE_NAN_BITS};
 use tideline_promql::{Labels, LabelsBuilder, MatchOp, parse_selector};
 
 /// Values that one item may stand for. Scripts have some hundreds.

@@ -140,7 +140,8 @@ impl ConnectionArguments {
 
 /// A duration of the command line.
 pub(crate) fn duration(text: &str) -> std::result::Result<Duration, String> {
-    let nanos = tideline_model::time::parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok());
+    let nanos =
+        tideline_openapi::model::time::parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok());
     let nanos = nanos.ok_or_else(|| "write a duration such as 90s, 5m or 1h".to_owned())?;
     Ok(Duration::from_nanos(nanos))
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, json};
 use tideline_ingest_protocols::line_protocol;
-use tideline_model::{Timestamp, Value};
+use tideline_openapi::model::{Timestamp, Value};
 
 use super::known;
 use super::query::{self, Output, stream};

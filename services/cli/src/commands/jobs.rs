@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use tideline_model::JobKind;
+use tideline_openapi::model::JobKind;
 
 use super::pause;
 use crate::client::{Client, ConnectionArguments};

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use tideline_model::time::{NANOS_PER_SECOND, format_duration, parse_duration};
-use tideline_model::{Clock, SystemClock, Timestamp};
+use tideline_openapi::model::time::{NANOS_PER_SECOND, format_duration, parse_duration};
+use tideline_openapi::model::{Clock, SystemClock, Timestamp};
 use tideline_openapi::time::TimeInput;
 
 use super::query::{charts, grid};

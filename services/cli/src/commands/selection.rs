@@ -161,7 +161,7 @@ pub(crate) fn time(text: &str) -> std::result::Result<String, String> {
 }
 
 fn duration(text: &str) -> std::result::Result<String, String> {
-    match tideline_model::time::parse_duration(text) {
+    match tideline_openapi::model::time::parse_duration(text) {
         Some(1..) => Ok(text.to_owned()),
         _ => Err("write a duration such as 15m, 1h or 7d".into()),
     }

@@ -3,7 +3,7 @@
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
-use tideline_model::TableModel;
+use tideline_openapi::model::TableModel;
 
 use super::selection::confirm;
 use crate::client::{Client, ConnectionArguments, encoded};

@@ -233,7 +233,8 @@ impl Look<'_> {
 }
 
 fn interval(text: &str) -> std::result::Result<Duration, String> {
-    let nanos = tideline_model::time::parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok());
+    let nanos =
+        tideline_openapi::model::time::parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok());
     nanos
         .map(Duration::from_nanos)
         .filter(|interval| *interval >= Duration::from_millis(100))

@@ -1,6 +1,6 @@
 //! A small chart in characters: time to the right, values upwards, all series on one axis.
 
-use tideline_model::time::{NANOS_PER_SECOND, format_duration};
+use tideline_openapi::model::time::{NANOS_PER_SECOND, format_duration};
 
 use super::grid::Grid;
 use super::readable::{number, span};

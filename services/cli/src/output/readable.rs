@@ -1,6 +1,6 @@
 //! Times and numbers in as many digits as people read.
 
-use tideline_model::Timestamp;
+use tideline_openapi::model::Timestamp;
 
 /// Digits of a number that are shown, beyond those of a large integer part.
 const DIGITS: usize = 6;

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use tideline_model::Precision;
-use tideline_model::time::NANOS_PER_DAY;
+use tideline_openapi::model::Precision;
+use tideline_openapi::model::time::NANOS_PER_DAY;
 
 use super::csv::likely_unit;
 use super::record::Framing;

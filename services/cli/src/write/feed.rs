@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use tideline_model::{Clock, Precision, SystemClock};
+use tideline_openapi::model::{Clock, Precision, SystemClock};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::csv::{ColumnScan, CsvArguments, CsvPlan};

@@ -10,9 +10,9 @@ use roaring::RoaringBitmap;
 use serde_json::Value;
 use tideline_archive::{TimelineRun, TimelineRuns};
 use tideline_chunk::Delta;
-use tideline_key_codec::timeline_id;
 use tideline_model::{Durability, GeoPoint, Identity, Ordinal, TimelineId, Timestamp};
 use tideline_series_store::{Segment, StoreError};
+use tideline_timeline_catalog::timeline_id;
 use tideline_timeline_catalog::{AttributeChanges, AttributeValue, CatalogError};
 
 use super::{AttachProgress, Halt};

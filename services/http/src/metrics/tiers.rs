@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tideline_engine::CacheUsage;
+use tideline_engine::backend::CacheUsage;
 use tideline_engine::model::Tier;
 use tideline_engine::model::time::NANOS_PER_SECOND;
 use tideline_engine::{Engine, EngineStats, TableStats, TierStats};

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use tideline_archive::{
-    Archive, ArchiveError, ArchiveSettings, DEFAULT_TARGET, TargetCheck, TargetOptions, Verified,
-};
 use tideline_cli::commands::archive;
 use tideline_cli::{CliError, Result, output};
+use tideline_engine::archive::{
+    Archive, ArchiveError, ArchiveSettings, DEFAULT_TARGET, TargetCheck, TargetOptions, Verified,
+};
 
 /// Commands about archives, with and without a server.
 #[derive(Debug, Subcommand)]
@@ -155,7 +155,7 @@ fn check(of: &TargetArguments) -> Result<()> {
     let token = format!(
         "{}-{:016x}",
         std::process::id(),
-        tideline_archive::new_origin().map_err(|error| wrong(&error))?
+        tideline_engine::archive::new_origin().map_err(|error| wrong(&error))?
     );
     let check = archive
         .target(DEFAULT_TARGET)
@@ -173,7 +173,7 @@ fn check(of: &TargetArguments) -> Result<()> {
 }
 
 fn in_json(target: &str, check: &TargetCheck) -> Value {
-    let step = |(step, failure): &(tideline_archive::CheckStep, Option<String>)| json!({"step": step.name(), "is_good": failure.is_none(), "failure": failure});
+    let step = |(step, failure): &(tideline_engine::archive::CheckStep, Option<String>)| json!({"step": step.name(), "is_good": failure.is_none(), "failure": failure});
     json!({
         "target": target,
         "is_good": check.is_good(),

@@ -1,6 +1,6 @@
 //! Division of the memory of the process: budgets are set aside, the rest is for requests.
 
-use tideline_runtime::MemoryAccount;
+use tideline_engine::runtime::MemoryAccount;
 
 use super::keys::KEYS;
 use super::slot::{Slot, format_bytes};

@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tideline_archive::{ArchiveError, TargetPrefix};
+use tideline_engine::archive::{ArchiveError, TargetPrefix};
+use tideline_engine::model::time::{format_duration, parse_duration};
 use tideline_http::{Network, NotANetwork};
-use tideline_model::time::{format_duration, parse_duration};
 use tracing_subscriber::EnvFilter;
 
 use super::secret::Secret;

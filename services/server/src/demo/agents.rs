@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tideline_engine::model::time::NANOS_PER_SECOND;
+use tideline_engine::model::{Clock, Timestamp};
 use tideline_fleet::{Fleet, FleetSpec};
-use tideline_model::time::NANOS_PER_SECOND;
-use tideline_model::{Clock, Timestamp};
 
 use super::host::HostSampler;
 use super::poster::Poster;

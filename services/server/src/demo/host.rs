@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use sysinfo::{Disks, Networks, System};
-use tideline_model::Timestamp;
+use tideline_engine::model::Timestamp;
 
 use crate::failure::{Failure, Result};
 

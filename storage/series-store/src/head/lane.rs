@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
+use tideline_chunk::varint::{self, unzigzag, zigzag};
 use tideline_chunk::{DeltaGroup, Presence, Run, RunColumn, SequenceSpan};
 use tideline_model::{ColumnData, SequenceNumber};
-use tideline_wire::varint::{self, unzigzag, zigzag};
 
 use crate::schema::Shape;
 

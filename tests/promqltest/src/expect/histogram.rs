@@ -1,6 +1,6 @@
 //! Whether histograms are as good as equal.
 
-use tideline_histogram::{Histogram, Span};
+use tideline_promql::histogram::{Histogram, Span};
 
 use super::almost_equal;
 use crate::api;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tideline_histogram::Histogram;
+use tideline_promql::histogram::Histogram;
 use tideline_promql::{Labels, Point, QueryValue, Sample, Series};
 use tideline_promqltest::{Answer, LoadedSeries, Options, Script, Target, api, run};
 

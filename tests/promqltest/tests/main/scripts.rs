@@ -1,7 +1,7 @@
 //! Scripts are read as they are meant.
 
-use tideline_histogram::{Histogram, STALE_NAN_BITS};
 use tideline_promql::Point;
+use tideline_promql::histogram::{Histogram, STALE_NAN_BITS};
 use tideline_promqltest::script::{Action, When};
 use tideline_promqltest::{LoadedSample, LoadedSeries, Script};
 

@@ -1,7 +1,7 @@
 //! Answers about points for people: a table, or charts.
 
 use serde_json::Value;
-use tideline_model::Timestamp;
+use tideline_openapi::model::Timestamp;
 
 use crate::output;
 use crate::output::chart::{Line, SERIES_MAX, chart};

@@ -1,7 +1,7 @@
 //! Times of CSV: as an option says, or in one of the common forms.
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, SecondsFormat, Utc};
-use tideline_model::Precision;
+use tideline_openapi::model::Precision;
 
 /// Common forms with an offset from UTC.
 const WITH_OFFSET: [&str; 3] = [

@@ -44,6 +44,7 @@ pub use json_lines::decode_json_lines;
 pub use metadata::{KnownMetadata, MetricMetadata};
 pub use metric_family::decode_metric_families;
 pub use read::{ReadMatcher, ReadMatcherKind, ReadQuery, ReadRequest, ReadResponseType, decode_read};
+pub use tideline_histogram::STALE_NAN_BITS;
 pub use write_v1::decode_write;
 pub use write_v2::decode_write_v2;
 
