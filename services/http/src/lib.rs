@@ -18,7 +18,6 @@
 //! | `condition`, `saved` | conditions of the interface into those of the index; saved searches spelled out |
 //! | `ingest` | a write in its turn; the pipeline is `tideline-ingest` |
 //! | `running` | the queries that run now |
-//! | `policy` | changes of a policy, applied and checked |
 //! | `metrics` | our own figures |
 //! | `resources` | the handlers |
 
@@ -35,7 +34,6 @@ mod host;
 mod ingest;
 mod metrics;
 mod observe;
-mod policy;
 mod requested;
 mod resources;
 mod router;

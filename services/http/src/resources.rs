@@ -31,8 +31,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tideline_engine::model::Timestamp;
 use tideline_engine::model::time::NANOS_PER_SECOND;
+use tideline_engine::model::{Policy, Timestamp};
+use tideline_openapi::policy::PolicyChanges;
 use tideline_openapi::statistics::Span;
 use tideline_openapi::{DurationText, ErrorBody, ErrorCode};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
@@ -150,4 +151,15 @@ fn span((start, end): (i64, i64)) -> Span {
         start: instant(start),
         end: instant(end),
     }
+}
+
+/// Returns a policy with changes.
+///
+/// # Errors
+///
+/// The outcome contradicts itself.
+pub(crate) fn changed_policy(policy: Policy, changes: PolicyChanges) -> Result<Policy> {
+    let policy = changes.applied_to(policy);
+    tideline_scheduler::policy::check(&policy).map_err(Failure::invalid)?;
+    Ok(policy)
 }

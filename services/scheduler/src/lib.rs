@@ -16,6 +16,7 @@
 //! | `agenda` | the queue: ids, requested work, waits after failures |
 //! | `runner` | the thread |
 //! | [`run`] | the running job, as its model reports progress and is held back |
+//! | [`policy`] | checks of a table's policy |
 //! | [`requested`] | work that a request begins and does itself |
 //! | `unplanned` | work that was in no plan, as jobs |
 //! | `lookup` | finding jobs |
@@ -35,6 +36,7 @@ pub mod metrics;
 pub mod models;
 mod overview;
 pub mod pace;
+pub mod policy;
 pub mod requested;
 pub mod run;
 mod runner;

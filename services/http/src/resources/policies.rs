@@ -13,8 +13,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::Json as JsonBody;
 use crate::failure::Result;
-use crate::policy::changed;
-use crate::resources::{Failures, instant, span};
+use crate::resources::{Failures, changed_policy, instant, span};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(preview))
@@ -41,7 +40,7 @@ async fn preview(
     let scheduler = app.scheduler.clone();
     let preview = app.read_table(table, move |engine, table| {
         let held = Policy::clone(&table.spec().policy);
-        let policy = policy.map(|changes| changed(held, changes)).transpose()?;
+        let policy = policy.map(|changes| changed_policy(held, changes)).transpose()?;
         if let Some(policy) = &policy {
             engine.check_archive(Some(&table.spec().policy), policy)?;
         }

@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
-use crate::policy;
+use crate::resources::changed_policy;
 use crate::resources::{Failures, TablePath, instant, statistics};
 
 /// Most source tags of a table.
@@ -156,7 +156,7 @@ fn with_changes(mut spec: TableSpec, settings: TableSettings) -> Result<TableSpe
         spec.write_future = future.map(|DurationText(nanos)| nanos);
     }
     if let Some(changes) = settings.policy {
-        spec.policy = policy::changed(spec.policy, changes)?;
+        spec.policy = changed_policy(spec.policy, changes)?;
     }
     Ok(spec)
 }

@@ -1,26 +1,33 @@
-//! Changes of a policy: applied, and refused where the outcome cannot be kept.
+//! Checks of a policy: ages that contradict each other, schedules that never come.
 
 use chrono_tz::TZ_VARIANTS;
 use tideline_engine::model::time::format_duration;
 use tideline_engine::model::{ArchivePolicy, Policy, Schedule};
-use tideline_openapi::policy::{PolicyChanges, PolicyError};
-use tideline_scheduler::ScheduleError;
-use tideline_scheduler::schedule::validate;
 
-use crate::failure::{Failure, Result};
+use crate::schedule::{ScheduleError, validate};
 
 /// Fewest letters of a place for which one typing error is allowed; each so many more allow one more.
 const LETTERS_PER_ERROR: usize = 3;
 
-/// `policy` with changes, checked as a whole.
-pub(crate) fn changed(policy: Policy, changes: PolicyChanges) -> Result<Policy> {
-    let policy = changes.applied_to(policy);
-    check(&policy).map_err(Failure::invalid)?;
-    Ok(policy)
+/// A policy that cannot be followed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("policy.{member}: {reason}")]
+pub struct ContradictoryPolicy {
+    /// The member of the policy that is wrong.
+    pub member: &'static str,
+    /// The reason, with an example of a right value.
+    pub reason: String,
 }
 
-fn check(policy: &Policy) -> std::result::Result<(), PolicyError> {
-    let cold_ttl = |reason| PolicyError {
+type Result<T> = std::result::Result<T, ContradictoryPolicy>;
+
+/// Checks a policy as a whole.
+///
+/// # Errors
+///
+/// Points could never become cold or be archived, would be gone before, or a schedule is wrong.
+pub fn check(policy: &Policy) -> Result<()> {
+    let cold_ttl = |reason| ContradictoryPolicy {
         member: "cold_ttl",
         reason,
     };
@@ -50,9 +57,9 @@ fn check(policy: &Policy) -> std::result::Result<(), PolicyError> {
     check_schedule("expire", &policy.expire)
 }
 
-fn check_archive(policy: &Policy, archive: &ArchivePolicy) -> std::result::Result<(), PolicyError> {
+fn check_archive(policy: &Policy, archive: &ArchivePolicy) -> Result<()> {
     let wrong = |reason| {
-        Err(PolicyError {
+        Err(ContradictoryPolicy {
             member: "archive",
             reason,
         })
@@ -86,10 +93,10 @@ fn check_archive(policy: &Policy, archive: &ArchivePolicy) -> std::result::Resul
 }
 
 /// Refuses ages at which archived points would be gone before there are any.
-fn check_kept(policy: &Policy, archive: &ArchivePolicy) -> std::result::Result<(), PolicyError> {
+fn check_kept(policy: &Policy, archive: &ArchivePolicy) -> Result<()> {
     let after = archive.after;
     let too_short = |member, name: &str, age: i64| {
-        Err(PolicyError {
+        Err(ContradictoryPolicy {
             member,
             reason: format!(
                 "{name}{} is not above archive.after, which is {}: points would be gone before they are archived; write \
@@ -103,7 +110,7 @@ fn check_kept(policy: &Policy, archive: &ArchivePolicy) -> std::result::Result<(
     match (archive.keep, policy.retention) {
         (Some(keep), _) if keep <= after => too_short("archive", "keep, ", keep),
         (_, Some(retention)) if retention <= after => too_short("retention", "", retention),
-        (Some(keep), Some(retention)) if keep > retention => Err(PolicyError {
+        (Some(keep), Some(retention)) if keep > retention => Err(ContradictoryPolicy {
             member: "archive",
             reason: format!(
                 "keep, {}, is above retention, which is {}: points are gone by then, the archived ones too; write no more \
@@ -116,7 +123,7 @@ fn check_kept(policy: &Policy, archive: &ArchivePolicy) -> std::result::Result<(
     }
 }
 
-fn check_schedule(member: &'static str, schedule: &Schedule) -> std::result::Result<(), PolicyError> {
+fn check_schedule(member: &'static str, schedule: &Schedule) -> Result<()> {
     let Schedule::Cron {
         expression,
         time_zone,
@@ -124,7 +131,7 @@ fn check_schedule(member: &'static str, schedule: &Schedule) -> std::result::Res
     else {
         return Ok(());
     };
-    validate(expression, time_zone).map_err(|error| PolicyError {
+    validate(expression, time_zone).map_err(|error| ContradictoryPolicy {
         member,
         reason: match &error {
             ScheduleError::TimeZone(_) => match similar_zone(time_zone) {
@@ -157,11 +164,13 @@ fn similar_zone(text: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use tideline_openapi::policy::PolicyChanges;
+
     use super::*;
 
-    fn refused(json: &str) -> String {
-        let changes = serde_json::from_str(json).expect(json);
-        changed(Policy::default(), changes).expect_err(json).message
+    fn applied(json: &str) -> Policy {
+        let changes: PolicyChanges = serde_json::from_str(json).expect(json);
+        changes.applied_to(Policy::default())
     }
 
     #[test]
@@ -205,18 +214,15 @@ mod tests {
                 "did you mean Europe/Berlin?",
             ),
         ] {
-            let message = refused(json);
+            let message = check(&applied(json)).expect_err(json).to_string();
             assert!(
                 message.starts_with(&format!("policy.{member}: ")),
                 "{json}: {message}"
             );
             assert!(message.contains(said), "{json}: {message}");
         }
-        let changes = serde_json::from_str(r#"{"hot_ttl": null, "retention": "1d"}"#).expect("right");
-        assert_eq!(
-            changed(Policy::default(), changes).expect("never cold").hot_ttl,
-            None
-        );
+        let never_cold = applied(r#"{"hot_ttl": null, "retention": "1d"}"#);
+        assert_eq!((check(&never_cold), never_cold.hot_ttl), (Ok(()), None));
     }
 
     #[test]
