@@ -31,6 +31,27 @@ fn every_source_file_says_what_it_is() {
 }
 
 #[test]
+fn modules_and_tests_lie_where_one_looks_for_them() {
+    let is_misplaced = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default();
+        let folder = path.parent().unwrap_or(path);
+        let is_rust = path.extension().is_some_and(|end| end == "rs");
+        let is_loose_test =
+            is_rust && folder.ends_with("tests") && folder.with_file_name("Cargo.toml").exists();
+        name == "mod.rs" || is_loose_test
+    };
+    let misplaced: Vec<String> = files_below(workspace())
+        .iter()
+        .filter(|path| is_misplaced(path))
+        .map(|path| shown(path))
+        .collect();
+    assert_none(
+        &misplaced,
+        "a module with parts is name.rs beside name/; integration tests of a crate are below tests/main/",
+    );
+}
+
+#[test]
 fn nothing_is_parked() {
     // Spelled apart, so that this file does not find itself.
     let marks = [
