@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tideline_connections::{Shares, Turn, Turns};
+use tideline_connections::{BodyReader, Shares, Turn, Turns};
 use tideline_engine::find::Stop;
 use tideline_engine::model::Timestamp;
 use tideline_engine::{Engine, Table};
@@ -56,8 +56,10 @@ pub(crate) struct Shared {
     pub(crate) started: Timestamp,
     /// Monotonic time of the start.
     pub(crate) began: Duration,
-    /// Bytes that further request bodies may take.
+    /// Bytes that request bodies may hold.
     pub(crate) body_bytes: Shares,
+    /// Reads request bodies within that budget.
+    pub(crate) bodies: BodyReader,
     /// Connections on which a request is being answered.
     pub(crate) answering: Shares,
     /// Turns of writes.
@@ -104,6 +106,7 @@ impl App {
         let querier = Querier::new(Arc::clone(&engine), &settings.query);
         let watching = Watching::new(engine.memory().clone(), settings.watch_bytes_per_second_max);
         engine.store().on_tail_change(watching.waker());
+        let body_bytes = Shares::new(settings.bodies_in_flight_bytes_max);
         let cold_queries_max = COLD_QUERIES_MAX + settings.query.cold_waiting_max;
         Self(Arc::new(Shared {
             querier: querier.expect("the system has threads left at start"),
@@ -112,7 +115,12 @@ impl App {
             refusals: Refusals::default(),
             started,
             began,
-            body_bytes: Shares::new(settings.bodies_in_flight_bytes_max),
+            bodies: BodyReader::new(
+                body_bytes.clone(),
+                settings.body_timeout,
+                settings.body_bytes_per_second_min,
+            ),
+            body_bytes,
             answering: Shares::new(settings.connections_max),
             writes: turns("writes", settings.writes_in_flight_max),
             queries: turns("queries", settings.queries_in_flight_max),

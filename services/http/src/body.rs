@@ -1,444 +1,78 @@
-//! The one way in for request bodies: bounded as sent, bounded after decompression, bounded over all requests.
-//!
-//! 1. [`receive`] reads what the client sends, within its size, its time and the budget of all bodies in flight.
-//! 2. [`Received::decode`], on a blocking thread, decompresses it within the decoded size and the ratio.
-//!
-//! Nothing is allocated because a client says so: a declared size is compared first, then reserved in the budget.
+//! Request bodies, read within the limits of the settings.
 
-mod buffer;
-
-use std::io::{self, Read};
-use std::ops::ControlFlow;
-use std::time::Duration;
-
-use axum::body::{Body, HttpBody};
 use axum::extract::Request;
-use axum::http::{HeaderMap, header};
-use http_body_util::BodyExt;
+use tideline_connections::{BodyBytes, BodyError, BodyLimits, ReceivedBody};
 use tideline_openapi::ErrorCode;
-use tokio::time::{Instant, timeout_at};
 
-use self::buffer::{Budget, Buffer};
 use crate::app::{App, blocking};
-use crate::context::RequestContext;
+use crate::context::current_client;
 use crate::failure::{Failure, Result};
 use crate::settings::HttpSettings;
 
-/// Decoded bytes up to which the ratio is not looked at.
-const RATIO_FREE_BYTES: usize = 1 << 20;
-/// Most decoded bytes for one byte sent. Line protocol reaches 30.
-const RATIO_MAX: usize = 100;
-/// Decoded bytes up to which a body is unpacked at once. A larger one is unpacked into nothing first: whether it stays
-/// within the limits is known before it costs memory, and it gets exactly the room that it needs.
-const MEASURED_BYTES: usize = 16 << 20;
-/// Bytes of a body that are read and thrown away, so that a client that only writes comes to read the refusal.
-const DISCARD_BYTES_MAX: u64 = 64 << 20;
-/// The first capacity of a body of unknown size, and bytes decompressed at once.
-const STEP_BYTES: usize = 64 << 10;
-/// Most decoded bytes for one byte of snappy: its longest copy makes 64 bytes of three.
-const SNAPPY_RATIO_MAX: usize = 22;
-/// The largest window that a zstd frame may ask for, as a power of two: 16 MiB.
-const ZSTD_WINDOW_LOG_MAX: u32 = 24;
-
-/// How large a body may be.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct BodyLimits {
-    /// Bytes as sent.
-    pub(crate) wire_bytes: usize,
-    /// Bytes after decompression.
-    pub(crate) decoded_bytes: usize,
-}
-
-impl BodyLimits {
-    /// Of writes.
-    pub(crate) fn writes(settings: &HttpSettings) -> Self {
-        Self {
-            wire_bytes: settings.body_bytes_max,
-            decoded_bytes: settings.decoded_body_bytes_max,
-        }
-    }
-
-    /// Of everything else.
-    pub(crate) fn requests(settings: &HttpSettings) -> Self {
-        Self {
-            wire_bytes: settings.request_bytes_max,
-            decoded_bytes: settings.request_bytes_max,
-        }
+/// Limits of writes.
+pub(crate) fn write_limits(settings: &HttpSettings) -> BodyLimits {
+    BodyLimits {
+        wire_bytes: settings.body_bytes_max,
+        decoded_bytes: settings.decoded_body_bytes_max,
     }
 }
 
-/// A body as it was sent.
-#[derive(Debug)]
-pub(crate) struct Received {
-    sent: Buffer,
-    encoding: Encoding,
-    limits: BodyLimits,
-    budget: Budget,
-}
-
-/// Reads the body of a remote write, which is compressed by snappy or zstd. Senders of the first version may leave out
-/// the encoding; it is snappy then, as it is for Prometheus.
-pub(crate) async fn receive_remote_write(request: Request, app: &App) -> Result<Received> {
-    let limits = BodyLimits::writes(&app.settings);
-    match Encoding::of_remote_write(request.headers()) {
-        Ok(encoding) => receive_encoded(request, app, limits, encoding).await,
-        Err(failure) => {
-            discard(request, app).await;
-            Err(failure)
-        }
+/// Limits of other requests.
+pub(crate) fn request_limits(settings: &HttpSettings) -> BodyLimits {
+    BodyLimits {
+        wire_bytes: settings.request_bytes_max,
+        decoded_bytes: settings.request_bytes_max,
     }
 }
 
-/// Reads the body of a remote read, which is a block of snappy whatever its headers say.
-pub(crate) async fn receive_snappy(request: Request, app: &App, limits: BodyLimits) -> Result<Received> {
-    receive_encoded(request, app, limits, Encoding::Snappy).await
+/// Reads the body of a remote write.
+pub(crate) async fn receive_remote_write(request: Request, app: &App) -> Result<ReceivedBody> {
+    let limits = write_limits(&app.settings);
+    let received = app.bodies.receive_remote_write(request, current_client(), limits);
+    Ok(counted(app, received.await?))
 }
 
-/// Reads a body. Fails when it is too large or too slow, when its encoding is unknown, when all bodies together take
-/// too much, and when the client leaves.
-pub(crate) async fn receive(request: Request, app: &App, limits: BodyLimits) -> Result<Received> {
-    match Encoding::of(request.headers()) {
-        Ok(encoding) => receive_encoded(request, app, limits, encoding).await,
-        Err(failure) => {
-            discard(request, app).await;
-            Err(failure)
-        }
-    }
+/// Reads the body of a remote read.
+pub(crate) async fn receive_snappy(request: Request, app: &App, limits: BodyLimits) -> Result<ReceivedBody> {
+    let received = app.bodies.receive_snappy(request, current_client(), limits);
+    Ok(counted(app, received.await?))
 }
 
-async fn receive_encoded(
-    request: Request,
-    app: &App,
-    limits: BodyLimits,
-    encoding: Encoding,
-) -> Result<Received> {
-    let declared = request.body().size_hint().exact();
-    if let Some(declared) = declared.filter(|bytes| *bytes > limits.wire_bytes as u64) {
-        discard(request, app).await;
-        return Err(too_large("body", limits.wire_bytes as u64, declared));
-    }
-    let budget = Budget {
-        bytes: app.body_bytes.clone(),
-        client: RequestContext::current().client,
-    };
-    let mut sent = Buffer::new(&budget, limits.wire_bytes);
-    let first = declared.map_or(STEP_BYTES, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-    if let Err(failure) = sent.reserve(first) {
-        discard(request, app).await;
-        return Err(failure);
-    }
-    read_into(&mut sent, request.into_body(), &app.settings, limits).await?;
-    app.metrics.body_bytes.inc_by(sent.bytes.len() as u64);
-    Ok(Received {
-        sent,
-        encoding,
-        limits,
-        budget,
-    })
+/// Reads a body.
+pub(crate) async fn receive(request: Request, app: &App, limits: BodyLimits) -> Result<ReceivedBody> {
+    let received = app.bodies.receive(request, current_client(), limits);
+    Ok(counted(app, received.await?))
 }
 
-async fn read_into(
-    sent: &mut Buffer,
-    mut body: Body,
-    settings: &HttpSettings,
-    limits: BodyLimits,
-) -> Result<()> {
-    let mut pace = Pace::new(settings);
-    while let Some(frame) = pace.frame(&mut body).await? {
-        let received = sent.bytes.len() + frame.len();
-        if received > limits.wire_bytes {
-            discard_rest(body, &mut pace).await;
-            return Err(too_large("body", limits.wire_bytes as u64, received as u64));
-        }
-        if let Err(failure) = sent.extend(&frame) {
-            discard_rest(body, &mut pace).await;
-            return Err(failure);
-        }
-    }
-    Ok(())
-}
-
-/// Reads a body to its end and forgets it, within bounds, so that the client comes to read the answer. A client that
-/// waits for leave to send gets none.
-pub(crate) async fn discard(request: Request, app: &App) {
-    if request.headers().contains_key(header::EXPECT) {
-        return;
-    }
-    discard_rest(request.into_body(), &mut Pace::new(&app.settings)).await;
-}
-
-async fn discard_rest(mut body: Body, pace: &mut Pace) {
-    let declared = body.size_hint().exact();
-    if declared.is_some_and(|bytes| bytes > DISCARD_BYTES_MAX) {
-        return;
-    }
-    let end = pace.received.saturating_add(DISCARD_BYTES_MAX);
-    while let Ok(Some(_)) = pace.frame(&mut body).await {
-        if pace.received > end {
-            return;
-        }
+/// Decompresses the body of a request that is not a write. Only what is compressed costs a thread.
+pub(crate) async fn decode_small(body: ReceivedBody) -> Result<BodyBytes> {
+    match body.is_compressed() {
+        true => blocking(move || Ok(body.decode()?)).await,
+        false => Ok(body.decode()?),
     }
 }
 
-/// How fast a body must come: some progress always, and an average rate over all.
-struct Pace {
-    started: Instant,
-    received: u64,
-    progress: Duration,
-    bytes_per_second_min: u64,
+fn counted(app: &App, body: ReceivedBody) -> ReceivedBody {
+    app.metrics.body_bytes.inc_by(body.sent_bytes() as u64);
+    body
 }
 
-impl Pace {
-    fn new(settings: &HttpSettings) -> Self {
-        Self {
-            started: Instant::now(),
-            received: 0,
-            progress: settings.body_timeout,
-            bytes_per_second_min: settings.body_bytes_per_second_min.max(1),
-        }
-    }
-
-    /// The next data of the body; `None` at its end.
-    async fn frame(&mut self, body: &mut Body) -> Result<Option<bytes::Bytes>> {
-        loop {
-            let earned = Duration::from_secs(self.received / self.bytes_per_second_min);
-            let deadline = (self.started + self.progress + earned).min(Instant::now() + self.progress);
-            let frame = match timeout_at(deadline, body.frame()).await {
-                Ok(None) => return Ok(None),
-                Ok(Some(Ok(frame))) => frame,
-                Ok(Some(Err(error))) => return Err(Failure::invalid(format!("body cut off: {error}"))),
-                Err(_) => {
-                    let (received, timeout) = (self.received, self.progress);
-                    return Err(Failure::new(
-                        ErrorCode::BodyTooSlow,
-                        format!("body too slow: {received} bytes came, then not enough for {timeout:?}"),
-                    ));
-                }
-            };
-            if let Ok(data) = frame.into_data() {
-                self.received += data.len() as u64;
-                return Ok(Some(data));
-            }
-        }
-    }
-}
-
-/// A body ready to be decoded. Gives its bytes back to the budget when dropped.
-#[derive(Debug)]
-pub(crate) struct BodyBytes(Buffer);
-
-impl std::ops::Deref for BodyBytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.0.bytes
-    }
-}
-
-impl Received {
-    /// Decompresses the body of a request that is not a write. Only what is compressed costs a thread.
-    pub(crate) async fn decode_small(self) -> Result<BodyBytes> {
-        match self.encoding {
-            Encoding::Identity => self.decode(),
-            _ => blocking(move || self.decode()).await,
-        }
-    }
-
-    /// Decompresses the body, if it is compressed. Uses a processor: call it on a blocking thread.
-    pub(crate) fn decode(self) -> Result<BodyBytes> {
-        let is_empty = self.sent.bytes.is_empty();
-        match self.encoding {
-            Encoding::Identity => return Ok(BodyBytes(self.sent)),
-            // Agents that have nothing to say send nothing, whatever they call it.
-            Encoding::Gzip | Encoding::Deflate if is_empty => return Ok(BodyBytes(self.sent)),
-            // A request of remote write that was lost on its way must not be acknowledged.
-            Encoding::Snappy | Encoding::Zstd if is_empty => {
-                return Err(Failure::invalid("compressed body: it is empty"));
-            }
-            Encoding::Snappy => return self.unsnap(),
-            Encoding::Gzip | Encoding::Deflate | Encoding::Zstd => {}
-        }
-        let mut decoded = Buffer::new(&self.budget, MEASURED_BYTES);
-        let is_small = self.unpack(&mut |step| {
-            if decoded.bytes.len() + step.len() > MEASURED_BYTES {
-                return Ok(ControlFlow::Break(()));
-            }
-            decoded.extend(step).map(ControlFlow::Continue)
-        })?;
-        if is_small.is_continue() {
-            return Ok(BodyBytes(decoded));
-        }
-        drop(decoded);
-        let mut bytes = 0;
-        let _ = self.unpack(&mut |step| {
-            bytes += step.len();
-            Ok(ControlFlow::Continue(()))
-        })?;
-        let mut decoded = Buffer::new(&self.budget, self.limits.decoded_bytes);
-        decoded.reserve(bytes)?;
-        let _ = self.unpack(&mut |step| decoded.extend(step).map(ControlFlow::Continue))?;
-        Ok(BodyBytes(decoded))
-    }
-
-    /// Decompresses a snappy block. It begins with its size, which is believed only as far as a block can reach.
-    fn unsnap(self) -> Result<BodyBytes> {
-        let sent = self.sent.bytes.as_slice();
-        let bytes = snap::raw::decompress_len(sent).map_err(bad_snappy)?;
-        if bytes > self.limits.decoded_bytes {
-            let limit = self.limits.decoded_bytes as u64;
-            return Err(too_large("decompressed body", limit, bytes as u64));
-        }
-        if bytes > sent.len().saturating_mul(SNAPPY_RATIO_MAX) {
-            return Err(Failure::invalid(format!(
-                "compressed body: {} bytes of snappy cannot hold {bytes}",
-                sent.len()
-            )));
-        }
-        let mut decoded = Buffer::new(&self.budget, self.limits.decoded_bytes);
-        decoded.reserve(bytes)?;
-        decoded.bytes.resize(bytes, 0);
-        let written = snap::raw::Decoder::new()
-            .decompress(sent, &mut decoded.bytes)
-            .map_err(bad_snappy)?;
-        decoded.bytes.truncate(written);
-        Ok(BodyBytes(decoded))
-    }
-
-    /// Hands the decompressed body to `take`, step by step, within the limits.
-    fn unpack(&self, take: &mut Take<'_>) -> Result<ControlFlow<()>> {
-        let sent = self.sent.bytes.as_slice();
-        match self.encoding {
-            Encoding::Identity | Encoding::Snappy => take(sent),
-            Encoding::Gzip => {
-                let mut reader = flate2::bufread::MultiGzDecoder::new(sent);
-                inflate(&mut reader, sent.len(), self.limits, take)
-            }
-            Encoding::Deflate => {
-                let mut reader = flate2::bufread::ZlibDecoder::new(sent);
-                let taken = inflate(&mut reader, sent.len(), self.limits, take)?;
-                if taken.is_continue() && !reader.into_inner().is_empty() {
-                    return Err(Failure::invalid("compressed body: bytes follow its end"));
-                }
-                Ok(taken)
-            }
-            Encoding::Zstd => {
-                let mut reader = zstd::stream::read::Decoder::with_buffer(sent).map_err(bad_compression)?;
-                reader
-                    .window_log_max(ZSTD_WINDOW_LOG_MAX)
-                    .map_err(bad_compression)?;
-                inflate(&mut reader, sent.len(), self.limits, take)
-            }
-        }
-    }
-}
-
-/// Takes a step of a decompressed body; breaks when it wants no more.
-type Take<'a> = dyn FnMut(&[u8]) -> Result<ControlFlow<()>> + 'a;
-
-fn inflate(
-    reader: &mut impl Read,
-    sent: usize,
-    limits: BodyLimits,
-    take: &mut Take<'_>,
-) -> Result<ControlFlow<()>> {
-    let mut step = vec![0; STEP_BYTES];
-    let mut bytes = 0;
-    loop {
-        let read = match reader.read(&mut step) {
-            Ok(0) => return Ok(ControlFlow::Continue(())),
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(bad_compression(error)),
+impl From<BodyError> for Failure {
+    fn from(error: BodyError) -> Self {
+        let code = match &error {
+            BodyError::UnknownEncoding { .. } => ErrorCode::UnsupportedMediaType,
+            BodyError::TooLarge { .. } => ErrorCode::BodyTooLarge,
+            BodyError::TooSlow { .. } => ErrorCode::BodyTooSlow,
+            BodyError::Overloaded { .. } => ErrorCode::Overloaded,
+            BodyError::Invalid(_) => ErrorCode::Invalid,
         };
-        bytes += read;
-        if bytes > limits.decoded_bytes {
-            let limit = limits.decoded_bytes as u64;
-            return Err(too_large("decompressed body", limit, bytes as u64));
-        }
-        let allowed = sent.saturating_mul(RATIO_MAX);
-        if bytes > RATIO_FREE_BYTES && bytes > allowed {
-            let what = "decompressed body (100 times what was sent)";
-            return Err(too_large(what, allowed as u64, bytes as u64));
-        }
-        if take(&step[..read])?.is_break() {
-            return Ok(ControlFlow::Break(()));
+        let limit = match &error {
+            BodyError::TooLarge { limit, actual, .. } => Some((*limit, *actual)),
+            _ => None,
+        };
+        Self {
+            limit,
+            ..Self::new(code, error.to_string())
         }
     }
 }
-
-#[expect(clippy::needless_pass_by_value, reason = "it is what map_err hands over")]
-fn bad_compression(error: io::Error) -> Failure {
-    Failure::invalid(format!("compressed body: {error}"))
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "it is what map_err hands over")]
-fn bad_snappy(error: snap::Error) -> Failure {
-    Failure::invalid(format!("compressed body: {error}"))
-}
-
-fn too_large(what: &str, limit: u64, actual: u64) -> Failure {
-    Failure {
-        limit: Some((limit, actual)),
-        ..Failure::new(
-            ErrorCode::BodyTooLarge,
-            format!("{what} of {actual} bytes is over the limit of {limit}"),
-        )
-    }
-}
-
-/// How a body is compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Encoding {
-    Identity,
-    Gzip,
-    /// The zlib format, as HTTP defines it.
-    Deflate,
-    Zstd,
-    /// One block, without a frame: remote write only.
-    Snappy,
-}
-
-impl Encoding {
-    fn of_remote_write(headers: &HeaderMap) -> Result<Self> {
-        let name = encoding_name(headers);
-        match name.as_deref() {
-            Some("" | "snappy") => Ok(Self::Snappy),
-            Some("zstd") => Ok(Self::Zstd),
-            _ => Err(Failure::new(
-                ErrorCode::UnsupportedMediaType,
-                format!(
-                    "content encoding {:?} is not read here; send snappy or zstd",
-                    name.unwrap_or_default()
-                ),
-            )),
-        }
-    }
-
-    fn of(headers: &HeaderMap) -> Result<Self> {
-        let name = encoding_name(headers);
-        match name.as_deref() {
-            Some("" | "identity") => Ok(Self::Identity),
-            Some("gzip" | "x-gzip") => Ok(Self::Gzip),
-            Some("deflate") => Ok(Self::Deflate),
-            Some("zstd") => Ok(Self::Zstd),
-            _ => Err(Failure::new(
-                ErrorCode::UnsupportedMediaType,
-                format!(
-                    "content encoding {:?} is not read here; send gzip, deflate, zstd or identity",
-                    name.unwrap_or_default()
-                ),
-            )),
-        }
-    }
-}
-
-/// The one encoding that headers name, in lower case, empty when there is none; `None` when it is not to be read.
-fn encoding_name(headers: &HeaderMap) -> Option<String> {
-    let mut sent = headers.get_all(header::CONTENT_ENCODING).iter();
-    let (name, more) = (sent.next(), sent.next().is_some());
-    let name = name.map_or(Ok(""), |name| name.to_str()).ok()?;
-    (!more).then(|| name.trim().to_ascii_lowercase())
-}
-
-#[cfg(test)]
-mod tests;

@@ -10,7 +10,7 @@ use tideline_openapi::ErrorCode;
 use tideline_openapi::plain::{self, JsonFault};
 
 use crate::app::App;
-use crate::body::{self, BodyLimits};
+use crate::body;
 use crate::failure::{Failure, Result};
 
 /// A JSON body of a request that is not a write; it may be compressed. A missing content type counts as JSON, and so
@@ -27,15 +27,15 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
             "" | "application/json" | "application/x-www-form-urlencoded"
         );
         if !is_json {
-            body::discard(request, app).await;
+            app.bodies.discard(request).await;
             return Err(Failure::new(
                 ErrorCode::UnsupportedMediaType,
                 format!("content type {content_type:?} is not read here; send application/json"),
             ));
         }
-        let limits = BodyLimits::requests(&app.settings);
+        let limits = body::request_limits(&app.settings);
         let received = body::receive(request, app, limits).await?;
-        let decoded = received.decode_small().await?;
+        let decoded = body::decode_small(received).await?;
         plain::read(&decoded).map(Json).map_err(unreadable)
     }
 }

@@ -6,16 +6,16 @@ use axum::http::HeaderMap;
 use tideline_ingest::{Outcome, WriteRequest};
 
 use crate::app::{App, blocking};
-use crate::body::Received;
 use crate::context::current_client;
 use crate::failure::{Failure, Result};
+use tideline_connections::ReceivedBody;
 
 /// Decompresses, decodes and commits a write on a blocking thread, when its turn comes. `protocol` is its label in our own
 /// metrics.
 pub(crate) async fn write(
     app: &App,
     protocol: &'static str,
-    received: Received,
+    received: ReceivedBody,
     request: WriteRequest,
 ) -> Result<Outcome> {
     let turn = app.writes.take(current_client()).await?;

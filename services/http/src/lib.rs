@@ -13,7 +13,7 @@
 //! | `app` | the shared state: engine, budgets, turns |
 //! | `context`, `observe`, `audit`, `host`, `auth` | what happens around every request |
 //! | `failure` | the one table from kind of failure to status, per dialect |
-//! | `body` | the one bounded way in for request bodies |
+//! | `body` | limits of request bodies; `tideline_connections` reads them |
 //! | `extract`, `stream`, `whole` | extractors; answers that are streamed, and the memory of others |
 //! | `condition`, `saved` | conditions of the interface into those of the index; saved searches spelled out |
 //! | `ingest` | a write in its turn; the pipeline is `tideline-ingest` |

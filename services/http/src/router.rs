@@ -17,7 +17,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::{auth, body, described, host, observe, resources, whole};
+use crate::{auth, described, host, observe, resources, whole};
 
 /// Smallest answer that is compressed, in bytes. Streamed answers, whose length is unknown when they begin, are larger.
 const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
@@ -117,7 +117,7 @@ async fn guard(State(app): State<App>, request: Request, next: Next) -> Response
     match admitted {
         Ok(()) => whole::reserve(State(app), request, next).await,
         Err(failure) => {
-            body::discard(request, &app).await;
+            app.bodies.discard(request).await;
             failure.into_response()
         }
     }

@@ -8,7 +8,7 @@ use tideline_ingest::{Decoder, Target, WriteRequest};
 use tideline_openapi::ErrorCode;
 
 use crate::app::App;
-use crate::body::{self, BodyLimits};
+use crate::body;
 use crate::failure::{Failure, Result};
 use crate::ingest;
 
@@ -30,7 +30,7 @@ pub(super) async fn write(
         key: ingest::request_key(request.headers())?,
         ..WriteRequest::new(Target::Database(database), Decoder::LineProtocol(precision))
     };
-    let received = body::receive(request, app, BodyLimits::writes(&app.settings)).await?;
+    let received = body::receive(request, app, body::write_limits(&app.settings)).await?;
     let outcome = ingest::write(app, protocol, received, write).await?;
     refusal(&outcome.written).map_or(Ok(()), Err)
 }

@@ -19,7 +19,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::audit::Changed;
 use crate::auth;
-use crate::body::{self, BodyLimits};
+use crate::body;
 use crate::context::current_client;
 use crate::extract::{Query, content_type};
 use crate::failure::{Failure, Result};
@@ -140,8 +140,8 @@ async fn query_post(
     request: Request,
 ) -> Result<Response> {
     let is_form = content_type(request.headers()) == "application/x-www-form-urlencoded";
-    let received = body::receive(request, &app, BodyLimits::requests(&app.settings)).await?;
-    let form = received.decode_small().await?;
+    let received = body::receive(request, &app, body::request_limits(&app.settings)).await?;
+    let form = body::decode_small(received).await?;
     if query.q.is_some() || !is_form {
         return answer(&app, query.q, Access::Change).await;
     }

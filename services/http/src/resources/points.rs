@@ -15,7 +15,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::body::{self, BodyLimits};
+use crate::body;
 use crate::condition::{resolve_surely, to_range, to_selector};
 use crate::context::RequestId;
 use crate::extract::{Json, Path, Query, content_type};
@@ -98,7 +98,7 @@ async fn write(
 ) -> Result<axum::Json<WriteReport>> {
     let content_type = content_type(request.headers());
     let Some((decoder_of, protocol)) = decoder_for(&content_type) else {
-        body::discard(request, &app).await;
+        app.bodies.discard(request).await;
         return Err(Failure::new(
             ErrorCode::UnsupportedMediaType,
             format!(
@@ -111,7 +111,7 @@ async fn write(
     let default_time = query.time.map(Timestamp::from_nanos).transpose();
     let default_time = default_time.map_err(|error| Failure::invalid(format!("time: {error}")))?;
     let request_key = ingest::request_key(request.headers())?;
-    let received = body::receive(request, &app, BodyLimits::writes(&app.settings)).await?;
+    let received = body::receive(request, &app, body::write_limits(&app.settings)).await?;
     let decoder = decoder_of(precision.unwrap_or_default());
     let write = WriteRequest {
         default_time,

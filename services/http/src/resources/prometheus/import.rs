@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use super::samples::ImportFailures;
 use super::{PrometheusTable, samples};
 use crate::app::App;
-use crate::body::{self, BodyLimits};
+use crate::body;
 use crate::extract::{Query, content_type, content_type_parameter};
 use crate::failure::{Failure, Result};
 
@@ -101,7 +101,7 @@ async fn import_json_lines(
     request: Request,
 ) -> Result<StatusCode> {
     let (import, request) = options_of(&app, query, request).await?;
-    let received = body::receive(request, &app, BodyLimits::writes(&app.settings)).await?;
+    let received = body::receive(request, &app, body::write_limits(&app.settings)).await?;
     let stored = samples::store(&app, "json_lines", table, received, Decoder::JsonLines(import)).await?;
     samples::refusal(&stored.written).map_or(Ok(StatusCode::NO_CONTENT), Err)
 }
@@ -125,11 +125,11 @@ pub(super) async fn store_text(
     let format = match PageFormat::of(request.headers()) {
         Ok(format) => format,
         Err(failure) => {
-            body::discard(request, app).await;
+            app.bodies.discard(request).await;
             return Err(failure);
         }
     };
-    let received = body::receive(request, app, BodyLimits::writes(&app.settings)).await?;
+    let received = body::receive(request, app, body::write_limits(&app.settings)).await?;
     let decoder = match format {
         PageFormat::Text(format) => Decoder::Exposition(format, import),
         PageFormat::Families => Decoder::MetricFamilies(import),
@@ -173,7 +173,7 @@ async fn options_of(
     match read_options(query) {
         Ok(import) => Ok((import, request)),
         Err(error) => {
-            body::discard(request, app).await;
+            app.bodies.discard(request).await;
             Err(error.into())
         }
     }

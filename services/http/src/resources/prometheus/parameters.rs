@@ -6,7 +6,7 @@ use tideline_openapi::ErrorCode;
 use tideline_prometheus::Parameters;
 
 use crate::app::App;
-use crate::body::{self, BodyLimits};
+use crate::body;
 use crate::extract::content_type;
 use crate::failure::{Failure, Result};
 
@@ -26,19 +26,19 @@ impl FromRequest<App> for Parameters {
             FORM => {}
             // Its parameters must not be ignored.
             sent @ "multipart/form-data" => {
-                body::discard(request, app).await;
+                app.bodies.discard(request).await;
                 return Err(Failure::new(
                     ErrorCode::UnsupportedMediaType,
                     format!("content type {sent:?} is not read here; send {FORM}"),
                 ));
             }
             _ => {
-                body::discard(request, app).await;
+                app.bodies.discard(request).await;
                 return Ok(Self::read([address.as_bytes()]));
             }
         }
-        let received = body::receive(request, app, BodyLimits::requests(&app.settings)).await?;
-        let form = received.decode_small().await?;
+        let received = body::receive(request, app, body::request_limits(&app.settings)).await?;
+        let form = body::decode_small(received).await?;
         Ok(Self::read([form.trim_ascii_end(), address.as_bytes()]))
     }
 }

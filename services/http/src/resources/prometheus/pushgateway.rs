@@ -19,7 +19,6 @@ use utoipa_axum::routes;
 use super::samples::ImportFailures;
 use super::{PrometheusTable, import};
 use crate::app::App;
-use crate::body;
 use crate::failure::{Failure, Result};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -124,14 +123,14 @@ async fn push(app: &App, table: String, request: Request) -> Result<StatusCode> 
     let group = match known.and_then(|_| Ok(read_group(request.uri().path())?)) {
         Ok(group) => group,
         Err(failure) => {
-            body::discard(request, app).await;
+            app.bodies.discard(request).await;
             return Err(failure);
         }
     };
     let now = match app.engine.need_arrival_time() {
         Ok(now) => now,
         Err(error) => {
-            body::discard(request, app).await;
+            app.bodies.discard(request).await;
             return Err(error.into());
         }
     };

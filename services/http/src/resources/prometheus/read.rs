@@ -10,7 +10,7 @@ use utoipa_axum::routes;
 use super::answer::PrometheusFailures;
 use super::run::Caller;
 use crate::app::App;
-use crate::body::{self, BodyLimits};
+use crate::body;
 use crate::failure::Result;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -38,8 +38,8 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 )]
 async fn read(caller: Caller, request: Request) -> Result<Response> {
     let app = caller.app.clone();
-    let received = body::receive_snappy(request, &app, BodyLimits::requests(&app.settings)).await?;
-    let read = RemoteRead::decode(&received.decode_small().await?)?;
+    let received = body::receive_snappy(request, &app, body::request_limits(&app.settings)).await?;
+    let read = RemoteRead::decode(&body::decode_small(received).await?)?;
     let is_streamed = read.is_streamed();
     let content_type = match is_streamed {
         true => "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse",

@@ -10,9 +10,9 @@ use utoipa::IntoResponses;
 use utoipa::openapi::{ContentBuilder, ObjectBuilder, RefOr, Response, ResponseBuilder, Type};
 
 use crate::app::App;
-use crate::body::Received;
 use crate::failure::{Failure, Result};
 use crate::ingest;
+use tideline_connections::ReceivedBody;
 
 /// The failures of every route that takes samples, for the document: texts.
 const FAILURES: [(&str, &str, &str); 5] = [
@@ -79,7 +79,7 @@ pub(super) async fn store(
     app: &App,
     protocol: &'static str,
     table: String,
-    body: Received,
+    body: ReceivedBody,
     decoder: Decoder,
 ) -> Result<Outcome> {
     let request = WriteRequest::new(Target::Table(table), decoder);

@@ -98,7 +98,7 @@ async fn receive(app: &App, table: String, request: Request) -> Result<Response>
     let message = match Message::of(request.headers()) {
         Ok(message) => message,
         Err(failure) => {
-            body::discard(request, app).await;
+            app.bodies.discard(request).await;
             return Err(failure);
         }
     };

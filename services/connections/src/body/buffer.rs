@@ -1,11 +1,8 @@
 //! The bytes of a body, within the budget of all bodies in flight.
 
-use tideline_openapi::ErrorCode;
-
-use super::STEP_BYTES;
-use crate::failure::{Failure, Result};
-use tideline_connections::Client;
-use tideline_connections::{Share, Shares};
+use super::{BodyError, Result, STEP_BYTES};
+use crate::client::Client;
+use crate::shares::{Share, Shares};
 
 /// By how much a body of unknown size gets more room. What it leaves behind stays resident for a while, so fewer and
 /// larger steps cost less at the peak; room that is never written costs nothing.
@@ -48,16 +45,14 @@ impl Buffer {
             client,
         } = &self.budget;
         let share = budget.try_take(*client, more).ok_or_else(|| {
-            let (count, in_use) = (budget.count(), budget.in_use(*client));
-            Failure::new(
-                ErrorCode::Overloaded,
-                format!(
-                    "too many bytes of requests in flight: {all} of {count}, of which {own} are of this client ({client}), \
-                     and {more} more are needed",
-                    all = in_use.all,
-                    own = in_use.own
-                ),
-            )
+            let in_use = budget.in_use(*client);
+            BodyError::Overloaded {
+                all: in_use.all,
+                count: budget.count(),
+                own: in_use.own,
+                client: *client,
+                more,
+            }
         })?;
         match &mut self.reserved {
             Some(reserved) => reserved.merge(share),
