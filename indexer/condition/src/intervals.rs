@@ -56,21 +56,25 @@ impl Intervals {
     }
 
     /// Whether a double lies in one of them.
+    #[inline]
     pub fn has_float(&self, value: f64) -> bool {
         has(&self.floats, value)
     }
 
     /// Whether a signed integer lies in one of them.
+    #[inline]
     pub fn has_signed(&self, value: i64) -> bool {
         has(&self.signed, value)
     }
 
     /// Whether an unsigned integer lies in one of them.
+    #[inline]
     pub fn has_unsigned(&self, value: u64) -> bool {
         has(&self.unsigned, value)
     }
 
     /// Whether a boolean lies in one of them.
+    #[inline]
     pub fn has_boolean(&self, value: bool) -> bool {
         self.booleans[usize::from(value)]
     }
