@@ -76,10 +76,7 @@ fn imports_go_one_way() {
         ),
     ];
     let crates = manifests();
-    let folder_of: BTreeMap<String, &str> = crates
-        .iter()
-        .filter_map(|manifest| Some((manifest.package()?, manifest.folder.as_str())))
-        .collect();
+    let folder_of = folders(&crates);
     let mut broken = Vec::new();
     for manifest in &crates {
         let Some((_, allowed)) = rooms.iter().find(|(room, _)| manifest.folder.starts_with(room)) else {
@@ -112,10 +109,7 @@ fn services_reach_storage_and_indexer_through_the_engine() {
         "services/promql",
     ];
     let crates = manifests();
-    let folder_of: BTreeMap<String, &str> = crates
-        .iter()
-        .filter_map(|manifest| Some((manifest.package()?, manifest.folder.as_str())))
-        .collect();
+    let folder_of = folders(&crates);
     let mut broken = Vec::new();
     for manifest in &crates {
         let folder = manifest.folder.as_str();
@@ -386,6 +380,14 @@ fn manifests() -> Vec<Manifest> {
     found.sort_by(|a, b| a.folder.cmp(&b.folder));
     assert!(found.len() > 10, "the workspace has crates");
     found
+}
+
+/// Returns the folder of each package.
+fn folders(crates: &[Manifest]) -> BTreeMap<String, &str> {
+    crates
+        .iter()
+        .filter_map(|manifest| Some((manifest.package()?, manifest.folder.as_str())))
+        .collect()
 }
 
 /// The names in the `[dependencies]` of a manifest; what tests need is left out.

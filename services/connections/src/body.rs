@@ -28,7 +28,7 @@ const RATIO_MAX: usize = 100;
 /// Decoded bytes up to which a body is unpacked at once. A larger one is unpacked into nothing first: whether it stays
 /// within the limits is known before it costs memory, and it gets exactly the room that it needs.
 const MEASURED_BYTES: usize = 16 << 20;
-/// Bytes of a body that are read and thrown away, so that a client that only writes comes to read the refusal.
+/// Most bytes of a refused body that are read and discarded: some clients read the answer only after they have sent everything.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
 /// The first capacity of a body of unknown size, and bytes decompressed at once.
 const STEP_BYTES: usize = 64 << 10;
@@ -212,8 +212,8 @@ impl BodyReader {
         })
     }
 
-    /// Reads a body to its end and forgets it, within bounds, so that the client comes to read the answer. A client that
-    /// waits for leave to send gets none.
+    /// Reads and discards a body, within bounds: some clients read the answer only after they have sent everything. Reads nothing
+    /// from a client that expects `100 Continue`.
     pub async fn discard(&self, request: Request) {
         if request.headers().contains_key(header::EXPECT) {
             return;
@@ -499,7 +499,7 @@ impl Encoding {
     }
 }
 
-/// The one encoding that headers name, in lower case, empty when there is none; `None` when it is not to be read.
+/// Returns the encoding that the headers name, in lower case; empty without a header, `None` for several or one that is not a text.
 fn encoding_name(headers: &HeaderMap) -> Option<String> {
     let mut sent = headers.get_all(header::CONTENT_ENCODING).iter();
     let (name, more) = (sent.next(), sent.next().is_some());

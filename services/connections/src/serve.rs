@@ -68,7 +68,7 @@ pub trait Service: Clone + Send + Sync + 'static {
     type Guard: Send;
 
     /// Answers a request, which has its [`Origin`] among its extensions.
-    fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Response> + Send;
+    fn answer(self, request: Request<Incoming>) -> impl Future<Output = Response> + Send;
 
     /// Returns the answer to a request that is refused because of overload.
     fn overloaded(&self, message: String) -> Response;
@@ -126,14 +126,14 @@ pub async fn serve(
     Ok(())
 }
 
-/// What all connections share.
+/// State of all connections.
 struct Serving<S> {
     service: S,
     answering: Shares,
     settings: ConnectionSettings,
 }
 
-/// Accepts connections for ever.
+/// Accepts connections until it is dropped.
 async fn accept<S: Service>(
     listener: &TcpListener,
     shared: &Arc<Serving<S>>,

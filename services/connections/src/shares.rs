@@ -97,7 +97,8 @@ impl Shares {
         taken
     }
 
-    /// The same for a caller that waits for its share where it gets none now: that is not counted as a refusal.
+    /// Takes units if they are free and the client may have them, for a caller that otherwise waits: a failure is not counted as a
+    /// refusal.
     pub fn take_if_free(&self, client: Client, units: usize) -> Option<Share> {
         self.take_from(&mut self.0.state.lock(), client, units)
     }
@@ -115,10 +116,8 @@ impl Shares {
     pub async fn take(&self, client: Client) -> Share {
         let mut wait = {
             let mut state = self.0.state.lock();
-            if self.0.admits(&state, client, 1) {
-                state.used += 1;
-                state.clients.entry(client).or_default().units += 1;
-                return self.share(client, 1);
+            if let Some(share) = self.take_from(&mut state, client, 1) {
+                return share;
             }
             let (grant, granted) = oneshot::channel();
             let ticket = state.ticket;
@@ -203,7 +202,7 @@ impl Pool {
             let Some((_, _, client)) = waiting.min() else {
                 return;
             };
-            // Whoever holds least is admitted first.
+            // The client that holds least is admitted first.
             if !self.admits(state, client, 1) {
                 return;
             }

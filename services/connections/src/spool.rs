@@ -42,7 +42,7 @@ pub enum Pushed {
     Kept,
     /// There is no room for it: wait, and offer it again.
     Full(Bytes),
-    /// Nobody takes it any more.
+    /// The client has left; the chunk is dropped.
     ClientLeft,
 }
 

@@ -37,24 +37,19 @@ impl Turns {
     /// No turn of the client became free in time.
     pub async fn take(&self, client: Client) -> Result<Turn, NoTurn> {
         match tokio::time::timeout(self.timeout, self.shares.take(client)).await {
-            Ok(share) => Ok(self.turn(client, share)),
+            Ok(share) => Ok(Turn {
+                turns: self.clone(),
+                client,
+                share: Some(share),
+                runtime: Handle::current(),
+            }),
             Err(_) => Err(self.refusal(client)),
         }
     }
 
-    /// Returns a turn of a client if one is free now.
-    pub fn take_if_free(&self, client: Client) -> Option<Turn> {
-        let share = self.shares.take_if_free(client, 1)?;
-        Some(self.turn(client, share))
-    }
-
-    fn turn(&self, client: Client, share: Share) -> Turn {
-        Turn {
-            turns: self.clone(),
-            client,
-            share: Some(share),
-            runtime: Handle::current(),
-        }
+    /// Returns a turn of a client if one is free now. It cannot be paused.
+    pub fn take_if_free(&self, client: Client) -> Option<Share> {
+        self.shares.take_if_free(client, 1)
     }
 
     fn refusal(&self, client: Client) -> NoTurn {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tideline_connections::{BodyReader, Shares, Turn, Turns};
+use tideline_connections::{BodyReader, Share, Shares, Turns};
 use tideline_engine::find::Stop;
 use tideline_engine::model::Timestamp;
 use tideline_engine::{Engine, Table};
@@ -143,7 +143,7 @@ impl App {
     }
 
     /// A turn among queries, if one is free now.
-    pub(crate) fn free_query_turn(&self) -> Option<Turn> {
+    pub(crate) fn free_query_turn(&self) -> Option<Share> {
         self.queries.take_if_free(current_client())
     }
 

@@ -1,5 +1,5 @@
-//! Requested jobs that nobody waits for: begun and done on one thread, so that a client that leaves early leaves no job behind
-//! without a thread that does it.
+//! Requested jobs whose client does not wait for the end. One thread begins and performs a job, so a job that is listed always has
+//! a thread.
 
 use tideline_connections::Turn;
 use tideline_openapi::ErrorCode;

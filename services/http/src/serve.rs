@@ -72,8 +72,8 @@ struct Routed {
 impl Service for Routed {
     type Guard = Counted;
 
-    async fn answer(&self, request: Request<Incoming>) -> Response {
-        match self.router.clone().oneshot(request).await {
+    async fn answer(self, request: Request<Incoming>) -> Response {
+        match self.router.oneshot(request).await {
             Ok(answer) => answer,
             Err(never) => match never {},
         }

@@ -1,4 +1,4 @@
-//! What stands after the rows: the next page, columns that are estimates, and the cost with its plan.
+//! The part of a result after its rows: the next page, columns that are estimates, and the cost with its plan.
 
 use std::io::Write;
 

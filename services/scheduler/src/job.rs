@@ -72,7 +72,7 @@ pub enum JobState {
     Done,
     /// It failed; the same work is planned again after a while.
     Failed,
-    /// It ended before its end: by somebody's command, because the process ended, or because it was overtaken.
+    /// It ended early: it was cancelled or overtaken, or the process ended.
     Cancelled,
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct RunningRequest {
     /// Monotonic.
     at: Duration,
     timelines: AtomicU64,
-    /// What the job is told: to go on, to end, or to end because the process does.
+    /// Command to the job: continue, end, or end because the process does.
     command: Mutex<JobCommand>,
 }
 

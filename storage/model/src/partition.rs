@@ -12,11 +12,11 @@ pub struct Space(pub u16);
 /// A segment and the group that it is stored and dropped with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentRef {
-    /// What one load wrote.
+    /// Id of the rows of one load.
     pub segment: SegmentId,
     /// Segments of one group may share files; a group without segments costs nothing.
     pub group: GroupId,
-    /// What it is stored for: each tier may have its own caches, threads and disk. All segments of a group are of
+    /// The tier that stores it: each tier may have its own caches, threads and disk. All segments of a group are of
     /// one tier, and that is one of [`Tier::KEPT`].
     pub tier: Tier,
 }
@@ -34,7 +34,7 @@ pub struct PartRef {
     pub tier: Tier,
 }
 
-/// What a partition is a bucket of.
+/// The thing that a partition is a bucket of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unit {
     /// Rows loaded once and never changed.

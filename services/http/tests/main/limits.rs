@@ -205,16 +205,22 @@ fn at_the_limit_the_connection_idle_longest_makes_room() {
     ask(&mut first);
 }
 
+/// Begins a write whose body, `m f=1` and a line end, is still to come.
+fn begin_write(server: &Server) -> TcpStream {
+    let mut busy = server.connect();
+    let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 6\r\n\r\n";
+    busy.write_all(head.as_bytes()).expect("sent");
+    assert_eq!(Answer::read_one(&mut busy).status, 100, "the request runs");
+    busy
+}
+
 #[test]
 fn beyond_the_limit_of_busy_connections_only_health_is_answered() {
     let server = Server::with(HttpSettings {
         connections_max: 1,
         ..HttpSettings::default()
     });
-    let mut busy = server.connect();
-    let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 6\r\n\r\n";
-    busy.write_all(head.as_bytes()).expect("sent");
-    assert_eq!(Answer::read_one(&mut busy).status, 100, "the request runs");
+    let mut busy = begin_write(&server);
     assert_eq!(server.get("/health").status, 200);
     assert!(
         server
@@ -237,10 +243,7 @@ fn an_idle_health_check_makes_no_one_wait_for_a_busy_connection() {
         connections_max: 1,
         ..HttpSettings::default()
     });
-    let mut busy = server.connect();
-    let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 6\r\n\r\n";
-    busy.write_all(head.as_bytes()).expect("sent");
-    assert_eq!(Answer::read_one(&mut busy).status, 100, "the request runs");
+    let mut busy = begin_write(&server);
     // More than there are reserved connections: those that are idle make room for each other.
     let mut checks = Vec::new();
     for _ in 0..20 {
