@@ -1,7 +1,7 @@
-//! 200,000 timelines with ten tags each: what catalog and index cost, and how fast conditions are answered.
+//! Benchmark of 200,000 timelines with ten tags each: cost of catalog and index, and latency of searches.
 //!
-//! `cargo bench -p tideline-search-index`. The shape is that of TSBS `cpu`: one machine a timeline, the other
-//! tags from small sets.
+//! Run with `cargo bench -p tideline-search-index`. The tags resemble those of TSBS `cpu`: one timeline per machine,
+//! the other tags from small sets.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -200,7 +200,7 @@ fn build(index: &SearchIndex, catalog: &Arc<Catalog>, folder: &Path) {
     print_bytes("index on disk", folder_bytes(folder));
 }
 
-/// Measures a step over all timelines, by the clock and by the CPU of all threads.
+/// Measurement of a step over all timelines, in wall time and in CPU time of all threads.
 struct Lap {
     start: Instant,
     cpu_seconds: f64,
@@ -218,13 +218,13 @@ impl Lap {
         let elapsed = millis(self.start.elapsed());
         let cpu = 1_000.0 * (cpu_seconds() - self.cpu_seconds);
         let rate = f64::from(TIMELINES) * 1_000.0 / cpu;
-        println!("{name:<32}{elapsed:>9.1} ms {cpu:>9.0} ms CPU, {rate:.0} a CPU-second");
+        println!("{name:<32}{elapsed:>9.1} ms {cpu:>9.0} ms CPU, {rate:.0} per CPU-second");
     }
 }
 
 fn print_bytes(name: &str, bytes: usize) {
     println!(
-        "{name:<32}{:>9.1} bytes a timeline",
+        "{name:<32}{:>9.1} bytes per timeline",
         bytes as f64 / f64::from(TIMELINES)
     );
 }
@@ -274,7 +274,7 @@ fn two_equals(n: u32) -> Condition {
     ])
 }
 
-/// Median and 99th percentile of 500 calls, each with another number.
+/// Prints the median and 99th percentile of 500 calls, each with a different number.
 fn latency(name: &str, mut call: impl FnMut(u32) -> u64) {
     let mut times = Vec::new();
     let mut hits = 0;
@@ -296,7 +296,7 @@ fn millis(elapsed: Duration) -> f64 {
     elapsed.as_secs_f64() * 1_000.0
 }
 
-/// CPU time of this process so far, all threads; 0 where the system does not say.
+/// Returns the CPU time of all threads of this process so far; 0 if the system does not report it.
 fn cpu_seconds() -> f64 {
     let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else {
         return 0.0;
@@ -308,7 +308,7 @@ fn cpu_seconds() -> f64 {
             .and_then(|text| text.parse::<f64>().ok())
             .unwrap_or(0.0)
     };
-    // Linux counts in hundredths of a second on every common machine.
+    // Linux reports hundredths of a second on all common architectures.
     (ticks(13) + ticks(14)) / 100.0
 }
 

@@ -1,23 +1,23 @@
-//! Close texts in the dictionary: an automaton over terms.
+//! Fuzzy matching in the term dictionary: an automaton over terms.
 
 use levenshtein_automata::SINK_STATE;
 use tantivy_fst::Automaton;
 use tideline_condition::text::Close;
 
-/// The automaton of terms that begin with some bytes and go on with a text close to another.
+/// Automaton of terms that consist of a prefix and a text within the edit distance of another text.
 pub(crate) struct CloseTerm<'a> {
     pub(crate) close: &'a Close,
     pub(crate) prefix: &'a [u8],
 }
 
-/// How far a walk along a term has come.
+/// State after reading a part of a term.
 #[derive(Clone, Copy)]
 pub(crate) enum CloseState {
-    /// So many bytes of the prefix were there.
+    /// Number of matched prefix bytes.
     Prefix(usize),
-    /// Behind the prefix.
+    /// State of the Levenshtein automaton after the prefix.
     Text(u32),
-    /// Nothing that follows can pass.
+    /// Dead state: no continuation can match.
     Nowhere,
 }
 

@@ -1,59 +1,59 @@
-//! What can go wrong in a search. Trouble of the index itself is no error: the answer then takes longer.
+//! Errors of a search. A damaged index is not an error: searches then take longer until it is rebuilt.
 
 use tideline_condition::ConditionError;
 
 /// A failed search call.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
-    /// A limit of requests.
+    /// A request exceeds a limit.
     #[error("{what} of {actual} is over the limit of {limit}")]
     OverLimit {
-        /// What is too large.
+        /// Name of the limited quantity.
         what: &'static str,
         /// The limit.
         limit: usize,
-        /// Its size.
+        /// Actual size.
         actual: usize,
     },
-    /// A condition that cannot be compiled.
+    /// The condition cannot be compiled.
     #[error(transparent)]
     Condition(ConditionError),
-    /// A facet by a subject that has no values to count.
-    #[error("a count of values cannot be asked of {0}")]
+    /// The values of the facet's subject cannot be counted.
+    #[error("the values of {0} cannot be counted")]
     Uncounted(String),
-    /// No memory for the patterns of a condition.
+    /// No memory is left for the patterns of a condition.
     #[error(transparent)]
     Memory(#[from] tideline_runtime::MemoryFull),
-    /// The caller has ended the search.
-    #[error("the search was stopped: its client left, or it took longer than it may")]
+    /// The caller stopped the search.
+    #[error("the search was stopped: the client disconnected or the time limit was exceeded")]
     Stopped,
-    /// A page token that this service did not write.
+    /// The page token was not created by this service.
     #[error("the page token is damaged")]
     DamagedToken,
-    /// A page token of a search for something else.
+    /// The page token belongs to a different search.
     #[error("the page token belongs to another search")]
     ForeignToken,
-    /// A page of no timelines.
-    #[error("a page holds at least one timeline")]
+    /// The limit of a page is zero.
+    #[error("the limit of a page must be at least 1")]
     EmptyPage,
-    /// A facet without a key or of no groups.
-    #[error("a facet has at least one key and one group")]
+    /// A facet request has no key, or its limit is zero.
+    #[error("a facet needs at least one key and a limit of at least 1")]
     EmptyFacet,
-    /// The folder of the index cannot be made.
+    /// The folder of the index cannot be created.
     #[error("index folder {path}: {source}")]
     Folder {
-        /// Which.
+        /// Path of the folder.
         path: std::path::PathBuf,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
     /// The indexer thread could not be started.
     #[error("indexer thread: {0}")]
     Thread(std::io::Error),
-    /// The index could not commit; it tries again by itself.
+    /// The index failed to commit; it retries automatically.
     #[error("index commit: {0}")]
     Commit(String),
-    /// The index has been closed.
+    /// The index is closed.
     #[error("the search index is closed")]
     Closed,
 }
@@ -68,7 +68,7 @@ impl From<ConditionError> for SearchError {
     }
 }
 
-/// Refuses what is over its limit.
+/// Returns an error if `actual` exceeds `limit`.
 pub(crate) fn limit(what: &'static str, limit: usize, actual: usize) -> crate::Result<()> {
     if actual > limit {
         return Err(SearchError::OverLimit { what, limit, actual });

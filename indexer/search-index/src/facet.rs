@@ -1,8 +1,8 @@
-//! Facets: how many of the timelines that meet a condition have which values, and within each value which others.
+//! Facets: counts of the timelines that match a condition, grouped by the values of up to four keys.
 //!
-//! Timelines are counted by the values of all keys at once, in one pass over the hits; the tree is made of those counts
-//! afterwards. So sub-groups cost no further pass, and memory depends on how many combinations there are, which is
-//! limited.
+//! Timelines are counted by the values of all keys at once, in one pass over the hits; the tree of groups is built
+//! from those counts afterwards. Sub-groups therefore need no further pass, and memory is proportional to the number
+//! of value combinations, which is limited.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::hash_map::Entry as Slot;
@@ -18,65 +18,71 @@ use crate::{Result, SearchError, SearchIndex};
 
 /// Most keys of a request, which is the depth of its tree.
 pub const FACET_KEYS_MAX: usize = 4;
-/// Most groups of each level.
+/// Most groups per level.
 pub const FACET_GROUPS_MAX: usize = 10_000;
-/// Most combinations of values that are counted.
+/// Most value combinations that are counted.
 pub const FACET_COMBINATIONS_MAX: usize = 1_000_000;
-/// Most groups of an answer, on all levels together.
+/// Most groups of a result, on all levels together.
 pub const FACET_ANSWER_MAX: usize = 100_000;
 /// Timelines that are counted under one lock of the catalog.
 const COUNT_GROUP: usize = 4_096;
-/// The number of the value that is missing, in all [`Values`].
+/// Number of the missing value in all [`Values`].
 const MISSING: u32 = 0;
 
-/// Which timelines are counted, by which keys.
+/// Condition and keys of a facet request.
 #[derive(Debug, Clone)]
 pub struct FacetRequest {
-    /// Which timelines.
+    /// Condition on the timelines.
     pub condition: Condition,
-    /// What they are counted by, 1 to [`FACET_KEYS_MAX`]: measurement, source, tags or attributes.
+    /// Keys to group by, 1 to [`FACET_KEYS_MAX`]: measurement, source, tags or attributes.
     pub by: Vec<Subject>,
-    /// Most groups of each level, 1 to [`FACET_GROUPS_MAX`].
+    /// Most groups per level, 1 to [`FACET_GROUPS_MAX`].
     pub limit: usize,
-    /// Which groups come first.
+    /// Order of the groups.
     pub order: FacetOrder,
 }
 
-/// The order of groups.
+/// Order of groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FacetOrder {
-    /// Most timelines first; equal ones by value.
+    /// Most timelines first; ties by value.
     #[default]
     Count,
-    /// By value: missing, texts by bytes, numbers, booleans, times, places, lists.
+    /// By value: missing, texts by bytes, numbers, booleans, times, points, lists.
     Value,
 }
 
-/// The counts of one level.
+/// Counts of one level.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Facets {
-    /// Timelines in all groups, also in those beyond the limit.
+    /// Number of timelines in all groups, including those beyond the limit.
     pub timelines: u64,
-    /// How many groups there are, also beyond the limit.
+    /// Number of groups, including those beyond the limit.
     pub distinct: u64,
-    /// The groups, in order, up to the limit.
+    /// Groups in order, up to the limit.
     pub groups: Vec<FacetGroup>,
 }
 
-/// The timelines with one value.
+/// Timelines with one value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FacetGroup {
-    /// The value; `None` where timelines have none.
+    /// Value; `None` for timelines without one.
     pub value: Option<AttributeValue>,
-    /// What is within, by the next key; on the last level only its count of timelines.
+    /// Counts by the next key; on the last level only the number of timelines.
     pub within: Facets,
 }
 
 impl SearchIndex {
-    /// Counts the timelines that meet a condition, by the values of some keys.
+    /// Counts the timelines that match a condition, grouped by the values of the keys.
     ///
-    /// Costs a search, and for each hit and key a look at its value and one into a table of values. Where all timelines
-    /// are counted by one tag or the measurement, the catalog has the counts, and only distinct values are looked at.
+    /// Costs a search, plus a value lookup and a hash lookup per hit and key. A count of all timelines by one tag or
+    /// by the measurement is taken from the catalog and only iterates over the distinct values.
+    ///
+    /// # Errors
+    ///
+    /// [`SearchError::OverLimit`] for too many keys, groups or combinations, [`SearchError::EmptyFacet`] without a
+    /// key or with a limit of 0, [`SearchError::Uncounted`] for a subject that cannot be counted; otherwise those of
+    /// [`search`](Self::search).
     pub fn facets(&self, catalog: &Catalog, request: &FacetRequest, seen: &dyn SeenLookup) -> Result<Facets> {
         check(request)?;
         if let Some(facets) = of_all(&catalog.reader(), request) {
@@ -102,7 +108,8 @@ impl SearchIndex {
     }
 }
 
-/// The counts of all timelines by one tag or the measurement, which the catalog keeps; `None` where more is asked.
+/// Returns the counts of all timelines by one tag or the measurement, which the catalog maintains; `None` for any
+/// other request.
 fn of_all(reader: &CatalogReader<'_>, request: &FacetRequest) -> Option<Facets> {
     let (Condition::All, [subject]) = (&request.condition, request.by.as_slice()) else {
         return None;
@@ -142,16 +149,16 @@ fn of_all(reader: &CatalogReader<'_>, request: &FacetRequest) -> Option<Facets> 
     })
 }
 
-/// The groups that come first. Values are offered in their order, so no text is compared.
+/// Collector of the first groups. Values are offered in ascending order, so that no texts are compared.
 struct Best<'a> {
     request: &'a FacetRequest,
     distinct: u64,
     counted: u64,
-    /// The last one on top.
+    /// Max-heap: the last kept group is on top.
     kept: BinaryHeap<Ranked<'a>>,
 }
 
-/// A group and its place: by timelines where the order asks for them, then as it was offered.
+/// A group and its position: by timelines if ordered by count, then in the order of the offers.
 struct Ranked<'a> {
     place: (Reverse<u64>, u64),
     value: Option<NameRef<'a>>,
@@ -164,7 +171,7 @@ impl<'a> Best<'a> {
         self.rank(self.distinct, Some(value), timelines);
     }
 
-    /// Timelines without a value, before all others of the same count.
+    /// Offers the timelines without a value; ranked before all other groups with the same count.
     fn offer_missing(&mut self, timelines: u64) {
         self.distinct += 1;
         self.rank(0, None, timelines);
@@ -229,22 +236,22 @@ fn check(request: &FacetRequest) -> Result<()> {
     }
 }
 
-/// The numbers of the values of all keys of one timeline; what is beyond the keys is zero.
+/// Value numbers of all keys of one timeline; positions beyond the keys are zero.
 type Combination = [u32; FACET_KEYS_MAX];
 
-/// Timelines while they are counted.
+/// Counter of value combinations.
 struct Count<'a> {
     by: &'a [Subject],
     values: Vec<Values>,
     combinations: HashMap<Combination, u64>,
 }
 
-/// The values of one key, numbered as they are met.
+/// Values of one key, numbered in the order of their first occurrence.
 struct Values {
     texts: HashMap<String, u32>,
-    /// What is no text, by its bytes.
+    /// Values other than texts, by their encoded bytes.
     others: HashMap<Vec<u8>, u32>,
-    /// By their numbers; the first is the missing one.
+    /// Values by number; the first is the missing value.
     all: Vec<Option<AttributeValue>>,
 }
 
@@ -285,21 +292,22 @@ impl<'a> Count<'a> {
         let mut left = FACET_ANSWER_MAX;
         let tree = level(&self.values, &counts, 0, request, &mut left);
         tree.ok_or(SearchError::OverLimit {
-            what: "number of groups of an answer, on all levels together,",
+            what: "number of groups in a facet result",
             limit: FACET_ANSWER_MAX,
             actual: FACET_ANSWER_MAX + 1,
         })
     }
 }
 
-/// The timelines with one value of a key.
+/// Timelines with one value of a key.
 struct Alike<'a> {
     value: u32,
     timelines: u64,
     counts: &'a [(Combination, u64)],
 }
 
-/// The groups of sorted counts that are alike in the keys before `depth`; `None` where they are more than `left`.
+/// Builds the groups of sorted counts that share the values of the keys before `depth`. `None` if there are more than
+/// `left`.
 fn level(
     values: &[Values],
     counts: &[(Combination, u64)],
@@ -406,7 +414,7 @@ impl Values {
     }
 }
 
-/// The order of values: missing ones, then by type, then by value.
+/// Compares values: missing first, then by type, then by value.
 fn compare(one: &Option<AttributeValue>, other: &Option<AttributeValue>) -> Ordering {
     use AttributeValue as Value;
     match (one, other) {

@@ -1,11 +1,11 @@
-//! Pages of timelines, in an order that does not depend on the index.
+//! Pages of timelines in an order that does not depend on the index.
 //!
-//! The order is by the sort keys, then by timeline id. A page's token holds the key of its last timeline and a
-//! hash of what was asked, so paging keeps no state: timelines that come and go between two pages neither
-//! repeat nor hide others.
+//! Timelines are ordered by the sort keys, then by timeline id. A page token holds the key of the last timeline of
+//! the page and a hash of the request, so paging is stateless: timelines that are added or removed between two pages
+//! neither repeat nor hide others.
 //!
-//! Where timelines are collapsed, those with the same value of a tag are one hit: the first of them in the order stands
-//! for all. The first ones are found anew for each page, so no value comes twice.
+//! With `collapse`, timelines with the same value of a tag form one hit, represented by the first of them in the
+//! order. The representatives are determined again for each page, so no value occurs twice.
 
 mod collect;
 mod order;
@@ -25,60 +25,60 @@ use order::Ranking;
 
 pub use collect::COLLAPSE_VALUES_MAX;
 
-/// Most timelines of a page.
+/// Most hits of a page.
 pub const PAGE_TIMELINES_MAX: usize = 10_000;
 /// Most sort keys.
 pub const SORT_KEYS_MAX: usize = 8;
 /// Timelines that are compared under one lock of the catalog.
 const COMPARE_GROUP: usize = 4_096;
 
-/// Which timelines, in which order, how many.
+/// Condition, order and size of a page.
 #[derive(Debug, Clone, Default)]
 pub struct FindRequest {
-    /// Which timelines.
+    /// Condition on the timelines.
     pub condition: Condition,
-    /// Sort keys, the first one first; timelines equal in all of them come by id.
+    /// Sort keys, most significant first. Ties are broken by id.
     pub sort: Vec<Sort>,
-    /// The token of the page before.
+    /// Token of the previous page.
     pub after: Option<String>,
     /// Most hits of the page, 1 to [`PAGE_TIMELINES_MAX`].
     pub limit: usize,
-    /// The tag by which timelines are collapsed: those with the same value, or without one, are one hit.
+    /// Tag by which timelines are collapsed: those with the same value form one hit, and so do those without the tag.
     pub collapse: Option<String>,
-    /// Whether to say which texts matched.
+    /// True to return the texts that matched.
     pub highlight: bool,
 }
 
-/// One sort key. Missing values are lowest; then come booleans, numbers, times, texts by bytes, places by latitude. A
-/// list stands where its lowest value would.
+/// One sort key. Missing values are lowest, followed by booleans, numbers, times, texts by bytes, and points by
+/// latitude. A list is sorted by its lowest value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sort {
-    /// What is compared.
+    /// Compared quantity.
     pub by: SortBy,
-    /// Which end comes first.
+    /// Direction.
     pub order: Order,
 }
 
-/// What timelines are sorted by.
+/// Quantity that timelines are sorted by.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SortBy {
-    /// The value of a subject.
+    /// Value of a subject.
     Subject(Subject),
-    /// The distance of an attribute that is a geo point from a place; what has no such attribute is farthest.
+    /// Distance of a geo point attribute from a reference point. Timelines without such an attribute are farthest.
     Distance {
-        /// The attribute.
+        /// Attribute key.
         key: String,
-        /// The place.
+        /// Reference point.
         from: GeoPoint,
     },
-    /// How well the words and phrases of the condition are said; those below a `Not` do not count.
+    /// Relevance for the words and phrases of the condition. Tests below a `Not` do not count.
     ///
-    /// Each word adds, for the value that says it best, `(1 / 2 + 1 / 2n) / (1 + e)`, where the value has `n` words and `e`
-    /// edits make the word. So words that are right and values that say little else come first.
+    /// Each word adds `(1 / 2 + 1 / 2n) / (1 + e)`, the maximum over all values, where `n` is the number of words in
+    /// the value and `e` the edit distance to its closest word. Exact words and short values therefore score higher.
     Relevance,
 }
 
-/// The direction of a sort key.
+/// Direction of a sort key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
     /// Lowest first.
@@ -88,35 +88,41 @@ pub enum Order {
     Descending,
 }
 
-/// Part of an answer.
+/// One page of a search result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FindPage {
-    /// The hits, in order.
+    /// Hits, in order.
     pub hits: Vec<Hit>,
-    /// Timelines on all pages together.
+    /// Total number of timelines on all pages.
     pub total: u64,
-    /// Hits on all pages together: fewer than timelines where those are collapsed.
+    /// Total number of hits on all pages; less than `total` if timelines are collapsed.
     pub hits_total: u64,
-    /// Continues after this page; `None` on the last.
+    /// Token of the next page; `None` on the last page.
     pub next: Option<String>,
 }
 
-/// A timeline, or several that were collapsed.
+/// A timeline, or several collapsed timelines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hit {
-    /// The timeline that comes first.
+    /// First timeline of the hit.
     pub ordinal: Ordinal,
-    /// How many there are, this one among them.
+    /// Number of collapsed timelines, including this one.
     pub timelines: u64,
-    /// Which of its texts matched; empty where that was not asked for.
+    /// Texts that matched; empty unless requested.
     pub highlights: Vec<Highlight>,
 }
 
 impl SearchIndex {
-    /// A page of the timelines that meet a condition.
+    /// Returns a page of the timelines that match a condition.
     ///
-    /// Costs a search and one comparison a hit, about 0.1 µs; only the page itself is kept and sorted. By relevance, each
-    /// hit is read word by word, which takes microseconds.
+    /// Costs a search and one comparison per hit, about 0.1 µs; only the page itself is kept and sorted. A sort by
+    /// relevance reads each hit word by word, which takes microseconds per hit.
+    ///
+    /// # Errors
+    ///
+    /// [`SearchError::EmptyPage`] or [`SearchError::OverLimit`] for an invalid limit or too many sort keys or
+    /// collapse values; [`SearchError::DamagedToken`] or [`SearchError::ForeignToken`] for an invalid page token;
+    /// otherwise those of [`search`](Self::search).
     pub fn find(&self, catalog: &Catalog, request: &FindRequest, seen: &dyn SeenLookup) -> Result<FindPage> {
         check(request)?;
         let terms = token::terms(catalog.table(), request);
@@ -138,7 +144,7 @@ impl SearchIndex {
             .last()
             .filter(|_| more)
             .map(|last| token::encode(&last.key, terms));
-        // The catalog is locked for one hit at a time: what is found in texts takes its time.
+        // Locks the catalog for one hit at a time, because matching the texts takes long.
         let hits = kept.into_iter().map(|kept| Hit {
             ordinal: kept.ordinal,
             timelines: kept.timelines,

@@ -1,4 +1,4 @@
-//! Which texts of a timeline a condition matched, and where in them.
+//! Highlights: the texts of a timeline that a condition matched, and the positions of the matches.
 
 use std::ops::Range;
 
@@ -11,15 +11,15 @@ use crate::relevance::{each_text, texts};
 /// A text that matched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Highlight {
-    /// What the text is of: measurement, source, a tag or an attribute.
+    /// Property of the text: measurement, source, a tag or an attribute.
     pub subject: Subject,
-    /// The text; of a list, the one that matched.
+    /// The text; in a list, the element that matched.
     pub text: String,
-    /// Which of its characters matched, counted from 0, in rising order and apart from each other.
+    /// Matched ranges in characters, counted from 0, ascending and disjoint.
     pub spans: Vec<Range<usize>>,
 }
 
-/// What the tests of texts that are not below a `Not` matched, each text once.
+/// Returns the matches of all text tests that are not below a `Not`, each text once.
 pub(crate) fn highlights(root: &Node, entry: &Entry<'_>) -> Vec<Highlight> {
     let mut found: Vec<(Subject, &str, Vec<Range<usize>>)> = Vec::new();
     each_text(root, &mut |subject, test| {
@@ -45,7 +45,7 @@ pub(crate) fn highlights(root: &Node, entry: &Entry<'_>) -> Vec<Highlight> {
     shown.collect()
 }
 
-/// Which bytes of a text a test matched.
+/// Returns the byte ranges of a text that a test matched.
 fn matched(test: &TextTest, text: &str) -> Vec<Range<usize>> {
     let found: Vec<Range<usize>> = match test {
         TextTest::Words(asked) => {
@@ -69,7 +69,7 @@ fn matched(test: &TextTest, text: &str) -> Vec<Range<usize>> {
     found.into_iter().filter(|span| !span.is_empty()).collect()
 }
 
-/// The same bytes in rising order, what overlaps or touches joined.
+/// Sorts ranges and joins those that overlap or touch.
 fn apart(mut spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
     spans.sort_unstable_by_key(|span| (span.start, span.end));
     let mut apart: Vec<Range<usize>> = Vec::new();

@@ -1,13 +1,12 @@
-//! The indexer thread: takes what the catalogs have and the index has not, and commits it.
+//! The indexer thread: commits the timelines that the catalogs contain and the index does not.
 //!
-//! 1. Wait until there is work: an order, a flush, enough new timelines, or the first of a few has waited long
-//!    enough.
-//! 2. Open the index: its checksums must be right and its positions must fit the catalogs; else it is made anew.
-//! 3. Commit rounds of documents until nothing is left, the positions with each.
-//! 4. Hand the new snapshot to searches.
+//! 1. Wait for work: an order, a flush, enough new timelines, or the end of the commit delay.
+//! 2. Open the index. If a checksum is wrong or the positions do not match the catalogs, recreate it.
+//! 3. Commit batches of documents, each with its positions, until nothing is left.
+//! 4. Publish the new snapshot to searches.
 //!
-//! A failed round drops the writer and makes the index anew, at once the first time, then after a pause. The
-//! snapshot of before keeps serving until the new index has caught up.
+//! A failed round drops the writer and recreates the index, immediately the first time, then after a pause. The
+//! previous snapshot keeps serving until the new index has caught up.
 
 mod round;
 mod writer;
@@ -26,43 +25,43 @@ use crate::positions::{Difference, Positions};
 
 use writer::OpenIndex;
 
-/// The state of the thread.
+/// State of the indexer thread.
 pub(crate) struct Indexer {
     folder: PathBuf,
     options: IndexOptions,
     shared: Arc<Shared>,
     /// `None` before the first round and after a failure.
     open: Option<OpenIndex>,
-    /// The index on disk must not be opened, but made anew.
+    /// True if the index on disk must be recreated instead of opened.
     remake: bool,
-    /// A snapshot of before still serves: the new one is handed over when it has caught up.
+    /// True while a previous snapshot still serves; the new one is published once it has caught up.
     replacing: bool,
-    /// What is committed, for every table that has documents.
+    /// Committed positions of all tables with documents.
     positions: Positions,
     attached: BTreeMap<TableId, Attached>,
-    /// Tables whose documents go with the next commit.
+    /// Tables whose documents the next commit deletes.
     removed: BTreeSet<TableId>,
-    /// The only tables that may stay, when that was ordered and not yet applied.
+    /// Tables to keep, from an order that is not applied yet.
     kept: Option<Vec<TableId>>,
-    /// When what is pending shall be committed at the latest.
+    /// Latest time for the commit of pending timelines.
     deadline: Option<Instant>,
-    /// No round without need before this moment.
+    /// Time before which only orders and flushes start a round.
     retry_at: Option<Instant>,
 }
 
-/// A catalog that feeds the index.
+/// A catalog that is indexed.
 struct Attached {
     catalog: Arc<Catalog>,
-    /// Its edit counter when it was attached.
+    /// Edit counter at the time of the attach order.
     edits: u64,
-    /// Whether what the index says of it has been compared with it.
+    /// True if the index content of the table has been compared with the catalog.
     verified: bool,
 }
 
-/// Why a round was started.
+/// Input of a round.
 struct Call {
     orders: Vec<Order>,
-    /// The flushes that this round answers.
+    /// Number of the last flush that this round completes.
     ticket: u64,
 }
 
@@ -84,7 +83,7 @@ impl Indexer {
         }
     }
 
-    /// Works until the index is closed.
+    /// Runs until the index is closed.
     pub(crate) fn run(mut self) {
         while let Some(call) = self.wait() {
             self.options.supervisor.round(THREAD);
@@ -106,7 +105,7 @@ impl Indexer {
         }
     }
 
-    /// Waits for work; `None` when the index is closed.
+    /// Waits for work; `None` if the index is closed.
     fn wait(&mut self) -> Option<Call> {
         loop {
             let notified = {
@@ -141,7 +140,7 @@ impl Indexer {
         }
     }
 
-    /// Sleeps until somebody calls or the deadline comes; a writer without work is let go first.
+    /// Sleeps until a wake-up or the deadline. Releases the writer if it stays idle.
     fn sleep(&mut self, now: Instant) {
         let idle = self.open.as_ref().is_some_and(OpenIndex::has_writer) && self.deadline.is_none();
         let until = if idle {
@@ -170,7 +169,7 @@ impl Indexer {
         }
     }
 
-    /// Timelines that wait to be indexed, or to be taken out of the index.
+    /// Returns the number of timelines to index or to remove from the index.
     fn pending(&self) -> u64 {
         let of = |(table, attached): (&TableId, &Attached)| {
             let reader = attached.catalog.reader();
@@ -208,12 +207,12 @@ impl Indexer {
         }
     }
 
-    /// One round; what went wrong in it, panics of tantivy included.
+    /// Runs one round; returns the failure, including a panic in tantivy.
     fn guarded_round(&mut self) -> Option<String> {
         let failure = match catch_unwind(AssertUnwindSafe(|| self.round())) {
             Ok(Ok(())) => return None,
             Ok(Err(tantivy::TantivyError::LockFailure(error, _))) => {
-                // Somebody else writes here: what is on disk is theirs.
+                // Another process holds the lock of the index; its files must not be changed.
                 self.open = None;
                 error.to_string()
             }
@@ -230,18 +229,18 @@ impl Indexer {
         Some(failure)
     }
 
-    /// Leaves the index as it is; the next round makes it anew.
+    /// Closes the index after a failure; the next round recreates it.
     fn give_up(&mut self) {
         self.remake = true;
         self.replacing = self.shared.snapshot.read().is_some();
-        // Dropping a broken writer may panic, too.
+        // Dropping a broken writer may panic as well.
         let open = self.open.take();
         if catch_unwind(AssertUnwindSafe(|| drop(open))).is_err() {
             tracing::warn!("panic while dropping the index writer");
         }
     }
 
-    /// Waits for merges, lets the writer and its memory go, and shows searches the merged segments.
+    /// Waits for merges, releases the writer and its memory, and publishes the merged segments.
     fn rest(&mut self) {
         let rested = catch_unwind(AssertUnwindSafe(|| {
             self.open.as_mut().map_or(Ok(()), OpenIndex::release_writer)

@@ -1,9 +1,9 @@
-//! Finds timelines by conditions ([`tideline_condition`]), with tantivy over the timeline catalogs.
+//! Finds timelines by conditions ([`tideline_condition`]), with a tantivy index over the timeline catalogs.
 //!
-//! One index serves all tables. It is disposable: nothing is in it that the catalogs do not hold, a damaged or
-//! missing folder is rebuilt from them while searches and writes go on, and an answer never depends on how far
-//! the index has come. What it has not reached yet is *fresh*, and is evaluated timeline by timeline; what has been
-//! removed since is left out of its hits.
+//! One index serves all tables. It is disposable: it holds only data that the catalogs hold as well. A damaged or
+//! missing folder is rebuilt from them while searches and writes continue. A search result never depends on the
+//! progress of the index: timelines that are not indexed yet are *fresh* and are evaluated one by one, and timelines
+//! that were removed since are excluded from the hits.
 //!
 //! ```text
 //!  catalogs ──► indexer thread ──► tantivy commit ──► snapshot ──┐
@@ -13,18 +13,18 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`record`] | [`TimelineRecord`]: a timeline as conditions read it |
+//! | [`record`] | [`TimelineRecord`]: a timeline as input of a condition |
 //! | [`index`] | [`SearchIndex`]: open, attach, notify, flush, close |
 //! | [`find`] | [`FindRequest`] and [`FindPage`]: order and paging |
 //! | [`facet`] | [`FacetRequest`] and [`Facets`]: counts by value |
-//! | [`highlight`] | [`Highlight`]: which texts matched, and where |
-//! | `relevance` | how well words are said |
-//! | `search` | the answer: committed hits and fresh timelines |
-//! | `segment` | the tree on one tantivy segment, as sets of documents |
-//! | `close_term` | close texts in the dictionary |
+//! | [`highlight`] | [`Highlight`]: matched texts and the positions of the matches |
+//! | `relevance` | relevance score of words and phrases |
+//! | `search` | search evaluation: committed hits and fresh timelines |
+//! | `segment` | evaluation of a condition tree on one tantivy segment, as sets of documents |
+//! | `close_term` | fuzzy matching in the term dictionary |
 //! | `mapping` | the schema, and the tokens of a timeline |
-//! | `indexer` | the thread that writes |
-//! | `positions` | how far the index has come, as stored with each commit |
+//! | `indexer` | indexer thread |
+//! | `positions` | progress of the index per table, stored with each commit |
 
 pub mod error;
 pub mod facet;

@@ -1,34 +1,35 @@
-//! How a timeline becomes a tantivy document: the schema and the tokens.
+//! Schema of the index, and the mapping from a timeline to the tokens of its document.
 //!
-//! A document has one indexed field that holds all its tokens, and one fast field that says which timeline it
-//! is. Nothing is stored, and neither positions nor frequencies are kept. Tokens are bytes, opened by the
-//! table, so the terms of one table, and of one tag key in it, lie side by side in the dictionary:
+//! A document has one indexed field with all its tokens, and one fast field with the key of the timeline. Nothing is
+//! stored, and neither positions nor frequencies are indexed. Tokens are bytes that begin with the table id. The
+//! terms of one table, and within it of one tag key, are therefore adjacent in the dictionary:
 //!
 //! ```text
 //! table: u32 big-endian ‖ kind: u8 ‖ rest
 //!
-//! kind              rest                                         says that the timeline
-//! 0 table           –                                            belongs to the table
-//! 1 shape           name (measurement) ‖ name (tag key) …        has this measurement and these tags, sorted
-//! 2 tag             name (key) ‖ value                           has this tag with this value
-//! 3 attribute keys  name (key) …                                 has these attributes, sorted
-//! 4 attribute       as tag; the value opens with its type        has this attribute with this value, or a list with it
-//! 5 word            property: u8 ‖ name (key) ‖ word             says this word in this property
+//! kind              rest                                         meaning
+//! 0 table           –                                            the timeline belongs to the table
+//! 1 shape           name (measurement) ‖ name (tag key) …        it has this measurement and these tag keys, sorted
+//! 2 tag             name (key) ‖ value                           it has this tag with this value
+//! 3 attribute keys  name (key) …                                 it has these attributes, sorted
+//! 4 attribute       as tag; the value begins with its type       it has this attribute value, alone or in a list
+//! 5 word            property: u8 ‖ name (key) ‖ word             this property contains this word
 //!
 //! name: length: u16 big-endian ‖ bytes
 //! ```
 //!
-//! Timelines of a table have few shapes, so measurements and the keys that a timeline has are found by reading those, and
-//! a timeline needs one token for all of them. What they cost is most of what an index takes to build.
+//! The timelines of a table have few shapes. Measurements and the presence of keys are therefore found by scanning
+//! the shapes, and a timeline needs only one token for them. The number of tokens dominates the cost of building an
+//! index.
 //!
-//! A word is of a tag (property 1) or an attribute that is text (2), in small letters. It has a token only where it is not
-//! the whole value: a value that is one word in small letters is found by its own token. Numbers
-//! and times are written so that the order of the bytes is theirs. A place is its number on a curve round the
-//! globe, where neighbours mostly lie side by side, then its latitude and longitude. So ranges and areas are ranges of
-//! the dictionary. The values of a list have the tokens that they would have alone.
+//! A word belongs to a tag (property 1) or a text attribute (2) and is in lower case. It has a token only if it is
+//! not the whole value: a value that is a single lower-case word is found by its own token. Numbers and times are
+//! encoded so that their bytes sort like the values. A point is encoded as its number on a space-filling curve around
+//! the globe, on which neighbours are mostly adjacent, followed by its latitude and longitude. Ranges and areas are
+//! therefore ranges of the dictionary. The values of a list have the tokens that they would have alone.
 //!
-//! The length before a name keeps apart what a separator could not: tags may hold any character. The source has
-//! no token, because the source tags say it.
+//! Names have a length prefix because tags may contain any character, so no separator would be safe. The source has
+//! no token, because the source tags determine it.
 
 use tantivy::TantivyDocument;
 use tantivy::schema::{BytesOptions, FAST, Field, Schema};
@@ -48,10 +49,10 @@ const KIND_ATTRIBUTE_KEYS: u8 = 3;
 const KIND_ATTRIBUTE: u8 = 4;
 const KIND_WORD: u8 = 5;
 
-/// Longest word that has a token, in bytes: longer ones cannot be asked for.
+/// Longest word with a token, in bytes. A longer one cannot be searched for.
 const WORD_BYTES_MAX: usize = 2 * PATTERN_BYTES_MAX;
 
-/// Table and kind.
+/// Length of table and kind at the start of a token.
 const HEAD_BYTES: usize = size_of::<TableId>() + 1;
 
 const PROPERTY_TAG: u8 = 1;
@@ -63,20 +64,20 @@ const TYPE_BOOLEAN: u8 = 3;
 const TYPE_TIME: u8 = 4;
 const TYPE_POINT: u8 = 5;
 
-/// The sign of a number in order.
+/// Sign bit of ordered numbers.
 const SIGN: u64 = 1 << 63;
 
-/// Name of the fast field that holds [`document_key`].
+/// Name of the fast field with the [`document_key`].
 pub(crate) const KEY_FIELD: &str = "key";
 
-/// The two fields of the schema.
+/// Fields of the schema.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fields {
     pub(crate) tokens: Field,
     key: Field,
 }
 
-/// The schema of the index; another one on disk means that the index is rebuilt.
+/// Returns the schema of the index. An index on disk with a different schema is rebuilt.
 pub(crate) fn schema() -> (Schema, Fields) {
     let mut builder = Schema::builder();
     let tokens = builder.add_bytes_field("tokens", BytesOptions::default().set_indexed());
@@ -84,24 +85,24 @@ pub(crate) fn schema() -> (Schema, Fields) {
     (builder.build(), Fields { tokens, key })
 }
 
-/// Names a timeline across tables: `table ‖ ordinal`.
+/// Returns the key of a timeline across tables: `table ‖ ordinal`.
 pub(crate) fn document_key(table: TableId, ordinal: Ordinal) -> u64 {
     u64::from(table.0) << 32 | u64::from(ordinal.0)
 }
 
-/// The ordinal in a document key.
+/// Returns the ordinal in a document key.
 pub(crate) fn ordinal_of(key: u64) -> u32 {
     key as u32
 }
 
-/// A property with a key, which may say words.
+/// Property with a key, which may contain words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keyed<'a> {
     Tag(&'a str),
     Attribute(&'a str),
 }
 
-/// Makes documents, in one buffer for all their tokens.
+/// Builder of documents that reuses one token buffer.
 #[derive(Debug)]
 pub(crate) struct Documents {
     fields: Fields,
@@ -115,7 +116,7 @@ impl Documents {
         Self { fields, table, token }
     }
 
-    /// The document of a timeline.
+    /// Returns the document of a timeline.
     pub(crate) fn document(&mut self, entry: &Entry<'_>) -> TantivyDocument {
         let mut document = TantivyDocument::new();
         document.add_u64(self.fields.key, document_key(self.table, entry.ordinal()));
@@ -176,7 +177,7 @@ impl Documents {
     }
 }
 
-/// A single value of an attribute, as its token says it.
+/// Single value of an attribute, as input of its token.
 #[derive(Debug, Clone, Copy)]
 enum Typed<'a> {
     Text(&'a str),
@@ -186,7 +187,7 @@ enum Typed<'a> {
     Point(GeoPoint),
 }
 
-/// The bytes of a term.
+/// Bytes of a term.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token(pub(crate) Vec<u8>);
 
@@ -195,27 +196,27 @@ impl Token {
         Self::of(table, KIND_TABLE, |_| {})
     }
 
-    /// What the shapes of all timelines of a table begin with; [`names_of`] reads the rest.
+    /// Returns the prefix of all shapes of a table; [`names_of`] decodes the rest.
     pub(crate) fn shapes(table: TableId) -> Self {
         Self::of(table, KIND_SHAPE, |_| {})
     }
 
-    /// What the keys of all described timelines of a table begin with; [`names_of`] reads the rest.
+    /// Returns the prefix of the attribute keys of all timelines of a table; [`names_of`] decodes the rest.
     pub(crate) fn attribute_keys(table: TableId) -> Self {
         Self::of(table, KIND_ATTRIBUTE_KEYS, |_| {})
     }
 
-    /// What all tags of a table begin with.
+    /// Returns the prefix of all tags of a table.
     pub(crate) fn tags(table: TableId) -> Self {
         Self::of(table, KIND_TAG, |_| {})
     }
 
-    /// What all attributes of a table begin with.
+    /// Returns the prefix of all attributes of a table.
     pub(crate) fn attributes(table: TableId) -> Self {
         Self::of(table, KIND_ATTRIBUTE, |_| {})
     }
 
-    /// What the tokens of all values of a tag begin with.
+    /// Returns the prefix of all values of a tag.
     pub(crate) fn tag_values(table: TableId, key: &str) -> Self {
         Self::of(table, KIND_TAG, |token| token.value_of(key, &[]))
     }
@@ -234,27 +235,27 @@ impl Token {
         }))
     }
 
-    /// The token of the empty text, and what those of all texts of an attribute begin with.
+    /// Returns the token of the empty text, which is also the prefix of all texts of an attribute.
     pub(crate) fn attribute_texts(table: TableId, key: &str) -> Self {
         Self::attribute_type(table, key, TYPE_TEXT)
     }
 
-    /// What the tokens of all numbers begin with; [`ordered`] makes the rest.
+    /// Returns the prefix of all numbers of an attribute; [`ordered`] encodes the rest.
     pub(crate) fn attribute_numbers(table: TableId, key: &str) -> Self {
         Self::attribute_type(table, key, TYPE_NUMBER)
     }
 
-    /// What the tokens of all times begin with; [`ordered_time`] makes the rest.
+    /// Returns the prefix of all times of an attribute; [`ordered_time`] encodes the rest.
     pub(crate) fn attribute_times(table: TableId, key: &str) -> Self {
         Self::attribute_type(table, key, TYPE_TIME)
     }
 
-    /// What the tokens of all places begin with; [`point_of`] reads the rest.
+    /// Returns the prefix of all points of an attribute; [`point_of`] decodes the rest.
     pub(crate) fn attribute_points(table: TableId, key: &str) -> Self {
         Self::attribute_type(table, key, TYPE_POINT)
     }
 
-    /// What all words of the property begin with.
+    /// Returns the prefix of all words of a property.
     pub(crate) fn words(table: TableId, property: Keyed<'_>) -> Self {
         Self::of(table, KIND_WORD, |token| token.word_of(property, ""))
     }
@@ -270,13 +271,14 @@ impl Token {
         token
     }
 
-    /// Keeps the table, and begins with another kind.
+    /// Keeps the table and starts a token of another kind.
     fn restart(&mut self, kind: u8) {
         self.0.truncate(size_of::<TableId>());
         self.0.push(kind);
     }
 
-    /// Keys of timelines are far below 64 KiB; a longer one can only be asked for, and no token may equal it.
+    /// Appends a name. Keys of timelines are far below 64 KiB; a longer key can only occur in a condition, and its
+    /// token must not equal any stored one.
     fn name(&mut self, name: &str) {
         let length = u16::try_from(name.len()).unwrap_or(u16::MAX);
         self.0.extend_from_slice(&length.to_be_bytes());
@@ -297,7 +299,7 @@ impl Token {
                 self.value_of(key, &[&[TYPE_TIME], &ordered_time(time.nanos()).to_be_bytes()]);
             }
             Typed::Point(point) => {
-                // Both zeros are one number.
+                // A negative zero is encoded as a positive zero.
                 let (latitude, longitude) = (point.latitude() + 0.0, point.longitude() + 0.0);
                 let cell = cell_of(point).to_be_bytes();
                 let (latitude, longitude) = (latitude.to_be_bytes(), longitude.to_be_bytes());
@@ -316,7 +318,8 @@ impl Token {
     }
 }
 
-/// The names of a shape or of attribute keys, from what follows its kind: first the measurement where it is a shape.
+/// Iterates over the names of a shape or of attribute keys, from the bytes after the kind. The first name of a shape
+/// is the measurement.
 pub(crate) fn names_of(mut rest: &[u8]) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let (length, behind) = rest.split_first_chunk::<2>()?;
@@ -326,25 +329,26 @@ pub(crate) fn names_of(mut rest: &[u8]) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What all tokens with the same kind and the same first name begin with, and that name; `None` where the token has none.
+/// Returns the prefix of all tokens with the same kind and first name, and that name; `None` if the token has no
+/// name.
 pub(crate) fn first_name(token: &[u8]) -> Option<(Token, &str)> {
     let name = names_of(token.get(HEAD_BYTES..)?).next()?;
     let prefix = token.get(..HEAD_BYTES + 2 + name.len())?;
     Some((Token(prefix.to_vec()), name))
 }
 
-/// A finite number as bits whose order is that of numbers; both zeros are one.
+/// Encodes a finite number as bits that sort like numbers. Both zeros have the same bits.
 pub(crate) fn ordered(number: f64) -> u64 {
     let bits = (number + 0.0).to_bits();
     if bits & SIGN == 0 { bits | SIGN } else { !bits }
 }
 
-/// Nanoseconds as bits whose order is that of time.
+/// Encodes nanoseconds as bits that sort like times.
 pub(crate) fn ordered_time(nanos: i64) -> u64 {
     nanos as u64 ^ SIGN
 }
 
-/// The place of an attribute's token, from what follows its prefix.
+/// Decodes the point of an attribute's token, from the bytes after its prefix.
 pub(crate) fn point_of(value: &[u8]) -> Option<GeoPoint> {
     let (_, coordinates) = value.split_first_chunk::<8>()?;
     let (latitude, longitude) = coordinates.split_first_chunk::<8>()?;

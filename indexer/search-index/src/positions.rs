@@ -1,13 +1,14 @@
-//! How far the index has come with each table, as stored in the payload of every tantivy commit.
+//! Progress of the index per table, stored in the payload of every tantivy commit.
 //!
 //! # Stored form
 //!
 //! JSON: `{"format": 4, "tables": {"<table>": {"indexed": "<bits>", "edits": n, "fingerprint": n}}}`.
-//! `indexed` is the set of ordinals that have a document: hexadecimal digits of a roaring bitmap in its portable
-//! form, at most two bits of text a timeline. `edits` is the catalog's edit counter up to which attributes are in the
-//! documents. `fingerprint` sums a hash of id and ordinal over all indexed timelines: after a power cut a catalog whose
-//! journal was only buffered may have lost timelines that the index kept, and given their ordinals to others. An index of
-//! another format is made anew from the catalog.
+//!
+//! `indexed` is the set of ordinals with a document: hexadecimal digits of a roaring bitmap in its portable form, at
+//! most two bits of text per timeline. `edits` is the catalog's edit counter up to which the documents contain the
+//! attributes. `fingerprint` is the sum of a hash of id and ordinal over all indexed timelines. It detects a catalog
+//! that lost timelines in a power failure, because its journal was only buffered, and reused their ordinals. An index
+//! with another format is rebuilt from the catalog.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +18,19 @@ use tideline_model::{Ordinal, TableId, TimelineId};
 use tideline_timeline_catalog::CatalogReader;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Raised when documents of the same schema get another meaning, or positions another form.
+/// Format version. Increased when documents of the same schema change their meaning, or positions their form.
 const FORMAT: u32 = 4;
 
-/// How far the index has come with one table.
+/// Progress of the index with one table.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Position {
-    /// Ordinals that have a document.
+    /// Ordinals with a document.
     pub(crate) indexed: RoaringBitmap,
-    /// The edit counter that the documents reflect.
+    /// Edit counter that the documents reflect.
     pub(crate) edits: u64,
-    /// What of `edits` still holds after a restart; see `CatalogReader::settled_edits`.
+    /// Part of `edits` that is still valid after a restart; see `CatalogReader::settled_edits`.
     pub(crate) edits_settled: u64,
-    /// Those of `indexed` whose document is outdated although no edit says so. Found again at each start.
+    /// Ordinals in `indexed` whose document is outdated although no edit is recorded. Recomputed at each start.
     pub(crate) outdated: RoaringBitmap,
     fingerprint: u64,
 }
@@ -38,14 +39,14 @@ pub(crate) struct Position {
 pub(crate) type Positions = BTreeMap<TableId, Position>;
 
 impl Position {
-    /// Notes that a timeline has a document now.
+    /// Records that a timeline has a document.
     pub(crate) fn add(&mut self, ordinal: Ordinal, id: TimelineId) {
         if self.indexed.insert(ordinal.0) {
             self.fingerprint = self.fingerprint.wrapping_add(fingerprint(ordinal, id));
         }
     }
 
-    /// Notes that a timeline has no document any more.
+    /// Records that a timeline has no document any more.
     pub(crate) fn remove(&mut self, ordinal: Ordinal, id: TimelineId) {
         self.outdated.remove(ordinal.0);
         if self.indexed.remove(ordinal.0) {
@@ -53,8 +54,8 @@ impl Position {
         }
     }
 
-    /// Whether a position that was read from disk can belong to this catalog, but for attributes. Timelines that were
-    /// removed since may still have a document.
+    /// Returns true if a position from disk is consistent with this catalog, apart from attributes. Timelines that
+    /// were removed since may still have a document.
     pub(crate) fn fits(&self, catalog: &CatalogReader<'_>) -> bool {
         let mut sum = 0u64;
         for ordinal in self.indexed.iter().map(Ordinal) {
@@ -66,7 +67,7 @@ impl Position {
         sum == self.fingerprint
     }
 
-    /// What documents of the index say wrongly or not at all, beside what the catalog has now.
+    /// Returns the differences between the documents of the index and the current catalog.
     pub(crate) fn difference(&self, catalog: &CatalogReader<'_>) -> Difference {
         let visible = catalog.visible();
         let mut difference = Difference {
@@ -85,14 +86,14 @@ impl Position {
     }
 }
 
-/// What separates an index from its catalog. The three sets may share nothing but `new` and `edited`.
+/// Differences between an index and its catalog. Only `new` and `edited` may overlap.
 #[derive(Debug, Default)]
 pub(crate) struct Difference {
-    /// Visible, without a document.
+    /// Visible timelines without a document.
     pub(crate) new: RoaringBitmap,
-    /// Visible; a document would be outdated.
+    /// Visible timelines whose document, if any, is outdated.
     pub(crate) edited: RoaringBitmap,
-    /// Not visible, with a document.
+    /// Invisible timelines with a document.
     pub(crate) gone: RoaringBitmap,
 }
 
@@ -108,13 +109,13 @@ struct Payload {
 
 #[derive(Serialize, Deserialize)]
 struct TablePayload {
-    /// Bits, in hexadecimal digits.
+    /// Roaring bitmap in hexadecimal digits.
     indexed: String,
     edits: u64,
     fingerprint: u64,
 }
 
-/// The payload of a commit.
+/// Encodes the payload of a commit.
 pub(crate) fn encode(positions: &Positions) -> String {
     let table = |position: &Position| TablePayload {
         indexed: to_hex(&position.indexed),
@@ -129,7 +130,7 @@ pub(crate) fn encode(positions: &Positions) -> String {
     serde_json::to_string(&payload).expect("numbers and texts always have a JSON form")
 }
 
-/// Reads a payload; `None` when it is of another format or damaged.
+/// Decodes a payload; `None` if it has another format or is damaged.
 pub(crate) fn decode(payload: &str) -> Option<Positions> {
     let payload: Payload = serde_json::from_str(payload).ok()?;
     if payload.format != FORMAT {

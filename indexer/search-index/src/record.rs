@@ -1,37 +1,38 @@
-//! A timeline as conditions read it, and the times of its points, which the index does not hold.
+//! A timeline as input of a condition, and the times of its points, which the index does not hold.
 
 use tideline_condition::{Record, Subject, ValueRef};
 use tideline_model::{Ordinal, Timestamp};
 use tideline_timeline_catalog::{AttributeRef, Entry};
 
-/// When the points of a timeline begin and end.
+/// Times of the first and last point of a timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// The time of the oldest point.
+    /// Time of the oldest point.
     pub first: Timestamp,
-    /// The time of the newest point.
+    /// Time of the newest point.
     pub last: Timestamp,
 }
 
-/// Serves a search with what the index does not hold: when timelines have points, and whether the search goes on.
-/// Called for candidates only, in groups; no catalog lock is held then.
+/// Source of data that the index does not hold: the times of points, and the stop signal of the search. Times are
+/// requested in groups and for candidates only. No catalog lock is held during a call.
 pub trait SeenLookup {
-    /// One answer for each ordinal, in order; `None` where there is no point.
+    /// Returns one value per ordinal, in order; `None` if the timeline has no points.
     fn seen(&self, ordinals: &[Ordinal]) -> Vec<Option<Seen>>;
 
-    /// Whether the search should end, because its client has left or its time is over. Once true, it stays true. Checked
-    /// after some thousand timelines or values, and before each pattern is compiled.
+    /// Returns true if the search should stop, because its client disconnected or its time limit was exceeded. Once
+    /// true, it must stay true. Checked after a few thousand timelines or values, and before each pattern is
+    /// compiled.
     fn is_stopped(&self) -> bool {
         false
     }
 }
 
-/// An entry of the catalog with the times of its points. It has no fields.
+/// A catalog entry with the times of its points. It has no fields.
 #[derive(Clone, Copy)]
 pub struct TimelineRecord<'a> {
-    /// The entry.
+    /// Catalog entry.
     pub entry: &'a Entry<'a>,
-    /// The times of its points; they matter only to conditions that test them.
+    /// Times of its points; used only by conditions on first or last seen.
     pub seen: Option<Seen>,
 }
 
@@ -63,7 +64,7 @@ impl Record for TimelineRecord<'_> {
     }
 }
 
-/// A property that says words.
+/// A property that contains words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Property<'a> {
     Measurement,
@@ -71,7 +72,7 @@ pub(crate) enum Property<'a> {
     Attribute(&'a str),
 }
 
-/// Everything of a timeline that says words.
+/// Iterates over all texts of a timeline with their properties.
 pub(crate) fn texts_of<'a>(entry: &Entry<'a>) -> impl Iterator<Item = (Property<'a>, &'a str)> + use<'a> {
     let measurement = std::iter::once((Property::Measurement, entry.measurement()));
     let tags = entry.tags().map(|(key, value)| (Property::Tag(key), value));

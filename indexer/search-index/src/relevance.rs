@@ -1,4 +1,4 @@
-//! How well a timeline says the words that are asked for.
+//! Relevance score of a timeline for the words of a condition.
 
 use std::borrow::Cow;
 
@@ -8,11 +8,11 @@ use tideline_timeline_catalog::{AttributeRef, Entry};
 
 use crate::record::{Property, texts_of};
 
-/// The words of a condition, with whom they are asked of.
+/// Words of a condition, each list with the subject that it applies to.
 pub(crate) struct Asked<'a>(Vec<(&'a Subject, &'a [Word])>);
 
 impl<'a> Asked<'a> {
-    /// Those of all words and phrases that are not below a `Not`.
+    /// Collects the words of all word and phrase tests that are not below a `Not`.
     pub(crate) fn of(root: &'a Node) -> Self {
         let mut asked = Vec::new();
         each_text(root, &mut |subject, test| {
@@ -23,7 +23,7 @@ impl<'a> Asked<'a> {
         Self(asked)
     }
 
-    /// The sum over all words, as told at [`crate::SortBy::Relevance`].
+    /// Returns the score as defined at [`crate::SortBy::Relevance`], summed over all words.
     pub(crate) fn score(&self, entry: &Entry<'_>) -> f64 {
         self.0
             .iter()
@@ -47,7 +47,7 @@ fn score(subject: &Subject, asked: &[Word], entry: &Entry<'_>) -> f64 {
     best.iter().sum()
 }
 
-/// Visits every test of a text that is not below a `Not`.
+/// Visits every text test that is not below a `Not`.
 pub(crate) fn each_text<'a>(node: &'a Node, visit: &mut dyn FnMut(&'a Subject, &'a TextTest)) {
     match node {
         Node::And(nodes) | Node::Or(nodes) => nodes.iter().for_each(|node| each_text(node, visit)),
@@ -56,7 +56,7 @@ pub(crate) fn each_text<'a>(node: &'a Node, visit: &mut dyn FnMut(&'a Subject, &
     }
 }
 
-/// The texts that a test of a subject looks at, each with what it is of.
+/// Returns the texts of a subject, each with its property.
 pub(crate) fn texts<'a>(subject: &Subject, entry: &Entry<'a>) -> Vec<(Subject, &'a str)> {
     let one = |subject: Subject, text: Option<&'a str>| {
         text.into_iter().map(|text| (subject.clone(), text)).collect()
@@ -85,7 +85,7 @@ pub(crate) fn texts<'a>(subject: &Subject, entry: &Entry<'a>) -> Vec<(Subject, &
                 _ => Vec::new(),
             }
         }
-        // No test of a text is used on these.
+        // These subjects have no text tests.
         Subject::Id | Subject::FirstSeen | Subject::LastSeen | Subject::Field(_) => Vec::new(),
     }
 }

@@ -1,12 +1,13 @@
-//! The answer to a condition: committed hits, corrected by what the index does not know yet.
+//! Search evaluation: committed hits, corrected by what the index does not contain yet.
 //!
-//! 1. A snapshot is taken: a tantivy searcher, and the position that its documents reflect.
-//! 2. The catalog says what is *fresh*: visible without a document, or edited since that position; and what is gone.
-//! 3. The index gives an upper bound of the hits, without the edited and the gone timelines; where the tree could
-//!    not be decided there and the bound is wide, also a lower bound.
-//! 4. What lies between the bounds, and everything fresh, is verified on the catalog's entries.
+//! 1. Take a snapshot: a tantivy searcher, and the position that its documents reflect.
+//! 2. Determine from the catalog which timelines are *fresh* (visible without a document, or edited since that
+//!    position) and which are gone.
+//! 3. Compute an upper bound of the hits from the index, without the edited and removed timelines. If the tree could
+//!    not be decided there and the bound is large, also compute a lower bound.
+//! 4. Verify the timelines between the bounds, and all fresh ones, on the catalog's entries.
 //!
-//! The catalog is looked at after the snapshot was taken, so nothing can fall between the two.
+//! The catalog is read after the snapshot is taken, so no timeline can be missed between the two.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,22 +25,22 @@ use crate::segment::{Bound, SegmentView};
 
 /// Timelines that are verified under one lock of the catalog: about a millisecond.
 const VERIFY_GROUP: usize = 2_048;
-/// Up to this many candidates are verified without asking for a lower bound first.
+/// Most candidates that are verified without computing a lower bound first.
 const VERIFY_AT_ONCE_MAX: u64 = 2_048;
 
-/// What searches see of the index: documents, and the position that they reflect.
+/// State of the index that searches read: documents, and the position that they reflect.
 pub(crate) struct Snapshot {
     pub(crate) searcher: Searcher,
     pub(crate) fields: Fields,
-    /// Of tables whose catalog has been compared with the index.
+    /// Positions of the tables whose catalog has been compared with the index.
     pub(crate) positions: Positions,
 }
 
-/// The index could not answer; the caller has it rebuilt.
+/// Failure of the index; the caller triggers a rebuild.
 #[derive(Debug)]
 pub(crate) struct IndexFault(pub(crate) String);
 
-/// All visible timelines that meet a condition, and what went wrong in the index, if anything.
+/// Returns all visible timelines that match a condition, and the failure of the index, if any.
 pub(crate) fn search(
     snapshot: Option<&Snapshot>,
     catalog: &Catalog,
@@ -74,7 +75,7 @@ pub(crate) fn search(
     (verify(catalog, matcher, seen, &every), Some(fault))
 }
 
-/// What the index says: all hits are in `upper`, all of `lower` are hits.
+/// Bounds from the index: `upper` contains all hits, and `lower` only hits.
 struct Bounds {
     upper: RoaringBitmap,
     lower: RoaringBitmap,
@@ -116,7 +117,7 @@ fn views<'a>(
         .collect()
 }
 
-/// A bound over all segments, as ordinals.
+/// Computes a bound over all segments, as ordinals.
 fn bound(views: &[SegmentView<'_>], root: &Node, bound: Bound) -> tantivy::Result<(RoaringBitmap, bool)> {
     let mut ordinals = Vec::new();
     let mut exact = true;
@@ -125,14 +126,14 @@ fn bound(views: &[SegmentView<'_>], root: &Node, bound: Bound) -> tantivy::Resul
         view.add_ordinals(&bounded.documents, &mut ordinals);
         exact &= bounded.exact;
     }
-    // A segment's documents come nearly in the order of their ordinals, so this is quick.
+    // The documents of a segment are nearly sorted by ordinal, so this is fast.
     ordinals.sort_unstable();
     ordinals.dedup();
     let ordinals = RoaringBitmap::from_sorted_iter(ordinals).expect("just sorted, each one once");
     Ok((ordinals, exact))
 }
 
-/// Every id that the tree names.
+/// Returns every id that the tree names.
 fn named_ids(node: &Node) -> Vec<TimelineId> {
     match node {
         Node::Ids(ids) => ids.clone(),
@@ -147,7 +148,8 @@ fn resolve(catalog: &Catalog, ids: impl Iterator<Item = TimelineId>) -> HashMap<
     ids.filter_map(|id| Some((id, reader.by_id(id)?))).collect()
 }
 
-/// Those of `candidates` that meet the condition, one by one; some of them where the search is stopped.
+/// Returns the candidates that match the condition, evaluated one by one. The result is incomplete if the search is
+/// stopped.
 fn verify(
     catalog: &Catalog,
     matcher: &Matcher,

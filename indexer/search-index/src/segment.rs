@@ -1,10 +1,11 @@
-//! The condition tree on one tantivy segment, as sets of documents.
+//! Evaluation of a condition tree on one tantivy segment, as sets of documents.
 //!
-//! Each leaf becomes the set of documents that its terms list; the tree combines sets. Two kinds of node are
-//! not decided here: times of first and last points, which the index does not hold, and what is left of an
-//! `And` once few documents remain, because looking at those few is cheaper than reading long lists. So a set
-//! is a *bound*: it holds at least ([`Bound::Upper`]) or at most ([`Bound::Lower`]) the documents that match,
-//! and says whether it is exact. What lies between both bounds is verified on the catalog's entries.
+//! Each leaf becomes the set of documents in the posting lists of its terms; inner nodes combine these sets. Two
+//! kinds of nodes are not decided here: times of first and last points, which the index does not hold, and the
+//! remaining nodes of an `And` once few documents are left, because verifying those few is cheaper than reading long
+//! lists. The result is therefore a *bound*: a superset ([`Bound::Upper`]) or subset ([`Bound::Lower`]) of the
+//! matching documents, with a flag whether it is exact. Documents between the two bounds are verified on the
+//! catalog's entries.
 
 mod ranges;
 mod words;
@@ -28,30 +29,30 @@ use ranges::number_bits;
 
 /// Documents whose keys are read in one call.
 const KEY_GROUP: usize = 256;
-/// When an `And` has come down to this many documents of a segment, the rest of it is verified one by one.
-/// Reading on costs about 1 ns a listed document, verifying about 0.5 µs a document.
+/// Size of a partial `And` result, in documents of a segment, at which the rest of the `And` is verified one by one.
+/// Reading a list costs about 1 ns per document, verifying about 0.5 µs per document.
 const VERIFY_DOCUMENTS_MAX: u64 = 256;
-/// Values that are looked at before the next check whether the search goes on: about a millisecond.
+/// Values that are tested between two checks of the stop signal: about a millisecond.
 const VALUES_BETWEEN_CHECKS: usize = 4_096;
-/// Up to this many listed documents are sorted; more are gathered in a bitmap of the whole segment.
+/// Most listed documents that are sorted; more are collected in a bitmap of the whole segment.
 const SORTED_DOCUMENTS_MAX: usize = 4_096;
-/// Of more values than these, what the first ones list speaks for the others.
+/// Number of values whose list lengths are sampled to estimate those of all values.
 const SAMPLED_VALUES: usize = 32;
 
-/// Which side a set may err on.
+/// Direction in which a set may be inexact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bound {
-    /// Every document that matches is in the set.
+    /// Superset: contains every document that matches.
     Upper,
-    /// Every document in the set matches.
+    /// Subset: every document in it matches.
     Lower,
 }
 
-/// A set of documents of a segment.
+/// A set of documents of a segment, as a bound.
 #[derive(Debug)]
 pub(crate) struct Bounded {
     pub(crate) documents: RoaringBitmap,
-    /// Whether the set is exactly what matches.
+    /// True if the set contains exactly the matching documents.
     pub(crate) exact: bool,
 }
 
@@ -62,18 +63,18 @@ impl Bounded {
     }
 }
 
-/// One table's documents of a segment.
+/// Documents of one table in a segment.
 pub(crate) struct SegmentView<'a> {
     table: TableId,
     source_tags: &'a [String],
-    /// Ordinals of the timelines that the tree names by id, where they exist.
+    /// Ordinals of the timelines that the tree names by id, if they exist.
     ids: &'a HashMap<TimelineId, Ordinal>,
     segment: &'a SegmentReader,
     terms: Arc<InvertedIndexReader>,
     keys: Arc<dyn ColumnValues<u64>>,
-    /// All documents of the table, deleted ones among them.
+    /// All documents of the table, including deleted ones.
     all: RoaringBitmap,
-    /// Ends a search early; what is found until then does not count.
+    /// Stop signal; results of a stopped search are discarded.
     lookup: Option<&'a dyn SeenLookup>,
 }
 
@@ -106,7 +107,7 @@ impl<'a> SegmentView<'a> {
         self.lookup.is_some_and(SeenLookup::is_stopped)
     }
 
-    /// Appends the ordinals of documents that are not deleted.
+    /// Appends the ordinals of the documents that are not deleted.
     pub(crate) fn add_ordinals(&self, documents: &RoaringBitmap, ordinals: &mut Vec<u32>) {
         let alive = self.segment.alive_bitset();
         let is_alive = |document: &u32| alive.is_none_or(|alive| alive.is_alive(*document));
@@ -125,7 +126,7 @@ impl<'a> SegmentView<'a> {
         }
     }
 
-    /// A bound of the documents that match a tree.
+    /// Returns a bound of the documents that match a tree.
     pub(crate) fn evaluate(&self, node: &Node, bound: Bound) -> tantivy::Result<Bounded> {
         if self.is_stopped() {
             return Ok(Bounded::exact(RoaringBitmap::new()));
@@ -178,14 +179,14 @@ impl<'a> SegmentView<'a> {
                 },
                 exact: false,
             },
-            // Attributes alone have values that are not texts; timelines have no fields.
+            // Only attributes have non-text values; timelines have no fields.
             Node::OneOf(..) | Node::Number(..) | Node::Area(..) | Node::Intervals { .. } => {
                 Bounded::exact(RoaringBitmap::new())
             }
         })
     }
 
-    /// The intersection, most selective node first.
+    /// Returns the intersection, evaluating the most selective node first.
     fn all_of(&self, nodes: &[Node], bound: Bound) -> tantivy::Result<Bounded> {
         let mut by_cost = Vec::with_capacity(nodes.len());
         for node in nodes {
@@ -209,7 +210,7 @@ impl<'a> SegmentView<'a> {
         Ok(all)
     }
 
-    /// About how many documents a node lists: the order of an `And`, nothing else depends on it.
+    /// Estimates the number of documents that a node lists. Only the evaluation order of an `And` depends on it.
     fn estimate(&self, node: &Node) -> tantivy::Result<u64> {
         let every = u64::from(self.segment.max_doc());
         Ok(match node {
@@ -248,7 +249,7 @@ impl<'a> SegmentView<'a> {
         })
     }
 
-    /// How many documents list a value.
+    /// Returns the number of documents with a value.
     fn listed(&self, subject: &Subject, value: &str) -> tantivy::Result<u64> {
         let prefixes = match subject {
             _ if value.is_empty() => return Ok(u64::from(self.segment.max_doc())),
@@ -283,7 +284,7 @@ impl<'a> SegmentView<'a> {
             Subject::Measurement => Bounded::exact(self.measured(&|text| test.matches(text))?),
             Subject::Tag(key) => self.keyed(Keyed::Tag(key), test, bound)?,
             Subject::Attribute(key) => self.keyed(Keyed::Attribute(key), test, bound)?,
-            // No test of a text is used on these.
+            // These subjects have no text tests.
             Subject::Id | Subject::FirstSeen | Subject::LastSeen | Subject::Field(_) => {
                 return Ok(Bounded::exact(RoaringBitmap::new()));
             }
@@ -295,7 +296,7 @@ impl<'a> SegmentView<'a> {
         Ok(found)
     }
 
-    /// The first source tag that a document has decides.
+    /// Evaluates a test of the source, which is the first source tag that a document has.
     fn source(&self, test: &TextTest, bound: Bound) -> tantivy::Result<Bounded> {
         let mut found = Bounded::exact(RoaringBitmap::new());
         let mut undecided = self.all.clone();
@@ -334,7 +335,7 @@ impl<'a> SegmentView<'a> {
         }
     }
 
-    /// Documents with a tag.
+    /// Returns the documents with a tag.
     fn tagged(&self, key: &str) -> tantivy::Result<RoaringBitmap> {
         let shapes = Token::shapes(self.table);
         self.passing(&shapes, "", &|rest| {
@@ -342,7 +343,7 @@ impl<'a> SegmentView<'a> {
         })
     }
 
-    /// Documents whose measurement passes.
+    /// Returns the documents whose measurement passes.
     fn measured(&self, passes: &dyn Fn(&str) -> bool) -> tantivy::Result<RoaringBitmap> {
         self.documents(&self.of_measurements(passes)?)
     }
@@ -352,7 +353,7 @@ impl<'a> SegmentView<'a> {
         self.infos(&shapes, "", &|rest| names_of(rest).next().is_some_and(passes))
     }
 
-    /// Documents with a value, behind `prefix`, that passes the test.
+    /// Returns the documents with a value after `prefix` that passes the test.
     fn values(&self, prefix: &Token, test: &TextTest) -> tantivy::Result<RoaringBitmap> {
         if let TextTest::OneOf(values) = test {
             let tokens = values.iter().map(|value| with_value(prefix.clone(), value));
@@ -361,7 +362,8 @@ impl<'a> SegmentView<'a> {
         self.passing(prefix, test.literal_prefix(), &|value| test.matches_bytes(value))
     }
 
-    /// Documents with a value, behind `prefix` and beginning with `literal`, that passes. Looks at all those values.
+    /// Returns the documents with a passing value that follows `prefix` and begins with `literal`. Tests all such
+    /// values.
     fn passing(
         &self,
         prefix: &Token,
@@ -371,7 +373,7 @@ impl<'a> SegmentView<'a> {
         self.documents(&self.infos(prefix, literal, passes)?)
     }
 
-    /// The terms of those values.
+    /// Returns the terms of the passing values, as for [`passing`](Self::passing).
     fn infos(
         &self,
         prefix: &Token,
@@ -411,7 +413,7 @@ impl<'a> SegmentView<'a> {
         self.documents(&infos)
     }
 
-    /// All documents that at least one of the terms lists.
+    /// Returns all documents in the posting lists of the terms.
     fn documents(&self, infos: &[TermInfo]) -> tantivy::Result<RoaringBitmap> {
         let max_doc = self.segment.max_doc();
         if infos.iter().any(|info| info.doc_freq == max_doc) {
@@ -451,8 +453,8 @@ impl<'a> SegmentView<'a> {
         Ok(())
     }
 
-    /// Documents of the timelines that the tree names by id, by a look at every key of the segment. The usual
-    /// place of ids, at the top of the tree, is served without the index.
+    /// Returns the documents of the timelines that the tree names by id. Scans every key of the segment. The common
+    /// case, ids at the top of the tree, does not use the index.
     fn identified(&self, ids: &[TimelineId]) -> RoaringBitmap {
         let known = ids.iter().filter_map(|id| self.ids.get(id));
         let wanted: RoaringBitmap = known.map(|ordinal| ordinal.0).collect();
@@ -466,7 +468,7 @@ impl<'a> SegmentView<'a> {
     }
 }
 
-/// Ordinals of a table's timelines whose document has attributes.
+/// Returns the ordinals of a table's timelines whose document has attributes.
 pub(crate) fn with_attributes(
     searcher: &Searcher,
     fields: Fields,
@@ -482,7 +484,7 @@ pub(crate) fn with_attributes(
     Ok(ordinals.into_iter().collect())
 }
 
-/// The set of documents that are in rising order.
+/// Builds a set from documents in ascending order.
 fn ascending(documents: Vec<u32>) -> RoaringBitmap {
     RoaringBitmap::from_sorted_iter(documents).expect("posting lists and their sorted unions rise strictly")
 }
@@ -492,7 +494,7 @@ fn with_value(mut prefix: Token, value: &str) -> Token {
     prefix
 }
 
-/// The first bytes after everything that begins with `prefix`.
+/// Returns the smallest byte string greater than all strings that begin with `prefix`.
 fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let kept = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
     let mut end = prefix[..=kept].to_vec();

@@ -1,7 +1,7 @@
-//! Sets of attributes, each kept once: machines of a rack, a team or a site are described alike.
+//! Deduplicated attribute sets: machines of one rack, team or site often have the same attributes.
 //!
-//! A timeline holds the number of its set, four bytes; one whose set nobody shares pays about thirty bytes more than the
-//! set itself.
+//! A timeline stores the four-byte number of its set. A set that only one timeline uses costs about thirty bytes more
+//! than its contents.
 
 use std::hash::BuildHasher;
 
@@ -9,14 +9,14 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::packed::Packed;
 
-/// Names a set.
+/// Number of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SetNumber(u32);
 
-/// All sets that timelines have.
+/// All sets that timelines use.
 #[derive(Debug)]
 pub(crate) struct AttributeSets {
-    /// The first one is empty and always there.
+    /// The first set is empty and always present.
     sets: Vec<Set>,
     by_content: HashTable<SetNumber>,
     free: Vec<SetNumber>,
@@ -30,7 +30,7 @@ struct Set {
 }
 
 impl SetNumber {
-    /// No attributes.
+    /// Number of the empty set.
     pub(crate) const EMPTY: Self = Self(0);
 }
 
@@ -50,7 +50,7 @@ impl AttributeSets {
         &self.sets[set.0 as usize].attributes
     }
 
-    /// One more timeline has these attributes.
+    /// Adds one timeline with these attributes and returns the number of its set.
     pub(crate) fn add(&mut self, attributes: Packed) -> SetNumber {
         if attributes.is_empty() {
             return SetNumber::EMPTY;
@@ -86,7 +86,7 @@ impl AttributeSets {
         number
     }
 
-    /// One timeline less has them.
+    /// Removes one timeline from a set. A set without timelines is freed.
     pub(crate) fn remove(&mut self, set: SetNumber) {
         if set == SetNumber::EMPTY {
             return;
@@ -104,7 +104,7 @@ impl AttributeSets {
         self.free.push(set);
     }
 
-    /// Resident bytes.
+    /// Returns the resident bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let contents: usize = self.sets.iter().map(|set| set.attributes.bytes().len()).sum();
         contents

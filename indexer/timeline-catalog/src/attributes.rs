@@ -1,7 +1,7 @@
-//! Attributes: what people add to a timeline and change later. They are not part of its identity.
+//! Attributes: values that users attach to a timeline and may change later. They are not part of its identity.
 //!
-//! A value has one of seven types. All timelines of a table give a key the same type (`types` sees to that), so that a
-//! range or a distance asked of a key means something on each of them.
+//! A value has one of seven types. All timelines of a table use the same type for a key (checked by
+//! [`types`](crate::types)), so that a range or distance condition on a key applies to each of them.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use crate::{CatalogError, Result};
 pub const ATTRIBUTES_MAX: usize = 64;
 /// Longest attribute key, in bytes.
 pub const ATTRIBUTE_KEY_BYTES_MAX: usize = 256;
-/// Longest text value, and longest list of texts with all of them together, in bytes.
+/// Longest text value, and longest list of texts (sum over its elements), in bytes.
 pub const ATTRIBUTE_TEXT_BYTES_MAX: usize = 4 << 10;
-/// Most values of a list.
+/// Most values in a list.
 pub const LIST_VALUES_MAX: usize = 256;
 
 /// The attributes of a timeline, by key.
@@ -24,23 +24,23 @@ pub type Attributes = BTreeMap<String, AttributeValue>;
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AttributeValue {
-    /// Any UTF-8 text, also an empty one.
+    /// Any UTF-8 text, including the empty one.
     Text(String),
     /// A finite double.
     Number(f64),
     /// True or false.
     Boolean(bool),
-    /// An instant.
+    /// Timestamp.
     Time(Timestamp),
-    /// A place on the earth.
+    /// Geographic position.
     Point(GeoPoint),
-    /// Texts in an order, at least one.
+    /// Texts in a given order, at least one.
     Texts(Vec<String>),
-    /// Finite doubles in an order, at least one.
+    /// Finite doubles in a given order, at least one.
     Numbers(Vec<f64>),
 }
 
-/// What kind of value an attribute has.
+/// Type of an attribute value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AttributeType {
     /// [`AttributeValue::Text`].
@@ -71,7 +71,7 @@ impl AttributeType {
         Self::Numbers,
     ];
 
-    /// What people call it.
+    /// Returns the name that error messages use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Text => "string",
@@ -86,7 +86,7 @@ impl AttributeType {
 }
 
 impl AttributeValue {
-    /// Its type.
+    /// Returns the type of the value.
     pub fn kind(&self) -> AttributeType {
         match self {
             Self::Text(_) => AttributeType::Text,
@@ -100,9 +100,9 @@ impl AttributeValue {
     }
 }
 
-/// Applies changes to attributes: `Some` sets, `None` removes; a missing key to remove is no error.
+/// Applies changes to attributes: `Some` sets a value, `None` removes it. Removing a missing key is not an error.
 ///
-/// Fails without a change when a key or value breaks a limit, or too many attributes would remain.
+/// Returns an error and changes nothing if a key or value is invalid, or if too many attributes would remain.
 pub(crate) fn apply(
     attributes: &mut Attributes,
     changes: &BTreeMap<String, Option<AttributeValue>>,
@@ -152,7 +152,7 @@ fn check(key: &str, value: Option<&AttributeValue>) -> Result<()> {
         Some(AttributeValue::Numbers(numbers)) => {
             values(numbers.len())?;
             if numbers.iter().any(|number| !number.is_finite()) {
-                return invalid("holds what is not a finite number");
+                return invalid("holds a number that is not finite");
             }
             Ok(())
         }
@@ -221,7 +221,7 @@ mod tests {
         }
         let mut swap = change("one more", text(4_096));
         swap.insert("0".into(), None);
-        apply(&mut attributes, &swap).expect("one goes, one comes");
+        apply(&mut attributes, &swap).expect("one removed, one added");
         assert_eq!(attributes.len(), ATTRIBUTES_MAX);
     }
 }

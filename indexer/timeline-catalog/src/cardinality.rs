@@ -1,4 +1,6 @@
-//! How many different names a table has, and which of them the most timelines bear.
+//! Number of distinct names of a table, and the names with the most timelines.
+//!
+//! Shows which tags cause most timelines. Computed on request from the name counts, without reading the timelines.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,51 +8,51 @@ use std::collections::BinaryHeap;
 use crate::names::CountedName;
 use crate::reader::CatalogReader;
 
-/// How many names there are, and the largest.
+/// Number of distinct names, and the largest of each kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cardinality {
     /// Visible timelines.
     pub timelines: u64,
-    /// Different measurements.
+    /// Distinct measurements.
     pub measurements: u64,
-    /// Those with the most timelines, the largest first.
+    /// Measurements with the most timelines, largest first.
     pub top_measurements: Vec<CountedName>,
-    /// Different tag keys.
+    /// Distinct tag keys.
     pub tag_keys: u64,
-    /// Those with the most values, the largest first.
+    /// Tag keys with the most values, largest first.
     pub top_tag_keys: Vec<CountedKeyValues>,
-    /// Different pairs of tag key and value.
+    /// Distinct pairs of tag key and value.
     pub tag_values: u64,
-    /// Those with the most timelines, the largest first.
+    /// Tags with the most timelines, largest first.
     pub top_tag_values: Vec<CountedTag>,
 }
 
-/// A tag key and how many values it has.
+/// A tag key and its number of values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountedKeyValues {
-    /// The key.
+    /// Tag key.
     pub key: String,
-    /// Different values.
+    /// Distinct values.
     pub values: u64,
-    /// Timelines that have it.
+    /// Timelines with this key.
     pub timelines: u32,
 }
 
-/// A tag and how many timelines bear it.
+/// A tag and its number of timelines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountedTag {
-    /// Its key.
+    /// Tag key.
     pub key: String,
-    /// Its value.
+    /// Tag value.
     pub value: String,
-    /// Timelines that bear it.
+    /// Timelines with this tag.
     pub timelines: u32,
 }
 
 impl CatalogReader<'_> {
-    /// Counts names, and finds the `top` largest of each kind; among equals the first in byte order.
+    /// Counts names and returns the `top` largest of each kind. Ties are broken by byte order.
     ///
-    /// Costs a look at each distinct tag value; memory goes by `top`.
+    /// Takes time in proportion to the number of distinct tag values, and memory in proportion to `top`.
     pub fn cardinality(&self, top: usize) -> Cardinality {
         let (names, symbols) = (&self.state.names, &self.state.symbols);
         let mut measurements = Top::new(top);
@@ -92,10 +94,10 @@ impl CatalogReader<'_> {
     }
 }
 
-/// The largest of many.
+/// Collector of the `size` largest items.
 struct Top<N, T> {
     size: usize,
-    /// The least of them on top.
+    /// Min-heap: the smallest kept item is on top.
     kept: BinaryHeap<Reverse<(N, Reverse<T>)>>,
 }
 
@@ -112,7 +114,7 @@ impl<N: Ord + Copy, T: Ord> Top<N, T> {
         }
     }
 
-    /// The largest first.
+    /// Returns the kept items, largest first.
     fn take(self) -> impl Iterator<Item = (N, T)> {
         let sorted = self.kept.into_sorted_vec().into_iter();
         sorted.map(|Reverse((count, Reverse(named)))| (count, named))

@@ -1,4 +1,7 @@
-//! The catalog of one table: who gets which id and ordinal, and who is visible when.
+//! The catalog of one table: assigns ids and ordinals to timelines and controls their visibility.
+//!
+//! Registration, announcement, adoption from the journal, and removal are here; attributes, rows and lookups are in
+//! the other modules.
 
 use std::sync::Arc;
 
@@ -15,54 +18,54 @@ use crate::store::WrittenRows;
 use crate::symbols::Symbol;
 use crate::{CatalogError, Result};
 
-/// Longest stored form of an identity, in bytes. A term of the search index holds 65,530 bytes, and a tag of
-/// its own length must fit there.
+/// Longest stored form of an identity, in bytes. A term of the search index holds at most 65,530 bytes, and the
+/// longest tag of an identity must fit into one.
 pub const IDENTITY_BYTES_MAX: usize = 60 << 10;
-/// Timelines that are removed under one lock: a few milliseconds.
+/// Timelines that are removed under one lock acquisition, which takes a few milliseconds.
 const REMOVED_GROUP: usize = 4_096;
 
-/// The timelines of one table. All methods may be called from many threads.
+/// The timelines of one table. All methods are thread-safe.
 ///
-/// Memory goes by the number of timelines: about 110 bytes each with ten tags of which one differs on every
-/// machine, beside the cache of raw keys.
+/// Memory is proportional to the number of timelines: about 110 bytes each with ten tags of which one differs per
+/// machine, in addition to the raw key cache.
 #[derive(Debug)]
 pub struct Catalog {
     pub(crate) table: TableId,
     pub(crate) state: RwLock<State>,
-    /// Held while rows are written, so that an older row never lands on a newer one; with what was written last. Taken before
-    /// `state`. The committer of the log never waits for it.
+    /// Rows written by the last flush. Held while rows are written, so that an older row never overwrites a newer
+    /// one. Locked before `state`. The committer of the log never waits for it.
     pub(crate) writing: Mutex<WrittenRows>,
-    /// Held while attributes are edited, until the log answers. Taken before `state`.
+    /// Held during an attribute edit, until the log has responded. Locked before `state`.
     pub(crate) editing: Mutex<()>,
     pub(crate) unflushed: Arc<UnflushedBytes>,
     pub(crate) searches: SavedSearches,
     pub(crate) metadata: MetadataOfMetrics,
 }
 
-/// What a catalog is opened with.
+/// Options of a catalog.
 #[derive(Debug, Clone, Default)]
 pub struct CatalogOptions {
-    /// Tags that name the machine, first present wins.
+    /// Tag keys that identify the machine; the first one present applies.
     pub source_tags: Vec<String>,
-    /// Budget of the cache of raw keys, in bytes: a key costs its length and about 20 bytes.
+    /// Budget of the raw key cache, in bytes. A key costs its length plus about 20 bytes.
     pub raw_key_cache_bytes: usize,
-    /// Counts what the journal alone says, of all catalogs that are written out together.
+    /// Counter of bytes that only the journal holds, shared by all catalogs that are flushed together.
     pub unflushed: Arc<UnflushedBytes>,
 }
 
-/// What became of a registration.
+/// Result of a registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registered {
     /// The timeline's dense number.
     pub ordinal: Ordinal,
-    /// Its id.
+    /// The timeline's id.
     pub id: TimelineId,
-    /// Whether it was not known before.
+    /// True if the timeline was not registered before.
     pub new: bool,
 }
 
 impl Catalog {
-    /// An empty catalog. [`Catalog::load`] opens one that has rows.
+    /// Creates an empty catalog. [`Catalog::load`] opens one from its rows.
     pub fn new(table: TableId, options: CatalogOptions) -> Self {
         let CatalogOptions {
             source_tags,
@@ -80,23 +83,23 @@ impl Catalog {
         }
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn table(&self) -> TableId {
         self.table
     }
 
-    /// The conditions that people gave a name.
+    /// Returns the saved searches.
     pub fn searches(&self) -> &SavedSearches {
         &self.searches
     }
 
-    /// What senders say of metrics.
+    /// Returns the metadata of metrics.
     pub fn metadata(&self) -> &MetadataOfMetrics {
         &self.metadata
     }
 
-    /// Sorts all names, which the first list of each would otherwise do; for the time after a start. One tag after the
-    /// other: registrations wait for one of them at most.
+    /// Sorts all names, so that the first listing of each does not have to. Intended to run after a start. Releases
+    /// the lock after each tag key, so that registrations wait for one sort at most.
     pub fn sort_names(&self) {
         let keys: Vec<Symbol> = {
             let state = self.state.read();
@@ -111,36 +114,40 @@ impl Catalog {
         }
     }
 
-    /// Takes the lock for a batch of look-ups; see [`CatalogReader`] for what to beware of.
+    /// Locks the catalog for a batch of lookups; see [`CatalogReader`] for its restrictions.
     pub fn reader(&self) -> CatalogReader<'_> {
         CatalogReader {
             state: self.state.read(),
         }
     }
 
-    /// Visible timelines.
+    /// Returns the number of visible timelines.
     pub fn len(&self) -> u64 {
         self.state.read().visible.len()
     }
 
-    /// Whether no timeline is visible.
+    /// Returns true if no timeline is visible.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Resident bytes, estimated from the sizes of all parts.
+    /// Returns the resident bytes, estimated from the sizes of all parts.
     pub fn memory_bytes(&self) -> usize {
         self.state.read().memory_bytes()
     }
 
-    /// Timelines that were ever registered, and the resident bytes of their names and tags. The cost grows with the number of
-    /// different sets of names.
+    /// Returns the number of assigned ordinals, and the resident bytes of names and tags. The time is proportional to
+    /// the number of distinct sets of names.
     pub fn identity_bytes(&self) -> (u64, u64) {
         let state = self.state.read();
         (state.registered(), state.identity_bytes() as u64)
     }
 
     /// Replaces the source tags, which is possible until the first timeline is registered.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::SourceTagsFixed`] if a timeline is registered and the tags would change.
     pub fn set_source_tags(&self, source_tags: Vec<String>) -> Result<()> {
         let mut state = self.state.write();
         if !state.is_untouched() && state.source_tags != source_tags {
@@ -150,23 +157,33 @@ impl Catalog {
         Ok(())
     }
 
-    /// Finds or adds a timeline, and remembers `raw_key` for [`CatalogReader::by_key`].
+    /// Finds or adds a timeline, and caches `raw_key` for [`CatalogReader::by_key`].
     ///
     /// 1. The id is derived from source, identity and salt 0.
-    /// 2. Where a timeline with that id is another one (the hashes clash), the next salt is tried.
-    /// 3. A free id is taken, with the next ordinal.
+    /// 2. If another timeline has that id (a hash collision), the next salt is tried.
+    /// 3. If the id is free, it is assigned together with a free ordinal.
     ///
     /// A new timeline is invisible until it is [`announced`](Catalog::announced).
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::OverLimit`] if the identity is longer than [`IDENTITY_BYTES_MAX`], [`CatalogError::Full`] if a
+    /// 32-bit number space is exhausted.
     pub fn register(&self, identity: &Identity, raw_key: Option<&[u8]>) -> Result<Registered> {
         let bytes = encoded(identity)?;
         self.insert(identity, &bytes, raw_key)
     }
 
-    /// As [`register`](Self::register), but a timeline that is not known is taken only where `admit` says so; `None`
-    /// when it does not.
+    /// Registers a timeline like [`register`](Self::register), but adds an unknown one only if `admit` returns true.
+    /// Returns `None` if it does not.
     ///
-    /// `admit` is handed the tags whose value no visible timeline bears yet. It is called with the lock held for
-    /// reading: it must not call the catalog. Two threads that bring the same timeline may both be asked.
+    /// The argument of `admit` is the list of tags whose value no visible timeline has yet. `admit` is called while
+    /// the read lock is held, so it must not call the catalog. It may be called more than once for a timeline if
+    /// several threads register it concurrently.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`register`](Self::register).
     pub fn register_admitted(
         &self,
         identity: &Identity,
@@ -196,7 +213,7 @@ impl Catalog {
         Ok(registered)
     }
 
-    /// Makes timelines visible: a delta that carries their identities has been committed. May be repeated.
+    /// Makes timelines visible after a delta with their identities is committed. Idempotent.
     pub fn announced(&self, ordinals: &[Ordinal]) {
         let mut state = self.state.write();
         for ordinal in ordinals {
@@ -204,10 +221,15 @@ impl Catalog {
         }
     }
 
-    /// Takes a timeline from a committed delta of the journal, and makes it visible.
+    /// Adds a timeline from a committed journal delta, and makes it visible.
     ///
-    /// The same id and ordinal may come any number of times, also after its row was loaded. Another ordinal for
-    /// a known id, another id for a known ordinal, or another identity is a [`CatalogError::Conflict`].
+    /// Repeating an id with the same ordinal has no effect, also after its row was loaded.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::Identity`] if `identity` cannot be decoded. [`CatalogError::Conflict`] for another ordinal of
+    /// a known id, another id of a used ordinal, or another identity. [`CatalogError::Full`] if a 32-bit number space
+    /// is exhausted.
     pub fn adopt(&self, id: TimelineId, ordinal: Ordinal, identity: &[u8]) -> Result<()> {
         let identity = Identity::decode(identity)?;
         let mut state = self.state.write();
@@ -220,25 +242,25 @@ impl Catalog {
         Ok(())
     }
 
-    /// Takes timelines out, with their attributes: a delete that says so has been committed. At once they are neither
-    /// visible nor counted, and [`CatalogReader::needs_announcement`] holds again. Unknown ones are passed over.
+    /// Removes timelines and their attributes after the delete is committed. From then on they are neither visible
+    /// nor counted, and [`CatalogReader::needs_announcement`] returns true for them. Unknown ids are ignored.
     ///
-    /// Their rows wait for [`save_removals`](Self::save_removals). Costs about a microsecond a timeline.
+    /// Their rows remain until [`save_removals`](Self::save_removals). Costs about a microsecond per timeline.
     pub fn remove(&self, ids: &[TimelineId]) {
         self.each_removed(ids, |state, ordinal| state.edits.withdraw(ordinal));
     }
 
-    /// As [`remove`](Self::remove), for a removal that is found in the journal at the start.
+    /// Removes timelines like [`remove`](Self::remove), for a removal found in the journal at the start.
     ///
-    /// Attributes that the journal said before go. A row that was read may be one of before the removal or one of after
-    /// it, for a timeline that came back: since rows of before are deleted before a removal is answered, attributes that
-    /// only a row says stay with a timeline that the journal brings back. [`replayed`](Self::replayed) takes those of the
-    /// others.
+    /// Attributes from earlier journal entries are dropped. A loaded row may predate the removal, or postdate it if
+    /// the timeline was announced again. Rows that predate a removal are deleted before the removal is acknowledged.
+    /// Therefore attributes that only a row holds are kept for a timeline that the journal announces again.
+    /// [`replayed`](Self::replayed) removes those of the others.
     pub fn remove_replayed(&self, ids: &[TimelineId]) {
         self.each_removed(ids, |state, ordinal| state.edits.forget_confirmed(ordinal));
     }
 
-    /// The journal has been replayed to its end: what has been removed and has not come back loses its attributes.
+    /// Ends the replay of the journal: timelines that are removed and were not announced again lose their attributes.
     pub fn replayed(&self) {
         let mut state = self.state.write();
         state.edits.loaded();
@@ -261,13 +283,14 @@ impl Catalog {
         }
     }
 
-    /// Visible timelines with a durable row, at least.
+    /// Returns a lower bound of the number of visible timelines with a durable row.
     pub fn saved(&self) -> u64 {
         let state = self.state.read();
         state.visible.len() - state.visible.intersection_len(&state.unsaved)
     }
 
-    /// Timelines whose row is not yet as durable as they are: announced ones without a row, removed ones with one.
+    /// Returns the number of timelines whose row is not up to date: announced ones without a current row, and removed
+    /// ones that may still have a row.
     pub fn unsaved(&self) -> u64 {
         let state = self.state.read();
         (&state.unsaved | &state.outdated).len()
@@ -291,7 +314,7 @@ impl State {
         Ok(self.place(identity, bytes)?.1)
     }
 
-    /// The id of an identity, and its ordinal where it is known.
+    /// Returns the id of an identity, and its ordinal if the timeline is registered.
     fn place(&self, identity: &Identity, bytes: &[u8]) -> Result<(TimelineId, Option<Ordinal>)> {
         let source = identity.source(&self.source_tags);
         for salt in 0..=u32::MAX {
@@ -304,7 +327,7 @@ impl State {
         Err(CatalogError::Full("ids for one hash"))
     }
 
-    /// Whether a visible timeline bears this tag.
+    /// Returns true if a visible timeline has this tag.
     fn bears(&self, key: &str, value: &str) -> bool {
         let tag = self.symbols.get(key).and_then(|key| self.names.tags.get(&key));
         let value = self.symbols.get(value);

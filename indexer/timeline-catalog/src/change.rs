@@ -1,15 +1,15 @@
-//! A change of a catalog on its way through the log.
+//! Catalog changes that are committed through the log.
 //!
-//! Its entry of the journal carries the rows that will say it, as `FORMAT.md` draws them. Memory takes it in when it is in
-//! the journal; the rows are written before the journal forgets it. A restart takes it in from the journal once more.
+//! A journal entry carries the new rows, in the format of `FORMAT.md`. Memory applies the change once the entry is in
+//! the journal. The rows are written before the journal discards the entry. A restart replays the entry from the
+//! journal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tideline_log::{LogEntry, LogError, ModelError, ModelTag, Refusal};
-use tideline_model::{Durability, SequenceNumber, TableId, TimelineId};
+use tideline_model::{TableId, TimelineId};
 use tideline_wire::varint;
 
 use crate::catalog::{Catalog, CatalogOptions};
@@ -18,25 +18,39 @@ use crate::metadata::Known;
 use crate::value::Parts;
 use crate::{CatalogError, Result};
 
-/// The layout of entries.
+/// First bytes of an entry in the journal. The log lists the tags of all models.
+pub const ENTRY_TAG: [u8; 2] = *b"TC";
+/// Version of the entry layout.
 const VERSION: u8 = 1;
-/// About the most bytes of rows in one entry; a single row may pass it.
+/// Approximate maximum of row bytes in one entry; a single row may exceed it.
 pub(crate) const ENTRY_BYTES_MAX: usize = 1 << 20;
 
-/// Commits an entry: returns when it is on stable storage and was applied, or with the reason why it may not be.
-pub type Commit<'a> = dyn Fn(Box<dyn LogEntry>) -> tideline_log::Result<SequenceNumber> + 'a;
+/// Commits a change. Returns once its entry is on stable storage and applied, or an error with the reason.
+pub type Commit<'a> = dyn Fn(CatalogChange) -> std::result::Result<(), CommitError> + 'a;
 
-/// Bytes of entries, of all catalogs that share it, whose rows are not written yet.
+/// The log did not commit a change, or its outcome is unknown.
+#[derive(Debug, thiserror::Error)]
+#[error("{cause}")]
+pub struct CommitError {
+    /// Error of the log.
+    pub cause: Box<dyn std::error::Error + Send + Sync>,
+    /// True if the entry is not in the journal and never will be.
+    pub is_not_written: bool,
+    /// True if [`CatalogChange::is_current`] was false. The catalog prepares the change again.
+    pub is_outdated: bool,
+}
+
+/// Bytes of journal entries whose rows are not written yet, summed over all catalogs that share this counter.
 #[derive(Debug, Default)]
 pub struct UnflushedBytes(AtomicU64);
 
 impl UnflushedBytes {
-    /// How many there are.
+    /// Returns the number of bytes.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Those so far are about to be written.
+    /// Resets the counter when a write of all rows begins.
     pub fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
@@ -50,27 +64,27 @@ impl UnflushedBytes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RowKind {
-    /// A timeline, by its id.
+    /// A timeline, keyed by its id.
     Timeline = 1,
-    /// A saved search, by its name.
+    /// A saved search, keyed by its name.
     Search = 2,
-    /// A metric, by its name.
+    /// A metric, keyed by its name.
     Metric = 3,
 }
 
-/// Builds the bytes of an entry, row by row.
+/// Builder of an entry's bytes, row by row.
 #[derive(Debug)]
 pub(crate) struct EntryRows(Vec<u8>);
 
 impl EntryRows {
     pub(crate) fn new(table: TableId) -> Self {
-        let mut bytes = ModelTag::CATALOG.0.to_vec();
+        let mut bytes = ENTRY_TAG.to_vec();
         bytes.push(VERSION);
         varint::put(u64::from(table.0), &mut bytes);
         Self(bytes)
     }
 
-    /// Adds a row; `None` for one that is deleted.
+    /// Adds a row; `None` deletes the row.
     pub(crate) fn push(&mut self, kind: RowKind, key: &[u8], value: Option<&[u8]>) {
         let Self(bytes) = self;
         bytes.push(kind as u8);
@@ -91,14 +105,14 @@ impl EntryRows {
     }
 }
 
-/// A row of an entry that is replayed.
+/// Row of a replayed entry.
 struct EntryRow<'a> {
     kind: RowKind,
     key: &'a [u8],
     value: Option<&'a [u8]>,
 }
 
-/// Takes the next row off an entry; `None` where there is no sound one.
+/// Takes the next row off an entry; `None` if the bytes are malformed.
 fn next_row<'a>(parts: &mut Parts<'a>) -> Option<EntryRow<'a>> {
     let [kind] = *parts.bytes(1)? else { return None };
     let kinds = [RowKind::Timeline, RowKind::Search, RowKind::Metric];
@@ -112,32 +126,33 @@ fn next_row<'a>(parts: &mut Parts<'a>) -> Option<EntryRow<'a>> {
     Some(EntryRow { kind, key, value })
 }
 
-/// Change of memory that an entry makes.
+/// In-memory effect of an entry.
 #[derive(Debug)]
 pub(crate) enum Changed {
-    /// Attributes of timelines.
+    /// Changed attributes of timelines.
     Attributes(Vec<Edit>),
-    /// A saved search and its text; `None` when it is deleted.
+    /// A saved search and its text; `None` if it is deleted.
     Search(String, Option<Arc<str>>),
-    /// Metadata of metrics.
+    /// Changed metadata of metrics.
     Metrics(Vec<(Box<str>, Known)>),
 }
 
-/// A change that was handed to the log.
+/// Content of a change, shared by the catalog and the log.
 #[derive(Debug)]
-pub(crate) struct Change {
+struct Change {
     catalog: Arc<Catalog>,
     encoded: Bytes,
     changed: Mutex<Option<Changed>>,
-    /// Whether memory has taken it in.
+    /// True once the change is applied to memory.
     is_applied: AtomicBool,
 }
 
-/// The entry of a change.
-struct ChangeEntry(Arc<Change>);
+/// A change on its way through the log. The log stores its entry, then applies it; both exactly once.
+#[derive(Debug)]
+pub struct CatalogChange(Arc<Change>);
 
 impl Catalog {
-    /// Commits a change; whether it is in memory even though the outcome is an error comes with that.
+    /// Commits a change. On error, the result also reports whether the change was applied to memory.
     pub(crate) fn commit(
         self: &Arc<Self>,
         rows: EntryRows,
@@ -150,8 +165,8 @@ impl Catalog {
             changed: Mutex::new(Some(changed)),
             is_applied: AtomicBool::new(false),
         });
-        match commit(Box::new(ChangeEntry(Arc::clone(&change)))) {
-            Ok(_) => Ok(()),
+        match commit(CatalogChange(Arc::clone(&change))) {
+            Ok(()) => Ok(()),
             Err(error) => Err(NotCommitted {
                 error,
                 is_applied: change.is_applied.load(Ordering::Acquire),
@@ -159,35 +174,37 @@ impl Catalog {
         }
     }
 
-    /// The table of an entry.
+    /// Returns the table of an entry.
     ///
     /// # Errors
     ///
-    /// The bytes are no entry of a catalog.
+    /// [`CatalogError::DamagedEntry`] if the bytes are not an entry of a catalog.
     pub fn table_of(entry: &[u8]) -> Result<TableId> {
         header(entry)
             .map(|(table, _)| table)
             .ok_or(CatalogError::DamagedEntry)
     }
 
-    /// Reads an entry of the journal and changes nothing.
+    /// Decodes a journal entry without applying it.
     ///
     /// # Errors
     ///
-    /// The entry is not what was written.
+    /// The errors of [`replay`](Self::replay) for a damaged entry.
     pub fn check_entry(entry: &Bytes) -> Result<()> {
         let table = Self::table_of(entry)?;
-        let nobody = Self::new(table, CatalogOptions::default());
-        nobody.replay(entry)
+        let empty = Self::new(table, CatalogOptions::default());
+        empty.replay(entry)
     }
 
-    /// Takes in an entry of the journal: all rows of the table have been loaded, and all entries before it were taken in.
+    /// Applies a journal entry. All rows of the table must be loaded and all earlier entries replayed.
     ///
-    /// A loaded row that is newer than the entry stays.
+    /// A loaded row that is newer than the entry is kept.
     ///
     /// # Errors
     ///
-    /// The entry is not what was written.
+    /// [`CatalogError::DamagedEntry`], [`CatalogError::DamagedRow`], [`CatalogError::DamagedSearch`] or
+    /// [`CatalogError::DamagedMetadata`] if the entry or one of its rows is damaged; [`CatalogError::Full`] if a
+    /// 32-bit number space is exhausted.
     pub fn replay(&self, entry: &Bytes) -> Result<()> {
         let (_, mut parts) = header(entry).ok_or(CatalogError::DamagedEntry)?;
         while !parts.rest.is_empty() {
@@ -207,9 +224,9 @@ impl Catalog {
     }
 }
 
-/// The table of an entry, and its rows.
+/// Returns the table of an entry and a decoder of its rows.
 fn header(entry: &[u8]) -> Option<(TableId, Parts<'_>)> {
-    let rest = entry.strip_prefix(&ModelTag::CATALOG.0)?;
+    let rest = entry.strip_prefix(&ENTRY_TAG)?;
     let (&VERSION, rest) = rest.split_first()? else {
         return None;
     };
@@ -218,52 +235,42 @@ fn header(entry: &[u8]) -> Option<(TableId, Parts<'_>)> {
     Some((TableId(table), parts))
 }
 
-/// A commit that failed.
+/// A failed commit.
 #[derive(Debug)]
 pub(crate) struct NotCommitted {
-    pub(crate) error: LogError,
-    /// The entry is in the journal and memory has taken it in, although the call failed.
+    pub(crate) error: CommitError,
+    /// True if the entry is in the journal and applied to memory although the commit failed.
     pub(crate) is_applied: bool,
-}
-
-impl NotCommitted {
-    /// Whether the change was made from a state that has changed meanwhile, so that it is to be made anew.
-    pub(crate) fn is_outdated(&self) -> bool {
-        matches!(self.error, LogError::Refused(Refusal::Outdated))
-    }
 }
 
 impl From<NotCommitted> for CatalogError {
     fn from(failed: NotCommitted) -> Self {
-        Self::Log(failed.error)
+        Self::NotCommitted(failed.error.cause)
     }
 }
 
-impl LogEntry for ChangeEntry {
-    fn kind(&self) -> &'static str {
-        "catalog"
-    }
-
-    fn table(&self) -> TableId {
+impl CatalogChange {
+    /// Returns the table of the catalog.
+    pub fn table(&self) -> TableId {
         self.0.catalog.table
     }
 
-    fn encoded(&self) -> &Bytes {
+    /// Returns the bytes for the journal. They begin with [`ENTRY_TAG`].
+    pub fn encoded(&self) -> &Bytes {
         &self.0.encoded
     }
 
-    fn durability(&self) -> Durability {
-        Durability::Synced
-    }
-
-    fn check(&self) -> std::result::Result<(), Refusal> {
+    /// Returns true if the change still applies to the current state of its timelines. Called before the entry is
+    /// written.
+    pub fn is_current(&self) -> bool {
         match &*self.0.changed.lock() {
-            Some(Changed::Attributes(edits)) => self.0.catalog.check_edits(edits),
-            _ => Ok(()),
+            Some(Changed::Attributes(edits)) => self.0.catalog.are_current(edits),
+            _ => true,
         }
     }
 
-    fn apply(&self, _: SequenceNumber) -> std::result::Result<(), ModelError> {
+    /// Applies the change to memory. Called after the entry is in the journal, in the order of entries.
+    pub fn apply(&self) {
         let Change {
             catalog,
             encoded,
@@ -278,7 +285,6 @@ impl LogEntry for ChangeEntry {
         }
         catalog.unflushed.add(encoded);
         is_applied.store(true, Ordering::Release);
-        Ok(())
     }
 }
 

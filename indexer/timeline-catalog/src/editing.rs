@@ -1,14 +1,14 @@
-//! Attributes are set and removed: in the journal first, then in memory, and in rows before the journal forgets them.
+//! Setting and removing attributes: first in the journal, then in memory, and in rows before the journal discards the
+//! entry.
 //!
-//! Edits of a table are made one call after the other. An edit carries all attributes that its timeline has by it, and the
-//! number of the edit that they were made from: the log refuses it if the timeline was removed meanwhile, or has come
-//! back.
+//! Edits of a table are serialized. An edit carries the complete attributes of its timeline after the edit, and the
+//! number of the edit that it is based on. The log rejects it if the timeline was removed meanwhile, even if it was
+//! announced again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use tideline_log::Refusal;
 use tideline_model::{Ordinal, TimelineId};
 
 use crate::attributes::{self, AttributeType, AttributeValue, Attributes};
@@ -20,31 +20,31 @@ use crate::row::Row;
 use crate::state::State;
 use crate::{CatalogError, Result};
 
-/// Most timelines that are edited in one call: what bounds its memory.
+/// Most timelines in one edit call; bounds its memory.
 pub const EDIT_TIMELINES_MAX: usize = 1_000;
 
-/// What is set (`Some`) and removed (`None`), by key.
+/// Attribute changes by key: `Some` sets, `None` removes.
 pub type AttributeChanges = BTreeMap<String, Option<AttributeValue>>;
 
-/// An edit on its way through the log.
+/// An edit that is being committed.
 #[derive(Debug, Clone)]
 pub(crate) struct Edit {
     ordinal: Ordinal,
-    /// The number of the timeline's edit that this one was made from.
+    /// Number of the timeline's edit that this one is based on.
     from: u64,
     number: u64,
     attributes: Packed,
 }
 
-/// The first edits of a call that fit into one entry.
+/// The leading edits of a call that fit into one entry.
 struct Batch {
     rows: EntryRows,
     edits: Vec<Edit>,
-    /// Outcome of each edit of the call that is in the batch or was refused.
+    /// Outcome of each leading edit of the call, whether it is in the batch or was rejected.
     outcomes: Vec<Result<Attributes>>,
 }
 
-/// The types that an edit of several timelines gives to keys: those of its timelines are not counted before its end.
+/// Types that earlier edits of the same call give to keys. They are not in the table's counts until the call ends.
 #[derive(Default)]
 struct GivenTypes<'a>(HashMap<&'a str, (AttributeType, u32)>);
 
@@ -77,14 +77,17 @@ impl<'a> GivenTypes<'a> {
 }
 
 impl Catalog {
-    /// Changes attributes of a visible timeline and returns all it has then; durable and visible on return.
+    /// Changes attributes of a visible timeline and returns all its attributes after the change; durable and visible
+    /// on return.
     ///
-    /// Keys that are not named stay. A value of another type than the key has on other timelines is refused.
+    /// Keys that are not in `changes` keep their values.
     ///
     /// # Errors
     ///
-    /// Those of the log: then the edit is not visible, unless its error says that it was written; whether it is after a
-    /// restart depends on the error.
+    /// [`CatalogError::UnknownTimeline`] if the timeline is not visible, [`CatalogError::OverLimit`],
+    /// [`CatalogError::InvalidAttribute`] or [`CatalogError::MixedAttribute`] for an invalid change.
+    /// [`CatalogError::NotCommitted`] if the commit fails: then the edit is not visible, unless the log had applied it;
+    /// whether a restart finds it depends on the log error.
     pub fn set_attributes(
         self: &Arc<Self>,
         ordinal: Ordinal,
@@ -95,8 +98,13 @@ impl Catalog {
         edited.pop().expect("one outcome for each timeline")
     }
 
-    /// As [`set_attributes`](Self::set_attributes), of several timelines at once, at most [`EDIT_TIMELINES_MAX`] different
-    /// ones; what became of each, in their order. An error of the log is one of the whole call.
+    /// Changes attributes of up to [`EDIT_TIMELINES_MAX`] distinct timelines, like
+    /// [`set_attributes`](Self::set_attributes). Returns one outcome per timeline, in the order of `ordinals`.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::OverLimit`] for too many timelines, [`CatalogError::NotCommitted`] if the commit fails. Either
+    /// applies to the whole call.
     pub fn set_attributes_of(
         self: &Arc<Self>,
         ordinals: &[Ordinal],
@@ -107,7 +115,11 @@ impl Catalog {
         self.edit(&edits, commit)
     }
 
-    /// As [`set_attributes_of`](Self::set_attributes_of), with changes of its own for each timeline.
+    /// Changes attributes like [`set_attributes_of`](Self::set_attributes_of), with separate changes per timeline.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`set_attributes_of`](Self::set_attributes_of).
     pub fn set_attributes_each(
         self: &Arc<Self>,
         edits: &[(Ordinal, AttributeChanges)],
@@ -144,9 +156,9 @@ impl Catalog {
                 let committed = self.commit(rows, Changed::Attributes(made.clone()), commit);
                 if let Err(failed) = committed {
                     if !failed.is_applied {
-                        self.state.write().fail(&made, failed.error.is_not_written());
+                        self.state.write().fail(&made, failed.error.is_not_written);
                     }
-                    if failed.is_outdated() {
+                    if failed.error.is_outdated {
                         continue;
                     }
                     return Err(failed.into());
@@ -157,7 +169,7 @@ impl Catalog {
         Ok(outcomes)
     }
 
-    /// Checks edits and makes their rows, as many as fit into one entry.
+    /// Checks the leading edits and encodes their rows, as many as fit into one entry.
     fn prepare(&self, edits: &[(Ordinal, &AttributeChanges)]) -> Batch {
         let mut state = self.state.write();
         let mut number = state.edits.newest();
@@ -183,19 +195,15 @@ impl Catalog {
         batch
     }
 
-    /// Refuses edits of timelines that are no longer what the edits were made from.
-    pub(crate) fn check_edits(&self, edits: &[Edit]) -> std::result::Result<(), Refusal> {
+    /// Returns true if none of the timelines was removed or edited since the edits were prepared.
+    pub(crate) fn are_current(&self, edits: &[Edit]) -> bool {
         let state = self.state.read();
-        let is_current = |edit: &Edit| {
+        edits.iter().all(|edit| {
             state.visible.contains(edit.ordinal.0) && state.edits.number_of(edit.ordinal) == edit.from
-        };
-        match edits.iter().all(is_current) {
-            true => Ok(()),
-            false => Err(Refusal::Outdated),
-        }
+        })
     }
 
-    /// Makes edits visible that are in the journal.
+    /// Applies edits that are in the journal to memory.
     pub(crate) fn apply_edits(&self, edits: Vec<Edit>) {
         let mut state = self.state.write();
         let first = edits.first().map(|edit| edit.number);
@@ -211,8 +219,8 @@ impl Catalog {
                 ..
             } = edit;
             if is_overtaken {
-                // The removal of another timeline has taken the number. Followers of edits need a higher one, which only
-                // the row will say: until then a restart would bring back the number of the journal.
+                // The removal of another timeline took the number. Followers need a higher one, which only the row
+                // will hold: until it is written, a restart would restore the number in the journal.
                 number = state.edits.newest() + 1;
             } else {
                 state.edits.settle(ordinal, number);
@@ -222,12 +230,12 @@ impl Catalog {
         }
     }
 
-    /// Takes in an edit that the journal says, unless the row that was loaded is of a later one.
+    /// Applies an edit from the journal, unless the loaded row holds a later one.
     pub(crate) fn replay_edit(&self, id: TimelineId, row: &[u8]) -> Result<()> {
         let row = Row::decode(id, row)?;
         let mut state = self.state.write();
         state.edits.pass(row.edit);
-        // A timeline that is not there was removed later, and its row with it.
+        // A timeline that is not visible was removed later, and its row with it.
         let visible = state
             .ordinal_of(id)
             .filter(|ordinal| state.visible.contains(ordinal.0));
@@ -283,7 +291,7 @@ impl State {
         Ok((edit, attributes))
     }
 
-    /// Ends edits that were not committed: surely not, or for all that is known.
+    /// Ends edits whose commit failed. `is_surely_not_written` is false if the outcome is unknown.
     fn fail(&mut self, edits: &[Edit], is_surely_not_written: bool) {
         if is_surely_not_written {
             for edit in edits {
@@ -295,7 +303,7 @@ impl State {
             self.edits.pass(last.number);
         }
         for Edit { ordinal, .. } in edits {
-            // A row with a higher number than the journal's ends the doubt: a restart stays with the row.
+            // A row with a higher number than the journal entry ends the doubt: a restart then keeps the row.
             self.edits.renumber(*ordinal);
             if self.visible.contains(ordinal.0) {
                 self.set_unsaved(*ordinal);

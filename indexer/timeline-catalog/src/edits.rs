@@ -1,4 +1,8 @@
-//! Attribute edits: which timeline was edited last when, what it has since, and up to where a restart is sure to say so.
+//! Attribute edits of a table: the newest edit of each timeline, the resulting attributes, and the settled edit
+//! counter.
+//!
+//! Each edit has a number. Followers such as the search index read the timelines that were edited after a given number.
+//! Edits whose outcome is unknown hold the settled counter back until it is certain whether a restart will find them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,53 +13,53 @@ use crate::attribute_sets::{AttributeSets, SetNumber};
 use crate::packed::Packed;
 use crate::types::TypeCounts;
 
-/// The edits of a table. Each has a number of its own above zero, and a later one a higher number.
+/// The edits of a table. Numbers start at 1; a later edit has a higher number.
 #[derive(Debug, Default)]
 pub(crate) struct Edits {
     newest: u64,
     pub(crate) types: TypeCounts,
     sets: AttributeSets,
-    /// The number of the newest edit of each timeline, by ordinal; 0 = never edited.
+    /// Number of the newest edit per timeline, indexed by ordinal; 0 = never edited.
     numbers: Vec<u64>,
-    /// What each timeline has, by ordinal.
+    /// Attribute set per timeline, indexed by ordinal.
     has: Vec<SetNumber>,
-    /// All edits in the order of their numbers; those that a later one has replaced are passed over.
+    /// All edits sorted by number. Entries that a later edit of the timeline has replaced are skipped on reading.
     by_number: Vec<(u64, Ordinal)>,
-    /// How many of `by_number` are replaced.
+    /// Number of replaced entries in `by_number`.
     replaced: usize,
-    /// Edits that are on their way through the log, that failed there, or whose number a removal took: they may or may not
-    /// be there after a restart, or under another number.
+    /// Edits that are being committed, whose commit failed, or whose number a removal took. After a restart they may
+    /// be absent, or present under another number.
     in_doubt: BTreeMap<u64, Ordinal>,
-    /// The same by timeline.
+    /// The same edits, sorted by timeline.
     doubtful: BTreeSet<(Ordinal, u64)>,
-    /// While the journal is replayed: timelines whose newest edit was met in it.
+    /// During journal replay: timelines whose newest edit was found in the journal.
     confirmed: RoaringBitmap,
 }
 
-/// An edit, and the attributes that a timeline has by it.
+/// An edit, and the attributes of the timeline after it.
 #[derive(Debug)]
 pub(crate) struct Edited {
     pub(crate) number: u64,
     pub(crate) attributes: Packed,
 }
 
-/// The newest edit of a timeline, and what it has.
+/// Newest edit of a timeline, and its attributes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Newest<'a> {
     pub(crate) number: u64,
     pub(crate) attributes: &'a Packed,
 }
 
-/// Up to this many replaced edits are not worth a pass.
+/// Minimum number of replaced edits that justifies compacting `by_number`.
 const REPLACED_MIN: usize = 64;
 
 impl Edits {
-    /// The number of the newest edit.
+    /// Returns the number of the newest edit.
     pub(crate) fn newest(&self) -> u64 {
         self.newest
     }
 
-    /// The newest edit of a timeline.
+    /// Returns the newest edit of a timeline.
     pub(crate) fn of(&self, ordinal: Ordinal) -> Option<Newest<'_>> {
         let at = ordinal.0 as usize;
         let number = self.numbers.get(at).copied().filter(|number| *number > 0)?;
@@ -63,7 +67,7 @@ impl Edits {
         Some(Newest { number, attributes })
     }
 
-    /// The number of the newest edit of a timeline; 0 = never edited.
+    /// Returns the number of the newest edit of a timeline; 0 = never edited.
     pub(crate) fn number_of(&self, ordinal: Ordinal) -> u64 {
         self.numbers.get(ordinal.0 as usize).copied().unwrap_or(0)
     }
@@ -82,28 +86,29 @@ impl Edits {
         }
     }
 
-    /// Records an edit that a row or the journal says; they come in no order, and [`loaded`](Self::loaded) ends them.
+    /// Records an edit from a row or the journal, in any order; call [`loaded`](Self::loaded) after the last one.
     pub(crate) fn load(&mut self, ordinal: Ordinal, edited: Edited) {
         self.by_number.push((edited.number, ordinal));
         self.put(ordinal, edited);
     }
 
-    /// All rows have been read, or all of the journal.
+    /// Ends loading, after all rows or after the whole journal.
     pub(crate) fn loaded(&mut self) {
         self.by_number.sort_unstable();
         self.confirmed.clear();
     }
 
-    /// The newest edit of a timeline was met in the journal that is replayed, or will be recorded next.
+    /// Marks the newest edit of a timeline as found in the replayed journal. Also called just before that edit is
+    /// recorded.
     pub(crate) fn confirm(&mut self, ordinal: Ordinal) {
         self.confirmed.insert(ordinal.0);
     }
 
-    /// Follows a removal in the journal that is replayed: a timeline whose newest edit was met before it has never been
-    /// edited, as if it were registered anew.
+    /// Replays a removal. If the journal before it held the newest edit of the timeline, the timeline becomes
+    /// unedited, as if newly registered.
     ///
-    /// An edit that only a row says stays. It is of after the removal: rows of before are deleted before a removal is
-    /// answered.
+    /// An edit that only a row holds is kept. It was made after the removal, because older rows are deleted before a
+    /// removal is acknowledged.
     pub(crate) fn forget_confirmed(&mut self, ordinal: Ordinal) {
         if !self.confirmed.remove(ordinal.0) {
             return;
@@ -133,8 +138,8 @@ impl Edits {
         self.sets.remove(std::mem::replace(&mut self.has[at], set));
     }
 
-    /// Takes all attributes of a removed timeline away. That counts as an edit, so that the index looks again when
-    /// the timeline comes back.
+    /// Removes all attributes of a removed timeline. This counts as an edit, so that the index reads the timeline
+    /// again when it is announced again.
     pub(crate) fn withdraw(&mut self, ordinal: Ordinal) {
         if self.of(ordinal).is_some() {
             let edited = Edited {
@@ -145,7 +150,7 @@ impl Edits {
         }
     }
 
-    /// Gives what a timeline has the number of a new edit.
+    /// Assigns a new edit number to the current attributes of a timeline.
     pub(crate) fn renumber(&mut self, ordinal: Ordinal) {
         let attributes = self.of(ordinal).map(|newest| newest.attributes.clone());
         let edited = Edited {
@@ -155,25 +160,25 @@ impl Edits {
         self.set(ordinal, edited);
     }
 
-    /// An edit of this number may reach the journal, or not.
+    /// Marks an edit as in doubt: it may or may not reach the journal.
     pub(crate) fn set_in_doubt(&mut self, ordinal: Ordinal, number: u64) {
         self.in_doubt.insert(number, ordinal);
         self.doubtful.insert((ordinal, number));
     }
 
-    /// It is known what became of an edit: it is in the journal, or never will be.
+    /// Ends the doubt about an edit: it is in the journal, or never will be.
     pub(crate) fn settle(&mut self, ordinal: Ordinal, number: u64) {
         self.in_doubt.remove(&number);
         self.doubtful.remove(&(ordinal, number));
     }
 
-    /// No later edit may take a number that the journal may say.
+    /// Reserves the numbers up to `number`, because the journal may contain them.
     pub(crate) fn pass(&mut self, number: u64) {
         self.newest = self.newest.max(number);
     }
 
-    /// A timeline's row was written with its newest edit, or deleted: a restart passes over what the journal may say of
-    /// edits up to that one.
+    /// Ends all doubts about a timeline after its row was written with the newest edit, or deleted. A restart ignores
+    /// edits in the journal up to that one.
     pub(crate) fn no_doubt(&mut self, ordinal: Ordinal) {
         let newest = self.number_of(ordinal);
         while let Some(doubt) = self.doubtful.range((ordinal, 0)..=(ordinal, newest)).next() {
@@ -182,25 +187,25 @@ impl Edits {
         }
     }
 
-    /// Timelines whose newest edit has a number above `number`.
+    /// Iterates over the timelines whose newest edit has a number above `number`.
     pub(crate) fn since(&self, number: u64) -> impl Iterator<Item = Ordinal> {
         self.numbered_since(number).map(|(_, ordinal)| ordinal)
     }
 
-    /// The same with the numbers, which rise.
+    /// Iterates like [`since`](Self::since), with the edit numbers, in ascending order.
     pub(crate) fn numbered_since(&self, number: u64) -> impl Iterator<Item = (u64, Ordinal)> {
         let later = self.by_number.partition_point(|(have, _)| *have <= number);
         let later = self.by_number[later..].iter().copied();
         later.filter(|(number, ordinal)| self.numbers[ordinal.0 as usize] == *number)
     }
 
-    /// The newest edit such that it and all before it are surely durable or surely undone.
+    /// Returns the highest number such that all edits up to it are certainly durable or certainly undone.
     pub(crate) fn settled(&self) -> u64 {
         let first_in_doubt = self.in_doubt.keys().next();
         first_in_doubt.map_or(self.newest, |number| number - 1)
     }
 
-    /// Resident bytes.
+    /// Returns the resident bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.numbers.capacity() * size_of::<u64>()
             + self.has.capacity() * size_of::<SetNumber>()

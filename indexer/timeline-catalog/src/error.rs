@@ -1,93 +1,92 @@
-//! What can go wrong in the catalog.
+//! Errors of the catalog.
 
 use tideline_backend::BackendError;
-use tideline_log::LogError;
 use tideline_model::identity::IdentityError;
 use tideline_model::{Ordinal, TimelineId};
 
 /// A failed catalog call.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
-    /// The backend could not read or write rows; its kind says what to do next.
+    /// The backend failed to read or write rows; its error kind determines whether a retry helps.
     #[error("catalog rows: {0}")]
     Backend(#[from] BackendError),
-    /// The log did not commit a change, or did not say so.
+    /// The log did not commit a change, or the outcome of the commit is unknown.
     #[error(transparent)]
-    Log(#[from] LogError),
-    /// A journal entry of a catalog is not what was written.
+    NotCommitted(Box<dyn std::error::Error + Send + Sync>),
+    /// A catalog entry of the journal is damaged.
     #[error("a journal entry of the catalog is damaged")]
     DamagedEntry,
-    /// A journal entry does not hold an identity.
-    #[error("identity in the journal: {0}")]
+    /// The identity in a journal entry is invalid.
+    #[error("invalid identity in the journal: {0}")]
     Identity(#[from] IdentityError),
-    /// A stored row is not what was written.
+    /// A stored row is damaged.
     #[error("catalog row of {id} is damaged: {reason}")]
     DamagedRow {
-        /// Whose row.
+        /// Timeline of the row.
         id: TimelineId,
-        /// What is wrong with it.
+        /// Reason, for humans.
         reason: &'static str,
     },
-    /// A key of the catalog's space is not a catalog key.
-    #[error("a key of {0} bytes in the catalog's space is no catalog key")]
+    /// A key in the key space of the catalog is not a catalog key.
+    #[error("a key of {0} bytes in the catalog's key space is not a catalog key")]
     DamagedKey(usize),
-    /// Journal and rows disagree about which timeline an ordinal or id names.
-    #[error("timeline {id} has ordinal {ordinal} in the journal, but the catalog knows otherwise")]
+    /// Journal and rows disagree about the timeline of an ordinal or id.
+    #[error("timeline {id} with ordinal {ordinal} in the journal conflicts with the catalog")]
     Conflict {
-        /// The id that was to be adopted.
+        /// Id from the journal.
         id: TimelineId,
-        /// The ordinal that was to be adopted.
+        /// Ordinal from the journal.
         ordinal: Ordinal,
     },
     /// No visible timeline has this ordinal.
     #[error("there is no timeline with ordinal {0}")]
     UnknownTimeline(Ordinal),
-    /// A limit of identities or attributes.
+    /// A size limit was exceeded.
     #[error("{what} of {actual} is over the limit of {limit}")]
     OverLimit {
-        /// What is too large.
+        /// Name of the limited quantity.
         what: &'static str,
         /// The limit.
         limit: usize,
-        /// Its size.
+        /// Actual size.
         actual: usize,
     },
     /// An attribute that cannot be stored.
     #[error("attribute {key:?} {reason}")]
     InvalidAttribute {
-        /// Its key.
+        /// Key of the attribute.
         key: String,
-        /// What is wrong with it.
+        /// Reason, for humans.
         reason: &'static str,
     },
-    /// A value of another type than its key has.
+    /// The value has a different type than the other values of its key.
     #[error(
         "attribute {key:?} is a {has} on {timelines} other timelines of this table, and a {given} was given; \
-         a key has one type, so give a {has} or take another key"
+         a key has one type, so give a {has} or use another key"
     )]
     MixedAttribute {
-        /// The key.
+        /// Key of the attribute.
         key: String,
-        /// The type it has.
+        /// Type that the key has.
         has: &'static str,
-        /// How many other timelines have it.
+        /// Number of other timelines that have the key with this type.
         timelines: u32,
-        /// The type that was given.
+        /// Type of the given value.
         given: &'static str,
     },
-    /// The row of a saved search is not what was written.
+    /// The row of a saved search is damaged.
     #[error("the row of saved search {0:?} is damaged")]
     DamagedSearch(String),
-    /// The row of what is said of a metric is not what was written.
-    #[error("the row of the metadata of metric {0:?} is damaged")]
+    /// The row of a metric's metadata is damaged.
+    #[error("the metadata row of metric {0:?} is damaged")]
     DamagedMetadata(String),
-    /// A name that a search cannot have.
-    #[error("{0:?} is no name of a search: 1 to 128 letters, digits, dots, dashes and underscores")]
+    /// The name of a saved search is not valid.
+    #[error("{0:?} is not a valid search name: use 1 to 128 letters, digits, dots, dashes and underscores")]
     InvalidSearchName(String),
-    /// Source tags cannot change once a timeline has been named by them.
+    /// The source tags cannot change after the first timeline is registered.
     #[error("source tags are fixed by the first write")]
     SourceTagsFixed,
-    /// A 32-bit number of the table has run out.
-    #[error("the table holds no more {0}")]
+    /// A 32-bit number space of the table is exhausted.
+    #[error("the table cannot hold more {0}")]
     Full(&'static str),
 }

@@ -1,50 +1,52 @@
-//! The timeline-metadata table: who is who.
+//! The timeline catalog: identities, ids, ordinals and attributes of the timelines of a table.
 //!
-//! A [`Catalog`] holds one table's timelines: in memory as dense arrays over
-//! [`tideline_model::Ordinal`], durable as rows of the key space `CATALOG`. It answers which timeline some raw
-//! bytes name (the hot path of every write), gives out ids and ordinals, keeps attributes, and lists names.
+//! A [`Catalog`] holds the timelines of one table: in memory as dense arrays indexed by [`tideline_model::Ordinal`],
+//! durable as rows of the key space `CATALOG`. It maps raw key bytes to timelines (the hot path of every write),
+//! assigns ids and ordinals, stores attributes and lists names.
 //!
-//! It does not search: `search-index` does, and can be rebuilt from here at any time.
+//! Searching is the task of the crate `search-index`. Its index can be rebuilt from the catalog at any time.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`catalog`] | [`Catalog`]: register, announce, adopt, remove |
-//! | [`reader`] | [`CatalogReader`] and [`Entry`]: many look-ups under one lock |
-//! | [`names`] | distinct measurements, tag keys and tag values, counted |
-//! | [`cardinality`] | how many names there are |
+//! | [`catalog`] | [`Catalog`]: register, announce, adopt and remove timelines |
+//! | [`reader`] | [`CatalogReader`] and [`Entry`]: many lookups under one lock |
+//! | [`names`] | distinct measurements, tag keys and tag values with their timeline counts |
+//! | [`cardinality`] | number of distinct names and the most frequent ones |
 //! | [`attributes`] | [`AttributeValue`], its types and limits |
-//! | [`types`] | which type each attribute key has |
-//! | [`value`] | the bytes of a value, and [`AttributeRef`], a value in memory |
-//! | [`searches`] | [`SavedSearches`]: conditions with a name |
+//! | [`types`] | value type of each attribute key |
+//! | [`value`] | encoding of an attribute value, and [`AttributeRef`], a borrowed value |
+//! | [`searches`] | [`SavedSearches`]: named search conditions |
 //! | [`metadata`] | [`MetadataOfMetrics`]: type, help and unit of metrics |
-//! | [`editing`] | attributes are set and removed |
-//! | [`change`] | a change on its way through the log |
-//! | `store` | load, save and remove rows |
-//! | `unsaved_rows` | rows of searches and metrics that wait for a flush |
-//! | `row` | the stored form |
-//! | `state` | the arrays; `symbols`, `raw_keys`, `edits`, `attribute_sets` and `packed` are parts of it |
+//! | [`editing`] | setting and removing attributes |
+//! | [`change`] | catalog changes that are committed through the log |
+//! | `store` | loading, saving and removing rows |
+//! | `unsaved_rows` | rows of searches and metrics that the next flush writes |
+//! | `row` | stored form of a timeline |
+//! | `state` | in-memory arrays; `symbols`, `raw_keys`, `edits`, `attribute_sets` and `packed` are parts of it |
 //!
 //! # The life of a timeline
 //!
-//! 1. [`Catalog::register`] gives it an id and an ordinal. Only the write path knows it yet.
-//! 2. The journal delta that first uses it carries its identity ([`CatalogReader::needs_announcement`]).
-//! 3. [`Catalog::announced`] follows the commit of that delta: from now on it is visible to search and lists.
-//! 4. [`Catalog::write_rows`] writes its row before the journal forgets that delta.
-//! 5. [`Catalog::remove`] follows the commit of a delete: it is as in step 1 again, without attributes. A later
-//!    delta may bring it back. [`Catalog::save_removals`] deletes its row before the delete is answered, and
-//!    [`Catalog::write_rows`] does so at the latest before the journal forgets the delete.
+//! 1. [`Catalog::register`] assigns an id and an ordinal. Until step 3 the timeline is visible to the write path
+//!    only.
+//! 2. The first journal delta that uses the timeline carries its identity ([`CatalogReader::needs_announcement`]).
+//! 3. [`Catalog::announced`] is called after that delta is committed. From then on the timeline appears in searches
+//!    and lists.
+//! 4. [`Catalog::write_rows`] writes its row before the journal discards that delta.
+//! 5. [`Catalog::remove`] is called after a delete is committed. The timeline returns to the state of step 1, without
+//!    attributes; a later delta may announce it again. [`Catalog::save_removals`] deletes the row before the delete
+//!    is acknowledged, and [`Catalog::write_rows`] does so at the latest before the journal discards the delete.
 //!
-//! After a crash [`Catalog::load`] reads the rows, [`Catalog::adopt`], [`Catalog::remove_replayed`] and [`Catalog::replay`]
-//! take the rest from the journal, and [`Catalog::replayed`] ends that.
+//! After a crash, [`Catalog::load`] reads the rows. [`Catalog::adopt`], [`Catalog::remove_replayed`] and
+//! [`Catalog::replay`] apply the journal, and [`Catalog::replayed`] ends the replay.
 //!
-//! Attributes, saved searches and metadata go through the log: each is an entry of the journal ([`change`]) before it is
-//! visible, and a row with the next [`Catalog::write_rows`].
+//! Attributes, saved searches and metadata go through the log. Each change is a journal entry ([`change`]) before it
+//! becomes visible, and the next [`Catalog::write_rows`] writes it as a row.
 //!
 //! # Memory
 //!
-//! A removed timeline keeps its ordinal, its identity and its texts in memory until the next start, so that writes
-//! on their way and cached keys stay right; its attributes go at once. After a start nothing of it is left: its
-//! ordinal is given to another timeline.
+//! A removed timeline keeps its ordinal, identity and texts in memory until the next start, so that writes in flight
+//! and cached keys stay valid. Its attributes are freed immediately. After a restart its ordinal is free for another
+//! timeline.
 #![doc = include_str!("../FORMAT.md")]
 
 pub mod attributes;
@@ -72,7 +74,7 @@ mod unsaved_rows;
 
 pub use attributes::{AttributeType, AttributeValue, Attributes};
 pub use catalog::{Catalog, CatalogOptions, IDENTITY_BYTES_MAX, Registered};
-pub use change::{Commit, UnflushedBytes};
+pub use change::{CatalogChange, Commit, CommitError, ENTRY_TAG, UnflushedBytes};
 pub use editing::AttributeChanges;
 pub use error::CatalogError;
 pub use metadata::{MetadataOfMetrics, MetricKind, MetricMetadata};

@@ -1,7 +1,8 @@
-//! What senders say of metrics: type, help and unit by name. Kept in memory and as a row each.
+//! Metadata of metrics: type, help and unit by metric name. Kept in memory and in one row each.
 //!
-//! Senders repeat all of it every minute, so what is known already costs a look-up and no write. Senders may disagree
-//! too, each with every request; so what is known gives way to something else now and then only, and never to nothing.
+//! Senders repeat their metadata every minute, so known metadata costs a lookup and no write. Senders may also
+//! contradict each other with every request. A known value is therefore replaced at most once a minute, and never by
+//! an empty one.
 
 mod row;
 
@@ -20,41 +21,41 @@ use crate::store::{ROWS_AT_ONCE, each_row, remove_rows};
 use crate::unsaved_rows::UnsavedRows;
 use crate::{CatalogError, Result};
 
-/// Most metrics of a table that something is remembered of; what is said of others is left out.
+/// Most metrics of a table with stored metadata; metadata of further metrics is dropped.
 pub const METRICS_MAX: usize = 100_000;
-/// Most bytes of names, helps and units that are remembered of a table, with [`METRIC_BYTES`] more for each metric: so
-/// about what they take in memory. What is said beyond is left out.
+/// Most bytes of stored metadata per table: names, helps and units, plus [`METRIC_BYTES`] per metric. This
+/// approximates the memory usage. Metadata beyond it is dropped.
 pub const METADATA_BYTES_MAX: usize = 32 << 20;
-/// Longest name of a metric, in bytes; what is said of longer ones is left out.
+/// Longest name of a metric, in bytes; metadata of longer names is dropped.
 pub const METRIC_NAME_BYTES_MAX: usize = 1_024;
-/// Longest help, in bytes; longer ones are cut.
+/// Longest help, in bytes; a longer one is truncated.
 pub const HELP_BYTES_MAX: usize = 2_048;
-/// Longest unit, in bytes; longer ones are cut.
+/// Longest unit, in bytes; a longer one is truncated.
 pub const UNIT_BYTES_MAX: usize = 128;
-/// About what a metric takes in memory beside its texts.
+/// Approximate memory per metric in addition to its texts, in bytes.
 pub const METRIC_BYTES: usize = 128;
-/// How long, in nanoseconds, what has replaced something else stays: senders that disagree cost no more than a write of
-/// a row in this time.
+/// Minimum time between two replacements of a metric's values, in nanoseconds. Senders that contradict each other
+/// thus cost at most one row write in this time.
 const REPLACED_AGAIN_AFTER: i64 = 60 * 1_000_000_000;
-/// Rows of one write: a row is at most a few kilobytes, so these stay within its bytes.
+/// Rows per write. A row has at most a few kilobytes, so these rows stay within the byte limit of a write.
 const ROWS_PER_WRITE: usize = WRITE_BYTES_MAX / (4 * HELP_BYTES_MAX);
-/// Nanoseconds between two warnings that something was left out.
+/// Minimum time between two warnings about dropped metadata, in nanoseconds.
 const TOLD_AGAIN_AFTER: i64 = 3_600 * 1_000_000_000;
 
-/// What is said of a metric.
+/// Metadata of a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricMetadata {
-    /// Its name, or that of the family that it is of.
+    /// Name of the metric or of its family.
     pub name: String,
-    /// What its samples are.
+    /// Type of the metric.
     pub kind: MetricKind,
-    /// What it is about, for people; may be empty.
+    /// Description for humans; may be empty.
     pub help: String,
-    /// The unit of its samples; may be empty.
+    /// Unit of the samples; may be empty.
     pub unit: String,
 }
 
-/// What samples of a metric are, in the words of OpenMetrics. The number is stored.
+/// Type of a metric in OpenMetrics terms. The number is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "each is the type of its name")]
@@ -71,7 +72,7 @@ pub enum MetricKind {
 }
 
 impl MetricKind {
-    /// Every kind, by its stored number.
+    /// All kinds, indexed by their stored number.
     pub const ALL: [Self; 8] = [
         Self::Unknown,
         Self::Counter,
@@ -83,7 +84,7 @@ impl MetricKind {
         Self::StateSet,
     ];
 
-    /// As Prometheus writes it.
+    /// Returns the name that Prometheus uses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -97,21 +98,21 @@ impl MetricKind {
         }
     }
 
-    /// What a text means; `None` where it is none of the kinds. `untyped` is unknown.
+    /// Parses a type name; `None` if it is unknown to Prometheus. `untyped` is parsed as `Unknown`.
     pub fn parse(text: &str) -> Option<Self> {
         let known = Self::ALL.into_iter().find(|kind| kind.name() == text);
         known.or_else(|| (text == "untyped").then_some(Self::Unknown))
     }
 }
 
-/// What is remembered of the metrics of one table.
+/// Metadata of the metrics of one table.
 #[derive(Debug)]
 pub struct MetadataOfMetrics {
     table: TableId,
     remembered: RwLock<Remembered>,
-    /// Held while something is changed, until the log answers.
+    /// Held while metadata is changed, until the log has responded.
     editing: Mutex<()>,
-    /// Names of metrics whose row is not what memory says.
+    /// Names of metrics whose row may differ from memory.
     unsaved: UnsavedRows,
     left_out: Mutex<LeftOut>,
 }
@@ -119,15 +120,15 @@ pub struct MetadataOfMetrics {
 #[derive(Debug, Default)]
 struct Remembered {
     by_name: BTreeMap<Box<str>, Known>,
-    /// What all of it takes; see [`METADATA_BYTES_MAX`].
+    /// Bytes in the sense of [`METADATA_BYTES_MAX`].
     bytes: usize,
 }
 
-/// What was said and is not remembered.
+/// Dropped metadata.
 #[derive(Debug, Default)]
 struct LeftOut {
     count: u64,
-    /// When that was last told.
+    /// Time of the last warning.
     told: Option<Timestamp>,
 }
 
@@ -136,11 +137,11 @@ pub(crate) struct Known {
     kind: MetricKind,
     help: Box<str>,
     unit: Box<str>,
-    /// When it took the place of something else, if it did since the start.
+    /// Last time since the start when a different value was replaced.
     replaced: Option<Timestamp>,
 }
 
-/// What changes by what is said of metrics.
+/// Changes that result from given metadata.
 #[derive(Default)]
 struct Changes<'m> {
     changed: BTreeMap<&'m str, Known>,
@@ -157,7 +158,7 @@ impl Known {
         }
     }
 
-    /// Whether nothing is said that is not known. An unknown type and empty texts say nothing.
+    /// Returns true if the given metadata contains nothing new. An unknown type and empty texts are never new.
     fn has(&self, kind: MetricKind, help: &str, unit: &str) -> bool {
         let has = |known: &str, said: &str| said.is_empty() || known == said;
         (kind == MetricKind::Unknown || kind == self.kind)
@@ -165,7 +166,8 @@ impl Known {
             && has(&self.unit, cut(unit, UNIT_BYTES_MAX))
     }
 
-    /// What is known once more is said; `None` where that changes nothing, or replaces what was replaced just now.
+    /// Returns the metadata merged with `metric`; `None` if nothing changes, or if a value was replaced within the
+    /// last [`REPLACED_AGAIN_AFTER`].
     fn told(&self, metric: &MetricMetadata, now: Timestamp) -> Option<Self> {
         if self.has(metric.kind, &metric.help, &metric.unit) {
             return None;
@@ -197,7 +199,7 @@ impl Known {
         })
     }
 
-    /// What it takes, with its name.
+    /// Returns the size in the sense of [`METADATA_BYTES_MAX`].
     fn bytes(&self, name: &str) -> usize {
         METRIC_BYTES + name.len() + self.help.len() + self.unit.len()
     }
@@ -220,7 +222,7 @@ impl Remembered {
         }
     }
 
-    /// What becomes of what is said, in its order.
+    /// Computes the changes that result from `metrics`, in their order.
     fn changes<'m>(&self, metrics: &'m [MetricMetadata], now: Timestamp) -> Changes<'m> {
         let mut changes = Changes::default();
         let (mut count, mut bytes) = (self.by_name.len(), self.bytes);
@@ -262,7 +264,8 @@ impl MetadataOfMetrics {
         }
     }
 
-    /// Reads all rows of the table. Those that are damaged are passed over: what senders repeat is written anew.
+    /// Reads all rows of the table. Damaged rows are skipped: they are written again when a sender repeats the
+    /// metadata.
     pub(crate) fn load(&self, backend: &dyn Backend) -> Result<()> {
         let (mut damaged, mut first) = (0u64, None);
         each_metric(backend, self.table, &mut |row| match row {
@@ -277,17 +280,17 @@ impl MetadataOfMetrics {
                 table = %self.table,
                 %error,
                 rows = damaged,
-                "damaged metadata of metrics is left out until senders repeat it"
+                "skipped damaged metadata rows of metrics; senders restore them when they repeat the metadata"
             );
         }
         Ok(())
     }
 
-    /// Reads all rows of a table, and hands on what is wrong with each that is damaged.
+    /// Reads all rows of a table, and passes the error of each damaged row to `found`.
     ///
     /// # Errors
     ///
-    /// Where the backend cannot be read.
+    /// [`CatalogError::Backend`] if the backend cannot be read.
     pub fn check(backend: &dyn Backend, table: TableId, found: &mut dyn FnMut(CatalogError)) -> Result<()> {
         each_metric(backend, table, &mut |row| {
             if let Err(error) = row {
@@ -296,28 +299,28 @@ impl MetadataOfMetrics {
         })
     }
 
-    /// What is known of one metric.
+    /// Returns the metadata of one metric.
     pub fn get(&self, name: &str) -> Option<MetricMetadata> {
         let remembered = self.remembered.read();
         remembered.by_name.get(name).map(|known| known.named(name))
     }
 
-    /// Whether nothing is said of a metric that is not known; an unknown type and empty texts say nothing. Allocates
-    /// nothing: some senders say it again with every sample.
+    /// Returns true if the given metadata contains nothing new; an unknown type and empty texts are never new. Does
+    /// not allocate, because some senders repeat metadata with every sample.
     pub fn knows(&self, name: &str, kind: MetricKind, help: &str, unit: &str) -> bool {
         let remembered = self.remembered.read();
         let known = remembered.by_name.get(name);
         known.is_some_and(|known| known.has(kind, help, unit))
     }
 
-    /// What is known of all metrics, by name.
+    /// Returns the metadata of all metrics, sorted by name.
     pub fn all(&self) -> Vec<MetricMetadata> {
         let remembered = self.remembered.read();
         let all = remembered.by_name.iter();
         all.map(|(name, known)| known.named(name)).collect()
     }
 
-    /// Takes in what is said of metrics: the journal says so.
+    /// Applies committed metadata.
     pub(crate) fn apply(&self, metrics: Vec<(Box<str>, Known)>) {
         let names = metrics.iter().map(|(name, _)| name.clone());
         self.unsaved.add(names);
@@ -327,7 +330,7 @@ impl MetadataOfMetrics {
         }
     }
 
-    /// As [`apply`](Self::apply), for a row of the journal that is replayed.
+    /// Applies a row of a replayed journal entry, like [`apply`](Self::apply).
     pub(crate) fn replay(&self, name: &str, row: Option<&[u8]>) -> Result<()> {
         let known = row.and_then(|row| decode(name, row));
         let known = known.ok_or_else(|| CatalogError::DamagedMetadata(name.to_owned()))?;
@@ -345,12 +348,12 @@ impl MetadataOfMetrics {
         self.unsaved.write(backend, stamp, row)
     }
 
-    /// Takes note that rows that were written are durable.
+    /// Marks written rows as durable.
     pub(crate) fn rows_synced(&self, written: &BTreeSet<Box<str>>) {
         self.unsaved.synced(written);
     }
 
-    /// Counts what was left out, and says so now and then.
+    /// Counts dropped metadata, and logs a warning at most once per [`TOLD_AGAIN_AFTER`].
     fn note_left_out(&self, left_out: usize, now: Timestamp) {
         if left_out == 0 {
             return;
@@ -365,7 +368,7 @@ impl MetadataOfMetrics {
                 metrics_max = METRICS_MAX,
                 bytes_max = METADATA_BYTES_MAX,
                 name_bytes_max = METRIC_NAME_BYTES_MAX,
-                "metadata of metrics is left out: there is too much of it, or their names are too long"
+                "dropped metadata of metrics: too many metrics, too many bytes, or an empty or too long name"
             );
         }
     }
@@ -381,15 +384,16 @@ impl MetadataOfMetrics {
 }
 
 impl Catalog {
-    /// Remembers what is said of metrics; durable and visible on return. Returns how many were left out because of
-    /// [`METRICS_MAX`], [`METADATA_BYTES_MAX`] or [`METRIC_NAME_BYTES_MAX`], or for want of a name.
+    /// Stores metadata of metrics; durable and visible on return. Returns how many items were dropped because of
+    /// [`METRICS_MAX`], [`METADATA_BYTES_MAX`], [`METRIC_NAME_BYTES_MAX`] or an empty name.
     ///
-    /// Known metadata costs a look-up. An unknown type and empty texts never replace a value. Different values do, at most once
-    /// a minute for a metric, because senders may disagree. Of several entries with one name the first two count.
+    /// Known metadata costs a lookup. An unknown type and empty texts never replace a value. Different values do, at
+    /// most once a minute per metric, because senders may contradict each other. If several items have the same name,
+    /// at most the first two take effect.
     ///
     /// # Errors
     ///
-    /// Those of the log; some of it may be remembered then.
+    /// [`CatalogError::NotCommitted`] if a commit fails; a part of the metadata may be stored then.
     pub fn put_metadata(
         self: &Arc<Self>,
         metrics: &[MetricMetadata],
@@ -400,7 +404,7 @@ impl Catalog {
         let mut changes = metadata.remembered.read().changes(metrics, now);
         if !changes.changed.is_empty() {
             let _turn = metadata.editing.lock();
-            // Others may have changed something meanwhile.
+            // Another call may have changed the metadata meanwhile.
             changes = metadata.remembered.read().changes(metrics, now);
             let mut changed = changes.changed.into_iter().peekable();
             while changed.peek().is_some() {
@@ -418,10 +422,10 @@ impl Catalog {
     }
 }
 
-/// Takes what a row says of a metric, or what is wrong with it.
+/// Callback for a decoded metadata row, or for its error.
 type VisitMetric<'a> = dyn FnMut(Result<(&str, Known)>) + 'a;
 
-/// Hands on what each row of a table says of a metric, or what is wrong with it.
+/// Passes each decoded metadata row of a table, or its error, to `visit`.
 fn each_metric(backend: &dyn Backend, table: TableId, visit: &mut VisitMetric<'_>) -> Result<()> {
     each_row(backend, space::METADATA, table, ROWS_AT_ONCE, &mut |rows| {
         for row in &rows {
@@ -438,12 +442,13 @@ fn each_metric(backend: &dyn Backend, table: TableId, visit: &mut VisitMetric<'_
     })
 }
 
-/// Whether so many nanoseconds lie between two instants; a clock that was set back lets it pass too.
+/// Returns true if at least `nanos` nanoseconds separate the two timestamps, in either direction: a clock that was
+/// set back must not block.
 fn has_passed(at: Timestamp, now: Timestamp, nanos: i64) -> bool {
     now.nanos().abs_diff(at.nanos()) >= nanos.unsigned_abs()
 }
 
-/// The beginning of a text, at most so many bytes.
+/// Returns the longest prefix of at most `bytes_max` bytes.
 fn cut(text: &str, bytes_max: usize) -> &str {
     let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {

@@ -1,5 +1,7 @@
-//! Which names a table has: measurements, tag keys and the values of each key, with how many timelines bear
-//! them. Only visible timelines count.
+//! Names of a table (measurements, tag keys and the values of each key) with their timeline counts.
+//!
+//! Only visible timelines count. A sorted list of the names is built on first use and then maintained incrementally,
+//! so that a page of a long list costs a binary search instead of a sort.
 
 use std::sync::Arc;
 
@@ -8,68 +10,69 @@ use parking_lot::Mutex;
 
 use crate::symbols::{Symbol, SymbolTable};
 
-/// A name and the number of timelines that bear it.
+/// A name and its number of timelines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountedName {
     /// The measurement, tag key or tag value.
     pub name: String,
-    /// Timelines that bear it; at least 1.
+    /// Timelines with this name; at least 1.
     pub timelines: u32,
 }
 
-/// Which names a list shows. They come in byte order.
+/// Filter and page of a name listing. Names are listed in byte order.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NameSelection<'a> {
-    /// Names begin with this; empty = all.
+    /// Prefix of the listed names; empty = all.
     pub prefix: &'a str,
-    /// Names come after this one: the last of the page before.
+    /// Only names after this one are listed: the last name of the previous page.
     pub after: Option<&'a str>,
-    /// Most names.
+    /// Maximum number of names.
     pub limit: usize,
 }
 
-/// A name whose text has not been looked up yet.
+/// A name whose text is looked up on demand.
 #[derive(Debug, Clone, Copy)]
 pub struct NameRef<'a> {
     symbols: &'a SymbolTable,
     symbol: Symbol,
 }
 
-/// Counts of a table.
+/// Name counts of a table.
 #[derive(Debug, Default)]
 pub(crate) struct NameCounts {
     pub(crate) measurements: Counts,
     pub(crate) tags: HashMap<Symbol, TagCount>,
 }
 
-/// One tag key.
+/// Counts of one tag key.
 #[derive(Debug, Default)]
 pub(crate) struct TagCount {
     timelines: u32,
     pub(crate) values: Counts,
 }
 
-/// How many timelines bear each name, and the names in byte order for whoever lists them.
+/// Number of timelines per name, and the names in byte order for listings.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     of: HashMap<Symbol, u32>,
     order: Mutex<NameOrder>,
 }
 
-/// Names in byte order: sorted when somebody first lists them, then kept up.
+/// Names in byte order: sorted by the first listing, then maintained incrementally.
 #[derive(Debug, Default)]
 struct NameOrder {
-    /// May hold names that nobody bears any more. `None` until they are asked for.
+    /// Sorted names; may include names without timelines. `None` until the first listing.
     sorted: Option<Arc<Vec<Symbol>>>,
-    /// Names that are not sorted in yet, in no order, perhaps some that are.
+    /// Names not yet merged into `sorted`, unordered; may include names that are already there.
     new: Vec<Symbol>,
 }
 
-/// More new names than are sorted, and these, are not worth keeping apart.
+/// Slack of the two thresholds at which all names are sorted again instead of merged: more new names than sorted ones,
+/// or more than half of the sorted names without timelines.
 const NEW_NAMES_MAX: usize = 1_024;
 
 impl NameCounts {
-    /// Counts one more timeline.
+    /// Adds one timeline.
     pub(crate) fn add(&mut self, measurement: Symbol, tags: impl Iterator<Item = (Symbol, Symbol)>) {
         self.measurements.add(measurement);
         for (key, value) in tags {
@@ -79,7 +82,7 @@ impl NameCounts {
         }
     }
 
-    /// Counts one timeline less, with what was added for it.
+    /// Removes one timeline, which must have been added.
     pub(crate) fn remove(&mut self, measurement: Symbol, tags: impl Iterator<Item = (Symbol, Symbol)>) {
         self.measurements.remove(measurement);
         for (key, value) in tags {
@@ -94,7 +97,7 @@ impl NameCounts {
         }
     }
 
-    /// Resident bytes.
+    /// Returns the resident bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let values = self.tags.values().map(|tag| tag.values.memory_bytes());
         self.measurements.memory_bytes() + self.tags.allocation_size() + values.sum::<usize>()
@@ -110,7 +113,7 @@ impl Counts {
         }
     }
 
-    /// A name that nobody bears any more is gone from the list.
+    /// Subtracts one timeline from a name. A name without timelines is removed.
     fn remove(&mut self, name: Symbol) {
         if let Some(count) = self.of.get_mut(&name) {
             *count -= 1;
@@ -120,29 +123,29 @@ impl Counts {
         }
     }
 
-    /// How many names there are.
+    /// Returns the number of names.
     pub(crate) fn len(&self) -> usize {
         self.of.len()
     }
 
-    /// Whether a timeline bears this name.
+    /// Returns true if a timeline has this name.
     pub(crate) fn contains(&self, name: Symbol) -> bool {
         self.of.contains_key(&name)
     }
 
-    /// How many timelines bear this name.
+    /// Returns the number of timelines with this name.
     pub(crate) fn count(&self, name: Symbol) -> u64 {
         self.of.get(&name).copied().unwrap_or(0).into()
     }
 
-    /// Every name with how many timelines bear it, in no order.
+    /// Iterates over all names and their timeline counts, unordered.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Symbol, u32)> {
         self.of.iter().map(|(name, count)| (*name, *count))
     }
 
-    /// The same in byte order.
+    /// Iterates over all names and their timeline counts in byte order.
     ///
-    /// Costs a sort the first time, about 10 ms for 200,000 names; later a look at each name.
+    /// The first call sorts the names, about 10 ms for 200,000. Later calls cost one hash lookup per name.
     pub(crate) fn in_order<'a>(
         &'a self,
         symbols: &'a SymbolTable,
@@ -155,7 +158,8 @@ impl Counts {
         })
     }
 
-    /// The selected ones. Costs a look at each of them, beside what [`in_order`](Self::in_order) costs the first time.
+    /// Returns the selected names. Costs one hash lookup per returned name, plus the first sort as for
+    /// [`in_order`](Self::in_order).
     pub(crate) fn select(&self, symbols: &SymbolTable, selection: &NameSelection<'_>) -> Vec<CountedName> {
         let sorted = self.sorted(symbols);
         let first = sorted.partition_point(|name| {
@@ -175,7 +179,7 @@ impl Counts {
         counted.take(selection.limit).collect()
     }
 
-    /// Does what the first list would otherwise do.
+    /// Sorts the names now instead of in the first listing.
     pub(crate) fn sort(&self, symbols: &SymbolTable) {
         self.sorted(symbols);
     }
@@ -215,13 +219,13 @@ impl NameOrder {
 }
 
 impl<'a> NameRef<'a> {
-    /// The name.
+    /// Returns the text of the name.
     pub fn text(&self) -> &'a str {
         self.symbols.text(self.symbol)
     }
 }
 
-/// Both, each name once. Costs a few looks for each of `new`, and a copy.
+/// Merges two sorted lists without duplicates. Costs a binary search per name in `new`, and a copy.
 fn merged(symbols: &SymbolTable, sorted: &[Symbol], new: &[Symbol]) -> Vec<Symbol> {
     let mut all = Vec::with_capacity(sorted.len() + new.len());
     let mut rest = sorted;
@@ -238,9 +242,9 @@ fn merged(symbols: &SymbolTable, sorted: &[Symbol], new: &[Symbol]) -> Vec<Symbo
     all
 }
 
-/// The selected ones of `counts`, which are few.
+/// Filters and sorts `counts`, which should be small.
 ///
-/// Costs a look at each of them, and a sort of those that are returned.
+/// Compares every name, and sorts those that match.
 pub(crate) fn select(
     symbols: &SymbolTable,
     counts: impl Iterator<Item = (Symbol, u32)>,
@@ -261,7 +265,7 @@ pub(crate) fn select(
 }
 
 impl TagCount {
-    /// Timelines that have this key.
+    /// Returns the number of timelines with this key.
     pub(crate) fn timelines(&self) -> u32 {
         self.timelines
     }
@@ -273,7 +277,7 @@ mod tests {
 
     use super::*;
 
-    /// A small generator of numbers: the same for each seed.
+    /// Small deterministic random number generator.
     struct Numbers(u64);
 
     impl Numbers {

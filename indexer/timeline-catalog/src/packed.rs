@@ -1,14 +1,14 @@
-//! A timeline's attributes in memory: one allocation, whatever their number.
+//! A timeline's attributes packed into one allocation.
 //!
-//! A map of owned texts takes room for eleven entries and an allocation for each text; this takes the bytes of the values
-//! and five or six more for each. Reading one is a walk over those before it, and they are few.
+//! A map of owned strings has room for eleven entries and one allocation per string. The packed form takes the bytes
+//! of the values and five or six more per attribute. A lookup scans the preceding attributes, of which there are few.
 
 use crate::Result;
 use crate::attributes::Attributes;
 use crate::symbols::{Symbol, SymbolTable};
 use crate::value::{AttributeRef, Parts, put_value};
 
-/// Attributes, sorted by key: for each its key's symbol (4 bytes), then kind and value as in a row.
+/// Attributes sorted by key. Each is the symbol of its key (4 bytes), then kind and value as in a row.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Packed(Box<[u8]>);
 
@@ -36,7 +36,7 @@ impl Packed {
         found.next().map(|(_, value)| value)
     }
 
-    /// A copy that stands alone.
+    /// Returns an owned copy.
     pub(crate) fn unpack(&self, symbols: &SymbolTable) -> Attributes {
         let all = self.iter();
         all.map(|(key, value)| (symbols.text(key).to_owned(), value.to_value()))
@@ -47,7 +47,7 @@ impl Packed {
         self.0.is_empty()
     }
 
-    /// Two of one table are equal where these are.
+    /// Returns the packed bytes. Two values of one table are equal if and only if their bytes are equal.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }

@@ -1,11 +1,11 @@
-//! The cache in front of parsing: raw key bytes, as a protocol spells them → ordinal.
+//! Cache in front of identity parsing: maps raw key bytes, as a protocol spells them, to ordinals.
 //!
-//! A known key costs one hash and one comparison of its bytes, whatever its tags are. Senders name their timelines in the
-//! same order again and again, so each key remembers which one came after it, and that one is compared first: where the
-//! guess is right there is no hash, and memory is read in the order in which it lies.
+//! A lookup of a cached key costs one hash and one comparison of its bytes, regardless of the number of tags. Senders
+//! name their timelines in the same order again and again, so each entry remembers the key that followed it. That key
+//! is compared first. If it matches, no hash is needed, and memory is read sequentially.
 //!
-//! The cache is bounded: it has two halves, new keys go to the younger one, and when that is full the elder half is
-//! dropped and the younger takes its place. A key that was dropped is parsed once more, nothing else.
+//! The cache is bounded. It has two halves; new keys go to the younger half. When the younger half is full, the elder
+//! half is dropped and the younger one takes its place. A dropped key only has to be parsed again.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -24,18 +24,18 @@ pub(crate) struct RawKeyCache {
     seed: u64,
 }
 
-/// The key that was looked up before, by which the next one is guessed. Begin each batch with a new one.
+/// The key of the previous lookup, from which the next key is guessed. Start each batch with a new value.
 ///
-/// One that outlives a change of the cache only guesses wrongly.
+/// If the cache changes meanwhile, the guess is wrong but lookups stay correct.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LastKey {
     is_elder: bool,
-    /// Its place in its half.
+    /// Index of the entry in its half.
     place: Option<u32>,
 }
 
 impl RawKeyCache {
-    /// An empty cache that stays within about `bytes_max`.
+    /// Creates an empty cache that stays within about `bytes_max` bytes.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
             younger: Half::default(),
@@ -46,7 +46,8 @@ impl RawKeyCache {
         }
     }
 
-    /// The ordinal that `key` was inserted with; `last` is the key before it, and becomes this one.
+    /// Returns the ordinal that `key` was inserted with. `last` is the previous key and is set to `key` if it is
+    /// found.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], last: &mut LastKey) -> Option<Ordinal> {
         let half = self.half(*last);
@@ -68,7 +69,8 @@ impl RawKeyCache {
             .map(|place| self.half(found).entries[place as usize].ordinal)
     }
 
-    /// The ordinal of the key that probably comes after `last`, where `is_it` says that it does.
+    /// Returns the ordinal of the key that probably follows `last`, if `is_it` returns true for its bytes. `last` is
+    /// then set to that key.
     #[inline]
     pub(crate) fn guess(&self, is_it: impl FnOnce(&[u8]) -> bool, last: &mut LastKey) -> Option<Ordinal> {
         let half = self.half(*last);
@@ -84,7 +86,7 @@ impl RawKeyCache {
         if key.is_elder { &self.elder } else { &self.younger }
     }
 
-    /// Where a key is.
+    /// Locates a key by its hash.
     fn find(&self, key: &[u8]) -> Option<LastKey> {
         let hash = xxh3_64_with_seed(key, self.seed);
         let halves = [(false, &self.younger), (true, &self.elder)];
@@ -97,7 +99,7 @@ impl RawKeyCache {
         })
     }
 
-    /// Remembers a key; one that is too large for the budget is not kept.
+    /// Inserts a key. A key that is too large for the budget is not kept.
     pub(crate) fn insert(&mut self, key: &[u8], ordinal: Ordinal) {
         let hash = xxh3_64_with_seed(key, self.seed);
         let cost = key.len() + ENTRY_BYTES;
@@ -110,7 +112,7 @@ impl RawKeyCache {
         self.younger.insert(hash, key, ordinal, self.seed);
     }
 
-    /// Resident bytes.
+    /// Returns the resident bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         [&self.younger, &self.elder]
             .map(|half| {
@@ -122,15 +124,15 @@ impl RawKeyCache {
     }
 }
 
-/// Bytes of an entry and of its place in the table at its usual load, beside the key's own.
+/// Bytes of an entry and of its hash table slot at the usual load factor, without the key.
 const ENTRY_BYTES: usize = size_of::<KeyEntry>() + 8;
 
 #[derive(Debug, Default)]
 struct Half {
     text: Vec<u8>,
-    /// In the order in which they came.
+    /// Entries in insertion order.
     entries: Vec<KeyEntry>,
-    /// The place of each entry, by its key.
+    /// Index of each entry, hashed by its key.
     places: HashTable<u32>,
 }
 
@@ -139,7 +141,7 @@ struct KeyEntry {
     offset: u32,
     length: u32,
     ordinal: Ordinal,
-    /// The place of the key that came after it last time; at first of the one that was new after it.
+    /// Index of the entry that followed this one last time; initially the entry that was inserted after it.
     next: AtomicU32,
 }
 
@@ -154,7 +156,7 @@ impl Half {
         self.text.len() + self.entries.len() * ENTRY_BYTES
     }
 
-    /// The key that probably comes after one of this half, and its place.
+    /// Returns the index and entry of the key that probably follows `last`.
     fn after(&self, last: LastKey) -> Option<(u32, &KeyEntry)> {
         let before = self.entries.get(last.place? as usize)?;
         let guess = before.next.load(Ordering::Relaxed);
@@ -166,7 +168,7 @@ impl Half {
         self.places.find(hash, is_it).copied()
     }
 
-    /// The caller has checked that the key fits and is new.
+    /// Inserts a key. The caller has checked that the key fits and is new.
     fn insert(&mut self, hash: u64, key: &[u8], ordinal: Ordinal, seed: u64) {
         let place = u32::try_from(self.entries.len()).expect("each takes more than a byte of 4 GiB");
         self.entries.push(KeyEntry {
@@ -213,8 +215,8 @@ mod tests {
                 guesses += usize::from(guess.is_some());
             }
         }
-        assert!(guesses > 1_000, "orders are learnt: {guesses}");
-        // Halves change their places, and the last key stays where it was.
+        assert!(guesses > 1_000, "orders are learned: {guesses}");
+        // The halves swap while `last` keeps pointing at the old entry.
         for n in 500..3_000 {
             cache.insert(key(n).as_bytes(), Ordinal(n));
             assert_eq!(cache.get(key(n).as_bytes(), &mut last), Some(Ordinal(n)));
@@ -238,7 +240,7 @@ mod tests {
         assert_eq!(get(&cache, &key(0)), None, "the oldest keys make room");
         let kept = (0..20_000).filter(|n| get(&cache, &key(*n)).is_some());
         assert!(kept.count() > 500, "at least a half is kept");
-        // Vectors and tables grow by doubling, so the resident bytes may be twice the used ones.
+        // Vectors and tables grow by doubling, so the resident bytes may be twice the used bytes.
         assert!(cache.memory_bytes() <= 2 * budget);
     }
 

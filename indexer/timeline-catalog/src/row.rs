@@ -1,4 +1,7 @@
-//! The stored form of a timeline, as `FORMAT.md` draws it.
+//! Stored form of a timeline, as specified in `FORMAT.md`.
+//!
+//! Encodes and decodes rows. A row carries a version and a checksum that is bound to its timeline id, so that a
+//! damaged row or a row under a wrong key is detected.
 
 use tideline_model::{Ordinal, TimelineId};
 use tideline_wire::varint;
@@ -8,18 +11,18 @@ use crate::attributes::Attributes;
 use crate::value::{Parts, is_of_version_1, put_text, put_value};
 use crate::{CatalogError, Result};
 
-/// Rows whose attributes are texts, numbers and booleans only: what older builds read.
+/// Rows whose attributes are only texts, numbers and booleans. Older builds can read them.
 const VERSION_1: u8 = 1;
 /// Rows with attributes of any type.
 const VERSION_2: u8 = 2;
-/// Bytes of the checksum at the end.
+/// Length of the checksum at the end of a row, in bytes.
 const CHECKSUM_BYTES: usize = 4;
 
-/// What a row says, its texts borrowed.
+/// Decoded row; its texts are borrowed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row<'a> {
     pub(crate) ordinal: Ordinal,
-    /// The table's edit counter when the attributes last changed; 0 = never.
+    /// Edit counter of the table when the attributes last changed; 0 = never.
     pub(crate) edit: u64,
     pub(crate) measurement: &'a str,
     /// Sorted by key.
@@ -28,7 +31,7 @@ pub(crate) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The bytes to store for the timeline `id`.
+    /// Returns the bytes to store for the timeline `id`.
     pub(crate) fn encode(&self, id: TimelineId) -> Vec<u8> {
         let is_plain = self
             .attributes
@@ -53,7 +56,7 @@ impl<'a> Row<'a> {
         out
     }
 
-    /// Reads the bytes stored for `id`; anything but what `encode` wrote is an error.
+    /// Decodes the bytes stored for `id`. Returns an error for anything that `encode` did not write.
     pub(crate) fn decode(id: TimelineId, bytes: &'a [u8]) -> Result<Self> {
         let damaged = |reason| CatalogError::DamagedRow { id, reason };
         let (content, stored) = bytes
@@ -81,7 +84,7 @@ fn checksum(id: TimelineId, content: &[u8]) -> [u8; CHECKSUM_BYTES] {
     (xxh3_64_with_seed(content, id.low()) as u32).to_le_bytes()
 }
 
-/// Takes a row off the front; `None` when it is not there.
+/// Takes a row off the front of the input; `None` if the bytes are malformed.
 fn read<'a>(parts: &mut Parts<'a>, version: u8) -> Option<Row<'a>> {
     let ordinal = Ordinal(u32::try_from(parts.number()?).ok()?);
     let edit = parts.number()?;
@@ -140,7 +143,7 @@ mod tests {
         }
     }
 
-    /// Rows are on disk: these bytes must open for ever.
+    /// Rows are stored on disk: these bytes must remain readable forever.
     #[test]
     fn golden_row() {
         let mut golden: Vec<u8> = vec![1, 0xac, 0x02, 7, 3];
@@ -156,7 +159,7 @@ mod tests {
             attributes: Attributes::from([
                 (
                     "at".to_owned(),
-                    AttributeValue::Point(GeoPoint::new(52.5, -0.25).expect("a place")),
+                    AttributeValue::Point(GeoPoint::new(52.5, -0.25).expect("a valid point")),
                 ),
                 (
                     "born".to_owned(),
@@ -173,7 +176,7 @@ mod tests {
         }
     }
 
-    /// As `golden_row`, with every type that version 2 added.
+    /// Like `golden_row`, with every type that version 2 added.
     #[test]
     fn golden_row_of_version_2() {
         let mut golden: Vec<u8> = vec![2, 0xac, 0x02, 7, 3];

@@ -1,4 +1,7 @@
-//! Saved searches: conditions that people gave a name. The catalog keeps their text and does not read it.
+//! Saved searches: search conditions that users store under a name.
+//!
+//! The catalog keeps their text and does not parse it. A change is committed to the journal before it becomes
+//! visible; the next flush writes its row.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,9 +24,9 @@ pub const SEARCHES_MAX: usize = 1_000;
 pub const SEARCH_NAME_BYTES_MAX: usize = 128;
 /// Longest text of a search, in bytes.
 pub const SEARCH_TEXT_BYTES_MAX: usize = 64 << 10;
-/// Rows of one write: within its bytes.
+/// Rows per write; they stay within the byte limit of a write.
 const ROWS_PER_WRITE: usize = 32;
-/// The layout of rows.
+/// Version of the row layout.
 const VERSION: u8 = 1;
 
 /// The saved searches of one table.
@@ -31,9 +34,9 @@ const VERSION: u8 = 1;
 pub struct SavedSearches {
     table: TableId,
     by_name: RwLock<BTreeMap<String, Arc<str>>>,
-    /// Held while one is changed, until the log answers.
+    /// Held while a search is changed, until the log has responded.
     editing: Mutex<()>,
-    /// Names of searches whose row is not what memory says.
+    /// Names of searches whose row may differ from memory.
     unsaved: UnsavedRows,
 }
 
@@ -61,12 +64,12 @@ impl SavedSearches {
         })
     }
 
-    /// The text of a search.
+    /// Returns the text of a search.
     pub fn get(&self, name: &str) -> Option<Arc<str>> {
         self.by_name.read().get(name).cloned()
     }
 
-    /// All searches, by name.
+    /// Returns all searches, sorted by name.
     pub fn all(&self) -> Vec<(String, Arc<str>)> {
         let by_name = self.by_name.read();
         by_name
@@ -75,7 +78,7 @@ impl SavedSearches {
             .collect()
     }
 
-    /// Takes in a search, or that it is deleted: the journal says so.
+    /// Applies a committed change; `None` deletes the search.
     pub(crate) fn apply(&self, name: String, text: Option<Arc<str>>) {
         self.unsaved.add([name.as_str().into()]);
         let mut by_name = self.by_name.write();
@@ -85,7 +88,7 @@ impl SavedSearches {
         };
     }
 
-    /// As [`apply`](Self::apply), for a row of the journal that is replayed.
+    /// Applies a row of a replayed journal entry, like [`apply`](Self::apply).
     pub(crate) fn replay(&self, name: &str, row: Option<&[u8]>) -> Result<()> {
         let damaged = || CatalogError::DamagedSearch(name.to_owned());
         let text = row.map(|row| decode(name, row).ok_or_else(damaged)).transpose()?;
@@ -103,7 +106,7 @@ impl SavedSearches {
         self.unsaved.write(backend, stamp, row)
     }
 
-    /// Takes note that rows that were written are durable.
+    /// Marks written rows as durable.
     pub(crate) fn rows_synced(&self, written: &BTreeSet<Box<str>>) {
         self.unsaved.synced(written);
     }
@@ -119,13 +122,14 @@ impl SavedSearches {
 }
 
 impl Catalog {
-    /// Saves a search under a name, in the place of one that has it; durable and visible on return.
+    /// Saves a search under a name and replaces an existing one; durable and visible on return.
     ///
-    /// A name is 1 to [`SEARCH_NAME_BYTES_MAX`] letters, digits, dots, dashes and underscores of ASCII.
+    /// A name has 1 to [`SEARCH_NAME_BYTES_MAX`] ASCII letters, digits, dots, dashes and underscores.
     ///
     /// # Errors
     ///
-    /// A name or text that is not allowed, too many searches; those of the log.
+    /// [`CatalogError::InvalidSearchName`] for an invalid name, [`CatalogError::OverLimit`] if the name or text is
+    /// too long or the table has [`SEARCHES_MAX`] searches, [`CatalogError::NotCommitted`] if the commit fails.
     pub fn put_search(self: &Arc<Self>, name: &str, text: &str, commit: &Commit<'_>) -> Result<()> {
         check_name(name)?;
         let over = |what, limit, actual| Err(CatalogError::OverLimit { what, limit, actual });
@@ -141,11 +145,11 @@ impl Catalog {
         self.change_search(name, Some(text), commit)
     }
 
-    /// Deletes a search, durably; whether there was one.
+    /// Deletes a search durably. Returns false if it does not exist.
     ///
     /// # Errors
     ///
-    /// Those of the log.
+    /// [`CatalogError::NotCommitted`] if the commit fails.
     pub fn delete_search(self: &Arc<Self>, name: &str, commit: &Commit<'_>) -> Result<bool> {
         let _turn = self.searches.editing.lock();
         if self.searches.get(name).is_none() {
@@ -180,7 +184,7 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The row of a search, as `FORMAT.md` draws it.
+/// Encodes the row of a search, as specified in `FORMAT.md`.
 fn encode(name: &str, text: &str) -> Vec<u8> {
     let mut row = vec![VERSION];
     row.extend_from_slice(text.as_bytes());
@@ -200,7 +204,7 @@ fn decode(name: &str, row: &[u8]) -> Option<Arc<str>> {
     std::str::from_utf8(text).ok().map(Arc::from)
 }
 
-/// Ties a row to its name.
+/// Returns a checksum that binds a row to its name.
 fn checksum(name: &str, content: &[u8]) -> [u8; 4] {
     let all = [name.as_bytes(), content].concat();
     (xxh3_64(&all) as u32).to_le_bytes()
@@ -213,7 +217,7 @@ mod tests {
     use super::*;
     use crate::change::tests::{Journal, catalog, options, save};
 
-    /// Rows are on disk: these bytes must open for ever.
+    /// Rows are stored on disk: these bytes must remain readable forever.
     #[test]
     fn golden_row() {
         let golden = [&[1][..], br#"{"where":{"and":[]}}"#, &[160, 108, 255, 32]].concat();

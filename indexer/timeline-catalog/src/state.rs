@@ -1,8 +1,8 @@
-//! A table's timelines in memory: arrays over the ordinal.
+//! In-memory state of a table's timelines: arrays indexed by ordinal.
 //!
-//! Timelines of one *shape* (measurement and tag keys) differ only in their tag values, so a timeline holds
-//! the number of its shape and one symbol a tag. With ten tags that is 16 bytes of id, 40 of symbols and 9
-//! of numbers and flags, beside its part of the tables.
+//! Timelines of one *shape* (measurement and tag keys) differ only in their tag values. A timeline therefore stores
+//! the number of its shape and one symbol per tag. With ten tags that is 16 bytes of id, 40 of symbols and 9 of
+//! numbers and flags, plus its share of the hash tables.
 
 use std::hash::{Hash, Hasher};
 
@@ -21,45 +21,45 @@ use crate::symbols::{Symbol, SymbolTable};
 use crate::value::AttributeRef;
 use crate::{CatalogError, Result};
 
-/// Everything that one lock guards.
+/// All state that the catalog's lock guards.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) source_tags: Vec<String>,
     pub(crate) symbols: SymbolTable,
     shapes: Vec<Shape>,
     shape_numbers: HashTable<u32>,
-    /// The shape of the timeline that was last inserted: the next one's is often the same.
+    /// Shape of the timeline that was inserted last; the next one often has the same.
     last_shape: u32,
     slots: Vec<Slot>,
     ids: Vec<TimelineId>,
-    /// Tag values of all timelines; a slot says where its own begin.
+    /// Tag values of all timelines; a slot holds the offset of its first value.
     values: Vec<Symbol>,
     by_id: HashTable<Ordinal>,
     pub(crate) raw_keys: RawKeyCache,
-    /// The announced ordinals.
+    /// Announced ordinals.
     pub(crate) visible: RoaringBitmap,
-    /// Announced ordinals whose row is not, or no longer surely, what memory says.
+    /// Announced ordinals whose row may differ from memory.
     pub(crate) unsaved: RoaringBitmap,
-    /// Ordinals whose row may be one of before their removal.
+    /// Ordinals whose row may predate their removal.
     pub(crate) outdated: RoaringBitmap,
-    /// Ordinals removed or edited since the rows that are being written were read.
+    /// Ordinals that were removed or edited since the rows that are being written were read.
     pub(crate) changed_meanwhile: RoaringBitmap,
     pub(crate) names: NameCounts,
     pub(crate) edits: Edits,
-    /// No slot below this one is free.
+    /// Index below which no slot is free.
     free_from: usize,
 }
 
-/// A measurement and the tag keys beside it.
+/// A measurement and its tag keys.
 #[derive(Debug)]
 struct Shape {
     measurement: Symbol,
     keys: Box<[Symbol]>,
-    /// Which of the keys is the source tag.
+    /// Index of the source tag in `keys`.
     source: Option<usize>,
 }
 
-/// Where the parts of a timeline are; the ordinal is its index.
+/// Location of a timeline's parts; the ordinal is its index.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     shape: u32,
@@ -67,16 +67,16 @@ struct Slot {
     stage: Stage,
 }
 
-/// How far a timeline has come.
+/// Lifecycle stage of a timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// The ordinal names nothing: before a restart its timeline was registered and never committed, or removed.
+    /// Unused ordinal: its timeline was registered and never committed, or removed, before the last restart.
     Absent,
-    /// Known to the write path only: new, or removed.
+    /// Visible to the write path only: new, or removed.
     Registered,
-    /// Its identity is durable in the journal.
+    /// Identity is durable in the journal.
     Announced,
-    /// Its row is durable too.
+    /// Row is durable as well.
     Saved,
 }
 
@@ -103,8 +103,8 @@ impl State {
         }
     }
 
-    /// The ordinal that the next new timeline takes: one that names nothing, so that those of timelines which went
-    /// before the start are not a burden for ever.
+    /// Returns the lowest unused ordinal, for the next new timeline. Ordinals of timelines that were removed before
+    /// the start are reused, so that the arrays do not grow forever.
     pub(crate) fn free_ordinal(&mut self) -> Ordinal {
         let taken = |slot: &Slot| slot.stage != Stage::Absent;
         while self.slots.get(self.free_from).is_some_and(taken) {
@@ -113,7 +113,7 @@ impl State {
         Ordinal(self.free_from as u32)
     }
 
-    /// Whether no timeline was ever registered, as far as this process knows.
+    /// Returns true if no timeline was registered since the catalog was created or loaded.
     pub(crate) fn is_untouched(&self) -> bool {
         self.by_id.is_empty()
     }
@@ -125,7 +125,7 @@ impl State {
         found.copied()
     }
 
-    /// The id of a timeline. Panics on an ordinal that was never given out.
+    /// Returns the id of a timeline. Panics if the ordinal was never assigned.
     pub(crate) fn id(&self, ordinal: Ordinal) -> TimelineId {
         self.ids[ordinal.0 as usize]
     }
@@ -136,7 +136,7 @@ impl State {
             .map_or(Stage::Absent, |slot| slot.stage)
     }
 
-    /// Puts a timeline into a free slot, with stage `Registered`.
+    /// Inserts a timeline into a free slot, with stage `Registered`.
     pub(crate) fn insert<'a>(
         &mut self,
         id: TimelineId,
@@ -229,7 +229,7 @@ impl State {
         Ok(number)
     }
 
-    /// Makes a registered timeline visible, with its row still to be saved; a visible one stays as it is.
+    /// Makes a registered timeline visible and marks its row as unsaved. Has no effect on a visible timeline.
     pub(crate) fn announce(&mut self, ordinal: Ordinal) {
         if self.stage(ordinal) == Stage::Registered {
             self.set_visible(ordinal, Stage::Announced);
@@ -237,7 +237,7 @@ impl State {
         }
     }
 
-    /// Takes a visible timeline out of everything that is shown; whether there was one. Its attributes stay.
+    /// Makes a timeline invisible and uncounted; returns true if it was visible. Its attributes are kept.
     pub(crate) fn unannounce(&mut self, ordinal: Ordinal) -> bool {
         let was_visible = self.visible.remove(ordinal.0);
         if was_visible {
@@ -251,7 +251,7 @@ impl State {
         was_visible
     }
 
-    /// Makes a timeline that was read from its row visible.
+    /// Makes a timeline visible that was loaded from its row.
     pub(crate) fn set_loaded(&mut self, ordinal: Ordinal, edit: u64, attributes: &Attributes) -> Result<()> {
         self.set_visible(ordinal, Stage::Saved);
         if edit > 0 {
@@ -261,24 +261,24 @@ impl State {
         Ok(())
     }
 
-    /// The edit of this number, after which a timeline has these attributes.
+    /// Creates the edit with this number and the resulting attributes.
     pub(crate) fn edited(&mut self, number: u64, attributes: &Attributes) -> Result<Edited> {
         let attributes = Packed::new(attributes, &mut self.symbols)?;
         Ok(Edited { number, attributes })
     }
 
-    /// Refuses a value of a type that its key does not have in this table.
+    /// Rejects a value whose type conflicts with the type of its key in this table.
     pub(crate) fn check_type(&self, ordinal: Ordinal, key: &str, given: AttributeType) -> Result<()> {
         let own = self.attribute(ordinal, key).map(AttributeRef::kind);
         self.edits.types.check(&self.symbols, key, own, given)
     }
 
-    /// The value of one attribute of a timeline.
+    /// Returns the value of one attribute of a timeline.
     pub(crate) fn attribute(&self, ordinal: Ordinal, key: &str) -> Option<AttributeRef<'_>> {
         self.edits.of(ordinal)?.attributes.get(self.symbols.get(key)?)
     }
 
-    /// All attributes of a timeline, sorted by key.
+    /// Iterates over all attributes of a timeline, sorted by key.
     pub(crate) fn attributes(&self, ordinal: Ordinal) -> impl Iterator<Item = (&str, AttributeRef<'_>)> {
         let all = self.edits.of(ordinal).into_iter();
         all.flat_map(|edited| edited.attributes.iter())
@@ -292,7 +292,7 @@ impl State {
         names.add(measurement, tags);
     }
 
-    /// The counts of names, and what a timeline adds to them.
+    /// Returns the name counts, and the measurement and tags that a timeline contributes to them.
     fn counted(
         &mut self,
         ordinal: Ordinal,
@@ -304,7 +304,7 @@ impl State {
         (&mut self.names, shape.measurement, tags)
     }
 
-    /// Notes that the row of a visible timeline is what memory says.
+    /// Marks the row of a visible timeline as equal to memory.
     pub(crate) fn set_saved(&mut self, ordinal: Ordinal) {
         self.slots[ordinal.0 as usize].stage = Stage::Saved;
         self.unsaved.remove(ordinal.0);
@@ -312,38 +312,38 @@ impl State {
         self.edits.no_doubt(ordinal);
     }
 
-    /// Notes that the row of a visible timeline is not, or no longer surely, what memory says.
+    /// Marks the row of a visible timeline as possibly different from memory.
     pub(crate) fn set_unsaved(&mut self, ordinal: Ordinal) {
         self.slots[ordinal.0 as usize].stage = Stage::Announced;
         self.unsaved.insert(ordinal.0);
         self.changed_meanwhile.insert(ordinal.0);
     }
 
-    /// Notes that a removed timeline has no row any more.
+    /// Marks the row of a removed timeline as deleted.
     pub(crate) fn set_row_deleted(&mut self, ordinal: Ordinal) {
         self.outdated.remove(ordinal.0);
         self.edits.no_doubt(ordinal);
     }
 
-    /// The measurement of a timeline that is not absent.
+    /// Returns the measurement of a timeline. The ordinal must be in use.
     pub(crate) fn measurement(&self, ordinal: Ordinal) -> &str {
         self.symbols.text(self.shape(ordinal).measurement)
     }
 
-    /// The value of its source tag.
+    /// Returns the value of the source tag.
     pub(crate) fn source(&self, ordinal: Ordinal) -> Option<&str> {
         let source = self.shape(ordinal).source?;
         Some(self.symbols.text(self.values_of(ordinal)[source]))
     }
 
-    /// Its tags, sorted by key.
+    /// Iterates over the tags, sorted by key.
     pub(crate) fn tags(&self, ordinal: Ordinal) -> impl ExactSizeIterator<Item = (&str, &str)> + Clone {
         let keys = self.shape(ordinal).keys.iter();
         keys.zip(self.values_of(ordinal))
             .map(|(key, value)| (self.symbols.text(*key), self.symbols.text(*value)))
     }
 
-    /// The value of one of its tags.
+    /// Returns the value of a tag.
     pub(crate) fn tag(&self, ordinal: Ordinal, key: &str) -> Option<&str> {
         let keys = &self.shape(ordinal).keys;
         let at = keys
@@ -352,7 +352,7 @@ impl State {
         Some(self.symbols.text(self.values_of(ordinal)[at]))
     }
 
-    /// What its row says.
+    /// Builds the row of a timeline.
     pub(crate) fn row(&self, ordinal: Ordinal) -> Row<'_> {
         let edited = self.edits.of(ordinal);
         Row {
@@ -373,17 +373,17 @@ impl State {
         &self.values[start..][..self.shape(ordinal).keys.len()]
     }
 
-    /// Resident bytes.
+    /// Returns the resident bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.identity_bytes() + self.raw_keys.memory_bytes() + self.edits.memory_bytes()
     }
 
-    /// Timelines that have an ordinal.
+    /// Returns the number of assigned ordinals.
     pub(crate) fn registered(&self) -> u64 {
         self.ids.len() as u64
     }
 
-    /// Without attributes, and without the cache of raw keys, which has a budget of its own.
+    /// Returns the resident bytes without attributes and without the raw key cache, which has its own budget.
     pub(crate) fn identity_bytes(&self) -> usize {
         let shapes: usize = self.shapes.iter().map(|shape| size_of_val(&*shape.keys)).sum();
         self.symbols.memory_bytes()

@@ -1,4 +1,7 @@
-//! The catalog's rows in the backend: load, write, remove.
+//! The catalog's rows in the backend: loading, writing and removing.
+//!
+//! Rows are written buffered by a flush and synced by the caller. Bitmaps in the state track which rows differ from
+//! memory, also for changes during a write.
 
 use std::collections::BTreeSet;
 
@@ -18,11 +21,17 @@ use crate::searches::SavedSearches;
 use crate::state::State;
 use crate::{CatalogError, Result};
 
-/// Rows that one save encodes before it writes them: what bounds its memory.
+/// Rows that a save encodes before it writes them; bounds its memory.
 const SAVE_ROWS_MAX: usize = 16 * WRITE_ROWS_MAX;
 
 impl Catalog {
-    /// Reads all rows of a table. The journal's timelines follow through [`Catalog::adopt`].
+    /// Loads all rows of a table. The timelines in the journal follow through [`Catalog::adopt`].
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::Backend`] if the backend cannot be read; [`CatalogError::DamagedKey`],
+    /// [`CatalogError::DamagedRow`], [`CatalogError::DamagedSearch`] or [`CatalogError::Conflict`] for a damaged row;
+    /// [`CatalogError::Full`] if a 32-bit number space is exhausted.
     pub fn load(backend: &dyn Backend, table: TableId, options: CatalogOptions) -> Result<Self> {
         let catalog = Self::new(table, options);
         let mut state = catalog.state.write();
@@ -44,15 +53,15 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Writes the rows of all timelines announced and of all changes committed, and deletes those of all timelines removed
-    /// so far. They are buffered: once they are synced, [`rows_synced`](Self::rows_synced) takes note of it.
+    /// Writes the rows of all announced timelines and committed changes that are not durable yet, and deletes the
+    /// rows of removed timelines. The writes are buffered: after a sync, call [`rows_synced`](Self::rows_synced).
     ///
-    /// Must be done, and synced, before the journal forgets the entries that carried them. Without `rows_synced` the next
-    /// call writes all of it again.
+    /// Must be completed and synced before the journal discards the entries that carried the changes. Without
+    /// `rows_synced`, the next call writes the same rows again.
     ///
     /// # Errors
     ///
-    /// Those of the backend and of `stamp`.
+    /// [`CatalogError::Backend`] if `stamp` or a write fails.
     pub fn write_rows(
         &self,
         backend: &dyn Backend,
@@ -68,7 +77,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// The rows that the last [`write_rows`](Self::write_rows) has written are durable.
+    /// Marks the rows of the last [`write_rows`](Self::write_rows) as durable.
     pub fn rows_synced(&self) {
         let mut writing = self.writing.lock();
         let WrittenRows {
@@ -81,10 +90,15 @@ impl Catalog {
         self.metadata.rows_synced(&metrics);
     }
 
-    /// Deletes the rows of timelines that were removed, or overwrites them for those that have come back; durable on return.
+    /// Deletes the rows of removed timelines, or overwrites them if the timelines were announced again; durable on
+    /// return.
     ///
-    /// Must be done before a removal is answered: a row that is found beside the journal of its removal is then known
-    /// to be of after it.
+    /// Must be completed before a removal is acknowledged. A row that exists while the journal still contains its
+    /// removal is then known to be newer than the removal.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::Backend`] if `stamp` or a write fails.
     pub fn save_removals(
         &self,
         backend: &dyn Backend,
@@ -94,12 +108,12 @@ impl Catalog {
         let is_removed = |state: &State| state.outdated.clone();
         let written = self.write_timelines(backend, stamp, Durability::Synced, is_removed)?;
         self.timelines_synced(&written);
-        // Their rows are newer than those that a flush has written meanwhile.
+        // These rows are newer than those that a concurrent flush has written.
         writing.timelines.forget(&written);
         Ok(())
     }
 
-    /// Writes the rows of timelines that wait now. The caller holds `writing`.
+    /// Writes the rows of the timelines that `waiting` selects. The caller holds `writing`.
     fn write_timelines(
         &self,
         backend: &dyn Backend,
@@ -131,8 +145,8 @@ impl Catalog {
         }
     }
 
-    /// Rows of timelines are durable. What was removed or edited since they were read stays as it is, for the next time: that
-    /// comes before the journal forgets the removal or the edit.
+    /// Marks rows of timelines as durable. Timelines that were removed or edited since their rows were read stay
+    /// unsaved for the next write, which happens before the journal discards the removal or edit.
     fn timelines_synced(&self, written: &WrittenTimelines) {
         let mut state = self.state.write();
         for ordinal in &written.rows - &state.changed_meanwhile {
@@ -143,7 +157,7 @@ impl Catalog {
         }
     }
 
-    /// What makes the rows of timelines say what memory says, in key order.
+    /// Returns the row changes that bring the rows of timelines up to date, in key order.
     fn changes(&self, state: &State, ordinals: impl Iterator<Item = Ordinal>) -> Vec<Change> {
         let change = |ordinal: Ordinal| {
             let id = state.id(ordinal);
@@ -164,8 +178,12 @@ impl Catalog {
         changes
     }
 
-    /// Deletes all rows of a dropped table, saved searches and what is said of metrics too. May be repeated; nobody may
-    /// save to the table any more.
+    /// Deletes all rows of a dropped table, including saved searches and metadata of metrics. Idempotent. The table
+    /// must no longer be written.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::Backend`] if `stamp`, a read or a write fails.
     pub fn remove_all(
         backend: &dyn Backend,
         table: TableId,
@@ -177,7 +195,7 @@ impl Catalog {
     }
 }
 
-/// Rows that were written and may not be durable yet.
+/// Rows that are written and may not be durable yet.
 #[derive(Debug, Default)]
 pub(crate) struct WrittenRows {
     timelines: WrittenTimelines,
@@ -185,7 +203,7 @@ pub(crate) struct WrittenRows {
     metrics: BTreeSet<Box<str>>,
 }
 
-/// Timelines whose rows were written, and deleted.
+/// Timelines whose rows were written or deleted.
 #[derive(Debug, Default)]
 struct WrittenTimelines {
     rows: RoaringBitmap,
@@ -193,7 +211,7 @@ struct WrittenTimelines {
 }
 
 impl WrittenTimelines {
-    /// Other rows have been written since.
+    /// Removes the timelines whose rows were written again since.
     fn forget(&mut self, newer: &Self) {
         for written in [&mut self.rows, &mut self.deleted] {
             *written -= &newer.rows;
@@ -202,14 +220,14 @@ impl WrittenTimelines {
     }
 }
 
-/// What becomes of one timeline's row.
+/// Row change of one timeline.
 pub(crate) struct Change {
     pub(crate) ordinal: Ordinal,
     pub(crate) partition: Partition,
     pub(crate) row: RowChange,
 }
 
-/// Writes changes, which are in key order, within the backend's limits.
+/// Writes changes, which are in key order, in batches within the backend's limits.
 fn write_changes(
     backend: &dyn Backend,
     changes: &[Change],
@@ -236,13 +254,13 @@ fn write_changes(
     Ok(())
 }
 
-/// A page that can be deleted in one write.
+/// Page size whose rows can be deleted in one write.
 pub(crate) const ROWS_AT_ONCE: PageLimit = PageLimit {
     rows_max: WRITE_ROWS_MAX,
     bytes_max: WRITE_BYTES_MAX / 2,
 };
 
-/// Deletes all rows of a table in a key space. May be repeated.
+/// Deletes all rows of a table in a key space. Idempotent.
 pub(crate) fn remove_rows(
     backend: &dyn Backend,
     space: Space,
@@ -260,7 +278,7 @@ pub(crate) fn remove_rows(
     })
 }
 
-/// Hands all rows of a table in a key space to `visit`, page by page; never an empty page.
+/// Passes all rows of a table in a key space to `visit`, page by page; never an empty page.
 pub(crate) fn each_row(
     backend: &dyn Backend,
     space: Space,

@@ -1,5 +1,7 @@
-//! Interned text: each distinct measurement, tag key and tag value of a table is kept once and named by a
-//! number of four bytes.
+//! Interned text: stores each distinct measurement, tag key and tag value of a table once, under a four-byte number.
+//!
+//! Names and values repeat across timelines, so a timeline holds symbols instead of texts. Symbols are never removed.
+//! Their number, and the total length of all texts in bytes, must stay below 2³².
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -8,12 +10,12 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{CatalogError, Result};
 
-/// Names an interned text.
+/// Number of an interned text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Symbol(u32);
 
 impl Symbol {
-    /// What [`from_bytes`](Self::from_bytes) reads.
+    /// Returns the bytes that [`from_bytes`](Self::from_bytes) reads.
     pub(crate) fn to_bytes(self) -> [u8; 4] {
         self.0.to_le_bytes()
     }
@@ -23,15 +25,15 @@ impl Symbol {
     }
 }
 
-/// Text to symbol and back. Symbols are dense and never removed.
+/// Two-way map of text and symbol. Symbols are dense and never removed.
 #[derive(Debug)]
 pub(crate) struct SymbolTable {
-    /// All texts, one after another.
+    /// All texts, concatenated.
     text: String,
-    /// Where each symbol's text ends.
+    /// End offset of each symbol's text.
     ends: Vec<u32>,
     by_text: HashTable<Symbol>,
-    /// Differs in each process, so that nobody can prepare tags that fall into one slot.
+    /// Random per process, so that a client cannot craft tags that collide in the hash table.
     seed: u64,
 }
 
@@ -45,7 +47,7 @@ impl SymbolTable {
         }
     }
 
-    /// The symbol of `text`, new or not.
+    /// Returns the symbol of `text`; adds it if it is new.
     pub(crate) fn intern(&mut self, text: &str) -> Result<Symbol> {
         if let Some(symbol) = self.get(text) {
             return Ok(symbol);
@@ -63,7 +65,7 @@ impl SymbolTable {
         Ok(symbol)
     }
 
-    /// The symbol of `text`, if it is known.
+    /// Returns the symbol of `text` if it is interned.
     pub(crate) fn get(&self, text: &str) -> Option<Symbol> {
         let hash = xxh3_64_with_seed(text.as_bytes(), self.seed);
         self.by_text
@@ -71,15 +73,15 @@ impl SymbolTable {
             .copied()
     }
 
-    /// The text of a symbol of this table.
+    /// Returns the text of a symbol of this table.
     pub(crate) fn text(&self, symbol: Symbol) -> &str {
         slice(&self.text, &self.ends, symbol)
     }
 
-    /// Symbols in the byte order of their texts.
+    /// Sorts symbols by the bytes of their texts.
     ///
-    /// Texts are read in the order in which they lie in memory, and compared by eight bytes behind what all of them begin
-    /// with; only where those are equal, a comparison reads texts again.
+    /// Reads the texts in memory order and compares the eight bytes after their common prefix. Only if those are
+    /// equal, a comparison reads the texts again.
     pub(crate) fn sorted(&self, mut symbols: Vec<Symbol>) -> Vec<Symbol> {
         symbols.sort_unstable();
         let mut texts = symbols.iter().map(|symbol| self.text(*symbol).as_bytes());
@@ -98,7 +100,7 @@ impl SymbolTable {
         keyed.into_iter().map(|(_, symbol)| symbol).collect()
     }
 
-    /// Resident bytes.
+    /// Returns the resident bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.text.capacity() + self.ends.capacity() * size_of::<u32>() + self.by_text.allocation_size()
     }
@@ -110,7 +112,7 @@ fn slice<'a>(text: &'a str, ends: &[u32], symbol: Symbol) -> &'a str {
     &text[start..ends[at] as usize]
 }
 
-/// The first bytes as a number of their order; what is missing is zero.
+/// Returns the first eight bytes as a big-endian number, padded with zeros.
 fn eight_bytes(bytes: &[u8]) -> u64 {
     let mut first = [0; 8];
     let length = bytes.len().min(8);
@@ -118,7 +120,7 @@ fn eight_bytes(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(first)
 }
 
-/// A seed that differs in each process and is not to be guessed from outside.
+/// Returns a random seed that differs in each process and cannot be guessed from outside.
 pub(crate) fn process_seed() -> u64 {
     RandomState::new().hash_one(0u64)
 }

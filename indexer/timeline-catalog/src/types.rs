@@ -1,7 +1,7 @@
-//! Which type each attribute key has in a table: that of the values it has now.
+//! Value type of each attribute key in a table.
 //!
-//! Nothing is declared and nothing is stored: the types are counted from the values. So a key can change its type once
-//! no other timeline has it, and a store from before types were kept apart opens as it is.
+//! Types are neither declared nor stored; they are counted from the current values. A key can therefore change its
+//! type once no other timeline has it, and a store that was written before the type check opens unchanged.
 
 use hashbrown::HashMap;
 
@@ -10,33 +10,34 @@ use crate::packed::Packed;
 use crate::symbols::{Symbol, SymbolTable};
 use crate::{CatalogError, Result};
 
-/// How many timelines there are of each type.
+/// Number of timelines per type.
 type Counts = [u32; AttributeType::ALL.len()];
 
-/// An attribute key that a table has.
+/// An attribute key of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountedKey {
     /// The key.
     pub key: String,
-    /// Its types, with the number of timelines of each; more than one only in stores of before types were kept apart.
+    /// Types of its values with the number of timelines of each. More than one type only in stores written before the
+    /// type check.
     pub types: Vec<(AttributeType, u32)>,
 }
 
-/// How many timelines give each key a value of each type.
+/// Number of timelines per key and value type.
 #[derive(Debug, Default)]
 pub(crate) struct TypeCounts {
     by_key: HashMap<Symbol, Counts>,
 }
 
 impl TypeCounts {
-    /// Counts the attributes of one more timeline.
+    /// Adds the attributes of one timeline.
     pub(crate) fn add(&mut self, attributes: &Packed) {
         for (key, value) in attributes.iter() {
             self.by_key.entry(key).or_default()[value.kind() as usize] += 1;
         }
     }
 
-    /// Counts one timeline less, with what was added for it.
+    /// Removes the attributes of one timeline, which must have been added.
     pub(crate) fn remove(&mut self, attributes: &Packed) {
         for (key, value) in attributes.iter() {
             if let Some(counts) = self.by_key.get_mut(&key) {
@@ -48,8 +49,8 @@ impl TypeCounts {
         }
     }
 
-    /// Refuses a value of type `given` for a key to which other timelines give another type only. `own` is the type that
-    /// the timeline's own value has now.
+    /// Rejects a value of type `given` if other timelines have the key, but none of them with this type. `own` is the
+    /// type of the timeline's current value.
     pub(crate) fn check(
         &self,
         symbols: &SymbolTable,
@@ -77,12 +78,12 @@ impl TypeCounts {
         }
     }
 
-    /// Whether a timeline has this key.
+    /// Returns true if a timeline has this key.
     pub(crate) fn has(&self, key: Symbol) -> bool {
         self.by_key.contains_key(&key)
     }
 
-    /// Every key, in byte order.
+    /// Returns every key in byte order.
     pub(crate) fn keys(&self, symbols: &SymbolTable) -> Vec<CountedKey> {
         let counted = |(key, counts): (&Symbol, &Counts)| {
             let types = AttributeType::ALL.into_iter();
@@ -97,7 +98,7 @@ impl TypeCounts {
         keys
     }
 
-    /// Resident bytes.
+    /// Returns the resident bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.by_key.allocation_size()
     }

@@ -1,4 +1,4 @@
-//! Rows of named things (searches, metrics) that are changed in memory first and written with the next flush.
+//! Rows of named objects (searches, metrics) that changed in memory and are written by the next flush.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::Result;
 pub(crate) struct UnsavedRows {
     space: Space,
     table: TableId,
-    /// Rows of one write, chosen by the caller so that they stay within its bytes.
+    /// Rows per write. The caller chooses it so that a write stays within the backend's byte limit.
     rows_per_write: usize,
     names: Mutex<Names>,
 }
@@ -23,7 +23,7 @@ pub(crate) struct UnsavedRows {
 #[derive(Debug, Default)]
 struct Names {
     all: BTreeSet<Box<str>>,
-    /// Names that were changed after the last write began.
+    /// Names that changed after the last write began.
     changed_since: BTreeSet<Box<str>>,
 }
 
@@ -37,7 +37,8 @@ impl UnsavedRows {
         }
     }
 
-    /// Adds names whose values were changed, or are about to be changed under a lock that `row` of [`write`](Self::write) takes.
+    /// Adds names whose values changed, or will change under a lock that the `row` callback of [`write`](Self::write)
+    /// takes.
     pub(crate) fn add(&self, names: impl IntoIterator<Item = Box<str>>) {
         let mut unsaved = self.names.lock();
         for name in names {
@@ -46,7 +47,8 @@ impl UnsavedRows {
         }
     }
 
-    /// Writes all these rows, buffered, and returns their names. `row` returns the bytes of a row; `None` deletes it.
+    /// Writes the rows of all names, buffered, and returns the names. `row` returns the bytes of a row; `None`
+    /// deletes it.
     pub(crate) fn write(
         &self,
         backend: &dyn Backend,
@@ -71,7 +73,7 @@ impl UnsavedRows {
         Ok(written)
     }
 
-    /// Removes names whose rows were written and synced, except those that were changed since.
+    /// Removes names whose rows are written and synced, except those that changed since.
     pub(crate) fn synced(&self, written: &BTreeSet<Box<str>>) {
         let mut unsaved = self.names.lock();
         let Names { all, changed_since } = &mut *unsaved;

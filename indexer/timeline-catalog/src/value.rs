@@ -1,4 +1,7 @@
-//! The bytes of an attribute's value, on disk and in memory, as `FORMAT.md` draws them.
+//! Encoding of attribute values on disk and in memory, as specified in `FORMAT.md`.
+//!
+//! Rows and packed attributes in memory share it. Lists stay encoded in memory and are decoded by iterators.
+//! The kind bytes are stored, so they must not change.
 
 use tideline_model::{GeoPoint, Timestamp};
 use tideline_wire::varint;
@@ -13,7 +16,7 @@ const KIND_POINT: u8 = 5;
 const KIND_TEXTS: u8 = 6;
 const KIND_NUMBERS: u8 = 7;
 
-/// A value in the catalog's memory.
+/// A borrowed attribute value in the catalog's memory.
 #[derive(Debug, Clone, Copy)]
 pub enum AttributeRef<'a> {
     /// [`AttributeValue::Text`].
@@ -32,16 +35,16 @@ pub enum AttributeRef<'a> {
     Numbers(NumberList<'a>),
 }
 
-/// Texts in an order.
+/// Encoded list of texts.
 #[derive(Debug, Clone, Copy)]
 pub struct TextList<'a>(&'a [u8]);
 
-/// Doubles in an order.
+/// Encoded list of doubles.
 #[derive(Debug, Clone, Copy)]
 pub struct NumberList<'a>(&'a [u8]);
 
 impl<'a> TextList<'a> {
-    /// The texts, in order.
+    /// Iterates over the texts in order.
     pub fn iter(self) -> impl Iterator<Item = &'a str> + Clone {
         let mut parts = Parts { rest: self.0 };
         std::iter::from_fn(move || parts.text())
@@ -49,7 +52,7 @@ impl<'a> TextList<'a> {
 }
 
 impl<'a> NumberList<'a> {
-    /// The numbers, in order.
+    /// Iterates over the numbers in order.
     pub fn iter(self) -> impl Iterator<Item = f64> + Clone + use<'a> {
         let mut parts = Parts { rest: self.0 };
         std::iter::from_fn(move || parts.double())
@@ -57,7 +60,7 @@ impl<'a> NumberList<'a> {
 }
 
 impl AttributeRef<'_> {
-    /// A copy that stands alone.
+    /// Returns an owned copy.
     pub fn to_value(self) -> AttributeValue {
         match self {
             Self::Text(text) => AttributeValue::Text(text.to_owned()),
@@ -70,14 +73,15 @@ impl AttributeRef<'_> {
         }
     }
 
-    /// Bytes that are alike exactly for equal values; both zeros are one, which is stored as the positive one.
+    /// Returns the encoded value. The bytes are equal if and only if the values are equal; a negative zero is encoded
+    /// as a positive zero.
     pub fn to_bytes(self) -> Vec<u8> {
         let mut bytes = Vec::new();
         put_value(&mut bytes, &self.to_value());
         bytes
     }
 
-    /// Its type.
+    /// Returns the type of the value.
     pub fn kind(self) -> AttributeType {
         match self {
             Self::Text(_) => AttributeType::Text,
@@ -91,7 +95,7 @@ impl AttributeRef<'_> {
     }
 }
 
-/// Whether rows of version 1 may hold a value of this type.
+/// Returns true if rows of version 1 may hold a value of this type.
 pub(crate) fn is_of_version_1(kind: AttributeType) -> bool {
     matches!(
         kind,
@@ -104,7 +108,7 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Both zeros are one number; the positive one stands for it.
+/// Appends a double. A negative zero is written as a positive zero.
 fn put_double(out: &mut Vec<u8>, number: f64) {
     out.extend_from_slice(&(number + 0.0).to_le_bytes());
 }
@@ -145,14 +149,14 @@ pub(crate) fn put_value(out: &mut Vec<u8>, value: &AttributeValue) {
     }
 }
 
-/// Takes parts off the front; `None` when they are not there.
+/// Decoder that takes parts off the front of its input. Methods return `None` if the bytes are malformed.
 #[derive(Debug, Clone)]
 pub(crate) struct Parts<'a> {
     pub(crate) rest: &'a [u8],
 }
 
 impl<'a> Parts<'a> {
-    /// A kind and its value.
+    /// Takes a kind and its value.
     pub(crate) fn value(&mut self) -> Option<AttributeRef<'a>> {
         match *self.bytes(1)? {
             [KIND_TEXT] => self.text().map(AttributeRef::Text),
@@ -187,7 +191,7 @@ impl<'a> Parts<'a> {
         Some(TextList(list))
     }
 
-    /// The bytes of a list that is not empty.
+    /// Takes the bytes of a non-empty list.
     fn list(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.number()?).ok()?;
         self.bytes(length).filter(|list| !list.is_empty())

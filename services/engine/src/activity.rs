@@ -1,18 +1,18 @@
-//! What goes on in a table, in memory only: who writes it, how fast it grows, which of its keys are busy.
+//! In-memory activity of a table since the start: running writers, growth, busy keys.
 
 use parking_lot::RwLock;
 
 use crate::growth::Growth;
 use crate::heat::Heat;
 
-/// The activity of one table since the start.
+/// Activity of one table since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
-    /// Held for reading while a write or an edit names timelines until it is committed; for writing by whoever must
-    /// be sure that nobody does, for milliseconds.
+    /// Read-locked by a write or edit from naming its timelines until its commit. Write-locked for milliseconds by an
+    /// operation that must exclude such writes.
     pub(crate) writers: RwLock<()>,
     /// New timelines of the last minute.
     pub(crate) growth: Growth,
-    /// Writes and reads of the last minute.
+    /// Points written and timelines read in the last minute.
     pub(crate) heat: Heat,
 }

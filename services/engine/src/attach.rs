@@ -1,16 +1,16 @@
-//! Attaching an archive: what another database has written becomes tables here, with its timelines.
+//! Attaching an archive: segments written by another database become segments of tables here, with their timelines.
 //!
 //! | file | part |
 //! |---|---|
-//! | [`plan`] | which segments there are, and which of them hold what others hold as well |
-//! | [`people`] | timelines: who they are, and what was set about them |
-//! | this one | segment by segment: timelines, then the places of their rows |
+//! | [`plan`] | determines the segments to attach, without those that others supersede |
+//! | [`timelines`] | registers timelines and sets their attributes |
+//! | this one | attaches segment by segment: first its timelines, then the locations of their rows |
 //!
-//! A segment counts from one manifest edit on. Whatever ends the work before leaves those that are attached, and sent again
-//! it goes on with the others.
+//! Each segment becomes visible with one manifest edit. An interrupted run keeps the segments attached so far; the
+//! same request continues with the others.
 
-mod people;
 mod plan;
+mod timelines;
 
 use std::sync::Arc;
 
@@ -21,49 +21,49 @@ use tideline_series_store::{Segment, StoreError};
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::tables::Table;
-use people::Newcomers;
 pub use plan::{AttachPlan, PlannedTable};
+use timelines::NewTimelines;
 
-/// Most problems that are told one by one.
+/// Largest number of problems that are reported one by one.
 const PROBLEMS_MAX: usize = 20;
 
-/// What is to be attached.
+/// Request to attach an archive.
 #[derive(Debug, Clone)]
 pub struct AttachRequest {
-    /// The target, by name or address.
+    /// Archive target, by name or URL.
     pub target: String,
-    /// One table, as it is called there; without it all.
+    /// Table to attach, by its name in the archive; `None` = all tables.
     pub table: Option<TableName>,
-    /// What that one is called here.
+    /// Name of that table in this database; `None` = the same name.
     pub rename: Option<TableName>,
-    /// Only what this database has written: the first part of the names of its objects.
+    /// Origin whose segments are attached: the first part of their object names. `None` = all origins.
     pub origin: Option<String>,
-    /// Whether the files are this database's from now on: removed with their points.
+    /// True if this database owns the files from now on and deletes them with their points.
     pub own: bool,
 }
 
-/// How far attaching has come.
+/// Progress of attaching an archive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AttachProgress {
-    /// Tables that are looked at or were.
+    /// Tables started so far.
     pub tables: u64,
-    /// Segments that are to be attached.
+    /// Segments to attach.
     pub segments: u64,
-    /// Those that are.
+    /// Segments attached so far.
     pub attached: u64,
-    /// Timelines that were not known here before.
+    /// Timelines that were new to this database.
     pub timelines: u64,
-    /// Points that can be read now.
+    /// Points of the attached segments.
     pub points: u64,
-    /// Segments that are passed over, since later ones hold the same.
+    /// Segments skipped because later segments hold the same points.
     pub superseded: u64,
-    /// Segments that were attached before, or are this database's own.
+    /// Segments skipped because they were attached before or written by this database.
     pub known: u64,
-    /// Entries of the files of timelines that were read; those of all segments are [`AttachPlan::entries`].
+    /// Entries read from the timeline files; [`AttachPlan::entries`] is their total.
     pub entries: u64,
-    /// What could not be attached, and why; the first of them.
+    /// The first problems, at most 20, one sentence each.
     pub problems: Vec<String>,
-    /// How many there are.
+    /// Number of all problems.
     pub problem_count: u64,
 }
 
@@ -76,20 +76,20 @@ impl AttachProgress {
     }
 }
 
-/// Asked after every few timelines whether to go on.
+/// Progress callback, called after every few timelines. Attaching stops when it returns false.
 type Watch<'a> = dyn FnMut(&AttachProgress) -> bool + 'a;
 
-/// Why a segment was not attached.
-enum Halt {
-    /// Somebody wants it to end.
+/// Reason why attaching a segment stopped.
+enum AttachStop {
+    /// The progress callback returned false.
     Unwanted,
-    /// It is damaged or does not fit: the others may be sound.
+    /// The segment is damaged or does not fit; other segments may be sound.
     Problem(String),
-    /// Going on is of no use now.
+    /// Attaching failed as a whole.
     Failed(EngineError),
 }
 
-impl<E: Into<EngineError>> From<E> for Halt {
+impl<E: Into<EngineError>> From<E> for AttachStop {
     fn from(error: E) -> Self {
         let error = error.into();
         let is_of_segment = match &error {
@@ -114,14 +114,15 @@ impl<E: Into<EngineError>> From<E> for Halt {
 }
 
 impl Engine {
-    /// Attaches what a plan says, segment by segment; `watch` is asked after every few timelines, and when it returns
-    /// false the rest stays as it is. The last progress, and whether the plan was followed to its end.
+    /// Attaches the segments of a plan one by one. Returns the last progress, and true if the plan was completed.
     ///
-    /// What is damaged or does not fit is told as a problem, and the rest goes on.
+    /// `watch` is called after every few timelines. When it returns false, the remaining segments are left out. A
+    /// segment that is damaged or does not fit is reported as a problem, and the others are still attached.
     ///
     /// # Errors
     ///
-    /// Where the target cannot be reached or the store fails; what is attached stays.
+    /// Returns [`EngineError::AttachRunning`] while another call attaches an archive. Returns an error if the target
+    /// cannot be reached or the store fails; segments attached before stay.
     pub fn attach(&self, plan: &AttachPlan, watch: &mut Watch<'_>) -> Result<(AttachProgress, bool)> {
         let _one_at_a_time = self.attaching.try_lock().ok_or(EngineError::AttachRunning)?;
         let mut progress = AttachProgress {
@@ -140,11 +141,11 @@ impl Engine {
             progress.tables += 1;
             match self.attach_table(plan, of_table, &mut progress, watch) {
                 Ok(()) => {}
-                Err(Halt::Problem(problem)) => {
+                Err(AttachStop::Problem(problem)) => {
                     progress.problem(format!("table {}: {problem}", of_table.name));
                 }
-                Err(Halt::Unwanted) => return Ok((progress, false)),
-                Err(Halt::Failed(error)) => return Err(error),
+                Err(AttachStop::Unwanted) => return Ok((progress, false)),
+                Err(AttachStop::Failed(error)) => return Err(error),
             }
         }
         Ok((progress, true))
@@ -156,33 +157,33 @@ impl Engine {
         planned: &PlannedTable,
         progress: &mut AttachProgress,
         watch: &mut Watch<'_>,
-    ) -> std::result::Result<(), Halt> {
+    ) -> std::result::Result<(), AttachStop> {
         if planned.keys.is_empty() && planned.adopted.is_empty() {
             return Ok(());
         }
         let table = self.table_for(plan, planned)?;
         let problems = progress.problem_count;
         let from = self.store.raise_sequences(&table.points, planned.sequences_end)?;
-        // Points that were written before lie in segments then, so that it can be seen what they overlap.
+        // Seals earlier points, so that overlaps with them can be checked by segment.
         self.store.seal()?;
         for segment in &planned.segments {
             self.store.check_attach(&table.points, segment)?;
         }
-        let mut newcomers = Newcomers::new(self.store.archived(&table.points));
+        let mut newcomers = NewTimelines::new(self.store.archived(&table.points));
         for key in &planned.keys {
             match self.attach_segment(plan, (&table, key, from), &mut newcomers, progress, watch) {
                 Ok(()) => progress.attached += 1,
-                Err(Halt::Problem(problem)) => progress.problem(problem),
+                Err(AttachStop::Problem(problem)) => progress.problem(problem),
                 Err(halt) => return Err(halt),
             }
             if !watch(progress) {
-                return Err(Halt::Unwanted);
+                return Err(AttachStop::Unwanted);
             }
         }
         if let Some(refusal) = newcomers.take_refusal() {
-            progress.problem(format!("table {}: attributes: {refusal}", planned.name));
+            progress.problem(format!("table {}: {refusal}", planned.name));
         }
-        // As long as something of it is not attached, a sweep would take it for left over.
+        // Garbage collection deletes adopted files that no segment refers to, so all files must be attached before.
         if plan.own && problems == progress.problem_count && planned.is_whole {
             self.store.adopt(&table.points, &planned.adopted)?;
         }
@@ -193,10 +194,10 @@ impl Engine {
         &self,
         plan: &AttachPlan,
         (table, key, from): (&Table, &str, SequenceNumber),
-        newcomers: &mut Newcomers,
+        newcomers: &mut NewTimelines,
         progress: &mut AttachProgress,
         watch: &mut Watch<'_>,
-    ) -> std::result::Result<(), Halt> {
+    ) -> std::result::Result<(), AttachStop> {
         let archive = self.archive()?;
         let description = archive.description(&plan.target, key).map_err(StoreError::from)?;
         let described = Segment::described(&description.segment)?;
@@ -210,13 +211,13 @@ impl Engine {
             .timelines(&Arc::new(files.clone()))
             .map_err(StoreError::from)?;
         take_fields(archive, table, &description)?;
-        // Nobody takes a timeline for empty before its points are there.
+        // Keeps timelines that have no points yet from being removed as empty.
         let _timelines_stay = self.keep_timelines(table)?;
         newcomers.begin();
         let mut runs = file.runs().map_err(StoreError::from)?;
-        while self.take_people(table, &mut runs, newcomers, progress)? {
+        while self.register_timelines(table, &mut runs, newcomers, progress)? {
             if !watch(progress) {
-                return Err(Halt::Unwanted);
+                return Err(AttachStop::Unwanted);
             }
         }
         let mut places = named(&file)?;
@@ -230,12 +231,14 @@ impl Engine {
                 self.store.wake_watchers();
                 Ok(())
             }
-            None => Err(Halt::Problem(format!("{key}: nobody knows whose its points are"))),
+            None => Err(AttachStop::Problem(format!(
+                "{key}: nothing to attach: its files are attached already, or no timeline has an identity"
+            ))),
         }
     }
 
-    /// The table that segments go to, made where it is missing.
-    fn table_for(&self, plan: &AttachPlan, planned: &PlannedTable) -> std::result::Result<Table, Halt> {
+    /// Returns the table to attach to; creates it if it does not exist.
+    fn table_for(&self, plan: &AttachPlan, planned: &PlannedTable) -> std::result::Result<Table, AttachStop> {
         let spec = planned.spec.as_ref().map(|spec| pointed(spec, &plan.target));
         let Ok(table) = self.table(planned.name.as_str()) else {
             let made = self.create_table(planned.name.clone(), spec.unwrap_or_default());
@@ -249,8 +252,8 @@ impl Engine {
             return Ok(self.alter_table(planned.name.as_str(), spec)?);
         }
         if table.spec().source_tags != spec.source_tags {
-            return Err(Halt::Problem(format!(
-                "its source_tags are {:?}, and those of the archive {:?}: attach it under another name",
+            return Err(AttachStop::Problem(format!(
+                "its source_tags {:?} differ from those of the archive, {:?}; attach it under another name",
                 table.spec().source_tags,
                 spec.source_tags
             )));
@@ -259,7 +262,7 @@ impl Engine {
     }
 }
 
-/// Settings whose archive is where the files were found.
+/// Returns settings whose archive target is the one where the files were found.
 fn pointed(spec: &TableSpec, target: &str) -> TableSpec {
     let mut spec = spec.clone();
     if let Some(archive) = &mut spec.policy.archive {
@@ -268,8 +271,12 @@ fn pointed(spec: &TableSpec, target: &str) -> TableSpec {
     spec
 }
 
-/// Makes the fields of a segment known.
-fn take_fields(archive: &Archive, table: &Table, description: &Description) -> std::result::Result<(), Halt> {
+/// Adds the fields of a segment to the schema.
+fn take_fields(
+    archive: &Archive,
+    table: &Table,
+    description: &Description,
+) -> std::result::Result<(), AttachStop> {
     let fields = match &description.fields {
         Some(fields) => fields.clone(),
         None => archive.fields(&description.archive).map_err(StoreError::from)?,
@@ -279,7 +286,7 @@ fn take_fields(archive: &Archive, table: &Table, description: &Description) -> s
             let types = field.known_types().filter(|types| !types.is_empty());
             let types = types.ok_or_else(|| {
                 let sidecar = &description.archive.sidecar;
-                Halt::Problem(format!("{sidecar}: field {:?} is of an unknown type", field.name))
+                AttachStop::Problem(format!("{sidecar}: field {:?} has an unknown type", field.name))
             })?;
             table.points.schema().take_in(&measurement, &field.name, &types)?;
         }
@@ -287,12 +294,13 @@ fn take_fields(archive: &Archive, table: &Table, description: &Description) -> s
     Ok(())
 }
 
-/// The places of the runs of all timelines that have a name. What has none was deleted, and nobody could ask for it.
+/// Returns the locations of the runs of all timelines with an identity. A timeline without identity was deleted and
+/// cannot be queried.
 fn named(
     file: &TimelinesFile,
 ) -> std::result::Result<
     impl Iterator<Item = std::result::Result<(tideline_model::TimelineId, tideline_archive::Extent), StoreError>>,
-    Halt,
+    AttachStop,
 > {
     let place = |run: tideline_archive::Result<TimelineRun>| match run {
         Ok(run) => run.who.is_some().then_some(Ok((run.id, run.extent))),

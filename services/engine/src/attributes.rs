@@ -1,4 +1,6 @@
-//! Attributes of many timelines at once: set and removed group by group, so that it can be watched and stopped.
+//! Attribute changes of many timelines, applied in groups.
+//!
+//! Each group is one durable commit, so the change can be observed and stopped between groups.
 
 use roaring::RoaringBitmap;
 use tideline_model::Ordinal;
@@ -9,38 +11,43 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::tables::Table;
 
-/// About how many bytes of attributes one group sets: what bounds its memory.
+/// Approximate limit of the attribute bytes that one group sets; bounds its memory.
 const GROUP_BYTES_MAX: usize = 8 << 20;
 
-/// How far a change of many timelines has come.
+/// Progress of an attribute change of many timelines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AttributesChanged {
-    /// Timelines that were selected.
+    /// Selected timelines.
     pub selected: u64,
-    /// Those that were changed; durable and findable.
+    /// Changed timelines. Their changes are durable and searchable.
     pub changed: u64,
-    /// Those that were as they should be before.
+    /// Timelines that already had the requested attributes.
     pub unchanged: u64,
-    /// Those that have gone meanwhile.
+    /// Timelines that were removed meanwhile.
     pub gone: u64,
-    /// Those that could not take the change.
+    /// Timelines that refused the change.
     pub refused: u64,
-    /// Why the first of those could not.
+    /// Reason of the first refusal.
     pub first_refusal: Option<String>,
 }
 
 impl AttributesChanged {
-    /// Those that something is said of so far.
+    /// Returns the number of timelines processed so far.
     pub fn seen(&self) -> u64 {
         self.changed + self.unchanged + self.gone + self.refused
     }
 }
 
 impl Engine {
-    /// Sets and removes attributes of selected timelines. After each group of at most a thousand, which is durable and
-    /// findable then, `watch` is told; when it returns false the rest stays as it is.
+    /// Sets and removes attributes of the selected timelines, in groups of at most 1,000.
     ///
-    /// Sent again it changes what is left: timelines that have the values already are passed over.
+    /// After each group, which is then durable and searchable, `watch` is called. When it returns false, the
+    /// remaining timelines stay unchanged. A repeated call skips timelines that already have the requested
+    /// attributes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the table was dropped or a commit fails. Groups changed before stay changed.
     pub fn set_attributes_of(
         &self,
         table: &Table,
@@ -97,7 +104,7 @@ impl Engine {
     }
 }
 
-/// Whether a timeline has what would be set, and nothing of what would be removed.
+/// Returns true if a timeline already has all attributes to set and none of those to remove.
 fn is_done(reader: &CatalogReader<'_>, ordinal: Ordinal, changes: &AttributeChanges) -> bool {
     let Some(entry) = reader.entry(ordinal) else {
         return false;
@@ -108,7 +115,7 @@ fn is_done(reader: &CatalogReader<'_>, ordinal: Ordinal, changes: &AttributeChan
     })
 }
 
-/// About what a change adds to a timeline, with its keys.
+/// Returns the approximate bytes that a change adds to a timeline, keys included.
 fn bytes_of(changes: &AttributeChanges) -> usize {
     let of_value = |value: &AttributeValue| match value {
         AttributeValue::Text(text) => text.len(),

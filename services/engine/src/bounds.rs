@@ -1,4 +1,4 @@
-//! Which instants a table takes: those that its owner allows, and that have not expired already.
+//! Time bounds of a table: timestamps that its policy allows and that have not expired.
 
 use tideline_model::reject::TimeBound;
 use tideline_model::{LineReject, PointGroup, RejectReason, TableSpec, TimeRange};
@@ -6,21 +6,21 @@ use tideline_model::{LineReject, PointGroup, RejectReason, TableSpec, TimeRange}
 use crate::line_order::keep_rows;
 use crate::time::WriteClock;
 
-/// The instants that a table takes at one moment.
+/// Range of timestamps that a table accepts at one moment.
 #[derive(Debug)]
 pub(crate) struct Bounds {
-    /// By `write_past` and `write_future`.
+    /// Range set by `write_past` and `write_future`.
     accepted: TimeRange,
-    /// What lies before has expired.
+    /// Points with an earlier timestamp have expired.
     visible_from: i64,
-    /// The age at which points expire.
+    /// Age at which points expire.
     visible_age: Option<i64>,
-    /// Whether it is unknown what time it is, so that points outside may be within.
+    /// True if the clock is in doubt, so that refused points may be within the bounds.
     is_in_doubt: bool,
 }
 
 impl Bounds {
-    /// The bounds by a clock, when points before `visible_from` have expired.
+    /// Computes the bounds for a clock. Points before `visible_from` have expired.
     pub(crate) fn new(spec: &TableSpec, clock: WriteClock, visible_from: i64) -> Self {
         let past = |past: i64| clock.earliest.saturating_sub(past);
         let past = spec.write_past.map_or(i64::MIN, past);
@@ -33,7 +33,7 @@ impl Bounds {
         }
     }
 
-    /// Takes the rows outside out of a group; each becomes a reject with its line.
+    /// Removes the rows outside the bounds from a group and adds a reject with the line of each.
     pub(crate) fn reject_outside(&self, group: &mut PointGroup, rejects: &mut Vec<LineReject>) {
         if group.timestamps.iter().all(|at| self.contains(*at)) {
             return;
@@ -52,7 +52,7 @@ impl Bounds {
         self.accepted.contains(at) && at >= self.visible_from
     }
 
-    /// Why an instant outside is refused.
+    /// Returns the reason why a timestamp outside the bounds is refused.
     fn refusal(&self, at: i64) -> RejectReason {
         match self.visible_age {
             Some(age) if at < self.visible_from => RejectReason::PastRetention { at, age },

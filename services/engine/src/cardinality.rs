@@ -1,4 +1,4 @@
-//! How many different names a table has, and how it came to its timelines.
+//! Counts of distinct names of a table, and the growth of its timelines over time.
 
 use tideline_model::Ordinal;
 use tideline_timeline_catalog::cardinality::Cardinality;
@@ -7,31 +7,38 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::tables::Table;
 
-/// Timelines whose first points are looked up at once.
+/// Number of timelines whose first points are looked up at once.
 const GROUP_TIMELINES: usize = 4_096;
 
-/// When timelines were first seen: the time of their oldest point, which moves when older points come or go.
+/// Distribution of the times when timelines were first seen.
+///
+/// The time is that of the oldest point, which changes when older points are added or removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Growth {
-    /// How many were first seen in each window, the oldest window first.
+    /// Number of timelines first seen in each window, oldest window first.
     pub windows: Vec<u64>,
-    /// First seen before the first window.
+    /// Timelines first seen before the first window.
     pub earlier: u64,
-    /// First seen after the last window.
+    /// Timelines first seen after the last window.
     pub later: u64,
-    /// Without a point.
+    /// Timelines without a point.
     pub never: u64,
 }
 
 impl Engine {
-    /// How many different names there are, and the `top` largest of each kind.
+    /// Counts the distinct names of each kind and lists the `top` largest of each.
     pub fn cardinality(&self, table: &Table, top: usize) -> Cardinality {
         table.catalog.reader().cardinality(top)
     }
 
-    /// How many timelines were first seen in each of `count` windows of `width` nanoseconds from `start` on.
+    /// Counts the timelines first seen in each of `count` windows of `width` nanoseconds, the first of which begins
+    /// at `start`.
     ///
-    /// Costs a look-up a timeline, most of them in memory.
+    /// Costs one look-up per timeline, mostly in memory.
+    ///
+    /// # Errors
+    ///
+    /// Returns a store error if the oldest points cannot be read.
     pub fn growth(&self, table: &Table, start: i64, width: i64, count: usize) -> Result<Growth> {
         let mut growth = Growth {
             windows: vec![0; count],

@@ -1,6 +1,6 @@
-//! The vocabulary of timelines: catalog entries, names with their counts, attributes and metadata of metrics.
+//! Types of the timeline catalog: entries, counted names, attributes and metric metadata.
 //!
-//! The types are those of the catalog; services import them here, so that the engine is the only crate below them.
+//! They are re-exported here, so that services depend on no crate below the engine.
 
 pub use tideline_timeline_catalog::value::AttributeRef;
 pub use tideline_timeline_catalog::{

@@ -1,5 +1,6 @@
-//! Reads everything that a backend keeps of a database, and says what is damaged. The search index is left out: every
-//! start checks it, and makes it anew from the catalog where it is not what was written.
+//! Offline check: reads everything that a backend stores of a database and reports what is damaged.
+//!
+//! The search index is left out: each start checks it and rebuilds it from the catalog if necessary.
 
 use std::sync::Arc;
 
@@ -10,18 +11,19 @@ use tideline_model::TimelineId;
 use tideline_series_store::check::{Checked, JournalTimelines, check};
 use tideline_timeline_catalog::{Catalog, CatalogError, CatalogOptions, MetadataOfMetrics};
 
-/// What was read, and what was wrong with it.
+/// Result of a check.
 #[derive(Debug, Clone, Default)]
 pub struct CheckReport {
-    /// Tables, segments and journal.
+    /// Counts of tables, segments and journal entries.
     pub store: Checked,
-    /// Timelines of all tables: those of the catalogs, with what the journal introduces and removes.
+    /// Timelines of all tables: those of the catalogs, corrected by those that the journal introduces and removes.
     pub timelines: u64,
-    /// What is damaged, one sentence each, with its place.
+    /// Damage found: one sentence each, with its location.
     pub findings: Vec<String>,
 }
 
-/// Reads everything. Costs the time of reading and decoding all points, and the memory of one table's catalog.
+/// Reads and verifies everything. Takes the time to read and decode all points, and the memory of one table's
+/// catalog.
 pub fn check_database(backend: &dyn Backend) -> CheckReport {
     let mut report = CheckReport::default();
     if let Health::ReadOnly { reason } = backend.health() {
@@ -46,7 +48,7 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
             }
             Err(error) => found(error),
         }
-        // A start passes over what is damaged of them.
+        // A start skips damaged metric metadata, so it is checked separately.
         if let Err(error) = MetadataOfMetrics::check(backend, table.id, &mut found) {
             found(error);
         }
@@ -54,12 +56,12 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
     report
 }
 
-/// Reads an entry of the journal that is no delta.
+/// Checks a journal entry that is not a delta.
 fn check_entry(entry: &Bytes) -> Result<(), String> {
     match ModelTag::of(entry) {
         Some(ModelTag::CATALOG) => Catalog::check_entry(entry).map_err(|error| error.to_string()),
         Some(model) => Err(format!(
-            "it is of the model {model}, which this build does not know"
+            "its model {model} is unknown to this build; check with the build that wrote it"
         )),
         None => Err("it is too short".to_owned()),
     }

@@ -1,15 +1,17 @@
-//! Taking timelines out of the catalog that nobody can see anything of any more.
+//! Removal of timelines that no query can see any more.
 //!
-//! A timeline goes when no tier holds a visible point of it and nobody has given it attributes, or when it has been
-//! silent for longer than its table's `timeline_ttl`; then with its points and attributes.
+//! A timeline is removed if no tier holds a visible point of it, its last point has been hidden for the purge delay,
+//! and it has no attributes. It is also removed, with its points and attributes, if it has been silent for longer than
+//! the `timeline_ttl` of its table. A trusted time that is ahead by an hour is not in doubt, so without the delay a
+//! corrected clock would find the points of a removed timeline visible again.
 //!
-//! 1. Which timelines may go is looked up in groups, beside everything else that runs.
-//! 2. For those of a group, writers are held up for some milliseconds and the look is taken again: what somebody has
-//!    written meanwhile stays. The delete is committed before writers go on, so their next write introduces the
-//!    timeline again.
+//! 1. Candidates are determined in groups, while other work continues.
+//! 2. Writers are blocked for some milliseconds, and the candidates of a group are checked again; a timeline written
+//!    meanwhile stays. The delete is committed before writers continue, so their next write introduces the timeline
+//!    again.
 //!
-//! Nothing goes by a clock in doubt, nor soon after a clock that was believed because it was steady, nor soon after
-//! the policy was changed: until then a mistake can be taken back.
+//! Nothing is removed while the clock is in doubt, soon after a clock was accepted only because it was steady, or
+//! soon after a policy change: a mistake can be corrected until then.
 
 use std::time::Duration;
 
@@ -20,34 +22,40 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::tables::Table;
 
-/// Timelines that writers are held up for at once: about 25 ms.
+/// Number of timelines checked while writers are blocked, which takes about 25 ms.
 const CLEANED_GROUP: usize = 16_384;
-/// How long running writes are waited for; beyond it the rest stays for another time.
+/// Longest wait for running writes. After it the clean-up ends, and the next one continues.
 const WRITERS_WAIT: Duration = Duration::from_millis(100);
 
-/// What a clean-up has done.
+/// Result of a clean-up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CatalogCleaned {
     /// Timelines removed.
     pub removed: u64,
 }
 
-/// Which timelines may go now.
+/// Conditions under which a timeline may be removed now.
 #[derive(Debug, Clone, Copy)]
 struct Terms {
-    /// Those without a visible point and attributes.
+    /// True if timelines without visible points and attributes may be removed.
     empty: bool,
-    /// Those whose last point lies before.
+    /// Timelines whose last point is older may be removed.
     silent_before: Option<i64>,
-    /// The first visible instant; `i64::MIN` where all are.
+    /// First visible timestamp; `i64::MIN` if all are visible.
     visible_from: i64,
 }
 
 impl Engine {
     /// Removes timelines that have no visible point and no attribute, and those that have been silent for too long.
     ///
-    /// `now` is what [`SeriesStore::trusted_now`](tideline_series_store::SeriesStore::trusted_now) says; while it is
-    /// in doubt nothing is done. A pass over a million timelines whose times are known takes part of a second.
+    /// `now` is the result of [`SeriesStore::trusted_now`](tideline_series_store::SeriesStore::trusted_now). While
+    /// the clock is in doubt, nothing is removed. A pass over a million timelines whose spans are in memory takes a
+    /// fraction of a second.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if spans cannot be read or a removal cannot be committed. Timelines removed before stay
+    /// removed.
     pub fn clean_catalog(&self, table: &Table, now: TrustedNow) -> Result<CatalogCleaned> {
         let mut cleaned = CatalogCleaned::default();
         let Some(terms) = self.terms(table, now) else {
@@ -64,7 +72,7 @@ impl Engine {
             if perhaps.is_empty() {
                 continue;
             }
-            let Some(removed) = self.remove_while_nobody_writes(table, &perhaps, terms)? else {
+            let Some(removed) = self.remove_excluding_writers(table, &perhaps, terms)? else {
                 break;
             };
             if removed > 0 {
@@ -75,21 +83,21 @@ impl Engine {
         Ok(cleaned)
     }
 
-    /// Removes those of `perhaps` that may still go once nobody can write them; how many. `None` when writers would
-    /// have to be held up for too long.
-    fn remove_while_nobody_writes(
+    /// Blocks writers and removes the candidates that may still be removed. Returns their number, or `None` if
+    /// running writes do not end in time.
+    fn remove_excluding_writers(
         &self,
         table: &Table,
         perhaps: &[TimelineId],
         terms: Terms,
     ) -> Result<Option<u64>> {
-        let Some(_nobody_writes) = table.activity.writers.try_write_for(WRITERS_WAIT) else {
+        let Some(_no_writers) = table.activity.writers.try_write_for(WRITERS_WAIT) else {
             return Ok(None);
         };
         let surely = self.removable(table, perhaps, terms)?;
         let removed = surely.len() as u64;
         if removed > 0 {
-            // They have no visible point from there on, so segments that lie after it need not be cleared of them.
+            // No removed timeline has a visible point after this range, so later segments need not be rewritten.
             let silent_before = terms.silent_before.unwrap_or(i64::MIN);
             let range = TimeRange::new(i64::MIN, silent_before.max(terms.visible_from));
             self.remove_timelines(table, surely, range)?;
@@ -108,7 +116,8 @@ impl Engine {
         let expire_now = now.expire_now.map(|at| at.nanos());
         let expire_now = expire_now.filter(|_| !now.is_unsure(delay) && kept_since_change);
         let terms = Terms {
-            // Where points expire, no visible one may mean one that expires only by a time that expiry does not go by.
+            // With a retention, points may be hidden by the current time while expiry still uses an earlier one. A
+            // timeline with such points is not empty.
             empty: policy.visible_age().is_none() || expire_now == Some(now.now.nanos()),
             silent_before: expire_now
                 .zip(policy.timeline_ttl)
@@ -118,7 +127,7 @@ impl Engine {
         (terms.empty || terms.silent_before.is_some()).then_some(terms)
     }
 
-    /// Those of `ids` that may go.
+    /// Returns the timelines of `ids` that may be removed.
     fn removable(&self, table: &Table, ids: &[TimelineId], terms: Terms) -> Result<Vec<TimelineId>> {
         let seen = self.store.seen(&table.points, ids)?;
         let reader = table.catalog.reader();
@@ -132,12 +141,30 @@ impl Engine {
             None => (terms.empty && bare(*id)) || terms.hidden_are_silent(),
         };
         let looked_at = ids.iter().copied().zip(seen);
-        Ok(looked_at.filter(may_go).map(|(id, _)| id).collect())
+        let (mut empty, mut silent) = (Vec::new(), Vec::new());
+        for candidate in looked_at.filter(may_go) {
+            match candidate.1 {
+                Some(_) => silent.push(candidate.0),
+                None if terms.hidden_are_silent() => silent.push(candidate.0),
+                None => empty.push(candidate.0),
+            }
+        }
+        if terms.visible_from > i64::MIN {
+            let delay = self.settings.purge_delay;
+            let mut have = self
+                .store
+                .have_points_within(&table.points, &empty, delay)?
+                .into_iter();
+            empty.retain(|_| !have.next().unwrap_or(true));
+        }
+        silent.extend(empty);
+        silent.sort_unstable();
+        Ok(silent)
     }
 }
 
 impl Terms {
-    /// Whether a timeline whose points have all expired has been silent for too long, too.
+    /// Returns true if a timeline whose points have all expired has also been silent for too long.
     fn hidden_are_silent(&self) -> bool {
         let expires = self.visible_from > i64::MIN;
         expires

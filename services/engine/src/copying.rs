@@ -1,7 +1,7 @@
-//! Points of one table into another, as they answer now, with who their timelines are and what people said of them.
+//! Copies the visible points of a table into another one, with identities and attributes of their timelines.
 //!
-//! Timelines are read in the order of their ids, some at a time, and written as any other points: sent again, the same
-//! points take the places that they have. What is read is one moment for each of those groups.
+//! Timelines are read in id order, in groups, and written like any other points. Repeating a copy is safe, because
+//! each point replaces itself. Each group is read from one snapshot.
 
 use std::ops::ControlFlow;
 
@@ -17,29 +17,29 @@ use crate::error::{EngineError, Result};
 use crate::tables::Table;
 use crate::write::WriteOptions;
 
-/// Timelines that are read from one moment of the store: it holds what is dropped meanwhile for so long.
+/// Timelines read from one snapshot, which keeps dropped segments alive until it is released.
 const TIMELINES_AT_ONCE: usize = 1_000;
-/// Rows of a write: some groups of a shape each, far below what a table takes at once.
+/// Rows per write, far below the limit of a write.
 const ROWS_AT_ONCE: usize = 8_192;
 
-/// How far copying has come.
+/// Progress of a copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PointsCopied {
-    /// Timelines of the table, those without points in the range included.
+    /// Timelines of the source table, including those without points in the range.
     pub timelines: u64,
-    /// Timelines that were gone through.
+    /// Timelines processed so far.
     pub seen: u64,
-    /// Points that the other table has now.
+    /// Points written to the target table.
     pub points: u64,
-    /// Their values.
+    /// Field values of these points.
     pub values: u64,
-    /// Points that it did not take.
+    /// Points that the target table refused.
     pub refused: u64,
-    /// Why it did not take the first of them.
+    /// Reason of the first refusal.
     pub first_refusal: Option<String>,
 }
 
-/// A timeline that is copied, as far as it matters there.
+/// Timeline to copy.
 struct Copied {
     id: TimelineId,
     identity: Identity,
@@ -47,12 +47,15 @@ struct Copied {
 }
 
 impl Engine {
-    /// Copies the points of a range into another table. After each few thousand points, which are durable then, `watch` is
-    /// told; when it returns false the rest is left, and fewer timelines are `seen` than there are.
+    /// Copies the points of a range into another table.
+    ///
+    /// `watch` is called after every few thousand points, which are durable then. When it returns false, the copy
+    /// ends and `seen` stays below `timelines`.
     ///
     /// # Errors
     ///
-    /// Where points cannot be read or written; what was copied before stays.
+    /// Returns [`EngineError::Invalid`] if both tables are the same, or the error of reading or writing points.
+    /// Points copied before stay.
     pub fn copy_points(
         &self,
         from: &Table,
@@ -138,7 +141,7 @@ impl Engine {
         Ok(is_wanted && watch(progress))
     }
 
-    /// Gives timelines their attributes, those that have the same together.
+    /// Sets the attributes of timelines; those with equal attributes are changed together.
     fn describe_copies(&self, into: &Table, described: Vec<(Ordinal, AttributeChanges)>) -> Result<()> {
         let mut alike: Vec<(AttributeChanges, RoaringBitmap)> = Vec::new();
         for (ordinal, attributes) in described.into_iter().filter(|(_, have)| !have.is_empty()) {
@@ -156,7 +159,7 @@ impl Engine {
     }
 }
 
-/// Who timelines are; those that are gone are left out.
+/// Returns identity and attributes of timelines. Removed timelines are left out.
 fn known(table: &Table, ids: &[TimelineId]) -> Result<Vec<Copied>> {
     let reader = table.catalog.reader();
     let mut known = Vec::with_capacity(ids.len());
@@ -179,7 +182,7 @@ fn known(table: &Table, ids: &[TimelineId]) -> Result<Vec<Copied>> {
     Ok(known)
 }
 
-/// Rows on their way into the other table.
+/// Buffer of rows for the target table.
 struct Copy<'a> {
     engine: &'a Engine,
     from: &'a Table,
@@ -192,7 +195,7 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Adds a run of a timeline, which gets a number there with its first point.
+    /// Adds a run of a timeline. Its first run registers the timeline in the target table.
     fn add(&mut self, copied: &Copied, ordinal: &mut Option<Ordinal>, run: &Run) -> Result<()> {
         if run.rows() == 0 {
             return Ok(());
@@ -242,7 +245,7 @@ impl Copy<'_> {
                 && group.fields == fields
                 && types(&group.columns) == types(&columns)
         };
-        // Timelines one after the other mostly have the shape of the one before.
+        // Consecutive timelines mostly have the same shape.
         let known = self.batch.groups.iter_mut().rev().find(is_same);
         let group = match known {
             Some(group) => {
@@ -291,7 +294,7 @@ impl Copy<'_> {
     }
 }
 
-/// The rows of a run by which of its columns they have, rising.
+/// Groups the rows of a run by the set of columns that have a value; rows are ascending within a group.
 fn alike(run: &Run) -> Vec<Vec<usize>> {
     let mut pattern = vec![0u32; run.rows()];
     let mut patterns = 1;

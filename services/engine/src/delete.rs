@@ -1,8 +1,8 @@
-//! Deleting points and timelines: invisible on return in every tier, durable, and harmless when done twice.
+//! Deletion of points and timelines: invisible in every tier on return, durable and idempotent.
 //!
-//! What is selected is resolved first; a point written afterwards is visible, also of a timeline that was deleted: it
-//! comes back without attributes. A large selection is several deletes, one after another: after an error some may be
-//! done, and the same call again does the rest.
+//! The selection is resolved first. A point written afterwards is visible, also for a deleted timeline, which then
+//! has no attributes. A large selection takes several deletes in sequence. After an error some may be done; the same
+//! call completes the others.
 
 use roaring::RoaringBitmap;
 use tideline_condition::Condition;
@@ -15,17 +15,17 @@ use crate::find::Stop;
 use crate::suggest::Suggestion;
 use crate::tables::Table;
 
-/// Names the timelines that something is done to.
+/// Selection of timelines.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TimelineSelector {
-    /// All that meet a condition at that moment.
+    /// Timelines that match the condition at the time of the call.
     Condition(Condition),
-    /// These; an unknown one is an error, one named twice counts once.
+    /// Timelines by id. An unknown id is an error; a repeated one counts once.
     Ids(Vec<TimelineId>),
 }
 
 impl TimelineSelector {
-    /// Returns the names of its condition that the table does not have.
+    /// Returns the names in the condition that the table does not have.
     pub fn unknown_names(&self, table: &Table) -> Vec<Suggestion> {
         match self {
             Self::Condition(condition) => table.unknown_names(condition, &[], &[]),
@@ -34,17 +34,23 @@ impl TimelineSelector {
     }
 }
 
-/// What was deleted.
+/// Result of a delete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Deleted {
-    /// Timelines that were selected, whether or not they had points in the range.
+    /// Selected timelines, with or without points in the range.
     pub timelines: u64,
 }
 
 impl Engine {
-    /// Deletes the points of timelines in a range of time. The timelines stay, with their attributes.
+    /// Deletes the points of timelines in a time range. The timelines stay, with their attributes.
     ///
-    /// `stop` ends the search for the timelines; once they are found, the delete is carried out. Costs one synced entry of the journal for each 65,536 timelines; bytes are freed later.
+    /// `stop` ends the search for the timelines; once they are found, the delete is carried out. Costs one synced
+    /// journal entry per 65,536 timelines. The bytes are freed later.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::Invalid`] if the range is empty, an error of [`selected`](Self::selected), or that of
+    /// the commit.
     pub fn delete_points(
         &self,
         table: &Table,
@@ -54,7 +60,7 @@ impl Engine {
     ) -> Result<Deleted> {
         if range.is_empty() {
             return Err(EngineError::Invalid(
-                "the range of a delete holds no instant: its start must lie before its end".into(),
+                "the range of a delete is empty: its start must be before its end".into(),
             ));
         }
         let ids = self.resolve_ids(table, selector, stop)?;
@@ -70,7 +76,11 @@ impl Engine {
         Ok(Deleted { timelines })
     }
 
-    /// Deletes timelines: all their points in every tier, their attributes and their place in every list.
+    /// Deletes timelines with their attributes and all their points in every tier.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error of [`selected`](Self::selected) or that of the commit.
     pub fn delete_timelines(
         &self,
         table: &Table,
@@ -86,8 +96,8 @@ impl Engine {
         Ok(Deleted { timelines })
     }
 
-    /// Removes timelines, which rise, with their points in a range; [`forget_removed`](Self::forget_removed) is due
-    /// before that is answered.
+    /// Removes timelines, given in ascending order, with their points in a range. The caller must call
+    /// [`forget_removed`](Self::forget_removed) before it reports success.
     pub(crate) fn remove_timelines(
         &self,
         table: &Table,
@@ -103,13 +113,18 @@ impl Engine {
         Ok(())
     }
 
-    /// Deletes the rows and documents of timelines that were removed.
+    /// Deletes catalog rows and index documents of removed timelines.
     pub(crate) fn forget_removed(&self, table: &Table) -> Result<()> {
         self.index.notify();
         Ok(self.catalogs.save_removals(&table.catalog, self.store.stamps())?)
     }
 
-    /// What is selected, as ordinals.
+    /// Returns the ordinals of the selected timelines.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::NoSuchTimeline`] for an unknown id. Returns a search error if the condition is invalid,
+    /// exceeds a limit or `stop` returned true.
     pub fn selected(
         &self,
         table: &Table,
@@ -129,7 +144,7 @@ impl Engine {
         }
     }
 
-    /// The ids of what is selected, rising.
+    /// Returns the ids of the selected timelines in ascending order.
     fn resolve_ids(
         &self,
         table: &Table,

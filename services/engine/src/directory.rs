@@ -1,5 +1,7 @@
-//! The catalogs of all tables, as the log and the store see them: they take in what a replayed journal says, and write it
-//! to rows before that journal goes.
+//! Directory of the timeline catalogs of all tables, used by the log and the store.
+//!
+//! It applies replayed journal entries to the catalogs, and writes catalog rows before that part of the journal is
+//! dropped.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,34 +10,35 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use hashbrown::HashMap;
 use parking_lot::RwLock;
-use tideline_archive::People;
+use tideline_archive::TimelineMetadata;
 use tideline_backend::{Backend, ManifestChange, ManifestRow, SegmentRef};
 use tideline_chunk::NewTimeline;
 use tideline_log::{
-    Flushed, Log, LogModel, Manifest, ModelError, ModelTag, Pressure, Replay, ReplayedEntry, Stamps,
+    Flushed, Log, LogEntry, LogModel, Manifest, ModelError, ModelTag, Pressure, Refusal, Replay,
+    ReplayedEntry, Stamps,
 };
-use tideline_model::{Identity, Ordinal, SequenceNumber, TableId, TimelineId};
+use tideline_model::{Durability, Identity, Ordinal, SequenceNumber, TableId, TimelineId};
 use tideline_series_store::TimelineDirectory;
 use tideline_timeline_catalog::value::AttributeRef;
-use tideline_timeline_catalog::{Catalog, CatalogError, UnflushedBytes};
+use tideline_timeline_catalog::{Catalog, CatalogChange, CatalogError, UnflushedBytes};
 
 use crate::activity::Activity;
 
-/// All catalogs by table, and what goes on in each.
+/// All catalogs by table, with the activity of each table.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogs {
     by_table: RwLock<HashMap<TableId, Member>>,
     backend: OnceLock<Arc<dyn Backend>>,
-    /// Whether the journal has been replayed.
+    /// True after the journal has been replayed.
     replayed: AtomicBool,
-    /// Bytes of journal whose changes no row says yet.
+    /// Journal bytes of changes that are not in rows yet.
     unflushed: Arc<UnflushedBytes>,
 }
 
-/// Bytes of journal after which the rows of changes are written: what a start replays of them at most.
+/// Journal bytes of changes after which rows are written; bounds the replay of the next start.
 const UNFLUSHED_BYTES_MAX: u64 = 16 << 20;
 
-/// What the engine keeps of one table.
+/// Engine state of one table.
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
     pub(crate) catalog: Arc<Catalog>,
@@ -43,18 +46,18 @@ pub(crate) struct Member {
 }
 
 impl Catalogs {
-    /// The journal has been replayed: what comes from now on is new.
+    /// Ends the replay of the journal, and deletes rows of timelines removed by it.
     pub(crate) fn replayed(&self, stamps: &Stamps) {
         self.replayed.store(true, Ordering::SeqCst);
         for catalog in self.all() {
             catalog.replayed();
             if let Err(error) = self.save_removals(&catalog, stamps) {
-                tracing::warn!(%error, "rows of removed timelines are deleted later");
+                tracing::warn!(%error, "failed to delete rows of removed timelines; they are deleted later");
             }
         }
     }
 
-    /// Deletes the rows of timelines that were removed, as is due before a removal is answered.
+    /// Deletes the rows of removed timelines. Must be called before a removal is acknowledged.
     pub(crate) fn save_removals(&self, catalog: &Catalog, stamps: &Stamps) -> Result<(), CatalogError> {
         match self.backend.get() {
             Some(backend) => catalog.save_removals(backend.as_ref(), &mut || stamps.next()),
@@ -62,7 +65,7 @@ impl Catalogs {
         }
     }
 
-    /// Says where rows go. Once, before anything is saved.
+    /// Sets the backend for rows. Called once, before anything is saved.
     pub(crate) fn use_backend(&self, backend: Arc<dyn Backend>) {
         let _ = self.backend.set(backend);
     }
@@ -76,7 +79,7 @@ impl Catalogs {
         self.by_table.read().get(&table).cloned()
     }
 
-    /// What is kept of a table; `catalog` makes what is not there yet.
+    /// Returns the state of a table; `catalog` creates the catalog of a new one.
     pub(crate) fn get_or_insert(&self, table: TableId, catalog: impl FnOnce() -> Catalog) -> Member {
         if let Some(known) = self.get(table) {
             return known;
@@ -89,17 +92,17 @@ impl Catalogs {
         member.clone()
     }
 
-    /// Takes a table away; what was kept of it.
+    /// Removes a table and returns its state.
     pub(crate) fn remove(&self, table: TableId) -> Option<Member> {
         self.by_table.write().remove(&table)
     }
 
-    /// Puts a table back whose rows could not be removed.
+    /// Restores a table whose rows could not be removed.
     pub(crate) fn put_back(&self, table: TableId, member: Member) {
         self.by_table.write().insert(table, member);
     }
 
-    /// All tables of which something is kept.
+    /// Returns the ids of all tables.
     pub(crate) fn tables(&self) -> Vec<TableId> {
         self.by_table.read().keys().copied().collect()
     }
@@ -148,14 +151,14 @@ impl TimelineDirectory for Catalogs {
         Some(self.catalog(table)?.saved())
     }
 
-    fn people(&self, table: TableId) -> Option<Arc<dyn People>> {
+    fn metadata(&self, table: TableId) -> Option<Arc<dyn TimelineMetadata>> {
         let catalog = self.catalog(table)?;
         let keys = OnceLock::new();
         Some(Arc::new(Names { catalog, keys }))
     }
 }
 
-/// The catalogs while the journal is replayed.
+/// Replay of catalog entries in the journal.
 pub(crate) struct CatalogReplay(pub(crate) Arc<Catalogs>);
 
 impl Replay for CatalogReplay {
@@ -173,11 +176,44 @@ impl Replay for CatalogReplay {
     }
 }
 
-/// The catalogs as a model of the log. It is flushed before the series: what rows say of timelines has to be durable
-/// before the journal of the points that brought them is forgotten.
+/// Log model of the catalogs. It is flushed before the model of the series: rows of timelines must be durable before
+/// the journal of the points that introduced them is dropped.
 pub(crate) struct CatalogModel {
     pub(crate) catalogs: Arc<Catalogs>,
     pub(crate) log: Arc<Log>,
+}
+
+/// Log entry of a change of a catalog.
+pub(crate) struct CatalogEntry(pub(crate) CatalogChange);
+
+impl LogEntry for CatalogEntry {
+    fn kind(&self) -> &'static str {
+        "catalog"
+    }
+
+    fn table(&self) -> TableId {
+        self.0.table()
+    }
+
+    fn encoded(&self) -> &Bytes {
+        self.0.encoded()
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Synced
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        match self.0.is_current() {
+            true => Ok(()),
+            false => Err(Refusal::Outdated),
+        }
+    }
+
+    fn apply(&self, _: SequenceNumber) -> Result<(), ModelError> {
+        self.0.apply();
+        Ok(())
+    }
 }
 
 impl LogModel for CatalogModel {
@@ -192,7 +228,8 @@ impl LogModel for CatalogModel {
         self.catalogs.unflushed.get() == 0
     }
 
-    /// Rows say what is newest, so there are no generations: a flush writes more than it has to.
+    /// Resets the counter of unflushed bytes. Rows hold the newest state, so generations are not separated and a flush
+    /// may write more than necessary.
     fn freeze(&self, _: SequenceNumber) {
         self.catalogs.unflushed.reset();
     }
@@ -239,13 +276,13 @@ impl Flushed for FlushedCatalogs {
     fn follow(self: Box<Self>, _: &Arc<Manifest>) {}
 }
 
-/// Timelines that are read under one lock: writers wait no longer than a millisecond.
+/// Timelines read under one lock, so that writers wait no longer than a millisecond.
 const READ_GROUP: usize = 4_096;
 
-/// The timelines of a catalog, for files that others read.
+/// Timelines of a catalog, resolved for archive files.
 struct Names {
     catalog: Arc<Catalog>,
-    /// The keys of the tags of each measurement, looked up once.
+    /// Tag keys of each measurement, collected on first use.
     keys: OnceLock<HashMap<String, BTreeSet<String>>>,
 }
 
@@ -271,7 +308,7 @@ impl Names {
     }
 }
 
-impl People for Names {
+impl TimelineMetadata for Names {
     fn identity(&self, id: TimelineId) -> Option<Arc<Identity>> {
         let reader = self.catalog.reader();
         let mut encoded = Vec::new();
@@ -296,7 +333,7 @@ impl People for Names {
     }
 }
 
-/// A value as requests write it; both kinds of lists as arrays.
+/// Converts a value to the JSON form of requests. Both kinds of lists become arrays.
 fn as_json(value: AttributeRef<'_>) -> serde_json::Value {
     use serde_json::{Value, json};
     match value {

@@ -1,4 +1,6 @@
-//! Opening, closing and watching the database.
+//! The open database: opening, closing, readiness and statistics.
+//!
+//! [`Engine`] joins the store, the catalogs and the search index. The other modules add its operations.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,20 +9,20 @@ use std::time::Duration;
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 use tideline_backend::{Backend, Health, Reopening};
-use tideline_log::{Log, LogEntry, LogModel};
-use tideline_model::{Clock, SequenceNumber, TableId, Tier};
+use tideline_log::{Log, LogError, LogModel, Refusal};
+use tideline_model::{Clock, TableId, Tier};
 use tideline_runtime::MemoryAccount;
 use tideline_search_index::{IndexOptions, IndexStatus, SearchIndex};
 use tideline_series_store::{Recovery, Replayed, SeriesStore, StoreStats};
-use tideline_timeline_catalog::{Catalog, CatalogOptions};
+use tideline_timeline_catalog::{Catalog, CatalogChange, CatalogOptions, CommitError};
 
-use crate::directory::{CatalogModel, CatalogReplay, Catalogs, Member};
+use crate::directory::{CatalogEntry, CatalogModel, CatalogReplay, Catalogs, Member};
 use crate::error::Result;
 use crate::growth::TableLimits;
 use crate::models::check_served;
 use crate::watch::DecodedDeltas;
 
-/// The open database.
+/// Open database.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) store: SeriesStore,
@@ -28,37 +30,37 @@ pub struct Engine {
     pub(crate) index: SearchIndex,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
-    /// Idempotency keys of requests that are running.
+    /// Idempotency keys of running requests.
     pub(crate) running_requests: Mutex<HashSet<(TableId, [u8; 16])>>,
-    /// Deltas that watchers have decoded lately.
+    /// Recently decoded deltas, shared by watchers.
     pub(crate) decoded: DecodedDeltas,
-    /// Held while an archive is attached: two at once would attach everything twice.
+    /// Held while an archive is attached. Two runs at once would attach everything twice.
     pub(crate) attaching: Mutex<()>,
     replayed: Replayed,
 }
 
-/// What can be set about the engine.
+/// Settings of the engine.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Folder of the search index; it may vanish at any time and is rebuilt.
+    /// Directory of the search index. The index is rebuilt if the directory is lost.
     pub index_dir: PathBuf,
     /// Settings of the store.
     pub store: tideline_series_store::Settings,
-    /// Budget of each table's cache of raw series keys, in bytes.
+    /// Size of the cache of raw series keys per table, in bytes.
     pub raw_key_cache_bytes: usize,
-    /// Limits of tables and of their number.
+    /// Limits per table, and of the number of tables.
     pub tables: TableLimits,
-    /// Whether the data is a copy of another database's that goes on: archived files are that one's then.
+    /// True if the data is a copy of a database that stays in use. Archived files then belong to the original.
     pub is_copy: bool,
-    /// How long after a change of its policy, or after a jump of the clock, no timeline of a table is removed by its
-    /// age: the time in which a mistake can be taken back.
+    /// Time after a policy change or a clock jump during which no timeline is removed by its age, so that a mistake
+    /// can be corrected.
     pub purge_delay: Duration,
-    /// Memory that requests hold together. Default: unlimited.
+    /// Memory account that all requests share. Default: unlimited.
     pub memory: MemoryAccount,
 }
 
 impl Settings {
-    /// Defaults, with the index in `index_dir`.
+    /// Returns the defaults with the index in `index_dir`.
     pub fn new(index_dir: PathBuf) -> Self {
         Self {
             index_dir,
@@ -72,32 +74,33 @@ impl Settings {
     }
 }
 
-/// Whether promises can be kept.
+/// Availability of reads and writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Readiness {
-    /// All reads are answered. While the store of a tier cannot be reopened, those of its points are refused.
+    /// True if all reads are served. Reads can be refused while the store of a tier is reopened or after the lease is
+    /// lost.
     pub reads: bool,
-    /// Writes are taken.
+    /// True if writes are accepted.
     pub writes: bool,
-    /// Why not, or what is worth knowing although all is well.
+    /// Reasons for refusals, and conditions to report although nothing is refused.
     pub reasons: Vec<String>,
     /// Tiers whose store has failed and is being reopened.
     pub reopening: Vec<FailedTier>,
 }
 
-/// A tier whose store has failed.
+/// Tier whose store has failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedTier {
-    /// The tier. Rows and the journal are stored with the hot one.
+    /// The tier. Rows and the journal are stored with the hot tier.
     pub tier: Tier,
-    /// The first error.
+    /// First error of the store.
     pub reason: String,
-    /// The attempts to reopen it.
+    /// State of the attempts to reopen the store.
     pub reopening: Reopening,
 }
 
 impl FailedTier {
-    /// The same in one sentence.
+    /// Describes the failure in one sentence.
     fn describe(&self) -> String {
         let Reopening {
             reads,
@@ -117,7 +120,7 @@ impl FailedTier {
         };
         let next = match is_running {
             true => "an attempt is running".to_owned(),
-            false => format!("the next attempt comes in {:.0} s", next_in.as_secs_f64().ceil()),
+            false => format!("the next attempt starts in {:.0} s", next_in.as_secs_f64().ceil()),
         };
         let past = last_error.as_ref().map_or_else(String::new, |error| {
             format!(" after {attempts} failed ones, the last with: {error}")
@@ -129,30 +132,35 @@ impl FailedTier {
     }
 }
 
-/// Counts and sizes of everything.
+/// Counts and sizes of the whole database.
 #[derive(Debug, Clone)]
 pub struct EngineStats {
-    /// The store.
+    /// Statistics of the store.
     pub store: StoreStats,
-    /// The index.
+    /// Status of the search index.
     pub index: IndexStatus,
     /// Visible timelines of all tables.
     pub timelines: u64,
-    /// New timelines refused since the start, because their table takes only so many a minute.
+    /// New timelines refused since the start by the limit per minute of their table.
     pub timelines_refused: u64,
-    /// New timelines refused since the start, because the identities of their table take all the memory that they may.
+    /// New timelines refused since the start by the memory limit of the identities of their table.
     pub timelines_oversized: u64,
     /// Resident bytes of all catalogs.
     pub catalog_bytes: usize,
-    /// Tables.
+    /// Number of tables.
     pub tables: usize,
-    /// What the start replayed from the journal.
+    /// Journal entries that the start replayed.
     pub replayed: Replayed,
 }
 
 impl Engine {
-    /// Opens the database that `backend` keeps: reads catalogs, replays the journal, lets the index catch up in
-    /// the background.
+    /// Opens the database stored in `backend`: reads the catalogs, replays the journal and opens the search index,
+    /// which catches up in the background.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::ModelNotServed`](crate::EngineError::ModelNotServed) if a table has a model that this
+    /// build does not serve. Otherwise returns the error of reading the backend, a catalog or the index.
     pub fn open(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, settings: Settings) -> Result<Self> {
         let recovery = Recovery::begin(backend, Arc::clone(&clock), settings.store.clone())?;
         let catalogs = Arc::new(Catalogs::default());
@@ -176,7 +184,7 @@ impl Engine {
             let segments = store.become_another()?;
             tracing::info!(
                 segments,
-                "archived files are left to the database that this one is a copy of"
+                "this database is a copy: archived files belong to the original and are not deleted"
             );
         }
         let index_options = IndexOptions {
@@ -208,7 +216,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Whether promises can be kept now. Cheap.
+    /// Returns whether reads and writes are served now, with reasons. Cheap.
     pub fn readiness(&self) -> Readiness {
         let mut reasons = Vec::new();
         let mut failed = Vec::new();
@@ -221,7 +229,7 @@ impl Engine {
             } => {
                 reasons.push(format!(
                     "disk is nearly full: {free_bytes} bytes are free, {watermark_bytes} must be; \
-                     writes resume by themselves when space returns"
+                     writes resume automatically when space returns"
                 ));
                 false
             }
@@ -260,11 +268,11 @@ impl Engine {
             reasons.push(format!("the clock is in doubt: {}", doubt.reason()));
         }
         if let Some(error) = self.store.seal_error() {
-            reasons.push(format!("sealing fails and is tried again: {error}"));
+            reasons.push(format!("sealing failed and is retried: {error}"));
         }
         let index = self.index.status();
         if index.rebuilding {
-            reasons.push("the search index is being rebuilt; answers are complete, some are slower".into());
+            reasons.push("the search index is being rebuilt; results are complete, some are slower".into());
         }
         Readiness {
             reads,
@@ -274,7 +282,7 @@ impl Engine {
         }
     }
 
-    /// Counts and sizes.
+    /// Returns counts and sizes.
     pub fn stats(&self) -> EngineStats {
         let tables = self.store.tables();
         let members: Vec<Member> = tables
@@ -299,40 +307,53 @@ impl Engine {
         }
     }
 
-    /// The store, for reading points.
+    /// Returns the store, for reading points.
     pub fn store(&self) -> &SeriesStore {
         &self.store
     }
 
-    /// The clock that everything here goes by.
+    /// Returns the clock of the engine.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
 
-    /// The memory account of the process, from which requests reserve what they hold.
+    /// Returns the memory account of the process, from which requests reserve memory.
     pub fn memory(&self) -> &MemoryAccount {
         &self.settings.memory
     }
 
-    /// Seals everything written so far and waits for it; also brings the index up to date.
+    /// Seals all points written so far and brings the index up to date. Returns when both are done.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the store or of the index.
     pub fn seal(&self) -> Result<()> {
         self.store.seal()?;
         self.index.flush()?;
         Ok(())
     }
 
-    /// Answers what runs, syncs, and closes. Nothing acknowledged is lost; unsealed points wait in the journal.
+    /// Completes running work, syncs and closes. No acknowledged point is lost; unsealed points stay in the journal.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of closing the store.
     pub fn close(&self) -> Result<()> {
         self.index.close();
         Ok(self.store.close()?)
     }
 
-    /// Commits a change of a catalog.
-    pub(crate) fn commit_change(&self, entry: Box<dyn LogEntry>) -> tideline_log::Result<SequenceNumber> {
-        self.store.threads().commit(entry)
+    /// Commits a change of a catalog to the log.
+    pub(crate) fn commit_change(&self, change: CatalogChange) -> std::result::Result<(), CommitError> {
+        let committed = self.store.threads().commit(Box::new(CatalogEntry(change)));
+        committed.map(|_| ()).map_err(|error| CommitError {
+            is_not_written: error.is_not_written(),
+            is_outdated: matches!(error, LogError::Refused(Refusal::Outdated)),
+            cause: Box::new(error),
+        })
     }
 
-    /// Returns the member of a table; creates and indexes it when the table is new.
+    /// Returns the state of a table; creates and indexes it if the table is new.
     pub(crate) fn member(&self, table: &tideline_series_store::Table) -> Member {
         let mut is_new = false;
         let member = self.catalogs.get_or_insert(table.id(), || {

@@ -1,4 +1,6 @@
-//! What can go wrong, sorted by what a caller does next. Each protocol has one table from kind to status.
+//! Errors of the engine, classified by what a caller does next.
+//!
+//! Each protocol maps [`ErrorKind`] to its status codes in one table.
 
 use std::time::Duration;
 
@@ -7,45 +9,45 @@ use tideline_condition::ConditionError;
 use tideline_model::{TableModel, TableName};
 use tideline_runtime::MemoryFull;
 use tideline_search_index::SearchError;
-use tideline_series_store::{LogError, Refusal, StoreError, TailError};
+use tideline_series_store::{LogError, RecentError, Refusal, StoreError};
 use tideline_timeline_catalog::CatalogError;
 
-/// Pause before a request that waits for the clock is sent again: the clock is mended by hand or by its time server.
+/// Pause before retrying a request that waits for the clock, which an operator or a time server has to correct.
 pub const CLOCK_WAIT: Duration = Duration::from_secs(30);
 
-/// The result of an engine call.
+/// Result of an engine call.
 pub type Result<T> = std::result::Result<T, EngineError>;
 
-/// What a caller does next.
+/// Class of an error: what a caller does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The request cannot be right: mend it.
+    /// The request is invalid: correct it.
     Invalid,
-    /// The operator does not allow it: ask for another one, or have the setting changed.
+    /// The operator does not allow it: change the request or the setting.
     Forbidden,
-    /// A stated limit was passed: make it smaller.
+    /// A limit is exceeded: make the request smaller.
     OverLimit,
-    /// What is named does not exist.
+    /// The named object does not exist.
     NotFound,
-    /// It was there, and is not kept any more.
+    /// The requested data existed, but is not kept any more.
     Gone,
-    /// The model of a table does not fit: use a table of the other model, or a server that serves it.
+    /// The model of a table does not fit: use a table of another model, or a server that serves the model.
     WrongModel,
-    /// It contradicts what is there: a taken name, a fixed setting, the same request still running.
+    /// The request conflicts with the current state: a name in use, a fixed setting, the same request still running.
     Conflict,
     /// The idempotency key belongs to another request: choose a new one.
     KeyReused,
-    /// Too much at once. Nothing was done; send it again later.
+    /// Too much load. Nothing was done; retry later.
     Overloaded,
-    /// The disk is (nearly) full. Nothing was done; send it again later.
+    /// The disk is full or nearly full. Nothing was done; retry later.
     DiskFull,
-    /// Promises cannot be kept just now. The outcome of a write is unknown; sending it again is safe.
+    /// The service is temporarily unavailable. The outcome of a write is unknown; repeating it is safe.
     Unavailable,
-    /// Stored data is damaged, or a bug. Report it.
+    /// Stored data is damaged, or the error is a bug. Report it.
     Internal,
 }
 
-/// A failed engine call.
+/// Error of an engine call.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The store failed.
@@ -57,51 +59,51 @@ pub enum EngineError {
     /// The index failed.
     #[error(transparent)]
     Search(SearchError),
-    /// The request cannot be right.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
     /// The operator does not allow it.
     #[error("{0}")]
     Forbidden(String),
-    /// A limit of a request.
+    /// A limit of a request is exceeded.
     #[error("{what} of {actual} is over the limit of {limit}")]
     OverLimit {
-        /// What is too large.
+        /// Limited quantity.
         what: &'static str,
         /// The limit.
         limit: u64,
-        /// Its size.
+        /// Actual value.
         actual: u64,
     },
-    /// There are as many tables as may be.
+    /// The limit of the number of tables is reached.
     #[error(
-        "there are {count} tables, and tables.count_max allows {limit}; drop a table or raise the limit: what differs by a tag \
-         fits into one table"
+        "there are {count} tables, and tables.count_max allows {limit}; drop a table or raise the limit. \
+         Data that differs only by a tag fits into one table"
     )]
     TooManyTables {
         /// The limit.
         limit: usize,
-        /// Tables that there are.
+        /// Number of existing tables.
         count: usize,
     },
-    /// This build has no store for tables of a model.
+    /// This build does not serve the model of the table.
     #[error("table {table}: this server does not serve the model {model}; it serves: {}", names(.served))]
     ModelNotServed {
         /// Name of the table.
         table: TableName,
-        /// Its model.
+        /// Model of the table.
         model: TableModel,
-        /// Models that are served.
+        /// Models that this build serves.
         served: &'static [TableModel],
     },
-    /// A request for tables of one model names a table of another.
+    /// The table has another model than the request requires.
     #[error("table {table} has the model {model}; this request is for tables of the model {needed}")]
     OtherModel {
         /// Name of the table.
         table: TableName,
-        /// Its model.
+        /// Model of the table.
         model: TableModel,
-        /// Model that the request is for.
+        /// Model that the request requires.
         needed: TableModel,
     },
     /// The model of a table is fixed when it is created.
@@ -109,57 +111,59 @@ pub enum EngineError {
     ModelFixed {
         /// Name of the table.
         table: TableName,
-        /// Its model.
+        /// Model of the table.
         model: TableModel,
-        /// Model that was asked for.
+        /// Requested model.
         wanted: TableModel,
     },
-    /// What followed a watcher's cursor cannot be told.
-    #[error("{0}: query what you need from the time of the last event on, and watch without a cursor")]
-    WatchLost(TailError),
+    /// The writes after the cursor of a watcher are not available.
+    #[error("{0}; query the points since the last event by their time, then watch without a cursor")]
+    WatchLost(RecentError),
     /// No timeline of the table has this id.
     #[error("timeline {0} does not exist")]
     NoSuchTimeline(String),
     /// A request with this idempotency key is still running.
     #[error("a request with the same idempotency key is still running")]
     RequestRunning,
-    /// The request needs to know what time it is.
+    /// The request requires the current time, but the clock is in doubt.
     #[error(
         "the clock of the server is in doubt; nothing was done: {}",
         tideline_model::reject::CLOCK_REMEDY
     )]
     ClockInDoubt,
-    /// The memory account of the process has no room for what the request needs.
+    /// The memory account of the process has too little room for the request.
     #[error(transparent)]
     Memory(#[from] MemoryFull),
-    /// An idempotency key was used before, for another request.
+    /// The idempotency key was used before by another request.
     #[error(
-        "idempotency key {0:?} was used before with another body; nothing of this one is stored: send it with a key of its own"
+        "idempotency key {0:?} was used before with another body; nothing of this request was stored. \
+         Send it with a new key"
     )]
     KeyReused(String),
-    /// Another request attaches an archive.
-    #[error("an archive is being attached by another request; send this one again when that has ended")]
+    /// Another request is attaching an archive.
+    #[error("another request is attaching an archive; send this one again when it has ended")]
     AttachRunning,
-    /// What is to be attached is not there.
+    /// The archive to attach does not exist.
     #[error("{0}")]
     NoArchive(String),
-    /// Files that are to be attached are another table's.
+    /// Files to attach belong to another table.
     #[error("{0}")]
     Attached(String),
     /// Free space is below the watermark.
     #[error(
-        "disk is nearly full: {free_bytes} bytes are free, {watermark_bytes} must be; writes resume by themselves when space returns"
+        "disk is nearly full: {free_bytes} bytes are free, {watermark_bytes} must be; writes resume \
+         automatically when space returns"
     )]
     DiskFull {
-        /// Bytes free.
+        /// Free bytes.
         free_bytes: u64,
-        /// Bytes that must be free.
+        /// Required free bytes.
         watermark_bytes: u64,
     },
 }
 
 impl EngineError {
-    /// What the caller does next.
+    /// Returns the class of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Store(error) => store_kind(error),
@@ -185,7 +189,7 @@ impl EngineError {
         }
     }
 
-    /// Whether sending the same again can help.
+    /// Returns true if repeating the same request can help.
     pub fn is_retryable(&self) -> bool {
         let kind = self.kind();
         matches!(
@@ -194,7 +198,7 @@ impl EngineError {
         ) || matches!(self, Self::RequestRunning | Self::AttachRunning)
     }
 
-    /// When to send it again, where that is known.
+    /// Returns the pause before a retry, if a retry can help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Store(StoreError::Log(LogError::Append { retry_after, .. })) => *retry_after,
@@ -208,7 +212,7 @@ impl EngineError {
         }
     }
 
-    /// The limit that was passed, and by what.
+    /// Returns the limit and the actual value, if the error is an exceeded limit.
     pub fn limit(&self) -> Option<(u64, u64)> {
         match self {
             Self::OverLimit { limit, actual, .. } => Some((*limit, *actual)),
@@ -226,7 +230,7 @@ impl EngineError {
     }
 }
 
-/// Names of models, separated by commas.
+/// Joins the names of models with commas.
 fn names(models: &[TableModel]) -> String {
     let names: Vec<&str> = models.iter().map(|model| model.name()).collect();
     names.join(", ")
@@ -310,7 +314,7 @@ fn backend_kind(kind: tideline_backend::ErrorKind) -> ErrorKind {
 fn catalog_kind(error: &CatalogError) -> ErrorKind {
     match error {
         CatalogError::Backend(error) => backend_kind(error.kind()),
-        CatalogError::Log(error) => log_kind(error),
+        CatalogError::NotCommitted(error) => error.downcast_ref().map_or(ErrorKind::Internal, log_kind),
         CatalogError::UnknownTimeline(_) => ErrorKind::NotFound,
         CatalogError::OverLimit { .. } => ErrorKind::OverLimit,
         CatalogError::InvalidAttribute { .. }

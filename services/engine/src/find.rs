@@ -1,4 +1,6 @@
-//! Timelines: found by conditions, listed by name, described, given attributes.
+//! Timelines: search by conditions, lists of names, descriptions, attributes.
+//!
+//! The index evaluates conditions; the store provides when each timeline was first and last seen.
 
 use std::collections::BTreeMap;
 
@@ -16,73 +18,78 @@ use crate::error::{EngineError, Result};
 use crate::suggest::{Suggestion, suggestions};
 use crate::tables::Table;
 
-/// A timeline, described.
+/// Description of a timeline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timeline {
-    /// Its id.
+    /// Id of the timeline.
     pub id: TimelineId,
-    /// Its measurement.
+    /// Measurement of the timeline.
     pub measurement: String,
-    /// The machine that it belongs to.
+    /// Machine that the timeline belongs to.
     pub source: Option<String>,
-    /// Its tags, sorted by key.
+    /// Tags, sorted by key.
     pub tags: Vec<(String, String)>,
-    /// What people have added.
+    /// Attributes set by users.
     pub attributes: BTreeMap<String, AttributeValue>,
-    /// Oldest and newest point.
+    /// Times of the oldest and newest point.
     pub seen: Option<Seen>,
 }
 
-/// A page of timelines.
+/// Page of timelines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimelinePage {
-    /// In the order asked for.
+    /// Timelines in the requested order.
     pub found: Vec<FoundTimeline>,
-    /// How many meet the condition, in all.
+    /// Number of all timelines that match the condition.
     pub total: u64,
-    /// How many hits there are in all: fewer where timelines are collapsed.
+    /// Number of all hits; smaller than `total` if timelines are collapsed.
     pub hits_total: u64,
-    /// Names that were asked for and that the table does not have.
+    /// Names in the request that the table does not have.
     pub suggestions: Vec<Suggestion>,
-    /// What to pass to get the next page; `None` after the last.
+    /// Token of the next page; `None` after the last page.
     pub next: Option<String>,
 }
 
-/// A timeline of a page.
+/// Timeline of a page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoundTimeline {
     /// The timeline.
     pub timeline: Timeline,
-    /// How many it stands for, itself among them: more than one where timelines are collapsed.
+    /// Number of timelines that it represents, itself included; more than one if timelines are collapsed.
     pub timelines: u64,
-    /// Which of its texts matched.
+    /// Parts of its texts that matched.
     pub highlights: Vec<Highlight>,
 }
 
-/// Counts by value.
+/// Timeline counts by value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FacetCounts {
     /// The counts.
     pub facets: Facets,
-    /// Names that were asked for and that the table does not have.
+    /// Names in the request that the table does not have.
     pub suggestions: Vec<Suggestion>,
 }
 
-/// Whether a search should end: its client has left, or its time is over. Once true, it stays true.
+/// Stop check of a search: true if the client has left or the time limit is reached. Once true, it stays true.
 pub type Stop<'a> = &'a dyn Fn() -> bool;
 
-/// For searches that go on to their end.
+/// Stop check of a search that always runs to its end.
 pub const NEVER: Stop<'static> = &|| false;
 
 impl Engine {
-    /// The timelines that meet a condition: a page in order, and their number.
+    /// Finds the timelines that match a condition. Returns one page in order, with the total numbers.
+    ///
+    /// # Errors
+    ///
+    /// Returns a search error if the request is invalid, exceeds a limit or `stop` returned true. Returns a store
+    /// error if spans of timelines cannot be read.
     pub fn find(&self, table: &Table, request: &FindRequest, stop: Stop<'_>) -> Result<TimelinePage> {
         let page = self
             .index
             .find(&table.catalog, request, &self.seen_lookup(table, stop))?;
         let ordinals: Vec<Ordinal> = page.hits.iter().map(|hit| hit.ordinal).collect();
         let described = self.describe_all(table, &ordinals)?;
-        // One that has gone meanwhile is left out.
+        // A timeline removed meanwhile is left out.
         let found = page
             .hits
             .into_iter()
@@ -110,7 +117,11 @@ impl Engine {
         })
     }
 
-    /// How many of the timelines that meet a condition have which values.
+    /// Counts, by value, the timelines that match a condition.
+    ///
+    /// # Errors
+    ///
+    /// Returns a search error if the request is invalid, exceeds a limit or `stop` returned true.
     pub fn facets(&self, table: &Table, request: &FacetRequest, stop: Stop<'_>) -> Result<FacetCounts> {
         let facets = self
             .index
@@ -119,7 +130,11 @@ impl Engine {
         Ok(FacetCounts { facets, suggestions })
     }
 
-    /// All timelines that meet a condition, as ordinals.
+    /// Returns the ordinals of all timelines that match a condition.
+    ///
+    /// # Errors
+    ///
+    /// Returns a search error if the condition is invalid, exceeds a limit or `stop` returned true.
     pub fn select(&self, table: &Table, condition: &Condition, stop: Stop<'_>) -> Result<RoaringBitmap> {
         Ok(self
             .index
@@ -127,11 +142,19 @@ impl Engine {
     }
 
     /// Checks a condition and compiles its patterns, as each search does.
+    ///
+    /// # Errors
+    ///
+    /// Returns a search error if the condition is invalid, exceeds a limit or `stop` returned true.
     pub fn compile(&self, table: &Table, condition: &Condition, stop: Stop<'_>) -> Result<Matcher> {
         Ok(self.index.compile(condition, &self.seen_lookup(table, stop))?)
     }
 
-    /// The visible timeline with this id.
+    /// Returns the visible timeline with an id.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::NoSuchTimeline`] if there is none, or a store error if its span cannot be read.
     pub fn timeline(&self, table: &Table, id: TimelineId) -> Result<Timeline> {
         let ordinal = self.visible(table, id)?;
         let mut described = self.describe_all(table, &[ordinal])?;
@@ -141,7 +164,12 @@ impl Engine {
             .ok_or_else(|| EngineError::NoSuchTimeline(id.to_string()))
     }
 
-    /// Sets (`Some`) and removes (`None`) attributes of a timeline; durable and findable on return.
+    /// Sets (`Some`) and removes (`None`) attributes of a timeline. The changes are durable and searchable on return.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::NoSuchTimeline`] for an unknown id, a catalog error if a value is not allowed, and a
+    /// store error if the table was dropped or the commit fails.
     pub fn set_attributes(
         &self,
         table: &Table,
@@ -156,54 +184,69 @@ impl Engine {
         self.timeline(table, id)
     }
 
-    /// Saves a search under a name, in the place of one that has it; durable on return. Its text is the caller's to read.
+    /// Saves a search under a name, replacing an existing one; durable on return. The text is not interpreted.
+    ///
+    /// # Errors
+    ///
+    /// Returns a catalog error if name or text is not allowed, there are too many searches or the commit fails, and a
+    /// store error if the table was dropped.
     pub fn save_search(&self, table: &Table, name: &str, text: &str) -> Result<()> {
         let _table_stays = self.keep_timelines(table)?;
         let commit = |entry| self.commit_change(entry);
         Ok(table.catalog.put_search(name, text, &commit)?)
     }
 
-    /// Deletes a saved search; whether there was one.
+    /// Deletes a saved search. Returns true if it existed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the table was dropped or the commit fails.
     pub fn delete_search(&self, table: &Table, name: &str) -> Result<bool> {
         let _table_stays = self.keep_timelines(table)?;
         let commit = |entry| self.commit_change(entry);
         Ok(table.catalog.delete_search(name, &commit)?)
     }
 
-    /// Remembers type, help and unit of metrics; durable on return. How many were left out because there are too many, or
-    /// for their names. What is known already costs no write, nor does what a sender contradicts over and over.
+    /// Stores type, help and unit of metrics; durable on return. Returns the number of metrics left out because of
+    /// limits or invalid names.
+    ///
+    /// Known metadata costs no write, and neither does a sender that contradicts it again and again.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the table was dropped or the commit fails. Some of the metadata may be stored then.
     pub fn put_metadata(&self, table: &Table, metrics: &[MetricMetadata]) -> Result<usize> {
         let _table_stays = self.keep_timelines(table)?;
         let commit = |entry| self.commit_change(entry);
         Ok(table.catalog.put_metadata(metrics, self.now(), &commit)?)
     }
 
-    /// Type, help and unit of all metrics that something is known of, by name.
+    /// Returns the known type, help and unit of metrics, by name.
     pub fn metadata(&self, table: &Table) -> Vec<MetricMetadata> {
         table.catalog.metadata().all()
     }
 
-    /// Measurements with how many timelines each has, by name.
+    /// Returns the measurements by name, with the number of timelines of each.
     pub fn measurements(&self, table: &Table, selection: &NameSelection<'_>) -> Vec<CountedName> {
         table.catalog.reader().measurements(selection)
     }
 
-    /// Tag keys with how many timelines bear each, by name.
+    /// Returns the tag keys by name, with the number of timelines that have each.
     pub fn tag_keys(&self, table: &Table, selection: &NameSelection<'_>) -> Vec<CountedName> {
         table.catalog.reader().tag_keys(selection)
     }
 
-    /// Values of a tag with how many timelines bear each, by value.
+    /// Returns the values of a tag, with the number of timelines that have each.
     pub fn tag_values(&self, table: &Table, key: &str, selection: &NameSelection<'_>) -> Vec<CountedName> {
         table.catalog.reader().tag_values(key, selection)
     }
 
-    /// Attribute keys with the types of their values, by key.
+    /// Returns the attribute keys with the types of their values.
     pub fn attribute_keys(&self, table: &Table) -> Vec<CountedKey> {
         table.catalog.reader().attribute_keys()
     }
 
-    /// Fields of every measurement with their types.
+    /// Returns the fields of every measurement with their types.
     pub fn fields(&self, table: &Table) -> Vec<FieldInfo> {
         table.points.schema().fields()
     }
@@ -216,7 +259,7 @@ impl Engine {
         visible.ok_or_else(|| EngineError::NoSuchTimeline(id.to_string()))
     }
 
-    /// The description of each timeline that is visible.
+    /// Describes timelines; `None` for one that is not visible.
     pub(crate) fn describe_all(&self, table: &Table, ordinals: &[Ordinal]) -> Result<Vec<Option<Timeline>>> {
         let mut described: Vec<Option<Timeline>> = {
             let reader = table.catalog.reader();
@@ -242,7 +285,7 @@ impl Engine {
     }
 }
 
-/// Asks the store when timelines were seen.
+/// Look-up of timeline spans in the store.
 struct StoreSeen<'a> {
     engine: &'a Engine,
     table: &'a Table,
@@ -258,7 +301,7 @@ impl SeenLookup for StoreSeen<'_> {
         match self.engine.store.seen(&self.table.points, &ids) {
             Ok(seen) => seen.into_iter().map(|seen| seen.map(as_seen)).collect(),
             Err(error) => {
-                tracing::warn!(%error, "the spans of timelines could not be read");
+                tracing::warn!(%error, "failed to read the time spans of timelines");
                 vec![None; ids.len()]
             }
         }
@@ -278,7 +321,7 @@ fn as_seen(seen: tideline_series_store::Seen) -> Seen {
 }
 
 impl Table {
-    /// A timeline without its span; `None` where it was removed meanwhile.
+    /// Describes a timeline without its span; `None` if it was removed meanwhile.
     pub(crate) fn describe(&self, ordinal: Ordinal) -> Option<Timeline> {
         describe(&self.catalog.reader(), ordinal)
     }

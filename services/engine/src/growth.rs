@@ -1,11 +1,11 @@
-//! How many new timelines a table takes, and which tag brings them.
+//! Limits of new timelines per table, and the tag that causes the growth.
 //!
-//! A table bounds its new timelines a minute, by its own limit or that of the settings, and the bytes of all identities
-//! that it keeps in memory. The minute slides in slots: one more slot than a minute has is
-//! counted, so that no sixty seconds ever take more than the limit. Each slot keeps a sketch of the distinct values
-//! of each tag key that came with new timelines, admitted or not; the key with the most is named in the refusal.
+//! A table limits its new timelines per minute, by its own policy or by the settings, and the bytes of its identities
+//! in memory. The minute slides in slots. One slot more than a minute is counted, so that no 60 seconds exceed the
+//! limit. Each slot keeps a sketch of the distinct values of each tag key of new timelines, admitted or not. A
+//! refusal names the key with the most values.
 //!
-//! A sketch is a HyperLogLog (Flajolet et al. 2007) of 1,024 registers: about 3 % off, nearly exact below a hundred.
+//! A sketch is a HyperLogLog (Flajolet et al. 2007) of 1,024 registers: about 3 % error, nearly exact below 100.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,31 +17,31 @@ use tideline_model::TableName;
 use tideline_model::reject::{GrowingTag, IdentitiesFull, TimelineGrowth};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The width of a slot.
+/// Width of a slot.
 const SLOT_SECONDS: u64 = 10;
-/// Slots that are counted: a minute of whole ones, and the one that has begun.
+/// Number of slots counted: a full minute and the current slot.
 const SLOTS: u64 = 60 / SLOT_SECONDS + 1;
-/// The bytes of identities are computed anew when one in so many timelines is new …
+/// The bytes of identities are measured again when one in this many timelines is new.
 const MEASURED_SHARE: u64 = 64;
-/// … but not more often than for so many.
+/// Smallest number of new timelines between two such measurements.
 const MEASURED_TIMELINES_MIN: u64 = 1_024;
-/// About what a timeline takes besides its names.
+/// Approximate bytes of a timeline in addition to its names.
 const IDENTITY_BYTES: u64 = 64;
-/// Tag keys that a slot has sketches for. Together they take at most 224 KiB a table, while it grows.
+/// Largest number of tag keys with a sketch per slot. All sketches take at most 224 KiB per table while it grows.
 const KEYS_MAX: usize = 32;
-/// Bits of a hash that choose its register.
+/// Number of hash bits that select a register.
 const REGISTER_BITS: u32 = 10;
 const REGISTERS: usize = 1 << REGISTER_BITS;
 
-/// Limits of tables. The defaults are far above an honest fleet.
+/// Limits of tables. The defaults are far above the needs of a regular fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableLimits {
-    /// New timelines of a table in a minute, unless its policy sets another limit. Default 20,000,000: twice as many as a
-    /// fleet of 100,000 machines with 100 series each brings when all send for the first time.
+    /// New timelines of a table per minute, unless its policy sets another limit. Default 20,000,000: twice the
+    /// number that a fleet of 100,000 machines with 100 series each needs when all send for the first time.
     pub timelines_per_minute: u64,
-    /// Bytes that the identities of a table take in memory. Default 16 GiB; the server sets half of its memory.
+    /// Bytes of the identities of a table in memory. Default 16 GiB; the server sets half of its memory.
     pub identity_bytes_max: u64,
-    /// Tables. Default 1,000.
+    /// Number of tables. Default 1,000.
     pub tables_max: usize,
 }
 
@@ -55,7 +55,7 @@ impl Default for TableLimits {
     }
 }
 
-/// New timelines of one table in the last minute, and the size of all.
+/// New timelines of one table in the last minute, and the size of all its identities.
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
     state: Mutex<State>,
@@ -64,33 +64,34 @@ pub(crate) struct Growth {
     identities: Mutex<IdentityBytes>,
 }
 
-/// Bytes of a table's identities, as last computed and since.
+/// Bytes of the identities of a table: the last measurement and what was added since.
 #[derive(Debug, Default)]
 struct IdentityBytes {
-    /// 0 before the first timeline since the start.
+    /// 0 until the first timeline after the start.
     bytes: u64,
-    /// Timelines that may be added before the sum is computed anew.
+    /// Number of timelines that may be added before the next measurement.
     left: u64,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// At most [`SLOTS`], by number.
+    /// At most [`SLOTS`], in ascending order.
     slots: Vec<Slot>,
-    /// The last refusal, and its second: finding the fastest tag takes a while.
+    /// Last refusal and its second. It is cached because finding the fastest tag takes a while.
     last_refusal: Option<(u64, Arc<TimelineGrowth>)>,
 }
 
 #[derive(Debug)]
 struct Slot {
-    /// Monotonic time in units of its width.
+    /// Monotonic time in units of the slot width.
     number: u64,
     taken: u64,
     values: HashMap<Box<str>, Sketch>,
 }
 
 impl Growth {
-    /// Takes one more timeline, with the tags whose values are new; the reason where there is no room. `now` is monotonic.
+    /// Admits one more timeline, or returns the reason for refusing it. `novel` holds the tags whose values are new;
+    /// `now` is monotonic.
     pub(crate) fn admit(
         &self,
         now: Duration,
@@ -110,24 +111,24 @@ impl Growth {
         Err(state.refusal(now.as_secs(), limit, table))
     }
 
-    /// Counts a timeline that was added.
+    /// Counts an added timeline.
     pub(crate) fn note(&self, now: Duration) {
         let mut state = self.state.lock();
         state.slot_at(now.as_secs() / SLOT_SECONDS).taken += 1;
     }
 
-    /// Whether the last minute has brought as many timelines as may be.
+    /// Returns true if the last minute has reached the limit of new timelines.
     pub(crate) fn is_full(&self, now: Duration, limit: u64) -> bool {
         let mut state = self.state.lock();
         state.slot_at(now.as_secs() / SLOT_SECONDS);
         state.taken() >= limit
     }
 
-    /// Whether the identities of a table take all the bytes that they may. `measure` returns their number and bytes; it is
-    /// called once for each 64th of the timelines, for its cost grows with them.
+    /// Returns true if the identities of a table have reached their limit. `measure` returns their number and bytes.
+    /// It is called once per 64th of the timelines, because its cost grows with their number.
     pub(crate) fn is_oversized(&self, limit: u64, measure: impl FnOnce() -> (u64, u64)) -> bool {
         let is_due = self.identities.lock().left == 0;
-        // The lock is not held meanwhile: what is measured has locks of its own.
+        // The lock is released for the measurement, which takes other locks.
         let measured = is_due.then(measure);
         let mut identities = self.identities.lock();
         if let Some((timelines, bytes)) = measured {
@@ -139,14 +140,14 @@ impl Growth {
         identities.bytes >= limit
     }
 
-    /// Counts the identity of a timeline that was added.
+    /// Counts the identity of an added timeline.
     pub(crate) fn note_identity(&self, bytes: usize) {
         let mut identities = self.identities.lock();
         identities.bytes += bytes as u64 + IDENTITY_BYTES;
         identities.left = identities.left.saturating_sub(1);
     }
 
-    /// The reason why an oversized table takes no new timeline.
+    /// Counts a refused timeline and returns the reason why the oversized table takes no new ones.
     pub(crate) fn oversize(&self, limit: u64, table: &TableName) -> IdentitiesFull {
         self.oversized.fetch_add(1, Ordering::Relaxed);
         IdentitiesFull {
@@ -156,12 +157,12 @@ impl Growth {
         }
     }
 
-    /// Timelines refused since the start because their table is too large.
+    /// Returns the number of timelines refused since the start by the size limit.
     pub(crate) fn oversized(&self) -> u64 {
         self.oversized.load(Ordering::Relaxed)
     }
 
-    /// Refusals since the start.
+    /// Returns the number of timelines refused since the start by the limit per minute.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -172,7 +173,7 @@ impl State {
         self.slots.iter().map(|slot| slot.taken).sum()
     }
 
-    /// The newest slot, once those are forgotten that are older than a minute.
+    /// Returns the slot with this number, created if necessary, and drops slots older than a minute.
     fn slot_at(&mut self, number: u64) -> &mut Slot {
         self.slots.retain(|slot| slot.number + SLOTS > number);
         if self.slots.last().is_none_or(|slot| slot.number < number) {
@@ -196,7 +197,7 @@ impl State {
         }
     }
 
-    /// The refusal of this second, which names the tag with the most new values.
+    /// Returns the refusal of this second, which names the tag with the most new values.
     fn refusal(&mut self, second: u64, limit: u64, table: &TableName) -> Arc<TimelineGrowth> {
         if let Some((refused_at, refusal)) = &self.last_refusal
             && (*refused_at, refusal.limit) == (second, limit)
@@ -221,7 +222,7 @@ impl State {
     }
 }
 
-/// About how many distinct texts were added.
+/// Estimator of the number of distinct texts.
 #[derive(Debug)]
 struct Sketch {
     registers: Box<[u8; REGISTERS]>,

@@ -1,9 +1,9 @@
-//! Which keys of a table are busy: points written and timelines read in the last minute, by the start of the key.
+//! Busy keys of a table: points written and timelines read in the last minute, by the start of the key.
 //!
-//! A key begins with the hash of its machine, so machines spread evenly and a range of keys that takes far more than
-//! its share is one machine, or a few, that do. Counting costs one small histogram a write or query: its timelines are
-//! sorted into 256 bins by their first byte, and added under one short lock. Machines are only counted one by one
-//! inside a bin that was hot in a slot before.
+//! A key begins with the hash of its machine, so machines are spread evenly over the keys. A key range with far more
+//! than its fair share is therefore caused by one or a few machines. Counting costs one small histogram per write or
+//! query: its timelines are sorted into 256 bins by their first byte and added under one short lock. Single machines
+//! are counted only in a bin that was hot in an earlier slot.
 
 use std::time::Duration;
 
@@ -15,48 +15,48 @@ use tideline_timeline_catalog::CatalogReader;
 use crate::engine::Engine;
 use crate::tables::Table;
 
-/// Ranges of keys that are counted apart: one for each first byte.
+/// Number of key ranges that are counted separately: one for each first byte.
 const BINS: usize = 256;
-/// The width of a slot.
+/// Width of a slot.
 const SLOT_SECONDS: u64 = 5;
-/// Slots that are kept: a minute.
+/// Number of slots kept: one minute.
 const SLOTS: u64 = 60 / SLOT_SECONDS;
-/// How many times its fair share a range takes when it is called hot.
+/// Factor over the fair share above which a range is hot.
 const HOT_SHARES: f64 = 4.0;
-/// The share that is hot however few machines there are.
+/// Share above which a range is hot, however few machines there are.
 const HOT_SHARE: f64 = 0.5;
-/// Points or timelines in a minute below which nothing is called hot.
+/// Points or timelines per minute below which no range is hot.
 const BUSY_MIN: u64 = 1_000;
-/// Machines that are counted one by one in a hot bin.
+/// Number of machines counted one by one in a hot bin.
 const MACHINES_TRACKED: usize = 8;
-/// Machines that a report names for each range.
+/// Number of machines named per range in a report.
 const MACHINES_NAMED: usize = 3;
-/// Machines above which their number changes nothing.
+/// Number of machines above which the fair share does not change any more.
 const MACHINES_COUNTED: usize = BINS;
-/// Timelines that are looked at under one lock of the catalog.
+/// Timelines read under one lock of the catalog.
 const LOOK_GROUP: usize = 8_192;
 
-/// A range of keys that takes more than four times its fair share of the last minute's writes or reads.
+/// Key range with more than four times its fair share of the writes or reads of the last minute.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HotRange {
-    /// Its first prefix, four hexadecimal digits.
+    /// First key prefix, four hexadecimal digits.
     pub from: String,
-    /// Its last prefix.
+    /// Last key prefix.
     pub to: String,
-    /// Its share of the points written, 0 to 1.
+    /// Share of the points written, 0 to 1.
     pub share_of_writes: f64,
-    /// Its share of the timelines read, 0 to 1.
+    /// Share of the timelines read, 0 to 1.
     pub share_of_reads: f64,
-    /// The busiest machines in it, the busiest first, as far as they are known: they are counted from the moment on
-    /// that the range is hot. A machine without a name is shown by its measurement.
+    /// Busiest machines of the range, busiest first. Machines are counted only while the range is hot, so the list
+    /// may be incomplete. A machine without a name is represented by its measurement.
     pub sources: Vec<String>,
 }
 
 impl Engine {
-    /// The ranges of keys that were far busier than others in the last minute, in order; none where load is even or
-    /// low.
+    /// Returns the key ranges that were far busier than others in the last minute, in key order. The list is empty if
+    /// the load is even or low.
     ///
-    /// The fair share is that of one machine, or of one range where there are more machines than ranges.
+    /// The fair share is that of one machine, or that of one range if there are more machines than ranges.
     pub fn hot_ranges(&self, table: &Table) -> Vec<HotRange> {
         let machines = count_machines(table);
         let bins = table.activity.heat.bins(self.clock.monotonic());
@@ -68,7 +68,8 @@ impl Engine {
         runs.map(|run| range(run, &table.catalog.reader())).collect()
     }
 
-    /// Counts timelines that a query reads, for [`hot_ranges`](Self::hot_ranges): once a query, with all of them.
+    /// Counts the timelines that a query reads, for [`hot_ranges`](Self::hot_ranges). Called once per query with all
+    /// its timelines.
     pub fn note_read(&self, table: &Table, ids: &[TimelineId]) {
         let counted = ids.iter().map(|id| (*id, 1));
         table
@@ -78,7 +79,7 @@ impl Engine {
     }
 }
 
-/// Puts neighbouring bins together.
+/// Merges adjacent bins into one range.
 fn range(run: &[&Bin], reader: &CatalogReader<'_>) -> HotRange {
     let (first, last) = (run.first(), run.last());
     let number = |bin: Option<&&Bin>| bin.map_or(0, |bin| bin.number);
@@ -97,7 +98,7 @@ fn range(run: &[&Bin], reader: &CatalogReader<'_>) -> HotRange {
     }
 }
 
-/// How many machines a table has, up to the number that matters.
+/// Counts the machines of a table, up to the number that matters.
 fn count_machines(table: &Table) -> usize {
     let visible = table.catalog.reader().visible().clone();
     let mut machines = HashSet::new();
@@ -112,14 +113,14 @@ fn count_machines(table: &Table) -> usize {
     }
 }
 
-/// The half of an id that is the hash of the machine.
+/// Returns the half of an id that is the hash of the machine.
 pub(crate) fn machine_of(id: TimelineId) -> [u8; 8] {
     let mut machine = [0; 8];
     machine.copy_from_slice(&id.0[..8]);
     machine
 }
 
-/// What is counted.
+/// Kind of access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Points written.
@@ -128,7 +129,7 @@ pub(crate) enum Kind {
     Read,
 }
 
-/// The last minute of one table.
+/// Load of one table in the last minute.
 #[derive(Debug, Default)]
 pub(crate) struct Heat {
     state: Mutex<State>,
@@ -136,21 +137,21 @@ pub(crate) struct Heat {
 
 #[derive(Debug, Default)]
 struct State {
-    /// At most [`SLOTS`], by number.
+    /// At most [`SLOTS`], in ascending order.
     slots: Vec<Slot>,
-    /// The busiest machines of each bin that is hot, or was so in the last minute.
+    /// Busiest machines of each bin that is hot, by the load of the last minute.
     tracked: Vec<(u8, Machines)>,
 }
 
 #[derive(Debug)]
 struct Slot {
-    /// Monotonic time in units of its width.
+    /// Monotonic time in units of the slot width.
     number: u64,
     writes: Box<[u32; BINS]>,
     reads: Box<[u32; BINS]>,
 }
 
-/// One bin of the last minute.
+/// Load of one bin in the last minute.
 #[derive(Debug, Clone)]
 struct Bin {
     number: usize,
@@ -198,7 +199,7 @@ impl Heat {
 }
 
 impl State {
-    /// Begins the slot of this moment where it has not begun: forgets old ones and looks which bins are hot.
+    /// Starts the slot with this number unless it has started: drops old slots and determines the hot bins.
     fn turn(&mut self, number: u64) {
         if self.slots.last().is_some_and(|slot| slot.number >= number) {
             return;
@@ -240,7 +241,7 @@ impl State {
         }
     }
 
-    /// The share of every bin.
+    /// Computes the shares of all bins.
     fn shares(&self) -> Vec<Bin> {
         let total_of = |bins: &dyn Fn(&Slot) -> &[u32; BINS]| -> Vec<u64> {
             let mut totals = vec![0u64; BINS];
@@ -266,7 +267,7 @@ impl State {
     }
 }
 
-/// Parts of the whole; all nothing where the whole is too little to speak of.
+/// Converts totals to shares of their sum. All shares are zero if the sum is below [`BUSY_MIN`].
 fn as_shares(totals: &[u64]) -> Vec<f64> {
     let whole: u64 = totals.iter().sum();
     let share = |total: &u64| {
@@ -279,11 +280,11 @@ fn as_shares(totals: &[u64]) -> Vec<f64> {
     totals.iter().map(share).collect()
 }
 
-/// The busiest machines among many: what the heaviest weigh is off by at most what is lost to others
-/// (Misra and Gries 1982).
+/// Heavy hitters among machines (Misra and Gries 1982). A count is too low by at most the weight that was subtracted
+/// for other machines.
 #[derive(Debug, Clone, Default)]
 struct Machines {
-    /// A timeline of each stands for it.
+    /// Weight of each machine, with one of its timelines as representative.
     counted: Vec<(u64, TimelineId)>,
 }
 
@@ -308,7 +309,7 @@ impl Machines {
         }
     }
 
-    /// Makes what is past count less.
+    /// Halves all counts, so that older load counts less.
     fn age(&mut self) {
         self.counted.iter_mut().for_each(|(count, _)| *count /= 2);
         self.counted.retain(|(count, _)| *count > 0);

@@ -1,38 +1,39 @@
-//! The open database: store, catalogs and index joined, and the verbs that services offer over them.
+//! The open database: joins store, catalogs and search index, and provides the operations that services use.
 //!
-//! Storage knows timelines by id only, the indexer knows no points. Here they meet: a write resolves its
-//! timelines in the catalog and goes to the store; a search asks the index and the store's memory of when
-//! timelines were seen; a restart gives the identities found in the journal back to the catalogs.
+//! The store identifies timelines by id only, and the index holds no points. The engine connects them. A write
+//! resolves its timelines in the catalog and goes to the store. A search combines the index with the spans of
+//! timelines from the store. A restart restores the catalogs with the identities found in the journal.
 //!
-//! A write in file names: the decoder asks [`resolve`] for each timeline → [`write`] checks the batch, turns it
-//! into a delta and commits it → the store acknowledges → the timelines become visible.
+//! Path of a write: the decoder resolves each timeline through [`resolve`] → [`write`] checks the batch, converts it
+//! to a delta and commits it → the store acknowledges → the timelines become visible.
 //!
-//! | module | verbs |
+//! | module | operations |
 //! |---|---|
 //! | [`engine`] | open, close, readiness |
 //! | [`tables`] | create, alter, drop |
-//! | `models` | list, by model |
+//! | `models` | tables by model |
 //! | [`resolve`] | raw series key → timeline |
 //! | [`write`] | batch → acknowledged points and rejects |
-//! | `bounds` | which instants a table takes |
-//! | [`time`] | the time that requests go by, as far as the clock can be trusted |
-//! | `line_order` | which line of one request wins |
-//! | [`growth`] | new timelines a minute, and which tag brings them |
+//! | `bounds` | timestamps that a table accepts |
+//! | [`time`] | trusted time of requests |
+//! | `line_order` | order of conflicting lines of one request |
+//! | [`growth`] | limits of new timelines, and the tag that causes growth |
 //! | [`find`] | timelines by conditions, names, attributes |
-//! | [`suggest`] | names that were meant |
-//! | [`attach`] | what another database has archived becomes tables here |
-//! | [`attributes`] | attributes of many timelines |
-//! | [`cardinality`] | how many names there are, and growth |
-//! | [`copying`] | points of a table into another |
-//! | [`delete`] | points and timelines, gone at once |
-//! | [`clean`] | timelines that nobody can see anything of any more |
-//! | [`watch`] | what is written from a cursor on |
-//! | [`check`] | everything that a backend keeps, read and compared; of a database that is not open |
-//! | [`heat`], [`partitions`] | busy ranges of keys, large machines |
-//! | `warm` | reading ahead after a start |
-//! | `activity` | what is remembered of a table's writers and readers |
-//! | [`points`], [`moves`], [`catalog`], [`search`] | types of the crates below that the verbs take and return |
-//! | [`error`] | the few kinds of failure that services map to their protocols |
+//! | [`suggest`] | "did you mean" suggestions |
+//! | [`attach`] | tables from the archive of another database |
+//! | [`attributes`] | attribute changes of many timelines |
+//! | [`cardinality`] | counts of distinct names, growth |
+//! | [`copying`] | copies of points in another table |
+//! | [`delete`] | deletion of points and timelines |
+//! | [`clean`] | removal of timelines without visible points |
+//! | [`watch`] | stream of writes after a cursor |
+//! | [`check`] | offline check of everything that a backend stores |
+//! | [`heat`], [`partitions`] | busy key ranges, large machines |
+//! | `warm` | read-ahead after a start |
+//! | `activity` | writers and readers of a table |
+//! | `directory` | catalogs of all tables: replay and flush |
+//! | [`points`], [`moves`], [`catalog`], [`search`] | re-exported types of the crates below |
+//! | [`error`] | error classes that services map to their protocols |
 
 mod activity;
 pub mod attach;

@@ -1,8 +1,8 @@
-//! The order of lines inside one request.
+//! Order of conflicting lines within one request.
 //!
-//! A delta keeps the order of rows within a group, not between groups. So where two lines of one request name
-//! the same timeline, instant and field in different shapes, the later one goes into a later delta: the later line
-//! wins, as everywhere. Only groups that share a measurement and a field can meet, and agents seldom send such pairs.
+//! A delta keeps the order of rows within a group, but not between groups. If two lines of a request write the same
+//! timeline, timestamp and field in different shapes, the later line goes into a later delta, so that it wins. Only
+//! groups that share a measurement and a field can conflict, and agents seldom send such pairs.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use hashbrown::{HashMap, HashSet};
 use tideline_model::{ColumnData, LineReject, Ordinal, PointGroup, RejectReason};
 use tideline_series_store::Shape;
 
-/// Most parts that one request is committed in; each is an entry of the journal of its own.
+/// Largest number of parts of one request. Each part is a journal entry of its own.
 const PARTS_MAX: usize = 64;
-/// Marks a row that a later line of its own group overwrites.
+/// Marks a row that a later line of the same group overwrites.
 const OVERWRITTEN: usize = usize::MAX;
 
-/// A group with its shape in the store.
+/// Group with its shape in the store.
 pub(crate) type ShapedGroup = (PointGroup, Arc<Shape>);
 
-/// Splits groups into parts to be committed one after another, so that later lines win. Usually one part.
+/// Splits groups into parts that are committed one after another, so that later lines win. Usually there is one part.
 ///
-/// 1. Sort the rows of timelines that have rows in several groups which can meet, by timeline, instant and line.
-/// 2. Of the rows of one timeline and instant, only the last of each group matters: it has all its fields.
-/// 3. Those go into parts in the order of their lines; what is beyond [`PARTS_MAX`] is rejected.
+/// 1. Sorts the rows of timelines that occur in several conflicting groups by timeline, timestamp and line.
+/// 2. Keeps, for each timeline and timestamp, only the last row of each group: it has all fields of the group.
+/// 3. Assigns the kept rows to parts in line order. Rows beyond [`PARTS_MAX`] parts are rejected.
 pub(crate) fn in_line_order(
     groups: Vec<ShapedGroup>,
     rejects: &mut Vec<LineReject>,
@@ -61,7 +61,7 @@ pub(crate) fn in_line_order(
     (0..=last.min(PARTS_MAX - 1)).map(part).collect()
 }
 
-/// The part of each row of each group; `None` where all go into one.
+/// Returns the part of each row of each group; `None` if all rows go into one part.
 fn parts(groups: &[ShapedGroup]) -> Option<Vec<Vec<usize>>> {
     let meeting = meeting(groups);
     let scattered = scattered(&meeting);
@@ -105,7 +105,7 @@ fn parts(groups: &[ShapedGroup]) -> Option<Vec<Vec<usize>>> {
     split.then_some(part_of_row)
 }
 
-/// The groups, by their places, that share a measurement and one of its fields with another.
+/// Returns the groups, with their indexes, that share a measurement and one of its fields with another group.
 fn meeting(groups: &[ShapedGroup]) -> Vec<(usize, &PointGroup)> {
     if groups.len() < 2 {
         return Vec::new();
@@ -143,7 +143,7 @@ fn meeting(groups: &[ShapedGroup]) -> Vec<(usize, &PointGroup)> {
     groups.filter(|(at, _)| meets[*at]).collect()
 }
 
-/// The timelines with rows in several of these groups.
+/// Returns the timelines with rows in several of these groups.
 fn scattered(groups: &[(usize, &PointGroup)]) -> HashSet<Ordinal> {
     let mut first_with: HashMap<Ordinal, usize> = HashMap::new();
     let mut scattered = HashSet::new();
@@ -157,7 +157,7 @@ fn scattered(groups: &[(usize, &PointGroup)]) -> HashSet<Ordinal> {
     scattered
 }
 
-/// Drops the rows for which `keep` is false.
+/// Removes the rows for which `keep` is false.
 pub(crate) fn keep_rows(group: &mut PointGroup, keep: &[bool]) {
     group.measurements.retain(keep);
     retain(&mut group.timelines, keep);

@@ -1,7 +1,7 @@
 //! Table models that the engine serves.
 //!
-//! Tables of all models have one list, one set of settings and one place for their jobs. Requests for points and timelines
-//! resolve their table by [`Engine::table`], which refuses tables of other models.
+//! Tables of all models share one list, one form of settings and one scheduler. Requests for points and timelines
+//! resolve their table with [`Engine::table`], which refuses tables of other models.
 
 use tideline_model::{TableModel, TableName};
 
@@ -9,10 +9,10 @@ use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::tables::Table;
 
-/// Models whose tables have a store in [`Engine`].
+/// Models that have a store in [`Engine`].
 const SERVED: &[TableModel] = &[TableModel::Series];
 
-/// Refuses a table of a model that has no store here.
+/// Refuses a table whose model has no store in this build.
 pub(crate) fn check_served(table: &TableName, model: TableModel) -> Result<()> {
     match SERVED.contains(&model) {
         true => Ok(()),
@@ -25,16 +25,17 @@ pub(crate) fn check_served(table: &TableName, model: TableModel) -> Result<()> {
 }
 
 impl Engine {
-    /// Models of which tables can be created here.
+    /// Returns the models for which tables can be created.
     pub fn models(&self) -> &'static [TableModel] {
         SERVED
     }
 
-    /// A series table by name.
+    /// Returns a series table by name.
     ///
     /// # Errors
     ///
-    /// [`EngineError::OtherModel`] for a table of another model.
+    /// Returns [`EngineError::OtherModel`] for a table of another model, and a store error if the table does not
+    /// exist.
     pub fn table(&self, name: &str) -> Result<Table> {
         let table = self.table_of_any_model(name)?;
         match table.spec().model {
@@ -47,19 +48,23 @@ impl Engine {
         }
     }
 
-    /// A table by name, whatever its model: for its settings, its statistics and its removal.
+    /// Returns a table by name, whatever its model; for settings, statistics and removal.
+    ///
+    /// # Errors
+    ///
+    /// Returns a store error if the table does not exist.
     pub fn table_of_any_model(&self, name: &str) -> Result<Table> {
         let points = self.store().table(name)?;
         Ok(self.joined(points))
     }
 
-    /// Tables of all models, by name.
+    /// Returns the tables of all models, by name.
     pub fn tables(&self) -> Vec<Table> {
         let tables = self.store().tables().into_iter();
         tables.map(|points| self.joined(points)).collect()
     }
 
-    /// Series tables, by name.
+    /// Returns the series tables, by name.
     pub fn series_tables(&self) -> Vec<Table> {
         let mut tables = self.tables();
         tables.retain(|table| table.spec().model == TableModel::Series);

@@ -1,8 +1,8 @@
-//! The vocabulary of background jobs: surveys of the store, windows and ranks that plans are made of, and the moves themselves.
+//! Types of background jobs: surveys of the store, windows and ranks used by plans, and segment moves.
 //!
-//! The types are those of the store; services import them here, so that the engine is the only crate below them.
+//! They are re-exported here, so that services depend on no crate below the engine.
 
 pub use tideline_series_store::{
-    Evicted, Orphan, OrphanSearch, Pace, Rewrite, RewriteCause, RewriteCost, Rewritten, SealReport,
-    StoreError, Survey, TableSurvey, Unsealed, manifest, window,
+    Evicted, Orphan, OrphanSearch, Rewrite, RewriteCause, RewriteCost, Rewritten, SealReport, StoreError,
+    Survey, TableSurvey, Throttle, Unsealed, manifest, window,
 };

@@ -1,5 +1,6 @@
-//! How large the largest machines of a table are: all points of a machine lie together and move together, so one that
-//! outgrows the others is worth knowing of early.
+//! Largest machines of a table.
+//!
+//! All points of a machine are stored and moved together, so a machine that outgrows the others is reported early.
 
 use hashbrown::{HashMap, HashSet};
 use tideline_model::Ordinal;
@@ -8,30 +9,30 @@ use crate::engine::Engine;
 use crate::heat::machine_of;
 use crate::tables::Table;
 
-/// Sealed bytes of one machine above which a warning is due.
+/// Sealed bytes of one machine above which a warning is given.
 pub const PARTITION_WARNING_BYTES: u64 = 8 << 30;
-/// Machines that are listed.
+/// Largest number of machines listed.
 const PARTITIONS_MAX: usize = 20;
-/// Timelines that are looked at under one lock of the catalog.
+/// Timelines read under one lock of the catalog.
 const LOOK_GROUP: usize = 8_192;
 
-/// All points of one machine.
+/// Stored points of one machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
-    /// The machine; a timeline without one is shown by its measurement. `None` when its timelines were removed.
+    /// Name of the machine, or the measurement of a timeline without one. `None` if its timelines were removed.
     pub source: Option<String>,
-    /// What its keys begin with: 16 hexadecimal digits.
+    /// Prefix of its keys: 16 hexadecimal digits.
     pub prefix: String,
-    /// Sealed bytes in all tiers: at least so many, since segments list only their largest machines.
+    /// Sealed bytes in all tiers. A lower bound, because segments list only their largest machines.
     pub bytes: u64,
-    /// What to do about it, where it is too large.
+    /// Advice for a machine that is too large.
     pub warning: Option<String>,
 }
 
 impl Engine {
-    /// The largest machines of a table, largest first, at most twenty.
+    /// Returns the largest machines of a table, largest first, at most 20.
     ///
-    /// Costs a look at every timeline: a few milliseconds a million.
+    /// Reads every timeline: a few milliseconds per million.
     pub fn largest_partitions(&self, table: &Table) -> Vec<Partition> {
         let snapshot = self.store.snapshot();
         let mut bytes_of: HashMap<&str, u64> = HashMap::new();
@@ -66,13 +67,14 @@ fn warning(name: &str, bytes: u64) -> Option<String> {
     (bytes > PARTITION_WARNING_BYTES).then(|| {
         let (size, mark) = (bytes as f64 / (1u64 << 30) as f64, PARTITION_WARNING_BYTES >> 30);
         format!(
-            "{name} holds {size:.1} GiB, over the mark of {mark} GiB: all points of a machine lie together. Split it by \
-             a tag that tells its parts apart, first in the source_tags of a new table, or shorten its retention"
+            "{name} holds {size:.1} GiB, over the mark of {mark} GiB: all points of a machine are stored \
+             together. Split it by a tag that distinguishes its parts, placed first in the source_tags of a \
+             new table, or shorten its retention"
         )
     })
 }
 
-/// Names of machines, as far as a timeline of theirs is visible.
+/// Returns the names of the machines that have a visible timeline.
 fn names(table: &Table, mut wanted: HashSet<[u8; 8]>) -> HashMap<[u8; 8], String> {
     let visible = table.catalog.reader().visible().clone();
     let mut names = HashMap::new();
@@ -94,7 +96,7 @@ fn names(table: &Table, mut wanted: HashSet<[u8; 8]>) -> HashMap<[u8; 8], String
     names
 }
 
-/// Reads what a segment lists.
+/// Parses a prefix that a segment lists.
 fn machine(prefix: &str) -> Option<[u8; 8]> {
     u64::from_str_radix(prefix, 16).ok().map(u64::to_be_bytes)
 }

@@ -1,4 +1,6 @@
-//! From the raw bytes that name a timeline to its ordinal, for one batch.
+//! Resolution of raw series keys to ordinals, for one batch.
+//!
+//! A known key costs one look-up in the catalog; a new one is parsed and registered within the limits of its table.
 
 use std::sync::Arc;
 
@@ -10,13 +12,13 @@ use crate::engine::Engine;
 use crate::growth::TableLimits;
 use crate::tables::Table;
 
-/// Resolves the timelines of one batch. Known keys are looked up under one shared lock that is held over the
-/// whole batch; only an unknown one gives it up for a moment, to be parsed and registered.
+/// Resolver of the timelines of one batch. It looks up known keys under one shared lock, held over the whole batch.
+/// The lock is released only to parse and register an unknown key.
 #[derive(Debug)]
 pub struct BatchResolver<'a> {
     table: &'a Table,
     clock: Arc<dyn Clock>,
-    /// New timelines that the table takes in a minute by its policy.
+    /// New timelines per minute that the policy of the table allows.
     limit: Option<u64>,
     /// Limits of all tables.
     limits: &'a TableLimits,
@@ -25,7 +27,7 @@ pub struct BatchResolver<'a> {
 }
 
 impl Engine {
-    /// A resolver for a batch that goes to `table`. Drop it before waiting for anything.
+    /// Returns a resolver for a batch of `table`. Drop it before any wait, because it holds a lock of the catalog.
     pub fn resolver<'a>(&'a self, table: &'a Table) -> BatchResolver<'a> {
         BatchResolver {
             table,
@@ -39,8 +41,9 @@ impl Engine {
 }
 
 impl BatchResolver<'_> {
-    /// Registers a timeline within the limits. A table with a limit of its own names the tag that grows fastest, for which
-    /// all new tags are noted; the limits of all tables cost nothing until they are reached.
+    /// Registers a timeline within the limits. If the table has its own limit, the new tags of each timeline are
+    /// recorded, so that a refusal names the fastest growing tag. The limits of all tables cost nothing until they
+    /// are reached.
     fn register(&self, identity: &Identity, key: &[u8]) -> Result<Ordinal, RejectReason> {
         let catalog = &self.table.catalog;
         let growth = &self.table.activity.growth;

@@ -1,4 +1,6 @@
-//! "Did you mean": names in a question that a table does not have, and similar ones that it has.
+//! "Did you mean" suggestions: names in a query that a table does not have, with similar names that it has.
+//!
+//! Names are compared without case, by Jaro-Winkler similarity.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,18 +11,18 @@ use tideline_timeline_catalog::{Catalog, CatalogReader, NameSelection};
 
 use crate::tables::Table;
 
-/// Most names that one is compared with.
+/// Largest number of names that one name is compared with.
 const NAMES_COMPARED_MAX: usize = 10_000;
-/// Most missing names of a condition that others are suggested for.
+/// Largest number of unknown names in a condition that get suggestions.
 const MISSING_MAX: usize = 16;
-/// Longest name that is compared, in bytes: a comparison takes as many steps as the product of two lengths.
+/// Longest name that is compared, in bytes. The cost of a comparison is the product of both lengths.
 const NAME_BYTES_MAX: usize = 256;
-/// Most names that are suggested for one.
+/// Largest number of suggestions for one name.
 const SUGGESTED_MAX: usize = 3;
-/// How much two names must be alike, from 0 to 1 (Jaro-Winkler): a letter or two wrong in a short one.
+/// Smallest Jaro-Winkler similarity, from 0 to 1: one or two wrong letters in a short name.
 const LIKENESS_MIN: f64 = 0.8;
 
-/// What a name is of.
+/// Kind of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NameKind {
     /// A measurement.
@@ -29,24 +31,25 @@ pub enum NameKind {
     Tag,
     /// An attribute key.
     Attribute,
-    /// A field, of the measurements that a condition requires.
+    /// A field of the measurements that a condition requires.
     Field,
 }
 
-/// A name that a table does not have.
+/// Name that a table does not have, with suggestions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suggestion {
-    /// What it is of.
+    /// Kind of the name.
     pub kind: NameKind,
-    /// The name that was given.
+    /// Name in the request.
     pub name: String,
-    /// Names that the table has, the most alike first; may be empty.
+    /// Similar names that the table has, most similar first. May be empty.
     pub did_you_mean: Vec<String>,
 }
 
-/// The names of a condition and of other subjects that no timeline of the table has, the first of them.
+/// Returns suggestions for names in a condition and in other subjects that no timeline of the table has, at most
+/// [`MISSING_MAX`] names.
 ///
-/// Costs a look-up a name, and for each that is missing a comparison with the names of its kind.
+/// Costs one look-up per name, and a comparison with all names of its kind for each unknown one.
 pub(crate) fn suggestions(catalog: &Catalog, condition: &Condition, others: &[Subject]) -> Vec<Suggestion> {
     let mut names = BTreeSet::new();
     gather(condition, &mut names);
@@ -60,7 +63,7 @@ pub(crate) fn suggestions(catalog: &Catalog, condition: &Condition, others: &[Su
     };
     let mut known = BTreeMap::new();
     let suggestion = |(kind, name): (NameKind, String)| {
-        // The catalog is locked while names are read, and not while they are compared.
+        // The catalog is locked while names are read, but not while they are compared.
         let known = known
             .entry(kind)
             .or_insert_with(|| names_of(&catalog.reader(), kind));
@@ -117,7 +120,7 @@ fn exists(reader: &CatalogReader<'_>, kind: NameKind, name: &str) -> bool {
     }
 }
 
-/// The names of a kind, each also in lower case.
+/// Returns the names of a kind, each with its lower-case form.
 fn names_of(reader: &CatalogReader<'_>, kind: NameKind) -> Vec<(String, String)> {
     let selection = NameSelection {
         limit: NAMES_COMPARED_MAX,
@@ -144,7 +147,7 @@ fn folded(names: Vec<String>) -> Vec<(String, String)> {
 }
 
 impl Table {
-    /// Fields that the table has and that look like `name`, the most alike first; at most three.
+    /// Returns the fields of the table that are similar to `name`, most similar first, at most three.
     pub fn fields_like(&self, name: &str) -> Vec<String> {
         let fields = self.points().schema().fields();
         let mut names: Vec<String> = fields.into_iter().map(|field| field.field).collect();
@@ -154,10 +157,11 @@ impl Table {
         alike(&folded(names), name)
     }
 
-    /// Returns the names of a question that the table does not have: measurements, tags and attributes of `condition`, `tags`
-    /// beside it, and those of `fields` that none of the measurements has which the condition requires.
+    /// Returns the names in a query that the table does not have: measurements, tags and attributes of `condition`,
+    /// and tags of `tags`. A field of `fields` is included if the table has it, but none of the measurements that the
+    /// condition requires has it.
     ///
-    /// Costs a look-up for each name, and for each unknown one a comparison with at most 10,000 names of its kind.
+    /// Costs one look-up per name, and a comparison with at most 10,000 names of its kind for each unknown one.
     pub fn unknown_names(
         &self,
         condition: &Condition,
@@ -170,8 +174,8 @@ impl Table {
         unknown
     }
 
-    /// Fields that the table has, but none of the measurements that a condition requires. A measurement that is unknown itself
-    /// has no fields to compare with.
+    /// Returns the fields that the table has, but that none of the measurements required by the condition has. An
+    /// unknown measurement has no fields to compare with.
     fn unknown_fields(&self, condition: &Condition, fields: &[String]) -> Vec<Suggestion> {
         let measurements = required_measurements(condition).unwrap_or_default();
         let schema = self.points().schema();
@@ -203,7 +207,7 @@ impl Table {
     }
 }
 
-/// The measurements of which every matching timeline has one; `None` where the condition requires none.
+/// Returns measurements of which every matching timeline has one; `None` if the condition does not require any.
 fn required_measurements<'a>(condition: &'a Condition) -> Option<Vec<&'a str>> {
     match condition {
         Condition::All | Condition::Saved(_) | Condition::Not(_) => None,

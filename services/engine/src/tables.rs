@@ -1,4 +1,6 @@
-//! Tables: create, alter, drop, and what each holds.
+//! Tables: creation, settings, removal and statistics.
+//!
+//! A [`Table`] joins the points of a table in the store with its timelines in the catalog.
 
 use std::sync::Arc;
 
@@ -16,7 +18,7 @@ use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::models::check_served;
 
-/// A table, joined with its catalog. A handle stays valid when the table is dropped; its writes are refused.
+/// Table joined with its catalog. A handle stays valid after the table is dropped; its writes are refused then.
 #[derive(Debug, Clone)]
 pub struct Table {
     pub(crate) points: Arc<tideline_series_store::Table>,
@@ -24,7 +26,7 @@ pub struct Table {
     pub(crate) activity: Arc<Activity>,
 }
 
-/// What a table holds.
+/// Statistics of a table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TableStats {
     /// Visible timelines.
@@ -37,32 +39,33 @@ pub struct TableStats {
     pub sealed_values: u64,
     /// Bytes of sealed chunks and their keys.
     pub sealed_bytes: u64,
-    /// Oldest and newest sealed instant, nanoseconds since the epoch.
+    /// Timestamps of the oldest and newest sealed point, nanoseconds since the epoch.
     pub sealed_span: Option<(i64, i64)>,
-    /// What is not sealed yet.
+    /// Unsealed points.
     pub head: HeadSurvey,
-    /// What is sealed and in the hot tier.
+    /// Sealed points in the hot tier.
     pub hot: TierStats,
-    /// What is sealed and in the cold tier.
+    /// Sealed points in the cold tier.
     pub cold: TierStats,
-    /// What is in files; their bytes, and not those of their places here.
+    /// Points in archive files. The bytes are those of the files, without the index of their rows here.
     pub archive: TierStats,
-    /// Bytes that seals and rewrites have loaded since the start: over what is kept of them, the write amplification.
+    /// Bytes loaded by seals and rewrites since the start. Divided by the bytes kept of them, the write
+    /// amplification.
     pub loaded_bytes: u64,
-    /// Deletes that some segment still has to be cleared of.
+    /// Deletes that are not yet applied to all segments.
     pub deletes_waiting: u64,
-    /// Bytes of segments that some delete may hide points of: at most so many are rewritten to clear them.
+    /// Bytes of segments with points that a delete may hide: an upper limit of what is rewritten to apply deletes.
     pub bytes_with_deletes: u64,
-    /// Bytes of segments whose points have all expired: they are freed some time after.
+    /// Bytes of segments whose points have all expired. They are freed some time later.
     pub expired_bytes: u64,
 }
 
-/// What one tier of a table holds, deleted and expired points included while their bytes are there.
+/// Statistics of one tier of a table. Deleted and expired points count until their bytes are freed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TierStats {
     /// Published segments.
     pub segments: u64,
-    /// Windows that they lie in.
+    /// Windows that have a segment.
     pub windows: u64,
     /// Points.
     pub points: u64,
@@ -70,53 +73,59 @@ pub struct TierStats {
     pub values: u64,
     /// Bytes of chunks and their keys.
     pub bytes: u64,
-    /// Oldest and newest instant, nanoseconds since the epoch.
+    /// Timestamps of the oldest and newest point, nanoseconds since the epoch.
     pub span: Option<(i64, i64)>,
 }
 
 impl Table {
-    /// Its name.
+    /// Returns the name of the table.
     pub fn name(&self) -> &TableName {
         self.points.name()
     }
 
-    /// What a user has set, as of now.
+    /// Returns the current settings.
     pub fn spec(&self) -> Arc<TableSpec> {
         self.points.spec()
     }
 
-    /// When it was made, nanoseconds since the epoch.
+    /// Returns when the table was created, in nanoseconds since the epoch.
     pub fn created(&self) -> i64 {
         self.points.created()
     }
 
-    /// The store's side: schema, and what reads of points need.
+    /// Returns the table of the store: its schema and access to its points.
     pub fn points(&self) -> &Arc<tideline_series_store::Table> {
         &self.points
     }
 
-    /// Conditions that people gave a name.
+    /// Returns the saved searches.
     pub fn searches(&self) -> &SavedSearches {
         self.catalog.searches()
     }
 
-    /// The indexer's side: its timelines.
+    /// Returns the catalog of its timelines.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
 }
 
 impl Engine {
-    /// The table that exists from the first start.
+    /// Returns the default table, which exists from the first start.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::OtherModel`] if its model is not series, or a store error if it cannot be read.
     pub fn default_table(&self) -> Result<Table> {
         self.table(TableName::DEFAULT)
     }
 
-    /// Makes a table.
+    /// Creates a table.
     ///
     /// # Errors
     ///
-    /// A model that is not served, a policy that contradicts itself, a name that is taken, [`EngineError::TooManyTables`].
+    /// Returns [`EngineError::ModelNotServed`] for a model that is not served, [`EngineError::Invalid`] for a
+    /// contradictory policy, [`EngineError::Forbidden`] for an archive target that is not allowed,
+    /// [`EngineError::TooManyTables`] at the limit, and a store error if the name is in use.
     pub fn create_table(&self, name: TableName, spec: TableSpec) -> Result<Table> {
         check_served(&name, spec.model)?;
         check_policy(&spec.policy)?;
@@ -129,7 +138,13 @@ impl Engine {
         Ok(self.joined(self.store.create_table(name, spec)?))
     }
 
-    /// Changes the settings of a table of any model. The model is fixed, and source tags are by the first write.
+    /// Changes the settings of a table of any model. The model is fixed; source tags are fixed by the first write.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::ModelFixed`] for another model, [`EngineError::Invalid`] or [`EngineError::Forbidden`]
+    /// for a policy that is not allowed, and a catalog or store error if source tags are fixed or the table does not
+    /// exist.
     pub fn alter_table(&self, name: &str, spec: TableSpec) -> Result<Table> {
         let table = self.table_of_any_model(name)?;
         let model = table.spec().model;
@@ -148,7 +163,7 @@ impl Engine {
         Ok(self.joined(self.store.alter_table(name, spec)?))
     }
 
-    /// Refuses a policy with a new target of the archive that may not be named. Nothing is asked of the target.
+    /// Checks the archive target of a policy if it differs from the one before. The target itself is not accessed.
     ///
     /// # Errors
     ///
@@ -164,11 +179,12 @@ impl Engine {
         })
     }
 
-    /// Checks that a request may name a target of the archive. Nothing is asked of the target.
+    /// Checks that a request may use an archive target. The target itself is not accessed.
     ///
     /// # Errors
     ///
-    /// [`EngineError::Forbidden`] where the operator does not allow it, [`EngineError::Invalid`] where it is not a target.
+    /// Returns [`EngineError::Forbidden`] if the operator does not allow the target, and [`EngineError::Invalid`] if
+    /// it is not a valid target or the archive is switched off.
     pub fn allow_target(&self, target: &str) -> Result<()> {
         let archive = self.settings.store.archive.as_ref();
         let archive = archive.ok_or_else(|| EngineError::Invalid("the archive is switched off".into()))?;
@@ -178,7 +194,8 @@ impl Engine {
         })
     }
 
-    /// Tables whose policy names a target that is not allowed, each with the target and why: nothing is written there.
+    /// Returns the tables whose policy names an archive target that is not allowed, with the reason. They are not
+    /// archived.
     pub fn tables_without_target(&self) -> Vec<(TableName, String)> {
         let Some(archive) = &self.settings.store.archive else {
             return Vec::new();
@@ -191,19 +208,29 @@ impl Engine {
         self.tables().into_iter().filter_map(refused).collect()
     }
 
-    /// Drops a table with its points, timelines and attributes. Invisible at once; bytes go soon after.
+    /// Drops a table with its points, timelines and attributes. They are invisible on return; the bytes are freed
+    /// soon after.
+    ///
+    /// # Errors
+    ///
+    /// Returns a store error if the table does not exist, is the default table or cannot be dropped. After a
+    /// retryable error the table may have been dropped.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let dropped = self.store.drop_table(name);
-        // Also after an error: it may be dropped all the same.
+        // Also after an error, because the table may have been dropped nevertheless.
         if let Err(error) = self.forget_dropped_tables() {
-            tracing::warn!(%error, "rows of a dropped table could not be removed; the scheduler tries it again");
+            tracing::warn!(%error, "failed to remove the rows of a dropped table; the scheduler retries it");
         }
         dropped?;
         Ok(())
     }
 
-    /// Removes the timelines of tables that the store has no more. After a failure it is done by the next call; the
-    /// scheduler makes one whenever it plans.
+    /// Removes the timelines of dropped tables. After a failure the next call repeats the removal; the scheduler
+    /// calls it whenever it plans.
+    ///
+    /// # Errors
+    ///
+    /// Returns a catalog error if rows cannot be removed.
     pub fn forget_dropped_tables(&self) -> Result<()> {
         let mut ids = self.catalogs.tables();
         if !ids.is_empty() {
@@ -215,7 +242,7 @@ impl Engine {
             let Some(member) = self.catalogs.remove(id) else {
                 continue;
             };
-            // An edit of timelines that runs now would leave rows behind; a later one finds no table.
+            // A running edit of timelines could leave rows behind; later edits fail because the table does not exist.
             let no_edits = member.activity.writers.write();
             let stamps = self.store.stamps();
             let removed = Catalog::remove_all(self.store.backend().as_ref(), id, &mut || stamps.next());
@@ -228,7 +255,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What a table holds.
+    /// Returns the statistics of a table.
     pub fn table_stats(&self, table: &Table) -> TableStats {
         let survey = self.store.survey();
         let of_table = survey
@@ -238,7 +265,7 @@ impl Engine {
         of_table.map_or_else(TableStats::default, |of_table| self.stats_of(table, of_table))
     }
 
-    /// All tables, by name, with what they hold at one moment.
+    /// Returns all tables by name, with their statistics at one point in time.
     pub fn all_table_stats(&self) -> Vec<(Table, TableStats)> {
         let survey = self.store.survey();
         let joined = survey.tables.iter().map(|of_table| {
@@ -278,13 +305,14 @@ impl Engine {
         }
     }
 
-    /// Keeps the timelines of a table where they are until the guard is dropped, for whoever writes rows of theirs.
+    /// Prevents the removal of timelines of a table until the guard is dropped. Held while rows of timelines are
+    /// written.
     pub(crate) fn keep_timelines<'t>(&self, table: &'t Table) -> Result<RwLockReadGuard<'t, ()>> {
         let guard = table.activity.writers.read();
         self.check_exists(table).map(|()| guard)
     }
 
-    /// Refuses a table that was dropped since it was looked up.
+    /// Refuses a table that was dropped after its handle was obtained.
     pub(crate) fn check_exists(&self, table: &Table) -> Result<()> {
         let id = table.points.id();
         match self.store.table(table.name().as_str())?.id() == id {
@@ -326,7 +354,7 @@ fn joined_span(one: Option<(i64, i64)>, other: Option<(i64, i64)>) -> Option<(i6
     }
 }
 
-/// Refuses a policy that cannot be meant, naming the field. Schedules are checked by whoever follows them.
+/// Refuses a contradictory policy and names the field. The scheduler checks the schedules.
 fn check_policy(policy: &Policy) -> Result<()> {
     let refuse = |what: String| Err(EngineError::Invalid(what));
     let ages = [
@@ -337,23 +365,23 @@ fn check_policy(policy: &Policy) -> Result<()> {
     ];
     for (field, age) in ages {
         if age.is_some_and(|age| age <= 0) {
-            return refuse(format!("{field} is longer than 0s; leave it out for no limit"));
+            return refuse(format!("{field} must be longer than 0s; omit it for no limit"));
         }
     }
     if let Some(archive) = &policy.archive {
         if policy.cold_ttl.is_some() {
-            return refuse("cold_ttl and archive exclude each other: points leave cold one way".into());
+            return refuse("cold_ttl and archive are mutually exclusive; set only one of them".into());
         }
         if policy.hot_ttl.is_none_or(|hot| archive.after <= hot) {
-            return refuse("archive.after is longer than hot_ttl: points come from the cold tier".into());
+            return refuse("archive.after must exceed hot_ttl: only cold points are archived".into());
         }
         if archive.keep_cold.is_some_and(|keep| keep < 0) {
-            return refuse("archive.keep_cold is not below 0s; leave it out for none".into());
+            return refuse("archive.keep_cold must not be below 0s; omit it to keep none".into());
         }
         for (field, age) in [("retention", policy.retention), ("archive.keep", archive.keep)] {
             if age.is_some_and(|age| age <= archive.after) {
                 return refuse(format!(
-                    "{field} is longer than archive.after: nothing would ever be archived"
+                    "{field} must be longer than archive.after; otherwise nothing is ever archived"
                 ));
             }
         }
@@ -362,13 +390,13 @@ fn check_policy(policy: &Policy) -> Result<()> {
             .zip(policy.retention)
             .is_some_and(|(keep, retention)| keep > retention)
         {
-            return refuse("archive.keep is at most retention: points are gone by then".into());
+            return refuse("archive.keep must not exceed retention: points are gone after it".into());
         }
     }
     match (policy.hot_ttl, policy.cold_ttl) {
         (None, Some(_)) => {
             return refuse(
-                "cold_ttl needs a hot_ttl: without one, points never come to the cold tier".into(),
+                "cold_ttl requires hot_ttl: without hot_ttl, no point ever reaches the cold tier".into(),
             );
         }
         (Some(hot), Some(cold)) if cold <= hot => {
@@ -383,7 +411,7 @@ fn check_policy(policy: &Policy) -> Result<()> {
     ];
     for (field, rate) in rates {
         if rate == Some(0) {
-            return refuse(format!("{field} is at least 1; leave it out for no limit"));
+            return refuse(format!("{field} must be at least 1; omit it for no limit"));
         }
     }
     Ok(())

@@ -1,8 +1,8 @@
-//! Reading ahead after a start: the order of names, and when each timeline was first and last seen.
+//! Read-ahead after a start: the order of names, and when each timeline was first and last seen.
 //!
-//! The values of a tag are sorted when they are first listed, which somebody would wait for. Spans live in memory beside
-//! the latest values. After a start they are found again when somebody asks, which costs a seek for each timeline of a
-//! page; this sweep, timelines in key order, costs a tenth of that.
+//! The values of a tag are sorted when they are first listed, which delays that request. The spans of timelines are
+//! in memory, together with the latest values. After a start they are read on demand, at a seek per timeline of a
+//! page. Reading them ahead, in key order, costs a tenth of that.
 
 use std::sync::{Arc, Weak};
 
@@ -12,14 +12,15 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::tables::Table;
 
-/// Sealed bytes of a table up to which it is read ahead: about two seconds of one processor. A larger one is read as
-/// it is asked for.
+/// Largest table that is read ahead, in sealed bytes: about two seconds of one processor. Larger tables are read on
+/// demand.
 const TABLE_BYTES_MAX: u64 = 1 << 30;
-/// Steps that a table is read in. An eighth of the timelines is still dense enough to be read through, not sought.
+/// Number of steps per table. An eighth of the timelines is still dense enough for sequential reads.
 const STEPS: usize = 8;
 
 impl Engine {
-    /// Reads ahead, step by step, until all is known or the engine is gone. For a thread of its own.
+    /// Reads ahead, step by step, until everything is in memory or the engine is dropped. Run it in a thread of its
+    /// own.
     pub fn warm(engine: &Weak<Self>) {
         let tables = engine.upgrade().map(|engine| engine.tables()).unwrap_or_default();
         for table in tables {

@@ -1,16 +1,16 @@
-//! Watching a table: what is written to it from a cursor on, as it is acknowledged.
+//! Watching a table: streams what is written after a cursor, as it is acknowledged.
 //!
-//! 1. The store's tail gives the deltas behind the cursor; each is decoded here once for all watchers, which share what was
-//!    decoded lately, so what nobody watches costs nothing.
-//! 2. The timelines of a delta that meet the condition are remembered by ordinal, until an edit of their attributes.
-//! 3. Rows of those timelines become *parts* of a bounded size, each with the cursor behind it. Whoever goes on from
-//!    there gets the rest: each row once, in the journal's order.
+//! 1. The tail of the store provides the deltas after the cursor. Each one is decoded once for all watchers, which
+//!    share the recently decoded deltas. Without watchers nothing is decoded.
+//! 2. The timelines of a delta that match the condition are cached by ordinal, until their attributes are edited.
+//! 3. Rows of these timelines form *parts* of bounded size, each with the cursor after it. Continuing from that
+//!    cursor yields the rest: each row once, in journal order.
 //!
-//! Timelines are told of when a delta introduces them, and when their attributes were edited and they meet the
-//! condition. Both may be told twice.
+//! Timelines are reported when a delta introduces them, and when their attributes were edited and they match the
+//! condition. Both may be reported twice.
 //!
-//! A delete is told with the ids of its timelines that meet the condition, and of those that are gone by now, which
-//! cannot be asked any more.
+//! A delete is reported with the ids of its timelines that match the condition, and of those already removed, which
+//! cannot be matched any more.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -27,7 +27,7 @@ use tideline_ingest_protocols::prometheus::is_sample_detail;
 use tideline_model::{ColumnData, Ordinal, SequenceNumber, TableId, TimeRange, TimelineId};
 use tideline_runtime::background;
 use tideline_search_index::TimelineRecord;
-use tideline_series_store::{StoreError, TailEntry};
+use tideline_series_store::{RecentEntry, StoreError};
 
 use crate::delete::TimelineSelector;
 use crate::engine::Engine;
@@ -35,70 +35,72 @@ use crate::error::{EngineError, Result};
 use crate::find::{NEVER, Timeline};
 use crate::tables::Table;
 
-/// Rows that a part is made of at most, and about how many bytes of values.
+/// Largest number of rows of a part.
 const PART_ROWS_MAX: usize = 2_000;
+/// Approximate limit of the value bytes of a part.
 const PART_BYTES_MAX: usize = 256 << 10;
-/// Bytes of journal that one step looks at, and parts that it makes, each at most: what bounds its memory.
+/// Largest number of journal bytes that one step reads; bounds its memory.
 const STEP_BYTES_MAX: usize = 4 << 20;
+/// Largest number of parts that one step returns.
 const STEP_PARTS_MAX: usize = 16;
-/// Timelines that one part tells of.
+/// Largest number of timelines reported by one part.
 const PART_TIMELINES_MAX: usize = 500;
 
-/// Bytes of encoded deltas that are kept decoded, for watchers that follow.
+/// Bytes of encoded deltas that are kept decoded for other watchers.
 const DECODED_BYTES_MAX: usize = 4 << 20;
 
-/// What is watched.
+/// Request to watch a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WatchRequest {
-    /// Of which timelines; it may not ask when they were seen, which every point changes.
+    /// Watched timelines. The condition must not use `first_seen` or `last_seen`, which every point changes.
     pub timelines: TimelineSelector,
-    /// Which fields; empty = all.
+    /// Watched fields; empty = all.
     pub fields: Vec<String>,
-    /// Whether all fields include those that accompany samples: start timestamps and exemplars.
+    /// True if an empty `fields` includes those that accompany samples: start timestamps and exemplars.
     pub details: bool,
-    /// Tell of points.
+    /// True if points are reported.
     pub tell_points: bool,
-    /// Tell of timelines that are new or edited.
+    /// True if new and edited timelines are reported.
     pub tell_timelines: bool,
-    /// Tell of deletes.
+    /// True if deletes are reported.
     pub tell_deletes: bool,
-    /// Where to go on; `None` = from now.
+    /// Cursor to continue from; `None` = from now.
     pub from: Option<WatchCursor>,
 }
 
-/// A place in what is written to a table. Its text form is opaque to others.
+/// Position in the writes to a table. Its text form is opaque to clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WatchCursor {
     table: TableId,
     sequence: SequenceNumber,
-    /// Rows of that delta that have been told; of a delete its timelines.
+    /// Number of rows of that delta already reported; for a delete, the number of its timelines.
     rows: u64,
-    /// Edits of attributes that have been told.
+    /// Number of the last attribute edit reported.
     edits: u64,
 }
 
-/// The text is no cursor of a watch.
+/// Error of a text that is not a valid watch cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this is no cursor of a watch; use the `id` of an event as it was sent")]
+#[error("not a valid watch cursor; use the `id` of an event unchanged")]
 pub struct BadCursor;
 
 impl WatchCursor {
-    /// The journal's sequence before which everything has been told.
+    /// Returns the journal sequence before which everything has been reported.
     pub fn sequence(&self) -> SequenceNumber {
         self.sequence
     }
 }
 
-/// Part of what a watcher is told, with the cursor behind it.
+/// Part of the events for a watcher, with the cursor after it.
 #[derive(Debug)]
 pub struct WatchPart {
-    /// Where to go on behind it.
+    /// Cursor to continue from after this part.
     pub cursor: WatchCursor,
-    /// What happened.
+    /// Events of the part.
     pub events: WatchEvents,
 }
 
-/// What happened.
+/// Events of a part.
 #[derive(Debug)]
 pub enum WatchEvents {
     /// Points were written.
@@ -109,51 +111,52 @@ pub enum WatchEvents {
     Deleted(WatchedDelete),
 }
 
-/// What was deleted.
+/// Reported delete.
 #[derive(Debug)]
 pub struct WatchedDelete {
-    /// Whose points.
+    /// Timelines whose points were deleted.
     pub timelines: Vec<TimelineId>,
-    /// Which of their instants.
+    /// Time range of the deleted points.
     pub range: TimeRange,
-    /// Whether the timelines themselves were removed.
+    /// True if the timelines themselves were removed.
     pub is_removed: bool,
 }
 
 /// New points of one timeline.
 #[derive(Debug)]
 pub struct WatchedSeries {
-    /// Who wrote them; its span is not filled in.
+    /// Timeline of the points; its span is not filled in.
     pub timeline: Timeline,
-    /// Their fields.
+    /// Fields of the points.
     pub fields: Vec<Box<str>>,
-    /// A column a field.
+    /// One column per field.
     pub columns: Vec<ColumnData>,
-    /// An instant a row.
+    /// One timestamp per row.
     pub timestamps: Vec<i64>,
 }
 
-/// One who watches.
+/// Watcher of a table.
 #[derive(Debug)]
 pub struct Watcher {
     table: Table,
     request: WatchRequest,
     matcher: Matcher,
     cursor: WatchCursor,
-    /// Timelines that were looked at, and those of them that meet the condition.
+    /// Timelines already checked against the condition.
     known: RoaringBitmap,
+    /// Timelines among them that match the condition.
     met: RoaringBitmap,
 }
 
-/// A delta as watchers need it.
+/// Delta decoded for watchers.
 #[derive(Debug)]
 struct DecodedDelta {
     delta: Delta,
-    /// Ordinals of the delta's timelines.
+    /// Ordinals of the delta's timelines; `None` for those removed meanwhile.
     ordinals: Vec<Option<Ordinal>>,
 }
 
-/// The deltas that were decoded lately, oldest first: a thousand watchers decode each once.
+/// Recently decoded deltas, oldest first, so that a thousand watchers decode each one once.
 #[derive(Debug, Default)]
 pub(crate) struct DecodedDeltas(Mutex<Decoded>);
 
@@ -165,7 +168,7 @@ struct Decoded {
 }
 
 impl DecodedDeltas {
-    fn get(&self, table: &Table, entry: &TailEntry) -> Result<Arc<DecodedDelta>> {
+    fn get(&self, table: &Table, entry: &RecentEntry) -> Result<Arc<DecodedDelta>> {
         let known = |decoded: &Decoded| {
             let mut kept = decoded.kept.iter().rev();
             let found = kept.find(|(sequence, ..)| *sequence == entry.sequence);
@@ -186,7 +189,7 @@ impl DecodedDeltas {
         };
         let delta = Arc::new(DecodedDelta { delta, ordinals });
         let mut decoded = self.0.lock();
-        // Two watchers may have decoded it at once.
+        // Two watchers may have decoded it at the same time.
         if known(&decoded).is_none() && entry.encoded.len() <= DECODED_BYTES_MAX {
             decoded.bytes += entry.encoded.len();
             decoded
@@ -204,28 +207,30 @@ impl DecodedDeltas {
 }
 
 impl Engine {
-    /// Begins to watch a table.
+    /// Starts to watch a table.
     ///
     /// # Errors
     ///
-    /// An unknown id; a condition beyond the limits, or one that asks when timelines were seen; a cursor of another table.
+    /// Returns [`EngineError::NoSuchTimeline`] for an unknown id, and a search error for a condition that is invalid
+    /// or exceeds a limit. Returns [`EngineError::Invalid`] if the condition uses `first_seen` or `last_seen`, or the
+    /// cursor belongs to another table.
     pub fn watch(&self, table: &Table, request: WatchRequest) -> Result<Watcher> {
         let condition = self.condition_of(table, &request.timelines)?;
         let matcher = self.compile(table, &condition, NEVER)?;
         if matcher.needs_seen() {
             return Err(EngineError::Invalid(
-                "a watch cannot ask for first_seen or last_seen, which every point changes".into(),
+                "a watch cannot use first_seen or last_seen: every point changes them".into(),
             ));
         }
         let from_now = || WatchCursor {
             table: table.points.id(),
             edits: table.catalog.reader().edit_counter(),
-            sequence: self.store.tail_end(),
+            sequence: self.store.recent_end(),
             rows: 0,
         };
         let cursor = request.from.unwrap_or_else(from_now);
         if cursor.table != table.points.id() {
-            return Err(EngineError::Invalid("this cursor is of another table".into()));
+            return Err(EngineError::Invalid("the cursor belongs to another table".into()));
         }
         Ok(Watcher {
             table: table.clone(),
@@ -252,24 +257,24 @@ impl Engine {
 }
 
 impl Watcher {
-    /// The table that it watches.
+    /// Returns the id of the watched table.
     pub fn table(&self) -> TableId {
         self.cursor.table
     }
 
-    /// Where it stands.
+    /// Returns the current cursor.
     pub fn cursor(&self) -> WatchCursor {
         self.cursor
     }
 
-    /// Places it where another watcher of the same request stands, or has stood.
+    /// Moves the watcher to a cursor of another watcher with the same request.
     pub fn jump(&mut self, cursor: WatchCursor) {
         self.cursor = cursor;
-        // Edits and removals may have been passed over.
+        // Edits and removals may have been skipped.
         self.known.clear();
     }
 
-    /// What has happened since the step before, up to a few MiB; nothing when it has caught up with the table.
+    /// Returns the events since the last step, from at most a few MiB of journal; empty if the watcher has caught up.
     ///
     /// # Errors
     ///
@@ -278,12 +283,13 @@ impl Watcher {
         self.step_until(engine, SequenceNumber(u64::MAX))
     }
 
-    /// The same for what lies before `until` in the journal. Watchers that step to the same places can share what is made of
-    /// a step.
+    /// Returns the events before `until` in the journal, as [`step`](Self::step) does. Watchers that step to the same
+    /// positions can share the output encoded for a step.
     ///
     /// # Errors
     ///
-    /// [`EngineError::WatchLost`] where what followed the cursor is not kept any more; that of a dropped table.
+    /// Returns [`EngineError::WatchLost`] if writes after the cursor are not kept any more, and a store error if the
+    /// table was dropped.
     pub fn step_until(&mut self, engine: &Engine, until: SequenceNumber) -> Result<Vec<WatchPart>> {
         let table = &self.table.clone();
         engine.check_exists(table)?;
@@ -295,10 +301,10 @@ impl Watcher {
         }
         let entries = engine
             .store
-            .tail(&table.points, self.cursor.sequence, STEP_BYTES_MAX)
+            .recent(&table.points, self.cursor.sequence, STEP_BYTES_MAX)
             .map_err(EngineError::WatchLost)?;
         for entry in entries.entries.iter().filter(|entry| entry.sequence < until) {
-            background::give_way();
+            background::yield_core();
             if parts.len() >= STEP_PARTS_MAX {
                 return Ok(parts);
             }
@@ -312,7 +318,7 @@ impl Watcher {
             }
             self.pass(SequenceNumber(entry.sequence.0 + 1));
             if let Some(last) = parts.last_mut() {
-                // So that whoever goes on from it does not need this delta any more.
+                // A watcher that continues from this part does not need the delta any more.
                 last.cursor = self.cursor;
             }
         }
@@ -327,7 +333,8 @@ impl Watcher {
         }
     }
 
-    /// Timelines whose attributes were edited, and that meet the condition now: the next of them; whether there are no more.
+    /// Adds the next timelines whose attributes were edited and that match the condition now. Returns true if there
+    /// are no more.
     fn tell_edits(&mut self, engine: &Engine, table: &Table, parts: &mut Vec<WatchPart>) -> Result<bool> {
         let (edited, newest): (Vec<(u64, Ordinal)>, u64) = {
             let reader = table.catalog.reader();
@@ -338,7 +345,7 @@ impl Watcher {
             self.known.remove(ordinal.0);
         }
         let is_all = edited.len() < PART_TIMELINES_MAX;
-        // A counter that fell is of edits that a crash undid.
+        // A counter that decreased means that a crash undid edits.
         self.cursor.edits = edited.last().map_or(newest, |(number, _)| *number);
         if self.request.tell_timelines {
             let ordinals = edited.into_iter().map(|(_, ordinal)| ordinal);
@@ -348,7 +355,7 @@ impl Watcher {
         Ok(is_all)
     }
 
-    /// Tells of a delta from the cursor's row on; whether all of it was told.
+    /// Adds the events of a delta from the cursor's row on. Returns true if the end of the delta was reached.
     fn tell(
         &mut self,
         engine: &Engine,
@@ -359,10 +366,10 @@ impl Watcher {
         let delta = &decoded.delta;
         if let Some(delete) = &delta.delete {
             if delete.removes_timelines {
-                // Their ordinals may come back as others.
+                // Their ordinals may be assigned to other timelines.
                 self.known.clear();
             }
-            // It has no rows.
+            // A delete has no rows.
             return Ok(!self.request.tell_deletes || self.tell_delete(table, delete, parts));
         }
         let ordinals: Vec<Option<Ordinal>> = decoded
@@ -373,7 +380,8 @@ impl Watcher {
         if self.request.tell_timelines && self.cursor.rows == 0 {
             let new: Vec<TimelineId> = delta.new_timelines.iter().map(|timeline| timeline.id).collect();
             let new: Vec<Ordinal> = self.wanted(table, &new).into_iter().flatten().collect();
-            // Behind them come the rows of the same delta: told again, they are told twice.
+            // The cursor stays before the rows of this delta: a watcher that continues from it reports the timelines
+            // again.
             self.put_timelines(engine, table, &new, parts)?;
         }
         if !self.request.tell_points || ordinals.iter().all(Option::is_none) {
@@ -395,7 +403,7 @@ impl Watcher {
         Ok(true)
     }
 
-    /// Tells of a delete, from the timeline on that the cursor counts up to; whether it came to their end.
+    /// Adds the events of a delete from the cursor's timeline on. Returns true if the end of the delete was reached.
     fn tell_delete(&mut self, table: &Table, delete: &DeleteRecord, parts: &mut Vec<WatchPart>) -> bool {
         let told = usize::try_from(self.cursor.rows).unwrap_or(usize::MAX);
         for ids in delete
@@ -404,12 +412,12 @@ impl Watcher {
             .unwrap_or_default()
             .chunks(PART_TIMELINES_MAX)
         {
-            // Some of them at least, or a step would come to nothing.
+            // At least one chunk per step; otherwise a step makes no progress.
             if parts.len() >= STEP_PARTS_MAX && self.cursor.rows > 0 {
                 return false;
             }
             let wanted = self.wanted(table, ids);
-            // Looked at afterwards: what goes in between is told rather than lost.
+            // Looked up after matching: a timeline removed in between is reported, not lost.
             let timelines: Vec<TimelineId> = {
                 let reader = table.catalog.reader();
                 let pairs = wanted.into_iter().zip(ids);
@@ -431,7 +439,7 @@ impl Watcher {
         true
     }
 
-    /// Tells of the rows of a group from the cursor's on; whether it came to their end.
+    /// Adds the rows of a group from the cursor's row on. Returns true if the end of the group was reached.
     fn tell_rows(&mut self, table: &Table, rows: &GroupRows<'_>, parts: &mut Vec<WatchPart>) -> bool {
         let GroupRows {
             group,
@@ -453,7 +461,7 @@ impl Watcher {
             return true;
         }
         while at < group.rows() {
-            // Some rows at least, or a delta with very many new timelines would be begun for ever.
+            // At least some rows per step; otherwise a delta with very many new timelines starts again in each step.
             if parts.len() >= STEP_PARTS_MAX && self.cursor.rows > 0 {
                 return false;
             }
@@ -478,7 +486,7 @@ impl Watcher {
         true
     }
 
-    /// The ordinals of those timelines that are wanted.
+    /// Returns the ordinals of those timelines that match the condition.
     fn wanted(&mut self, table: &Table, ids: &[TimelineId]) -> Vec<Option<Ordinal>> {
         let ordinals: Vec<Option<Ordinal>> = {
             let reader = table.catalog.reader();
@@ -508,7 +516,7 @@ impl Watcher {
         self.met.contains(ordinal.0)
     }
 
-    /// Tells of timelines as they are now.
+    /// Adds timelines in their current state.
     fn put_timelines(
         &self,
         engine: &Engine,
@@ -530,20 +538,20 @@ impl Watcher {
     }
 }
 
-/// The rows of a group, and whose they are.
+/// Rows of a group, with the timelines of its delta.
 struct GroupRows<'a> {
     group: &'a DeltaGroup,
-    /// The wanted ones of the delta's timelines.
+    /// Ordinals of the delta's timelines that match the condition; `None` for the others.
     ordinals: &'a [Option<Ordinal>],
-    /// Rows of the delta that come before the group.
+    /// Number of rows of the delta before the group.
     before: u64,
 }
 
-/// Rows of one group, gathered by timeline.
+/// Rows of one group, collected by timeline.
 struct Part<'a> {
     group: &'a DeltaGroup,
     places: &'a [usize],
-    /// In the order in which timelines come first.
+    /// Timelines in order of first occurrence, with their rows.
     rows: Vec<(usize, Vec<usize>)>,
     place_of: HashMap<usize, usize>,
     count: usize,

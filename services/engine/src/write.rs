@@ -1,13 +1,14 @@
-//! From a decoded batch to acknowledged points.
+//! Path of a write from a decoded batch to acknowledged points.
 //!
-//! 1. Before the body is decoded: answer a repeated idempotency key from memory; refuse it with another body.
-//! 2. Drop rows outside the table's bounds of past and future or past its retention, and groups whose types contradict the schema;
-//!    each becomes a reject with its line.
-//! 3. Turn the rest into a delta ([`crate::line_order`] says when into several): timelines by id, new ones with
-//!    their identity.
-//! 4. Commit it: journal, sync, head; its timelines are visible from then on. Where timelines were removed meanwhile,
-//!    step 3 says anew which identities the delta has to carry.
-//! 5. Wake the indexer if there are new ones, and answer.
+//! 1. Before the body is decoded: a repeated idempotency key returns the stored outcome. It is refused if the body
+//!    differs.
+//! 2. Rows outside the table's bounds of past and future, past its retention or with types that contradict the schema
+//!    are dropped. Each becomes a reject with its line.
+//! 3. The other rows become a delta, or several (see [`crate::line_order`]): timelines by id, new ones with their
+//!    identity.
+//! 4. The delta is committed: journal, sync, head. Its timelines are visible from then on. If timelines were removed
+//!    meanwhile, the identities that the delta has to carry are determined again.
+//! 5. The indexer is notified of new timelines, and the outcome is returned.
 
 use std::sync::Arc;
 
@@ -32,21 +33,21 @@ use crate::tables::Table;
 
 /// Longest idempotency key, in bytes.
 pub const REQUEST_KEY_BYTES_MAX: usize = 255;
-/// Times that a write is committed anew because timelines were removed meanwhile.
+/// Largest number of attempts to commit a write while timelines are removed.
 const NAMED_AGAIN_MAX: usize = 64;
-/// Rejects that a remembered outcome keeps word for word; the count is always exact.
+/// Number of rejects that a stored outcome keeps verbatim. The count of all rejects is always exact.
 const REMEMBERED_REJECTS_MAX: usize = 100;
 
 /// Settings of one write.
 #[derive(Debug, Default)]
 pub struct WriteOptions<'e> {
-    /// What the acknowledgement promises; `None` = the table's setting.
+    /// Durability that the acknowledgement guarantees; `None` = the table's setting.
     pub durability: Option<Durability>,
-    /// The request with an idempotency key: its outcome is remembered with its points.
+    /// Request with an idempotency key. Its outcome is stored with its points.
     pub request: Option<RunningRequest<'e>>,
 }
 
-/// An idempotency key and the digest of the request that bears it.
+/// Idempotency key with the digest of its request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotentRequest {
     key: String,
@@ -54,7 +55,8 @@ pub struct IdempotentRequest {
 }
 
 impl IdempotentRequest {
-    /// Digests a request: its decompressed body, and whatever else decides what the body says, such as its format.
+    /// Computes the digest of a request: its decompressed body and all `terms` that determine its meaning, such as
+    /// the format.
     pub fn new(key: String, body: &[u8], terms: &[&[u8]]) -> Self {
         let mut hasher = Xxh3::new();
         for part in terms.iter().chain([&body]) {
@@ -68,16 +70,16 @@ impl IdempotentRequest {
     }
 }
 
-/// The beginning of a request with an idempotency key.
+/// Result of starting a request with an idempotency key.
 #[derive(Debug)]
 pub enum RequestStart<'e> {
-    /// The key is new; its points are to be written.
+    /// The key is new; the points are to be written.
     New(RunningRequest<'e>),
-    /// The outcome of the earlier request with the key; nothing is to be written.
+    /// The key was used before by the same request. Nothing is to be written; this is the stored outcome.
     Repeated(WriteOutcome),
 }
 
-/// The claim of a request on its idempotency key: until it is dropped, other requests with the key are refused.
+/// Claim of a running request on its idempotency key. Until it is dropped, other requests with the key are refused.
 #[derive(Debug)]
 pub struct RunningRequest<'e> {
     engine: &'e Engine,
@@ -93,25 +95,25 @@ impl Drop for RunningRequest<'_> {
     }
 }
 
-/// What became of a batch.
+/// Outcome of a write.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WriteOutcome {
     /// Points stored.
     pub points: u64,
     /// Field values stored.
     pub values: u64,
-    /// Lines rejected, in all.
+    /// Number of all rejected lines.
     pub rejected: u64,
-    /// Lines among them that may be stored when they are sent again later: their table takes only so many new
-    /// timelines a minute, or the clock is in doubt.
+    /// Rejected lines that may be stored when they are sent again later: the table limits new timelines per minute,
+    /// or the clock is in doubt.
     pub retryable: u64,
-    /// The rejects, in line order; a remembered outcome keeps the first hundred.
+    /// Rejects in line order; a stored outcome keeps the first 100.
     pub rejects: Vec<LineReject>,
-    /// Whether this is the answer to an earlier request with the same key.
+    /// True if this is the outcome of an earlier request with the same key.
     pub repeated: bool,
 }
 
-/// The remembered form of an outcome.
+/// Stored form of an outcome.
 #[derive(Debug, Serialize, Deserialize)]
 struct Remembered {
     points: u64,
@@ -119,22 +121,23 @@ struct Remembered {
     rejected: u64,
     #[serde(default)]
     retryable: u64,
-    /// Line, wording and excerpt of each reject that is kept.
+    /// Line, message and excerpt of each reject that is kept.
     rejects: Vec<(u32, String, String)>,
-    /// Places of those among them that are retryable. Absent in outcomes of earlier builds.
+    /// Indexes of those that are retryable. Absent in outcomes of earlier builds.
     #[serde(default)]
     retryable_rejects: Option<Vec<usize>>,
-    /// The digest of the request, in hexadecimal. Absent in outcomes of earlier builds, which any body repeats.
+    /// Digest of the request in hexadecimal. Absent in outcomes of earlier builds, which match any body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
 }
 
 impl Engine {
-    /// Looks an idempotency key up, once, and claims it where it is new. A request begins before its body is decoded.
+    /// Looks up an idempotency key, and claims it if it is new. Called once per request, before its body is decoded.
     ///
     /// # Errors
     ///
-    /// [`EngineError::KeyReused`] where the earlier request was another one, [`EngineError::RequestRunning`] while it runs.
+    /// Returns [`EngineError::KeyReused`] if the earlier request differs, [`EngineError::RequestRunning`] while it
+    /// runs, and [`EngineError::Invalid`] or [`EngineError::OverLimit`] if the key is empty or too long.
     pub fn begin_request(&self, table: &Table, request: &IdempotentRequest) -> Result<RequestStart<'_>> {
         let (id, key) = (table.points.id(), request_key(&request.key)?);
         let earlier = {
@@ -142,7 +145,7 @@ impl Engine {
             if running.contains(&(id, key)) {
                 return Err(EngineError::RequestRunning);
             }
-            // A claim is given up after its outcome is remembered, so under this lock there is one or the other.
+            // A claim is released after its outcome is stored, so a repeated key finds one of them under this lock.
             let earlier = self.store.request_outcome(&table.points, key);
             if earlier.is_none() {
                 running.insert((id, key));
@@ -160,10 +163,15 @@ impl Engine {
         })
     }
 
-    /// Stores the good rows of a batch and reports what was wrong with the others.
+    /// Stores the valid rows of a batch and reports the rejected lines. Blocks until the group commit.
     ///
-    /// `Ok` means durable as asked. An error of kind `Unavailable` means unknown: sending the same batch again
-    /// is safe where its points carry timestamps or the request a key. Blocks for a group commit.
+    /// `Ok` guarantees the requested durability.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::DiskFull`] below the watermark of free space, [`EngineError::OverLimit`] for a point
+    /// that is too large, and otherwise a store error. After an error of kind `Unavailable` the outcome is unknown.
+    /// Repeating the batch is safe if its points have timestamps or the request has a key.
     pub fn write(
         &self,
         table: &Table,
@@ -197,11 +205,11 @@ impl Engine {
             rejects,
             repeated: false,
         };
-        // Where nothing is stored and the same may be stored later, the request is not done.
+        // If nothing is stored now but may be stored later, the request is not completed.
         if points == 0 && (options.request.is_none() || outcome.retryable > 0) {
             return Ok(outcome);
         }
-        // Nor is it done where lines wait for the clock: the others bear a time, so they may be stored twice.
+        // It is not completed if lines wait for the clock, either. The others have timestamps and are safe to repeat.
         let waits_for_clock = outcome.first_waiting_for(WaitsFor::Clock).is_some();
         let request = options.request.as_ref().filter(|_| !waits_for_clock);
         let mut request = request.map(|request| RequestRecord {
@@ -211,7 +219,7 @@ impl Engine {
         let durability = options.durability.unwrap_or(spec.durability);
         let mut parts = parts.into_iter().peekable();
         while let Some(groups) = parts.next() {
-            // The outcome is remembered with the last part: before it, the request is not done.
+            // The outcome is stored with the last part, because the request is not completed before.
             let request = if parts.peek().is_none() {
                 request.take()
             } else {
@@ -222,8 +230,8 @@ impl Engine {
         Ok(outcome)
     }
 
-    /// Points before this instant are refused, since they have expired. None are while the clock is unsure: what a
-    /// wrong one hides shows again, but what is refused is lost.
+    /// Returns the timestamp before which points are refused, because they have expired. While the clock is unsure,
+    /// none are refused: points hidden by a wrong clock become visible again, but refused points are lost.
     fn refused_before(&self, table: &Table) -> i64 {
         match self.store.trusted_now().is_unsure(self.settings.purge_delay) {
             true => i64::MIN,
@@ -259,8 +267,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Commits a delta, in parts where it may be too large for an entry of the journal; whether it has introduced timelines.
-    /// `generation` is from before they were named.
+    /// Commits a delta, split if it may be too large for a journal entry. Returns true if it introduced timelines.
+    /// `generation` must be read before the timelines are named.
     pub(crate) fn commit_named(
         &self,
         table: &Table,
@@ -269,7 +277,7 @@ impl Engine {
         durability: Durability,
         mut generation: u64,
     ) -> Result<bool> {
-        // Shared with the log for as long as it is written, and ours again where it is refused.
+        // Shared with the log during the commit; exclusive again if the commit is refused.
         let mut delta = Arc::new(delta);
         for _ in 0..NAMED_AGAIN_MAX {
             if delta.can_split() && !delta.fits_into(VALUE_BYTES_MAX) {
@@ -289,7 +297,7 @@ impl Engine {
                 }
                 Err(StoreError::DeltaTooLarge { bytes }) => {
                     return Err(EngineError::OverLimit {
-                        what: "one point with its names, in bytes as it is journalled,",
+                        what: "journal entry of a single point (bytes)",
                         limit: VALUE_BYTES_MAX as u64,
                         actual: bytes as u64,
                     });
@@ -300,7 +308,7 @@ impl Engine {
         Err(StoreError::TimelinesRemoved.into())
     }
 
-    /// Commits a delta as two.
+    /// Commits a delta in two halves.
     fn commit_halves(
         &self,
         table: &Table,
@@ -332,7 +340,7 @@ impl Engine {
 }
 
 impl WriteOutcome {
-    /// The reason of the first reject that waits for this.
+    /// Returns the reason of the first reject that waits for `what`.
     pub fn first_waiting_for(&self, what: WaitsFor) -> Option<&RejectReason> {
         let mut reasons = self.rejects.iter().map(|reject| &reject.reason);
         reasons.find(|reason| reason.waits_for() == Some(what))
@@ -358,7 +366,7 @@ impl WriteOutcome {
     }
 }
 
-/// The outcome that is remembered for a request.
+/// Decodes the stored outcome of a request and checks that the request is the same.
 fn remembered(outcome: &[u8], request: &IdempotentRequest) -> Result<WriteOutcome> {
     let stored: Remembered = serde_json::from_slice(outcome).map_err(|error| StoreError::StoredRow {
         what: "outcome of an earlier request",
@@ -370,7 +378,7 @@ fn remembered(outcome: &[u8], request: &IdempotentRequest) -> Result<WriteOutcom
     }
     let is_retryable = |place: usize| match &stored.retryable_rejects {
         Some(places) => places.contains(&place),
-        // Sending one line too many again does no harm.
+        // Repeating one line too many does no harm.
         None => stored.retryable > 0,
     };
     let rejects = stored.rejects.into_iter().enumerate();
@@ -394,7 +402,9 @@ fn remembered(outcome: &[u8], request: &IdempotentRequest) -> Result<WriteOutcom
 
 fn request_key(key: &str) -> Result<[u8; 16]> {
     if key.is_empty() {
-        return Err(EngineError::Invalid("an idempotency key is not empty".into()));
+        return Err(EngineError::Invalid(
+            "an idempotency key must not be empty".into(),
+        ));
     }
     if key.len() > REQUEST_KEY_BYTES_MAX {
         let (limit, actual) = (REQUEST_KEY_BYTES_MAX as u64, key.len() as u64);
@@ -413,7 +423,7 @@ fn retryable(rejects: &[LineReject]) -> u64 {
     retryable.count() as u64
 }
 
-/// The shape of a group, whose rows that contradict the schema become rejects; `None` where no row is left.
+/// Returns the shape of a group after rejecting rows that contradict the schema; `None` if no row is left.
 fn shape_of_good_rows(
     table: &Table,
     group: &mut PointGroup,
@@ -423,7 +433,7 @@ fn shape_of_good_rows(
     while group.rows() > 0 {
         match schema.shape(group.measurements.names(), &group.fields, &group.columns) {
             Ok(shape) => return Ok(Some(shape)),
-            // Others may register types meanwhile, so what passes this may be refused once more.
+            // Concurrent writes may register types, so the remaining rows can conflict again.
             Err(StoreError::TypeConflict(_)) => reject_conflicts(schema, group, rejects),
             Err(error) => return Err(error.into()),
         }
@@ -431,7 +441,7 @@ fn shape_of_good_rows(
     Ok(None)
 }
 
-/// Takes the rows of measurements that contradict the schema out of a group.
+/// Rejects the rows of measurements that contradict the schema.
 fn reject_conflicts(schema: &TableSchema, group: &mut PointGroup, rejects: &mut Vec<LineReject>) {
     let mut reasons = vec![None; group.measurements.names().len()];
     for (place, error) in schema.conflicts(group.measurements.names(), &group.fields, &group.columns) {
@@ -449,7 +459,7 @@ fn reject_conflicts(schema: &TableSchema, group: &mut PointGroup, rejects: &mut 
     keep_rows(group, &keep);
 }
 
-/// The shape of each group of a delta.
+/// Returns the shape of each group of a delta.
 fn shapes_of(table: &Table, delta: &Delta) -> Result<Vec<Arc<Shape>>> {
     let schema = table.points.schema();
     let shape_of =
@@ -458,8 +468,8 @@ fn shapes_of(table: &Table, delta: &Delta) -> Result<Vec<Arc<Shape>>> {
     Ok(shapes.collect::<std::result::Result<_, _>>()?)
 }
 
-/// Moves the groups into the delta: timelines by place in its list of ids, unannounced ones with their identity.
-/// Returns how many rows each timeline has.
+/// Moves the groups into the delta: timelines by index in its list of ids, unannounced ones with their identity.
+/// Returns the number of rows of each timeline.
 fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) -> Vec<u32> {
     let reader = table.catalog.reader();
     let mut places = Places::default();
@@ -489,7 +499,7 @@ fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) -> 
             measurements,
             fields,
             columns,
-            // In the memory that the ordinals have.
+            // Reuses the memory of the ordinals.
             timelines: timelines.into_iter().map(place).collect(),
             timestamps,
         });
@@ -497,17 +507,17 @@ fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) -> 
     rows
 }
 
-/// The place of each timeline of a delta. Ordinals are given in the order in which timelines first came, and senders keep
-/// that order, so mostly each is higher than all before it: then it is new, and nothing is looked up.
+/// Index of each timeline in a delta. Ordinals are assigned in order of first appearance, and senders keep that
+/// order. An ordinal is therefore mostly higher than all before: it is new, and no look-up is needed.
 #[derive(Debug, Default)]
 struct Places {
     ordinals: Vec<Ordinal>,
-    /// Of all of them, once one came out of order.
+    /// All ordinals; filled when the first one arrives out of order.
     by_ordinal: HashMap<Ordinal, u32>,
 }
 
 impl Places {
-    /// The place of a timeline: the next one where it is new.
+    /// Returns the index of a timeline, the next free one if it is new.
     fn of(&mut self, ordinal: Ordinal) -> u32 {
         let next = u32::try_from(self.ordinals.len()).expect("rows of a request are bounded by its body");
         if self.by_ordinal.is_empty() {
@@ -528,7 +538,7 @@ impl Places {
     }
 }
 
-/// Says anew which timelines of a delta need their identity: some of them were removed since they were named.
+/// Determines again which timelines of a delta need their identity, because some were removed after they were named.
 fn introduce_again(table: &Table, delta: &mut Delta) {
     let reader = table.catalog.reader();
     let unannounced = delta.timelines.iter().filter_map(|id| reader.unannounced(*id));

@@ -1,4 +1,7 @@
-//! What every handler shares: the engine, the budgets, the metrics.
+//! Shared state of all handlers: the engine, the budgets and the metrics.
+//!
+//! Every handler gets an [`App`]. Calls of the engine block, so they run on blocking threads, and each needs a permit:
+//! the permits limit how many calls of a kind run at once and how many of them one client holds.
 
 use std::cell::Cell;
 use std::fmt;
@@ -23,25 +26,25 @@ use crate::running::RunningQueries;
 use crate::settings::HttpSettings;
 use crate::watching::Watching;
 
-/// Changes of tables and attributes, and jobs, that run at once: rare, and each may take long.
+/// Most concurrent changes of tables, attributes and jobs. They are rare, and each may take long.
 const CHANGES_IN_FLIGHT_MAX: usize = 8;
-/// Requested jobs that run at once: each may take minutes, and they wait for each other's writes anyway.
+/// Most concurrent requested jobs. Each may take minutes, and they wait for each other's writes anyway.
 const REQUESTED_JOBS_IN_FLIGHT_MAX: usize = 4;
 
-/// Exports in the form of Prometheus' world that run at once. Each holds some megabytes.
+/// Most concurrent exports in a Prometheus format. Each holds some megabytes.
 const EXPORTS_IN_FLIGHT_MAX: usize = 8;
-/// Remote reads that run at once.
+/// Most concurrent remote reads.
 const READS_IN_FLIGHT_MAX: usize = 16;
 
-/// Requests whose answers wait for slow readers at once, each on a thread, besides those that have a turn. The runtime has 512
-/// threads for all that blocks.
+/// Most requests without a permit that wait for slow readers of their responses, each on a thread. The runtime has 512
+/// blocking threads.
 const SLOW_ANSWERS_MAX: usize = 128;
-/// Requests that wait for the end of jobs at once, each on a thread.
+/// Most concurrent requests that wait for the end of jobs, each on a thread.
 const WAITS_IN_FLIGHT_MAX: usize = 32;
-/// Queries of cold points that the querier lets run at most; see [`HttpSettings::query`].
+/// Most concurrent queries of cold points that the querier runs; see [`HttpSettings::query`].
 const COLD_QUERIES_MAX: usize = 64;
 
-/// The state behind all routes. A handle: clones share it.
+/// Handle to the shared state of all routes. Clones share the state.
 #[derive(Debug, Clone)]
 pub(crate) struct App(Arc<Shared>);
 
@@ -54,39 +57,41 @@ pub(crate) struct Shared {
     pub(crate) request_ids: RequestIds,
     pub(crate) refusals: Refusals,
     pub(crate) started: Timestamp,
-    /// Monotonic time of the start.
+    /// Monotonic time at the start of the service.
     pub(crate) began: Duration,
-    /// Bytes that request bodies may hold.
+    /// Budget of bytes for request bodies.
     pub(crate) body_bytes: Shares,
-    /// Reads request bodies within that budget.
+    /// Reader of request bodies within that budget.
     pub(crate) bodies: BodyReader,
-    /// Connections on which a request is being answered.
+    /// Shares of connections with a running request.
     pub(crate) answering: Shares,
-    /// Turns of writes.
+    /// Permits of writes.
     pub(crate) writes: Turns,
-    /// Turns of queries, searches and everything else that asks the engine, but for queries of cold points.
+    /// Permits of queries, searches and all other reads of the engine, except queries of cold points.
     pub(crate) queries: Turns,
-    /// The queries that run now.
+    /// Registry of the running queries.
     pub(crate) running: RunningQueries,
-    /// Turns of exports in the form of Prometheus' world: they take as long as their readers do.
+    /// Permits of exports in a Prometheus format. They are separate because an export lasts as long as its reader.
     pub(crate) exports: Turns,
-    /// Turns of remote reads.
+    /// Permits of remote reads.
     pub(crate) reads: Turns,
-    /// Turns of queries of cold points. The querier bounds them more closely; here they only stay apart from the others.
+    /// Permits of queries of cold points. The querier has lower limits; these permits only keep them separate from
+    /// other queries.
     pub(crate) cold_queries: Turns,
-    /// Places of requests that have left their turn to others, since their readers are slow.
+    /// Slots of requests that released their permit because their reader is slow.
     pub(crate) slow_answers: Arc<Semaphore>,
-    /// Turns of requests that wait for jobs.
+    /// Permits of requests that wait for jobs.
     pub(crate) waits: Turns,
-    /// Turns of watches, for as long as they are open.
+    /// Permits of watches, held while a watch is open.
     pub(crate) watches: Turns,
-    /// State that all watches share.
+    /// Shared state of all watches.
     pub(crate) watching: Watching,
-    /// Turns of changes of tables and attributes, and of jobs.
+    /// Permits of changes of tables, attributes and jobs.
     pub(crate) changes: Turns,
-    /// Turns of requested jobs, apart from the changes that steer them.
+    /// Permits of requested jobs. They are separate from `changes`, so that running jobs can still be paused and
+    /// cancelled.
     pub(crate) requested_jobs: Turns,
-    /// Held while a table is altered: the changes of a request begin from the table as it is.
+    /// Lock for altering a table: a request reads the current description and writes the changed one.
     pub(crate) altering: Mutex<()>,
     draining: AtomicBool,
 }
@@ -105,11 +110,11 @@ impl App {
         let turns = |what, count| Turns::new(what, count, settings.turn_timeout);
         let querier = Querier::new(Arc::clone(&engine), &settings.query);
         let watching = Watching::new(engine.memory().clone(), settings.watch_bytes_per_second_max);
-        engine.store().on_tail_change(watching.waker());
+        engine.store().on_recent_entries(watching.waker());
         let body_bytes = Shares::new(settings.bodies_in_flight_bytes_max);
         let cold_queries_max = COLD_QUERIES_MAX + settings.query.cold_waiting_max;
         Self(Arc::new(Shared {
-            querier: querier.expect("the system has threads left at start"),
+            querier: querier.expect("the system can start threads"),
             metrics: Metrics::new(),
             request_ids: RequestIds::new(started),
             refusals: Refusals::default(),
@@ -142,12 +147,12 @@ impl App {
         }))
     }
 
-    /// A turn among queries, if one is free now.
+    /// Returns a permit for a query if one is available without waiting.
     pub(crate) fn free_query_turn(&self) -> Option<Share> {
         self.queries.take_if_free(current_client())
     }
 
-    /// Runs a read of the engine on a blocking thread, when its turn comes.
+    /// Waits for a query permit and runs a read of the engine on a blocking thread.
     pub(crate) async fn read<T, F>(&self, call: F) -> Result<T>
     where
         T: Send + 'static,
@@ -156,7 +161,7 @@ impl App {
         self.in_turn(&self.queries, call).await
     }
 
-    /// Runs a change of the engine that is not a write of points on a blocking thread, when its turn comes.
+    /// Waits for a permit and runs a change of the engine, other than a write of points, on a blocking thread.
     pub(crate) async fn change<T, F>(&self, call: F) -> Result<T>
     where
         T: Send + 'static,
@@ -179,8 +184,8 @@ impl App {
         .await
     }
 
-    /// Runs a search, or what begins with one, on a blocking thread, when its turn comes. It is stopped when its client leaves
-    /// or its time is over.
+    /// Waits for a permit and runs a search, or a request that begins with one, on a blocking thread. The search stops
+    /// if the client disconnects or its time budget is used up.
     pub(crate) async fn search<T, F>(&self, turns: &Turns, table: String, call: F) -> Result<T>
     where
         T: Send + 'static,
@@ -198,7 +203,7 @@ impl App {
         .await
     }
 
-    /// The same for a read of one table.
+    /// Like [`App::read`], for a read of one table.
     pub(crate) async fn read_table<T, F>(&self, name: String, call: F) -> Result<T>
     where
         T: Send + 'static,
@@ -207,17 +212,17 @@ impl App {
         self.read(move |engine| call(engine, &engine.table(&name)?)).await
     }
 
-    /// A handle that does not keep the service alive.
+    /// Returns a weak handle, which does not keep the service alive.
     pub(crate) fn downgrade(&self) -> Weak<Shared> {
         Arc::downgrade(&self.0)
     }
 
-    /// Whether the service is shutting down.
+    /// Returns true if the service is shutting down.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// From now on readiness is red.
+    /// Starts the shutdown: readiness is reported as false from now on, and watches end.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.watching.tick_now();
@@ -230,7 +235,8 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Runs a search until its client has left or its time is over; then the error is that of the watch.
+/// Runs a search with a stop check. If the client has disconnected or the time budget is used up, returns the error of
+/// the watch.
 pub(crate) fn stoppable<T>(watch: &Watch, search: impl FnOnce(Stop<'_>) -> Result<T>) -> Result<T> {
     let ended = Cell::new(None);
     let found = search(&|| {
@@ -246,7 +252,7 @@ pub(crate) fn stoppable<T>(watch: &Watch, search: impl FnOnce(Stop<'_>) -> Resul
     }
 }
 
-/// Runs a call that may block on a thread that may be blocked.
+/// Runs a blocking call on a thread for blocking calls. A panic becomes an internal error.
 pub(crate) async fn blocking<T, F>(call: F) -> Result<T>
 where
     T: Send + 'static,
@@ -261,7 +267,7 @@ where
     }
 }
 
-/// Cancels a search when it is dropped: its client has left before the answer. Empty once the search has ended.
+/// Guard that cancels a search on drop, which means that the client disconnected. `None` after the search has ended.
 pub(crate) struct Waiting(pub(crate) Option<Cancel>);
 
 impl Drop for Waiting {

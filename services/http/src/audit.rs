@@ -1,10 +1,10 @@
-//! The audit log: one line for each successful change of tables, points, policies, attributes and jobs, and a summary of what
-//! was refused.
+//! Audit log: one line for each successful change of tables, points, policies, attributes and jobs, and a summary of
+//! refused requests.
 //!
-//! A line names the operation, the principal and the address that it came from; behind a trusted proxy that of the client, and
-//! the proxy as well. Writes of points are not listed: they are counted
-//! by `/metrics`. Refused requests are one line each at level `debug`; at `info` there is one line for each kind of refusal every
-//! [`SUMMARY_INTERVAL`], so that a flood of them does not fill the log.
+//! A line contains the operation, the principal and the client address. If the request came through a trusted proxy, it
+//! contains the address of the proxy as well. Writes of points are not logged; `/metrics` counts them. Each refused
+//! request is one line at level `debug`. At level `info` there is at most one line per kind of refusal
+//! in each [`SUMMARY_INTERVAL`], so that refused requests cannot flood the log.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tideline_openapi::ErrorCode;
 
-/// The target of audit lines, by which `log.level` selects them.
+/// Target of audit lines; `log.level` can select it.
 pub(crate) const TARGET: &str = "tideline::audit";
-/// Shortest time between two lines about one kind of refusal.
+/// Shortest time between two lines about the same kind of refusal.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The operations that change something other than points being written: method and route.
+/// Operations other than writes of points that change something: method and route.
 const CHANGES: [(&str, &str); 19] = [
     ("POST", "/v1/tables"),
     ("DELETE", "/v1/tables/{table}"),
@@ -40,16 +40,16 @@ const CHANGES: [(&str, &str); 19] = [
     ("POST", "/v1/clock/confirm"),
 ];
 
-/// Whether a successful request of this method and route is listed in the audit log.
+/// Returns true if successful requests of this method and route are written to the audit log.
 pub(crate) fn is_change(method: &str, route: &str) -> bool {
     CHANGES.contains(&(method, route))
 }
 
-/// Description of what a request changed whose route mostly reads; an extension of its answer.
+/// Description of a change by a route that mostly reads; an extension of its response.
 #[derive(Debug, Clone)]
 pub(crate) struct Changed(pub(crate) String);
 
-/// Counts refused requests between the lines about them.
+/// Counts of refused requests since the last log line about them.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(Mutex<HashMap<(u16, ErrorCode), Counted>>);
 
@@ -60,10 +60,10 @@ struct Counted {
 }
 
 impl Refusals {
-    /// Counts a refusal; returns how many of its kind a line must stand for, where one is due.
+    /// Counts a refusal. If a line is due, returns the number of refusals that it summarizes.
     pub(crate) fn count(&self, status: u16, code: ErrorCode, now: Instant) -> Option<u64> {
         let mut kinds = self.0.lock();
-        // Statuses and codes are few, and a client cannot invent them.
+        // Clients cannot add keys: the number of statuses and codes is small.
         let Some(counted) = kinds.get_mut(&(status, code)) else {
             let counted = Counted {
                 logged: now,
@@ -99,13 +99,13 @@ mod tests {
         assert_eq!(
             refusals.count(404, ErrorCode::NotFound, start),
             Some(1),
-            "each kind has its own"
+            "each kind is counted separately"
         );
     }
 
     #[test]
     fn every_operation_that_changes_something_is_listed_or_known_not_to_be() {
-        /// Reads with a body, and writes of points.
+        /// Routes of reads with a body and of writes of points.
         const OTHERS: [&str; 13] = [
             "/query",
             "/query/batch",
@@ -143,6 +143,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(changes, CHANGES.len(), "no route is listed that does not exist");
+        assert_eq!(changes, CHANGES.len(), "all listed routes exist");
     }
 }

@@ -1,5 +1,7 @@
-//! Who may ask: whoever bears the token, however a client of the protocol carries it; and no page of another site
-//! through the browser of somebody who may.
+//! Authentication by token, and protection against requests from pages of other sites.
+//!
+//! The token is accepted in the forms of all supported protocols. Pages of other sites could otherwise use the browser
+//! of an authorized user.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, header};
@@ -11,12 +13,12 @@ use crate::context::Dialect;
 use crate::failure::{Failure, Result};
 use crate::settings::{HttpSettings, Secret};
 
-/// Paths that answer everybody: a load balancer has no token, and they tell nothing worth hiding.
+/// Paths without authentication: load balancers have no token, and the responses contain no sensitive data.
 const OPEN_PATHS: [&str; 3] = ["/health", "/ready", "/ping"];
-/// Likewise those of Prometheus at the root. Those below a table reveal whether it exists.
+/// The same for Prometheus paths at the root. Below a table, such paths would reveal whether the table exists.
 const OPEN_PROMETHEUS_PATHS: [&str; 2] = ["/-/healthy", "/-/ready"];
 
-/// Admits a request when there is no token, its path is open, or it bears the token.
+/// Accepts a request if no token is set, its path is open, or it contains the token.
 pub(crate) fn require_token(request: &Request, settings: &HttpSettings) -> Result<()> {
     let Some(token) = &settings.token else {
         return Ok(());
@@ -38,26 +40,26 @@ fn bears(token: &Secret, request: &Request) -> bool {
     if let Some(claimed) = from_header(request.headers()) {
         return token.is(&claimed);
     }
-    // InfluxDB 1 clients put the password into the address.
+    // InfluxDB 1 clients send the password in the URL.
     let uri = request.uri();
     Dialect::of(uri.path()) == Dialect::InfluxV1
         && password_parameter(uri.query().unwrap_or_default()).is_some_and(|claimed| token.is(&claimed))
 }
 
-/// Refuses what a page of another site asks a browser to change: without a token the browser's place in the network is
-/// all it takes, and with one the browser adds the password by itself. Reading needs no guard, for no answer lets
-/// another site see it.
+/// Refuses changes requested by a page of another site. Without a token, the network location of the browser would be
+/// enough for access; with one, the browser would add the password automatically. Reads need no check, because no
+/// response allows other sites to read it.
 pub(crate) fn refuse_other_sites(request: &Request) -> Result<()> {
     if request.method().is_safe() || is_own_site(request.headers()) {
         return Ok(());
     }
     Err(Failure::new(
         ErrorCode::Forbidden,
-        "pages of other sites may not ask for this",
+        "requests that change data are not allowed from pages of other sites (Origin header)",
     ))
 }
 
-/// Whether the page that asks, if one does, came from the host that it asks. A proxy in between names that host in
+/// Returns true if the request comes from no page, or from a page of the requested host. A proxy may pass that host in
 /// `X-Forwarded-Host`, which no page can set.
 fn is_own_site(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
@@ -77,13 +79,13 @@ fn is_own_site(headers: &HeaderMap) -> bool {
         .any(|host| host.eq_ignore_ascii_case(site))
 }
 
-/// Returns true if a browser marks the request as one of a page of another site. Agents other than browsers send no mark.
+/// Returns true if a browser marks the request as one from a page of another site. Other clients send no such mark.
 pub(crate) fn is_foreign_page(headers: &HeaderMap) -> bool {
     let site = headers.get(HeaderName::from_static("sec-fetch-site"));
     site.is_some_and(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"))
 }
 
-/// `Bearer t`, `Token t` (also `user:t`, as InfluxDB 1.8 has it) or the password of `Basic`.
+/// Returns the token of `Bearer t`, `Token t` (also `user:t`, as in InfluxDB 1.8) or the password of `Basic`.
 fn from_header(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, credentials) = value.split_once(' ')?;
@@ -100,7 +102,7 @@ fn from_header(headers: &HeaderMap) -> Option<String> {
     }
 }
 
-/// The parameter `p` of a query string.
+/// Returns the parameter `p` of a query string.
 fn password_parameter(query: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Credentials {

@@ -1,4 +1,4 @@
-//! Request bodies, read within the limits of the settings.
+//! Reading of request bodies within the limits of the settings.
 
 use axum::extract::Request;
 use tideline_connections::{BodyBytes, BodyError, BodyLimits, ReceivedBody};
@@ -9,7 +9,7 @@ use crate::context::current_client;
 use crate::failure::{Failure, Result};
 use crate::settings::HttpSettings;
 
-/// Limits of writes.
+/// Returns the size limits of writes.
 pub(crate) fn write_limits(settings: &HttpSettings) -> BodyLimits {
     BodyLimits {
         wire_bytes: settings.body_bytes_max,
@@ -17,7 +17,7 @@ pub(crate) fn write_limits(settings: &HttpSettings) -> BodyLimits {
     }
 }
 
-/// Limits of other requests.
+/// Returns the size limits of other requests.
 pub(crate) fn request_limits(settings: &HttpSettings) -> BodyLimits {
     BodyLimits {
         wire_bytes: settings.request_bytes_max,
@@ -38,13 +38,13 @@ pub(crate) async fn receive_snappy(request: Request, app: &App, limits: BodyLimi
     Ok(counted(app, received.await?))
 }
 
-/// Reads a body.
+/// Reads the body of any other request.
 pub(crate) async fn receive(request: Request, app: &App, limits: BodyLimits) -> Result<ReceivedBody> {
     let received = app.bodies.receive(request, current_client(), limits);
     Ok(counted(app, received.await?))
 }
 
-/// Decompresses the body of a request that is not a write. Only what is compressed costs a thread.
+/// Decompresses the body of a request that is not a write. Uses a blocking thread only if it is compressed.
 pub(crate) async fn decode_small(body: ReceivedBody) -> Result<BodyBytes> {
     match body.is_compressed() {
         true => blocking(move || Ok(body.decode()?)).await,

@@ -1,4 +1,6 @@
-//! From selectors, sort keys and attributes of requests to those of the engine.
+//! Conversion of selectors, sort keys and attributes between the HTTP interface and the engine.
+//!
+//! Relative times are resolved here, so that the engine only gets absolute timestamps.
 
 use tideline_engine::catalog::AttributeValue;
 use tideline_engine::condition::Subject;
@@ -12,9 +14,9 @@ use tideline_openapi::{self as wire, TimeInput};
 
 use crate::failure::{Failure, Result};
 
-/// A sort key for the index.
+/// Converts a sort key for the search index.
 pub(crate) fn to_sort(key: SortKey) -> Result<Sort> {
-    let one_of = || Failure::invalid("a sort key is exactly one of tag, attribute, property and relevance");
+    let one_of = || Failure::invalid("a sort key needs exactly one of tag, attribute, property, relevance");
     let names_subject = key.tag.is_some() || key.attribute.is_some() || key.property.is_some();
     let by = if key.relevance {
         if names_subject || key.near.is_some() {
@@ -25,14 +27,18 @@ pub(crate) fn to_sort(key: SortKey) -> Result<Sort> {
         let subject = one_subject(key.tag, key.attribute, key.property).ok_or_else(one_of)?;
         match (subject, key.near) {
             (Subject::Any, _) => {
-                return Err(Failure::invalid("all properties together have no order"));
+                return Err(Failure::invalid("the property \"any\" cannot be a sort key"));
             }
             (subject, None) => SortBy::Subject(subject),
             (Subject::Attribute(key), Some(place)) => SortBy::Distance {
                 key,
                 from: to_point(place)?,
             },
-            (_, Some(_)) => return Err(Failure::invalid("near belongs beside attribute: a geo point")),
+            (_, Some(_)) => {
+                return Err(Failure::invalid(
+                    "near requires attribute: it applies to geo points",
+                ));
+            }
         }
     };
     let order = match (key.order, &by) {
@@ -43,7 +49,7 @@ pub(crate) fn to_sort(key: SortKey) -> Result<Sort> {
     Ok(Sort { by, order })
 }
 
-/// The one subject that is named; `None` where none or several are.
+/// Returns the subject if exactly one is set, otherwise `None`.
 pub(crate) fn one_subject(
     tag: Option<String>,
     attribute: Option<String>,
@@ -57,7 +63,7 @@ pub(crate) fn one_subject(
     }
 }
 
-/// A half-open range; what is left away is open.
+/// Converts to a half-open range; a missing bound is unbounded.
 pub(crate) fn to_range(span: TimeSpan, now: Timestamp) -> TimeRange {
     TimeRange {
         start: span.start.map_or(i64::MIN, |start| start.resolve(now).nanos()),
@@ -65,7 +71,7 @@ pub(crate) fn to_range(span: TimeSpan, now: Timestamp) -> TimeRange {
     }
 }
 
-/// Named timelines; relative times of a condition count from `now`.
+/// Converts a selector of timelines. Relative times of a condition are resolved against `now`.
 pub(crate) fn to_selector(
     selector: wire::query::TimelineSelector,
     now: Timestamp,
@@ -78,12 +84,12 @@ pub(crate) fn to_selector(
             Ok(TimelineSelector::Ids(ids.map_err(Failure::invalid)?))
         }
         _ => Err(Failure::invalid(
-            "timelines are named by exactly one of where and ids",
+            "a selector of timelines needs exactly one of where and ids",
         )),
     }
 }
 
-/// Resolves the times of a request that deletes. Where they are relative to a now that is in doubt, nothing is deleted.
+/// Resolves the times of a delete request. Fails if a time is relative to the current time and the clock is in doubt.
 pub(crate) fn resolve_surely<T: PartialEq>(
     engine: &Engine,
     resolve: impl Fn(Timestamp) -> Result<T>,
@@ -95,7 +101,7 @@ pub(crate) fn resolve_surely<T: PartialEq>(
     Ok(resolved)
 }
 
-/// The value of an attribute; relative times count from `now`.
+/// Converts an attribute value of a request. Relative times are resolved against `now`.
 pub(crate) fn to_attribute(value: wire::AttributeValue, now: Timestamp) -> Result<AttributeValue> {
     Ok(match value {
         wire::AttributeValue::Text(text) => AttributeValue::Text(text),
@@ -108,7 +114,7 @@ pub(crate) fn to_attribute(value: wire::AttributeValue, now: Timestamp) -> Resul
     })
 }
 
-/// The value of an attribute, as answers show it.
+/// Converts an attribute value for a response.
 pub(crate) fn from_attribute(value: AttributeValue) -> wire::AttributeValue {
     match value {
         AttributeValue::Text(text) => wire::AttributeValue::Text(text),
@@ -129,7 +135,7 @@ pub(crate) fn from_attribute(value: AttributeValue) -> wire::AttributeValue {
 fn to_point(Place { lat, lon }: Place) -> Result<GeoPoint> {
     GeoPoint::new(lat, lon).ok_or_else(|| {
         Failure::invalid(format!(
-            "a geo point has a lat within ±90 and a lon within ±180 degrees; they were {lat} and {lon}"
+            "a geo point has a lat within ±90 and a lon within ±180 degrees; found {lat} and {lon}"
         ))
     })
 }

@@ -1,4 +1,6 @@
-//! What is known of the running request wherever an answer is made: its id, and whose words errors take.
+//! Context of the running request: its id, its client and the dialect of its errors.
+//!
+//! The context is a task-local value, so that errors anywhere in a handler get the right format and request id.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,17 +12,17 @@ use axum::http::request::Parts;
 use tideline_connections::Client;
 use tideline_engine::model::Timestamp;
 
-/// The header that carries the id of a request, both ways.
+/// Header with the id of a request, in requests and responses.
 pub(crate) const REQUEST_ID: &str = "x-request-id";
 
-/// Longest id that is taken over from a client.
+/// Longest request id that is accepted from a client, in bytes.
 const CLIENT_ID_BYTES_MAX: usize = 64;
 
 tokio::task_local! {
     static CURRENT: RequestContext;
 }
 
-/// The request that this task answers.
+/// Context of the request that this task handles.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestContext {
     pub(crate) id: RequestId,
@@ -28,18 +30,18 @@ pub(crate) struct RequestContext {
     pub(crate) client: Client,
 }
 
-/// Returns the client of the request that this task answers.
+/// Returns the client of the request that this task handles.
 pub(crate) fn current_client() -> Client {
     RequestContext::current().client
 }
 
 impl RequestContext {
-    /// Runs the answer of a request within its context.
+    /// Runs the handler of a request within its context.
     pub(crate) async fn scope<T>(self, answer: impl Future<Output = T>) -> T {
         CURRENT.scope(self, answer).await
     }
 
-    /// The running request's; outside of any, one that says so.
+    /// Returns the context of the running request. Outside of a request, returns a default context with the id `none`.
     pub(crate) fn current() -> Self {
         CURRENT.try_with(Clone::clone).unwrap_or_else(|_| Self {
             id: RequestId("none".into()),
@@ -49,12 +51,12 @@ impl RequestContext {
     }
 }
 
-/// Names a request in answers and in the log. Also an extractor.
+/// Request id, as in responses and in the log. Also an extractor.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestId(Arc<str>);
 
 impl RequestId {
-    /// What the client sent, where that is short and plain; otherwise a new one.
+    /// Returns the id sent by the client if it is at most 64 bytes of plain characters, otherwise a new id.
     pub(crate) fn of(headers: &HeaderMap, ids: &RequestIds) -> Self {
         let plain = |id: &&str| {
             (1..=CLIENT_ID_BYTES_MAX).contains(&id.len())
@@ -88,7 +90,7 @@ impl<S: Sync> FromRequestParts<S> for RequestId {
     }
 }
 
-/// Makes ids: the time of the start, then a count.
+/// Generator of request ids: the start time of the service and a counter.
 #[derive(Debug)]
 pub(crate) struct RequestIds {
     started: Timestamp,
@@ -112,28 +114,28 @@ impl RequestIds {
     }
 }
 
-/// Whose statuses and error bodies a route speaks.
+/// Protocol that determines the statuses and error bodies of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// Our own.
+    /// Native interface.
     Native,
     /// InfluxDB 1: `/write`, `/query`, `/ping`.
     InfluxV1,
     /// InfluxDB 2: `/api/v2/…`.
     InfluxV2,
-    /// Prometheus' HTTP API.
+    /// Prometheus HTTP API.
     Prometheus,
-    /// Prometheus remote write: text, and statuses that decide what a sender sends again.
+    /// Prometheus remote write: text bodies, and statuses that control the retries of senders.
     RemoteWrite,
-    /// Everything else that takes samples the way Prometheus and its kin write them: imports and pushes. Text.
+    /// All other imports and pushes of samples, such as Pushgateway and VictoriaMetrics. Text bodies.
     SampleImport,
 }
 
-/// What follows the name of a table in the addresses of its Prometheus.
+/// Path segment after the table name in the Prometheus URLs of a table.
 const PROMETHEUS_OF_TABLE: &str = "prometheus";
 
-/// A path as it is below the root of a Prometheus, be that our own root or the address of a table; empty for other
-/// paths about a table.
+/// Returns the path below the root of the Prometheus API, which is either our root or the Prometheus URL of a table.
+/// Returns an empty string for other paths of a table.
 pub(crate) fn within_prometheus(path: &str) -> &str {
     let Some(rest) = path.strip_prefix("/v1/tables/") else {
         return path;
@@ -143,7 +145,7 @@ pub(crate) fn within_prometheus(path: &str) -> &str {
 }
 
 impl Dialect {
-    /// The dialect of a path.
+    /// Returns the dialect of a path.
     pub(crate) fn of(path: &str) -> Self {
         match path {
             "/write" | "/query" | "/ping" => Self::InfluxV1,
@@ -152,7 +154,7 @@ impl Dialect {
         }
     }
 
-    /// The dialect of a path below the root of a Prometheus.
+    /// Returns the dialect of a path below the root of the Prometheus API.
     fn of_prometheus(path: &str) -> Self {
         match path {
             "/api/v1/write" | "/api/v1/push" => Self::RemoteWrite,

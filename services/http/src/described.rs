@@ -1,8 +1,9 @@
-//! Parts of the document that follow rules: failures that no handler causes, and words that have one schema.
+//! Parts of the OpenAPI document that are added by rule: common error responses, and merged enum schemas.
 //!
-//! Failures of the layers around all handlers, of bodies, of the disk: each route declares the failures of its own. These come from what it shares with others: whoever asks may lack the token
-//! or come from a page of another site, a body may be too large, a change may find the disk full. So they are added by rule,
-//! with the status and the body of the route's dialect.
+//! Each route declares its own errors. The errors of the layers around all handlers, of request bodies and of a full
+//! disk depend only on the method, the path and the body, so they are added here. Examples are a missing token, a
+//! request from a page of another site, and a body over a limit. Their status and body are those of the route's
+//! dialect.
 
 use tideline_openapi::influx::{InfluxV1Error, InfluxV2Error};
 use tideline_openapi::prometheus::PrometheusError;
@@ -16,7 +17,7 @@ use crate::auth;
 use crate::context::Dialect;
 use crate::failure::status;
 
-/// Requests that send a body and change nothing.
+/// Paths of requests that have a body but change nothing.
 const READING: [&str; 11] = [
     "/query",
     "/query/batch",
@@ -63,36 +64,33 @@ pub(crate) fn complete(document: &mut OpenApi) {
     }
 }
 
-/// Kind of a request as far as its failures are concerned.
+/// Class of a request, which determines its common errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// A safe method.
+    /// Safe method.
     Reads,
-    /// Another method that changes nothing.
+    /// Other method that changes nothing.
     Asks,
-    /// It stores or removes something.
+    /// Request that stores or removes data.
     Changes,
 }
 
 fn add(path: &str, operation: &mut Operation, kind: Kind) {
     let dialect = Dialect::of(path);
-    let mut codes = vec![(
-        ErrorCode::Invalid,
-        "The request cannot be right, or passes a limit",
-    )];
+    let mut codes = vec![(ErrorCode::Invalid, "The request is invalid or exceeds a limit")];
     if !auth::is_open(path) {
         codes.extend([
             (ErrorCode::Unauthenticated, "The token is missing or wrong"),
             (
                 ErrorCode::Forbidden,
-                "The host is not served here, or a page of another site asks",
+                "The requested host is not allowed, or the request comes from a page of another site",
             ),
-            (ErrorCode::Internal, "A fault of the service"),
-            (ErrorCode::Overloaded, "Too much at once: send it again"),
+            (ErrorCode::Internal, "Internal error of the service"),
+            (ErrorCode::Overloaded, "Too many concurrent requests; retry later"),
         ]);
     }
     if path.contains('{') {
-        codes.push((ErrorCode::NotFound, "What is named does not exist"));
+        codes.push((ErrorCode::NotFound, "The named object does not exist"));
     }
     let is_of_table = path.starts_with("/v1/tables/{table}/");
     if is_of_table {
@@ -104,16 +102,19 @@ fn add(path: &str, operation: &mut Operation, kind: Kind) {
     if operation.request_body.is_some() {
         codes.extend([
             (ErrorCode::BodyTooLarge, "The body is too large"),
-            (ErrorCode::BodyTooSlow, "The body came too slowly"),
+            (ErrorCode::BodyTooSlow, "The body was sent too slowly"),
             (
                 ErrorCode::UnsupportedMediaType,
-                "The content type or encoding is not read here",
+                "The content type or encoding is not supported",
             ),
         ]);
     }
     if kind == Kind::Changes {
         codes.extend([
-            (ErrorCode::Conflict, "It contradicts what is there"),
+            (
+                ErrorCode::Conflict,
+                "The request conflicts with the current state",
+            ),
             (ErrorCode::DiskFull, "The disk is nearly full"),
         ]);
     }
@@ -132,11 +133,12 @@ fn add(path: &str, operation: &mut Operation, kind: Kind) {
     {
         response
             .description
-            .push_str("; or the table has another model than the request is for");
+            .push_str("; or the table has another model than the request requires");
     }
 }
 
-/// Makes one schema of all words of a choice: generators of clients take several schemas of texts for each other.
+/// Merges all string values of a `oneOf` into one enum schema, because client generators confuse several string
+/// schemas.
 fn join_words(choice: &mut OneOf) {
     let is_word =
         |item: &RefOr<Schema>| matches!(item, RefOr::T(Schema::Object(word)) if word.enum_values.is_some());
@@ -165,7 +167,7 @@ fn join_words(choice: &mut OneOf) {
     choice.items.insert(0, words.into());
 }
 
-/// The body of an error in a dialect.
+/// Returns the media type and content of an error body in a dialect.
 fn body_of(dialect: Dialect, example: &str) -> (&'static str, ContentBuilder) {
     let of = |name: &str| {
         (

@@ -1,4 +1,6 @@
-//! Extractors whose refusals speak the dialect of the request.
+//! Extractors whose errors use the dialect of the request.
+//!
+//! They replace the extractors of axum, whose error texts contain Rust terms.
 
 use axum::extract::path::ErrorKind;
 use axum::extract::rejection::PathRejection;
@@ -13,8 +15,8 @@ use crate::app::App;
 use crate::body;
 use crate::failure::{Failure, Result};
 
-/// A JSON body of a request that is not a write; it may be compressed. A missing content type counts as JSON, and so
-/// does the one that curl sends by itself.
+/// JSON body of a request that is not a write; it may be compressed. A missing content type is accepted as JSON, and so
+/// is the default content type of curl.
 pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
@@ -30,7 +32,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
             app.bodies.discard(request).await;
             return Err(Failure::new(
                 ErrorCode::UnsupportedMediaType,
-                format!("content type {content_type:?} is not read here; send application/json"),
+                format!("content type {content_type:?} is not supported; use application/json"),
             ));
         }
         let limits = body::request_limits(&app.settings);
@@ -67,7 +69,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     }
 }
 
-/// The failure of a body that could not be read.
+/// Converts the error of an invalid JSON body.
 fn unreadable(fault: JsonFault) -> Failure {
     let code = match fault.limit {
         Some(_) => ErrorCode::OverLimit,
@@ -79,12 +81,12 @@ fn unreadable(fault: JsonFault) -> Failure {
     }
 }
 
-/// The failure of a query string, whose text begins with what axum was about to do.
+/// Converts the error of a query string. The text starts with a prefix of axum, which is removed.
 fn wrong_parameter(text: &str) -> Failure {
     let reason = text
         .rsplit_once("query string: ")
         .map_or(text, |(_, reason)| reason);
-    // The name of the parameter stands before the reason, where there is one.
+    // The name of the parameter, if known, precedes the reason.
     Failure::invalid(match reason.split_once(": ") {
         Some((name, reason))
             if name
@@ -93,11 +95,11 @@ fn wrong_parameter(text: &str) -> Failure {
         {
             format!("parameter {name}: {}", plain::message(reason))
         }
-        _ => format!("the parameters of the address: {}", plain::message(reason)),
+        _ => format!("query parameters: {}", plain::message(reason)),
     })
 }
 
-/// The failure of a path whose parts do not have the form of their names.
+/// Converts the error of path segments that do not have the required format.
 pub(crate) fn wrong_path(error: &PathRejection) -> Failure {
     let PathRejection::FailedToDeserializePathParams(error) = error else {
         return Failure::new(ErrorCode::Internal, "internal error");
@@ -117,11 +119,11 @@ pub(crate) fn wrong_path(error: &PathRejection) -> Failure {
         ErrorKind::DeserializeError { key, message, .. } => {
             format!("{key} in the path: {}", plain::message(message))
         }
-        _ => "the path does not have the form of this route; /docs shows it".to_owned(),
+        _ => "the path does not match this route; see /docs".to_owned(),
     })
 }
 
-/// The content type without its parameters, in lower case; empty when missing or unreadable.
+/// Returns the content type without parameters, in lower case; empty if missing or invalid.
 pub(crate) fn content_type(headers: &axum::http::HeaderMap) -> String {
     let sent = headers
         .get(header::CONTENT_TYPE)
@@ -130,7 +132,7 @@ pub(crate) fn content_type(headers: &axum::http::HeaderMap) -> String {
     essence.trim().to_ascii_lowercase()
 }
 
-/// A parameter of the content type, without quotes; `None` where it is missing or unreadable.
+/// Returns a parameter of the content type without quotes; `None` if missing or invalid.
 pub(crate) fn content_type_parameter<'a>(headers: &'a axum::http::HeaderMap, name: &str) -> Option<&'a str> {
     let sent = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     sent.split(';').skip(1).find_map(|part| {

@@ -1,4 +1,7 @@
-//! A request that failed, and the one table from its kind to the status of each dialect.
+//! Errors of requests, and their mapping to the statuses and bodies of each dialect.
+//!
+//! All errors become a [`Failure`] first. The status depends only on its code and the dialect, so all routes of a
+//! protocol use the same statuses; see [`status`]. Failed PromQL queries are the exception; see [`QueryFault`].
 
 use std::fmt;
 use std::time::Duration;
@@ -24,38 +27,39 @@ use crate::context::{Dialect, RequestContext, RequestId};
 
 /// Most bytes of an error text in a header.
 const HEADER_TEXT_BYTES_MAX: usize = 1_024;
-/// When to send lines again whose timelines a table does not take just now: room comes in slots of ten seconds.
+/// Retry delay for lines rejected by the limit of new timelines: the limit is refilled every ten seconds.
 const GROWTH_WAIT: Duration = Duration::from_secs(5);
-/// The same for a request that is sent again as a whole: some of a minute's timelines have been forgotten by then.
+/// Retry delay for a whole request rejected by that limit. By then, part of the timelines of the last minute no longer
+/// count.
 const GROWTH_RETRY_AFTER: Duration = Duration::from_secs(10);
 const INFLUX_ERROR: HeaderName = HeaderName::from_static("x-influxdb-error");
 
-/// The result of a handler.
+/// Result of a handler.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
-/// Why a request failed. Becomes an answer in the dialect of the running request.
+/// Error of a request. Converted to a response in the dialect of the running request.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: ErrorCode,
     pub(crate) message: String,
-    /// The limit that was passed, and by what.
+    /// Limit that was exceeded, and the actual value.
     pub(crate) limit: Option<(u64, u64)>,
-    /// When to send it again; `None` with a retryable code means a second.
+    /// Delay before a retry; `None` with a retryable code means one second.
     pub(crate) retry_after: Option<Duration>,
-    /// What was wrong with each line of a write, the first of them.
+    /// Reasons of the first rejected lines of a write.
     pub(crate) rejects: Vec<Reject>,
-    /// What Prometheus' API calls it, where the code does not tell.
+    /// Error class of the Prometheus API, if the code does not determine it.
     pub(crate) fault: Option<QueryFault>,
 }
 
-/// Why an expression has no answer, in the classes of Prometheus' API.
+/// Error classes of the Prometheus API for a failed expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueryFault {
-    /// It cannot be evaluated on these series, or takes too many samples.
+    /// The expression cannot be evaluated on these series, or it needs too many samples.
     Execution,
-    /// It took too long.
+    /// The query timed out.
     Timeout,
-    /// Somebody stopped it.
+    /// The query was canceled.
     Canceled,
 }
 
@@ -77,7 +81,7 @@ impl QueryFault {
     }
 }
 
-/// What the log says about a failed request; rides on the answer.
+/// Log information about a failed request; an extension of the response.
 #[derive(Debug, Clone)]
 pub(crate) struct FailureNote {
     pub(crate) code: ErrorCode,
@@ -96,12 +100,12 @@ impl Failure {
         }
     }
 
-    /// The request cannot be right.
+    /// Creates the error of an invalid request.
     pub(crate) fn invalid(message: impl fmt::Display) -> Self {
         Self::new(ErrorCode::Invalid, message.to_string())
     }
 
-    /// `what` is larger than allowed.
+    /// Creates the error of an exceeded limit.
     pub(crate) fn over(code: ErrorCode, what: &str, limit: u64, actual: u64) -> Self {
         Self {
             limit: Some((limit, actual)),
@@ -109,7 +113,7 @@ impl Failure {
         }
     }
 
-    /// The same in words of our own.
+    /// Converts to the error body of the native interface.
     pub(crate) fn into_body(self, id: RequestId) -> ErrorBody {
         ErrorBody {
             code: self.code,
@@ -122,7 +126,7 @@ impl Failure {
         }
     }
 
-    /// No point of a write was stored; `rejects` are those that are shown.
+    /// Creates the error of a write of which no point was stored. `rejects` are the rejects to show.
     pub(crate) fn none_stored(message: String, outcome: &WriteOutcome, rejects: Vec<Reject>) -> Self {
         let (code, wait) = match outcome.retryable == outcome.rejected {
             _ if outcome.first_waiting_for(WaitsFor::Clock).is_some() => (ErrorCode::Unavailable, CLOCK_WAIT),
@@ -136,13 +140,13 @@ impl Failure {
         }
     }
 
-    /// Some lines may be stored later, in the words of protocols that answer for a request as a whole.
+    /// Creates the error of a write with retryable rejects, for protocols whose status applies to the whole request.
     pub(crate) fn later(outcome: &WriteOutcome, what: &str) -> Self {
         let (code, wait, reason) = match outcome.first_waiting_for(WaitsFor::Clock) {
             Some(reason) => (ErrorCode::Unavailable, CLOCK_WAIT, reason.to_string()),
             None => {
                 let reason = outcome.first_waiting_for(WaitsFor::Room);
-                // A remembered outcome may not keep the first.
+                // A remembered outcome may not contain the first reason.
                 let reason = reason.map_or_else(|| "too many new timelines".to_owned(), ToString::to_string);
                 (ErrorCode::TooManyTimelines, GROWTH_RETRY_AFTER, reason)
             }
@@ -151,7 +155,7 @@ impl Failure {
             retry_after: Some(wait),
             ..Self::new(
                 code,
-                format!("{} {what} are refused for now: {reason}", outcome.retryable),
+                format!("{} {what} were rejected temporarily: {reason}", outcome.retryable),
             )
         }
     }
@@ -188,15 +192,15 @@ impl From<PatternError> for Failure {
     }
 }
 
-/// The one table. Decided by what senders do with a status: InfluxDB agents drop a batch at every 4xx, with few
-/// exceptions, so only what will never succeed may be a 4xx there.
+/// Returns the HTTP status of an error code in a dialect. The choice follows the behavior of senders: InfluxDB agents
+/// drop a batch on almost every 4xx status, so there a 4xx status is only used for requests that can never succeed.
 pub(crate) fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
     use Dialect::{InfluxV1, InfluxV2, Native, Prometheus, RemoteWrite, SampleImport};
     match (code, dialect) {
         (ErrorCode::Invalid | ErrorCode::OverLimit, _) => StatusCode::BAD_REQUEST,
         (ErrorCode::AllRejected, Native) => StatusCode::UNPROCESSABLE_ENTITY,
         (ErrorCode::AllRejected, _) => StatusCode::BAD_REQUEST,
-        // vmagent sends again for ever what is answered with 413.
+        // vmagent retries a request forever after a 413.
         (ErrorCode::BodyTooLarge, RemoteWrite) => StatusCode::BAD_REQUEST,
         (ErrorCode::BodyTooLarge, _) => StatusCode::PAYLOAD_TOO_LARGE,
         (ErrorCode::BodyTooSlow, Native | Prometheus) => StatusCode::REQUEST_TIMEOUT,
@@ -213,7 +217,7 @@ pub(crate) fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
         (ErrorCode::Conflict, Native) => StatusCode::CONFLICT,
         (ErrorCode::Conflict, _) => StatusCode::SERVICE_UNAVAILABLE,
         (ErrorCode::TooManyTimelines, Native | InfluxV2 | Prometheus) => StatusCode::TOO_MANY_REQUESTS,
-        // Prometheus sends again what is answered with 429 only when it is told to.
+        // Prometheus retries after a 429 only if it is configured to do so.
         (ErrorCode::TooManyTimelines, InfluxV1 | RemoteWrite | SampleImport) => {
             StatusCode::SERVICE_UNAVAILABLE
         }
@@ -227,7 +231,7 @@ pub(crate) fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
     }
 }
 
-/// The code that an InfluxDB 2 client knows.
+/// Returns the error code of the InfluxDB 2 API.
 fn influx_v2_code(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::Invalid | ErrorCode::AllRejected | ErrorCode::OverLimit | ErrorCode::NotAcceptable => {
@@ -252,7 +256,7 @@ fn influx_v2_code(code: ErrorCode) -> &'static str {
     }
 }
 
-/// The type of error that a Prometheus client knows.
+/// Returns the error type of the Prometheus API.
 fn prometheus_error_type(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::Invalid
@@ -322,7 +326,7 @@ impl IntoResponse for Failure {
     }
 }
 
-/// JSON with a line end, and the same text in a header.
+/// Returns a JSON body with a trailing newline, and the same text in a header.
 fn influx_v1_body(message: &str) -> Response {
     let error = InfluxV1Error {
         error: message.to_owned(),
@@ -426,13 +430,13 @@ mod tests {
                 assert_eq!(status(code, dialect), 503, "{code:?} {dialect:?}");
             }
         }
-        // These agents know what 429 means.
+        // InfluxDB 2 agents retry after 429, InfluxDB 1 agents do not.
         assert_eq!(status(ErrorCode::TooManyTimelines, Dialect::InfluxV1), 503);
         assert_eq!(status(ErrorCode::TooManyTimelines, Dialect::InfluxV2), 429);
         assert_eq!(status(ErrorCode::DiskFull, Dialect::Native), 507);
         assert_eq!(status(ErrorCode::AllRejected, Dialect::Native), 422);
         assert_eq!(status(ErrorCode::AllRejected, Dialect::InfluxV1), 400);
-        // Senders of Prometheus give up at 400 alone: at 413 vmagent never does, at 429 Prometheus does.
+        // All senders of samples give up on 400. On 413 vmagent never gives up; on 429 Prometheus does.
         assert_eq!(status(ErrorCode::AllRejected, Dialect::RemoteWrite), 400);
         assert_eq!(status(ErrorCode::BodyTooLarge, Dialect::RemoteWrite), 400);
         assert_eq!(status(ErrorCode::TooManyTimelines, Dialect::RemoteWrite), 503);

@@ -1,8 +1,8 @@
-//! Checks the host that a request names, against DNS rebinding.
+//! Check of the requested host, against DNS rebinding.
 //!
-//! A page of another site can point a name of its own at 127.0.0.1 and then reads this server through the browser of a
-//! person on this machine: to the browser it is one site. Such a request names the foreign host, so without a token only
-//! loopback hosts and those of `http.hosts` are served.
+//! A page of another site can resolve its own host name to 127.0.0.1. The browser of a user on this machine then treats
+//! this server as the same site and lets the page read it. Such a request contains the foreign host name. Without a
+//! token, only loopback hosts and those of `http.hosts` are therefore allowed.
 
 use std::net::IpAddr;
 
@@ -15,20 +15,20 @@ use crate::auth;
 use crate::failure::{Failure, Result};
 use crate::settings::HttpSettings;
 
-/// The entry of `http.hosts` that admits every host.
+/// Entry of `http.hosts` that allows every host.
 const ANY_HOST: &str = "*";
 
-/// Refuses a request whose `Host` is missing, double, malformed or not served. Health checks may name any host: they
-/// reveal nothing, and probes use addresses.
+/// Refuses a request whose `Host` header is missing, repeated, malformed or not allowed. Health checks may use any
+/// host: their responses contain no sensitive data, and probes often use addresses.
 pub(crate) fn admit(request: &Request, settings: &HttpSettings) -> Result<()> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let (first, second) = (hosts.next(), hosts.next());
     if second.is_some() {
         return Err(Failure::invalid(
-            "the header Host is there more than once; send it once",
+            "the request has more than one Host header; send it once",
         ));
     }
-    // A complete address in the request line overrides the header (RFC 9112, 3.2.2).
+    // An absolute URL in the request line overrides the header (RFC 9112, 3.2.2).
     if let Some(authority) = request.uri().authority() {
         return admit_authority(authority, request, settings);
     }
@@ -53,13 +53,13 @@ fn admit_authority(authority: &Authority, request: &Request, settings: &HttpSett
     }
 }
 
-/// The host of an authority without port, brackets and the dot that ends an absolute name.
+/// Returns the host of an authority without port, brackets and a trailing dot.
 fn host_of(authority: &Authority) -> &str {
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
     host.strip_suffix('.').unwrap_or(host)
 }
 
-/// Decides whether a host is served. Case does not matter.
+/// Checks that a host is allowed; case-insensitive.
 fn admit_host(host: &str, settings: &HttpSettings) -> Result<()> {
     let HttpSettings { token, hosts, .. } = settings;
     let is_listed = || {
@@ -73,11 +73,11 @@ fn admit_host(host: &str, settings: &HttpSettings) -> Result<()> {
     let host = host.to_ascii_lowercase();
     Err(Failure::new(
         ErrorCode::Forbidden,
-        format!("requests to the host {host:?} are refused: add it to the setting http.hosts"),
+        format!("requests to the host {host:?} are not allowed; add it to the setting http.hosts"),
     ))
 }
 
-/// Whether a host always is this machine: `localhost`, a name below it, or a loopback address.
+/// Returns true if a host is always this machine: `localhost`, a subdomain of it, or a loopback address.
 fn is_loopback(host: &str) -> bool {
     let last_label = host.rsplit_once('.').map_or(host, |(_, label)| label);
     last_label.eq_ignore_ascii_case("localhost")

@@ -1,4 +1,4 @@
-//! A write in its turn: the same for every route that takes points. The pipeline itself is `tideline-ingest`.
+//! Execution of a write with its permit, shared by all routes that accept points. The pipeline is in `tideline-ingest`.
 
 use std::time::Instant;
 
@@ -10,8 +10,8 @@ use crate::context::current_client;
 use crate::failure::{Failure, Result};
 use tideline_connections::ReceivedBody;
 
-/// Decompresses, decodes and commits a write on a blocking thread, when its turn comes. `protocol` is its label in our own
-/// metrics.
+/// Waits for a write permit, then decompresses, decodes and commits a write on a blocking thread. `protocol` is the
+/// value of the metric label.
 pub(crate) async fn write(
     app: &App,
     protocol: &'static str,
@@ -32,7 +32,7 @@ pub(crate) async fn write(
     .await
 }
 
-/// The client's idempotency key, from the header `Idempotency-Key`.
+/// Returns the idempotency key of the client from the header `Idempotency-Key`.
 pub(crate) fn request_key(headers: &HeaderMap) -> Result<Option<String>> {
     let Some(key) = headers.get("idempotency-key") else {
         return Ok(None);

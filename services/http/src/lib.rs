@@ -1,24 +1,30 @@
-//! The HTTP service: every route, one file a resource, and what lies around them.
+//! HTTP service: all routes, one file per resource, and the layers around them.
 //!
-//! A request in file names: `tideline_connections` accepts its connection, [`serve`] passes it to the router → `observe` names, counts and
-//! logs it → `host` checks the host that it names → `auth` asks for the token → a handler under `resources` extracts what it needs (`extract`, `body`), calls
-//! one function of the engine on a blocking thread (`app`), and answers → `failure` turns what went wrong into the
-//! status and body of the protocol.
+//! A request passes these stages:
+//!
+//! 1. `tideline_connections` accepts the connection, and [`serve`] passes the request to the router.
+//! 2. `observe` assigns the request id, counts and logs the request.
+//! 3. `host` checks the requested host, and `auth` checks the token.
+//! 4. A handler under `resources` extracts its input (`extract`, `body`), calls a function of the engine on a blocking
+//!    thread (`app`), and returns the response.
+//! 5. `failure` converts an error to the status and body of the protocol.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `settings` | [`HttpSettings`], [`Secret`] |
-//! | `serve` | the router on the connections of `tideline_connections` |
-//! | `router` | all routes and the OpenAPI document |
-//! | `app` | the shared state: engine, budgets, turns |
-//! | `context`, `observe`, `audit`, `host`, `auth` | what happens around every request |
-//! | `failure` | the one table from kind of failure to status, per dialect |
+//! | `serve` | the service on the connections of `tideline_connections` |
+//! | `router`, `described` | all routes and the OpenAPI document; its common error responses |
+//! | `app` | the shared state: engine, budgets, permits |
+//! | `context`, `observe`, `audit`, `host`, `auth` | the layers around every request |
+//! | `failure` | the mapping from errors to statuses, per dialect |
 //! | `body` | limits of request bodies; `tideline_connections` reads them |
-//! | `extract`, `stream`, `whole` | extractors; answers that are streamed, and the memory of others |
-//! | `condition`, `saved` | conditions of the interface into those of the index; saved searches spelled out |
-//! | `ingest` | a write in its turn; the pipeline is `tideline-ingest` |
-//! | `running` | the queries that run now |
-//! | `metrics` | our own figures |
+//! | `extract`, `stream`, `whole` | extractors; streamed responses; memory of other responses |
+//! | `condition`, `saved` | conversion of conditions; expansion of saved searches |
+//! | `ingest` | execution of writes; the pipeline is `tideline-ingest` |
+//! | `running` | the registry of running queries |
+//! | `requested` | jobs of requests that run in the background |
+//! | `watching` | shared state of all watches |
+//! | `metrics` | the metrics of the service |
 //! | `resources` | the handlers |
 
 mod app;

@@ -1,4 +1,7 @@
-//! The service's own figures, for Prometheus. Label sets are fixed: nothing that a client sends becomes a label.
+//! Metrics of the service in the Prometheus format. Label values are a fixed set: input of clients never becomes a
+//! label.
+//!
+//! Counters of requests are updated by the handlers. Sizes and counts of the engine are read at each scrape.
 
 mod figures;
 mod jobs;
@@ -19,7 +22,7 @@ use tideline_engine::WriteOutcome;
 use self::state::StateCollector;
 use crate::app::App;
 
-/// Counters that requests move.
+/// Counters updated by requests.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     requests: Family<RequestLabels, Counter>,
@@ -32,15 +35,15 @@ pub(crate) struct Metrics {
     pub(crate) body_bytes: Counter,
     /// Open connections.
     pub(crate) connections: RunningGauge,
-    /// Requests that are being answered.
+    /// Running requests.
     pub(crate) requests_running: RunningGauge,
 }
 
-/// What a request was and became.
+/// Labels of a finished request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct RequestLabels {
     pub(crate) method: &'static str,
-    /// The template, such as `/v1/tables/{table}`.
+    /// Route template, such as `/v1/tables/{table}`.
     pub(crate) route: String,
     pub(crate) status: u16,
 }
@@ -55,7 +58,7 @@ struct ProtocolLabels {
     protocol: &'static str,
 }
 
-/// From 0.25 ms to 8 s.
+/// Creates a histogram with buckets from 0.25 ms to 8 s.
 fn latency_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.000_25, 2.0, 16))
 }
@@ -75,14 +78,14 @@ impl Metrics {
         }
     }
 
-    /// Counts an answered request.
+    /// Counts a finished request.
     pub(crate) fn answered(&self, labels: RequestLabels, seconds: f64) {
         self.requests.get_or_create(&labels).inc();
         let route = RouteLabels { route: labels.route };
         self.request_seconds.get_or_create(&route).observe(seconds);
     }
 
-    /// Counts what became of a write.
+    /// Counts the outcome of a write.
     pub(crate) fn written(&self, protocol: &'static str, outcome: &WriteOutcome, seconds: f64) {
         let labels = ProtocolLabels { protocol };
         self.write_seconds.observe(seconds);
@@ -95,48 +98,48 @@ impl Metrics {
     }
 
     fn register(&self, registry: &mut Registry) {
-        registry.register("http_requests", "Requests answered", self.requests.clone());
+        registry.register("http_requests", "Finished requests", self.requests.clone());
         registry.register_with_unit(
             "http_request_duration",
-            "Time to the head of the answer",
+            "Time to the response head",
             Unit::Seconds,
             self.request_seconds.clone(),
         );
-        registry.register("ingest_points", "Points stored", self.points.clone());
-        registry.register("ingest_values", "Field values stored", self.values.clone());
+        registry.register("ingest_points", "Stored points", self.points.clone());
+        registry.register("ingest_values", "Stored field values", self.values.clone());
         registry.register(
             "ingest_rejects",
-            "Lines and elements rejected",
+            "Rejected lines and elements",
             self.rejects.clone(),
         );
         registry.register_with_unit(
             "write_duration",
-            "Time to decode and commit one write",
+            "Time to decode and commit a write",
             Unit::Seconds,
             self.write_seconds.clone(),
         );
         registry.register_with_unit(
             "http_request_body",
-            "Request bodies as sent",
+            "Bytes of request bodies as sent",
             Unit::Bytes,
             self.body_bytes.clone(),
         );
         registry.register("http_connections", "Open connections", self.connections.0.clone());
         registry.register(
             "http_requests_running",
-            "Requests being answered",
+            "Running requests",
             self.requests_running.0.clone(),
         );
         let build = [("version", env!("CARGO_PKG_VERSION"))];
-        registry.register("build", "What is running", Info::new(build.to_vec()));
+        registry.register("build", "Version of the running build", Info::new(build.to_vec()));
     }
 }
 
-/// Counts things that begin and end.
+/// Gauge of running operations.
 #[derive(Debug, Default)]
 pub(crate) struct RunningGauge(Gauge);
 
-/// One of them; counted until it is dropped.
+/// Guard of one running operation; counted until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Counted(Gauge);
 
@@ -153,7 +156,7 @@ impl Drop for Counted {
     }
 }
 
-/// Everything in the Prometheus text format. Looks at the engine: call it on a blocking thread.
+/// Encodes all metrics in the Prometheus text format. Blocks on the engine; call it on a blocking thread.
 pub(crate) fn render(app: &App) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("tideline");
     app.metrics.register(&mut registry);

@@ -1,4 +1,6 @@
-//! What happens around every request: it gets an id, is counted, logged, and survives a panic.
+//! Outermost layer of every request: request id, metrics, log lines, and the response after a panic.
+//!
+//! The log contains the route template instead of the path, because paths and query strings may contain sensitive data.
 
 use std::any::Any;
 use std::time::Instant;
@@ -17,11 +19,11 @@ use crate::failure::{Failure, FailureNote};
 use crate::metrics::RequestLabels;
 use tideline_connections::{Client, Origin};
 
-/// The route of requests that no route matches.
+/// Route label of requests that match no route.
 const UNMATCHED: &str = "unmatched";
 
-/// Runs a request within its context; logs and counts its answer. The log names the template of the route, for changes the path
-/// as well, and never the query string, which may hold a password, nor any header.
+/// Runs a request within its context; logs and counts its response. The log contains the route template and, for
+/// changes, the path. It never contains the query string, which may hold a password, or headers.
 pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = method_label(request.method());
@@ -111,7 +113,7 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
             } else {
                 "anonymous"
             };
-            // The address names the table or job; it has no query string.
+            // The path identifies the table or job; it does not include the query string.
             tracing::info!(target: audit::TARGET, principal, peer, proxy, method, path, status, request_id = id, "change");
         }
         None => tracing::debug!(method, route, status, ms, sent, bytes, request_id = id, "request"),
@@ -127,7 +129,7 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
     response
 }
 
-/// A method as a label: a client must not be able to invent labels.
+/// Returns the label of a method. Unknown methods share one label, so that clients cannot create labels.
 fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -141,8 +143,11 @@ fn method_label(method: &Method) -> &'static str {
     }
 }
 
-/// The answer to a request whose handler panicked.
-#[expect(clippy::needless_pass_by_value, reason = "it is what the layer hands over")]
+/// Creates the response to a request whose handler panicked.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the signature is fixed by the layer"
+)]
 pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Response {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

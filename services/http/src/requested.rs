@@ -1,5 +1,5 @@
-//! Requested jobs whose client does not wait for the end. One thread begins and performs a job, so a job that is listed always has
-//! a thread.
+//! Requested jobs in the background, whose clients do not wait for their end. The same thread starts and runs a job, so
+//! every listed job has a thread.
 
 use tideline_connections::Turn;
 use tideline_openapi::ErrorCode;
@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 
 use crate::failure::{Failure, Result};
 
-/// Begins a job and performs it; returns the job as soon as there is one. `job` returns it from what was begun. `turn` is held to
-/// the end.
+/// Starts a job and runs it on a blocking thread; returns the job as soon as it is started. `job` extracts it from the
+/// result of `begin`. The permit `turn` is held until the job ends.
 pub(crate) async fn in_background<W: 'static>(
     turn: Turn,
     begin: impl FnOnce() -> Result<W> + Send + 'static,
@@ -19,7 +19,7 @@ pub(crate) async fn in_background<W: 'static>(
     let (tell, told) = oneshot::channel();
     tokio::task::spawn_blocking(move || {
         let _turn = turn;
-        // A client that has left is told nothing.
+        // The result is dropped if the client has disconnected.
         match begin() {
             Ok(work) => {
                 let _gone = tell.send(Ok(job(&work)));

@@ -1,4 +1,6 @@
-//! One file a resource: its routes, described where they are handled.
+//! Handlers, one file per resource. Each handler declares its route and its part of the OpenAPI document.
+//!
+//! This module holds what several resources share: path parameters, common error responses and conversions.
 
 pub(crate) mod archive;
 pub(crate) mod attach;
@@ -41,7 +43,7 @@ use utoipa::{IntoParams, IntoResponses, ToSchema};
 
 use crate::failure::{Failure, Result};
 
-/// The path of routes about a table.
+/// Path parameter of routes for a table.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(crate) struct TablePath {
@@ -50,7 +52,7 @@ pub(crate) struct TablePath {
     pub(crate) table: String,
 }
 
-/// The path of routes about a timeline.
+/// Path parameters of routes for a timeline.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(crate) struct TimelinePath {
@@ -62,25 +64,25 @@ pub(crate) struct TimelinePath {
     pub(crate) id: String,
 }
 
-/// The failures that every route of ours may answer with, for the document.
+/// Error responses of every native route, for the OpenAPI document.
 pub(crate) struct Failures;
 
-/// The failures that questions about points may answer with besides, for the document.
+/// Additional error responses of queries for points, for the OpenAPI document.
 pub(crate) struct QueryFailures;
 
-/// The failures that a watch may answer with besides, for the document.
+/// Additional error responses of a watch, for the OpenAPI document.
 pub(crate) struct WatchFailures;
 
 impl IntoResponses for Failures {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         described(&[
-            ("400", "The request cannot be right, or passes a limit"),
+            ("400", "The request is invalid or exceeds a limit"),
             ("401", "The token is missing or wrong"),
-            ("404", "What is named does not exist"),
-            ("500", "A fault of the service"),
+            ("404", "The named object does not exist"),
+            ("500", "Internal error of the service"),
             (
                 "503",
-                "Too much at once, or promises cannot be kept just now: send it again",
+                "Too many concurrent requests, or the service is temporarily unavailable; retry later",
             ),
         ])
     }
@@ -89,7 +91,7 @@ impl IntoResponses for Failures {
 impl IntoResponses for QueryFailures {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         let mut responses = described(&[
-            ("406", "None of the accepted content types can be written"),
+            ("406", "None of the accepted content types is supported"),
             ("409", "The query was cancelled"),
             ("422", "The query needs more than its budget"),
         ]);
@@ -100,13 +102,13 @@ impl IntoResponses for QueryFailures {
 
 impl IntoResponses for WatchFailures {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        let mut responses = described(&[("410", "What followed the event is not kept any more")]);
+        let mut responses = described(&[("410", "The writes after the event are no longer available")]);
         responses.extend(Failures::responses());
         responses
     }
 }
 
-/// Failures by status and description, with the one body of all.
+/// Returns responses by status and description, all with the native error body.
 fn described(kinds: &[(&str, &str)]) -> BTreeMap<String, RefOr<Response>> {
     let body = Ref::from_schema_name(ErrorBody::name());
     let content = ContentBuilder::new().schema(Some(body)).build();
@@ -120,10 +122,10 @@ fn described(kinds: &[(&str, &str)]) -> BTreeMap<String, RefOr<Response>> {
     kinds.iter().map(response).collect()
 }
 
-/// How many entries a page has, where `asked` is what the request says.
+/// Returns the page size of a request, or `default` if it has none. Fails if it is 0 or over `most`.
 fn page_limit(asked: Option<usize>, default: usize, most: usize) -> Result<usize> {
     match asked.unwrap_or(default) {
-        0 => Err(Failure::invalid("limit is 0; a page has at least one entry")),
+        0 => Err(Failure::invalid("limit is 0; it must be at least 1")),
         limit if limit > most => Err(Failure::over(
             ErrorCode::OverLimit,
             "limit",
@@ -134,18 +136,18 @@ fn page_limit(asked: Option<usize>, default: usize, most: usize) -> Result<usize
     }
 }
 
-/// A span of time as answers write it, without the part of a second.
+/// Converts a duration for a response, truncated to whole seconds.
 fn whole_seconds(time: Duration) -> DurationText {
     let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     DurationText(seconds.saturating_mul(NANOS_PER_SECOND))
 }
 
-/// An instant as answers write it, RFC 3339.
+/// Converts a timestamp for a response, as RFC 3339.
 fn instant(nanos: i64) -> String {
     Timestamp::from_nanos_clamped(nanos).to_rfc3339()
 }
 
-/// A half-open span as answers write it.
+/// Converts a half-open time span for a response.
 fn span((start, end): (i64, i64)) -> Span {
     Span {
         start: instant(start),
@@ -153,11 +155,11 @@ fn span((start, end): (i64, i64)) -> Span {
     }
 }
 
-/// Returns a policy with changes.
+/// Returns a policy with changes applied.
 ///
 /// # Errors
 ///
-/// The outcome contradicts itself.
+/// Returns an error if the changed policy is not valid.
 pub(crate) fn changed_policy(policy: Policy, changes: PolicyChanges) -> Result<Policy> {
     let policy = changes.applied_to(policy);
     tideline_scheduler::policy::check(&policy).map_err(Failure::invalid)?;

@@ -1,4 +1,6 @@
-//! All routes, and the document that describes them. Both come from the same declarations.
+//! Router of all routes, and the OpenAPI document. Both are created from the same declarations.
+//!
+//! The order of the layers matters: a request is observed first, then admitted, then handled.
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -19,43 +21,44 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::{auth, described, host, observe, resources, whole};
 
-/// Smallest answer that is compressed, in bytes. Streamed answers, whose length is unknown when they begin, are larger.
+/// Smallest response that is compressed, in bytes. Streamed responses have no known length and are always compressed.
 const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
 
-/// What the document says about the whole.
+/// Head of the OpenAPI document.
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Tideline",
         description = "Time series and timelines on wide-table storage: write points, find timelines, read them back.\n\n\
-            Times are RFC 3339 or integer nanoseconds, durations text such as `90s` or `30d`. Every answer carries \
-            the header `X-Request-Id`. Where the service has a token, send it as `Authorization: Bearer …`.",
+            Timestamps are RFC 3339 strings or integer nanoseconds; durations are strings such as `90s` or \
+            `30d`. Every response has the header `X-Request-Id`. If the service has a token, send it as \
+            `Authorization: Bearer …`.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
-    // What events hold and what is only referred to, which no request or answer names.
+    // Schemas that no request or response refers to directly: contents of events, and errors of other dialects.
     components(schemas(WatchReady, WatchPoints, WatchTimelines, WatchDeleted, PrometheusError)),
     tags(
-        (name = "tables", description = "Tables and what they hold"),
+        (name = "tables", description = "Tables and their contents"),
         (name = "points", description = "Write and read points"),
-        (name = "timelines", description = "Find and describe timelines; their names"),
-        (name = "jobs", description = "The life of data: work in the background, policies tried out, the clock"),
+        (name = "timelines", description = "Find and describe timelines; list measurements, tags, fields"),
+        (name = "jobs", description = "Data lifecycle: background jobs, policy previews, the clock"),
         (name = "operation", description = "Health, readiness, metrics"),
-        (name = "influx", description = "What InfluxDB agents and clients speak"),
+        (name = "influx", description = "Compatibility with InfluxDB agents and clients"),
         (
             name = "prometheus",
-            description = "What Prometheus, its agents and its clients speak: at the root about the default table, \
-                below `/v1/tables/{table}/prometheus` about one"
+            description = "Compatibility with Prometheus, its agents and its clients: at the root for the \
+                default table, below `/v1/tables/{table}/prometheus` for the table in the path"
         )
     )
 )]
 struct Document;
 
-/// The OpenAPI document of every route.
+/// Returns the OpenAPI document of all routes.
 pub fn document() -> utoipa::openapi::OpenApi {
     routes().into_openapi()
 }
 
-/// Every route with its description: one line a resource.
+/// Returns all routes with their descriptions, one line per resource.
 fn routes() -> OpenApiRouter<App> {
     let mut routes = OpenApiRouter::with_openapi(Document::openapi())
         .merge(resources::tables::router())
@@ -85,9 +88,10 @@ fn routes() -> OpenApiRouter<App> {
     routes
 }
 
-/// The service: every route, within the layers that all share. The outermost comes first.
+/// Creates the service: all routes with their common layers, the outermost first.
 ///
-/// All layers are added at once: each further call of `layer` boxes every route once more, and a request copies every box.
+/// All layers are added in one call: each further call of `layer` boxes every route again, and a request clones every
+/// box.
 pub(crate) fn router(app: &App) -> Router {
     let (router, document) = routes().split_for_parts();
     router
@@ -108,8 +112,8 @@ pub(crate) fn router(app: &App) -> Router {
         .with_state(app.clone())
 }
 
-/// Answers a request whose host, token and site are admitted, and counts a large answer in the memory account. One layer does
-/// all of this, since each layer made of a function costs every request several allocations.
+/// Runs a request if its host, token and origin are allowed, and reserves the memory of a large response. These steps
+/// share one layer, because each function layer costs several allocations per request.
 async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
     let admitted = host::admit(&request, &app.settings)
         .and_then(|()| auth::require_token(&request, &app.settings))
@@ -123,8 +127,8 @@ async fn guard(State(app): State<App>, request: Request, next: Next) -> Response
     }
 }
 
-/// Compresses answers for clients that accept it, at the fastest level. Small answers, server-sent events and images stay as
-/// they are: below some kilobytes compressing costs more time than sending.
+/// Returns the layer that compresses responses for clients that accept it, at the fastest level. Small responses,
+/// server-sent events and images are not compressed: for a few kilobytes, compression takes longer than sending.
 fn compression() -> CompressionLayer<impl Predicate> {
     let predicate = SizeAbove::new(COMPRESSED_BYTES_MIN)
         .and(NotForContentType::SSE)
@@ -135,13 +139,13 @@ fn compression() -> CompressionLayer<impl Predicate> {
 }
 
 async fn not_found() -> Response {
-    Failure::new(ErrorCode::NotFound, "no such route; /docs lists them").into_response()
+    Failure::new(ErrorCode::NotFound, "no such route; see /docs").into_response()
 }
 
 async fn method_not_allowed() -> Response {
     Failure::new(
         ErrorCode::MethodNotAllowed,
-        "the resource does not have this method",
+        "the method is not allowed for this path; see /docs",
     )
     .into_response()
 }

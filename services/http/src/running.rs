@@ -1,4 +1,6 @@
-//! The queries that run now: who they are, how far they are, and how they are stopped.
+//! Registry of the running queries: their identity, their progress and their cancellation.
+//!
+//! Queries of all protocols are listed, so that an operator can find and stop an expensive one.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,36 +13,36 @@ use tideline_query::{Cancel, Progress};
 
 use crate::context::RequestId;
 
-/// Bytes of a question that are kept to show it.
+/// Most bytes of the query text that are kept for display.
 const QUESTION_BYTES_MAX: usize = 2_048;
 
-/// The queries of a service that run now. A handle: clones share them.
+/// Registry of the running queries of a service. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunningQueries(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Ids are counted from 1.
+    /// Id of the last query; ids start at 1.
     last: AtomicU64,
     running: Mutex<BTreeMap<u64, RunningQuery>>,
 }
 
-/// A query while it runs.
+/// Running query.
 #[derive(Debug, Clone)]
 pub(crate) struct RunningQuery {
     pub(crate) request_id: RequestId,
     pub(crate) table: String,
-    /// The last part of the path that was asked.
+    /// Last segment of the requested path.
     pub(crate) resource: &'static str,
-    /// As JSON, cut off where it is long.
+    /// Query as JSON, truncated if it is long.
     pub(crate) question: String,
     pub(crate) started: Timestamp,
-    /// Monotonic time of the start.
+    /// Monotonic time at the start of the query.
     began: Duration,
     cancel: Cancel,
 }
 
-/// Lists a query while it lives.
+/// Guard of a listed query; removes it from the registry on drop.
 #[derive(Debug)]
 pub(crate) struct Listed {
     queries: RunningQueries,
@@ -48,7 +50,7 @@ pub(crate) struct Listed {
 }
 
 impl RunningQueries {
-    /// Lists a query that begins now, until what this gives is dropped.
+    /// Adds a query that starts now. It is listed until the returned guard is dropped.
     pub(crate) fn list(&self, engine: &Engine, query: Description, cancel: Cancel) -> Listed {
         let id = self.0.last.fetch_add(1, Ordering::Relaxed) + 1;
         let Description {
@@ -75,13 +77,13 @@ impl RunningQueries {
         Listed { queries, id }
     }
 
-    /// All that run, oldest first.
+    /// Returns all running queries, oldest first.
     pub(crate) fn all(&self) -> Vec<(u64, RunningQuery)> {
         let running = self.lock();
         running.iter().map(|(id, query)| (*id, query.clone())).collect()
     }
 
-    /// Stops one; whether it ran.
+    /// Cancels a query; returns false if it is not running.
     pub(crate) fn cancel(&self, id: u64) -> bool {
         let running = self.lock();
         let found = running.get(&id);
@@ -89,12 +91,12 @@ impl RunningQueries {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, RunningQuery>> {
-        // Whoever panicked with the lock has left a whole map.
+        // No code panics while it modifies the map, so the map is consistent even if the lock is poisoned.
         self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What a query is listed as.
+/// Description of a query for the registry.
 #[derive(Debug, Clone)]
 pub(crate) struct Description {
     pub(crate) request_id: RequestId,
@@ -104,12 +106,12 @@ pub(crate) struct Description {
 }
 
 impl RunningQuery {
-    /// How far it is.
+    /// Returns the progress of the query.
     pub(crate) fn progress(&self) -> Progress {
         self.cancel.progress()
     }
 
-    /// How long it has run.
+    /// Returns the running time of the query.
     pub(crate) fn elapsed(&self, engine: &Engine) -> Duration {
         engine.clock().monotonic().saturating_sub(self.began)
     }

@@ -1,4 +1,7 @@
-//! Saved searches put in the place of their names.
+//! Expansion of saved searches: each reference to a name is replaced with the saved condition.
+//!
+//! Saved searches may use each other. Nesting, uses and the size of the result are limited, because a few short
+//! searches could otherwise expand to a huge condition.
 
 use tideline_engine::Table;
 use tideline_engine::condition::condition::{DEPTH_MAX, NODES_MAX};
@@ -11,22 +14,22 @@ use tideline_openapi::{self as wire, ErrorCode};
 use crate::app::App;
 use crate::failure::{Failure, Result};
 
-/// Most saved searches within each other.
+/// Deepest nesting of saved searches.
 const NESTED_MAX: usize = 16;
-/// Most uses of saved searches by one request, those within each other counted each time.
+/// Most uses of saved searches in one request. A nested use counts each time it is expanded.
 const USES_MAX: usize = 100;
 
-/// The condition with every saved search of the table spelled out.
+/// Returns the condition with every saved search of the table expanded.
 pub(crate) fn expand(app: &App, table: &str, condition: Condition) -> Result<Condition> {
     if !condition.uses_saved() {
-        // Whether the table exists is asked when the request has its turn.
+        // The existence of the table is checked later, when the request has a permit.
         return Ok(condition);
     }
     let table = app.engine.table(table)?;
     Expansion::of(&table, None).expand(condition)
 }
 
-/// As [`expand`], of timelines that are named by a condition or by ids.
+/// Expands the condition of a selector; a selector with ids is returned unchanged.
 pub(crate) fn expand_selector(
     app: &App,
     table: &str,
@@ -38,7 +41,7 @@ pub(crate) fn expand_selector(
     Ok(selector)
 }
 
-/// As [`expand_selector`], where a question may name none.
+/// Like [`expand_selector`], for an optional selector.
 pub(crate) fn expand_optional(
     app: &App,
     table: &str,
@@ -49,28 +52,29 @@ pub(crate) fn expand_optional(
         .transpose()
 }
 
-/// What a search that is to be saved under a name means; refused where it would use itself.
+/// Expands a new search before it is saved under a name; fails if it would use itself.
 pub(crate) fn expand_new(table: &Table, name: &str, condition: &Condition) -> Result<Condition> {
     Expansion::of(table, Some((name, condition))).expand(Condition::Saved(name.to_owned()))
 }
 
-/// What a saved search says.
+/// Parses the stored text of a saved search.
 pub(crate) fn read(name: &str, text: &str) -> Result<SavedSearch> {
     serde_json::from_str(text).map_err(|error| {
-        let message = format!("saved search {name:?} was written by a newer build: {error}");
+        let message = format!("cannot read saved search {name:?}, maybe of a newer version: {error}");
         Failure::new(ErrorCode::Internal, message)
     })
 }
 
 struct Expansion<'a> {
     table: &'a Table,
-    /// A search that is not saved yet.
+    /// Search that is not saved yet, with its name.
     new: Option<(&'a str, &'a Condition)>,
-    /// The searches that are being spelled out, the outermost first.
+    /// Names of the searches that are being expanded, the outermost first.
     within: Vec<String>,
     uses: usize,
-    /// Conditions and values so far, and conditions around the one at hand.
+    /// Number of conditions and values so far.
     nodes: usize,
+    /// Current nesting depth of conditions.
     depth: usize,
 }
 
@@ -95,12 +99,12 @@ impl<'a> Expansion<'a> {
             _ => 1,
         };
         within(
-            "conditions with all saved searches spelled out",
+            "number of conditions with all saved searches expanded",
             NODES_MAX,
             self.nodes,
         )?;
         self.depth += 1;
-        within("conditions within each other", DEPTH_MAX, self.depth)?;
+        within("nesting depth of conditions", DEPTH_MAX, self.depth)?;
         let expanded = self.expand_parts(condition);
         self.depth -= 1;
         expanded
@@ -128,11 +132,11 @@ impl<'a> Expansion<'a> {
         }
         self.uses += 1;
         within(
-            "saved searches within each other",
+            "nesting depth of saved searches",
             NESTED_MAX,
             self.within.len() + 1,
         )?;
-        within("uses of saved searches", USES_MAX, self.uses)?;
+        within("number of uses of saved searches", USES_MAX, self.uses)?;
         let condition = self.find(&name)?;
         self.within.push(name);
         let expanded = self.expand(condition)?;
@@ -153,7 +157,7 @@ impl<'a> Expansion<'a> {
     }
 }
 
-/// Refuses what is more than its limit.
+/// Returns an error if `actual` is over `limit`.
 fn within(what: &str, limit: usize, actual: usize) -> Result<()> {
     match actual > limit {
         true => Err(Failure::over(
@@ -166,13 +170,13 @@ fn within(what: &str, limit: usize, actual: usize) -> Result<()> {
     }
 }
 
-/// There is no such search.
+/// Creates the error of an unknown saved search.
 pub(crate) fn unknown(table: &Table, name: &str) -> Failure {
     let table = table.name().as_str();
     Failure::new(
         ErrorCode::NotFound,
         format!(
-            "table {table} has no saved search {name:?}; GET /v1/tables/{table}/searches lists those it has"
+            "table {table} has no saved search {name:?}; GET /v1/tables/{table}/searches lists all of them"
         ),
     )
 }

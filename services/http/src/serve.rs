@@ -1,4 +1,4 @@
-//! The service on its connections: the router answers, `tideline_connections` accepts and bounds.
+//! Connection of the router with `tideline_connections`, which accepts connections and enforces their limits.
 
 use std::io;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::metrics::Counted;
 use crate::router::router;
 use crate::settings::HttpSettings;
 
-/// Answers requests on `listener` until `shutdown` ends; then accepts no new connection, lets running requests finish
-/// within the drain timeout, and returns. Idle connections close at once. Calls `serving` when the next connection is accepted
-/// and answered at once.
+/// Serves requests on `listener` until `shutdown` completes. Then accepts no new connections, waits for running
+/// requests up to the drain timeout, and returns. Idle connections are closed immediately. Calls `serving` as soon as
+/// connections are accepted.
 ///
-/// Scheduler and engine stay as they are; stop the one and close the other afterwards: that waits for writes that
-/// outlived the drain.
+/// Does not stop the scheduler or close the engine. The caller does so afterwards; closing the engine waits for writes
+/// that are still running after the drain timeout.
 ///
 /// # Errors
 ///
-/// The address of the listener is unknown.
+/// Returns an error if the local address of the listener is not available.
 pub async fn serve(
     listener: TcpListener,
     engine: Arc<Engine>,
@@ -62,7 +62,7 @@ pub async fn serve(
     .await
 }
 
-/// All routes over the state behind them.
+/// All routes, with the shared state.
 #[derive(Debug, Clone)]
 struct Routed {
     app: App,

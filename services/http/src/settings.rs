@@ -1,4 +1,6 @@
-//! What can be set about the HTTP service: plain values with unit and default.
+//! Settings of the HTTP service.
+//!
+//! They are plain values with units and defaults; the server reads them from its configuration file.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,55 +13,58 @@ use tideline_connections::Network;
 /// Settings of [`serve`](crate::serve).
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
-    /// The token that requests must bear; `None` lets everybody in. `/health`, `/ready`, `/ping` and their kin of Prometheus never ask.
+    /// Token that requests must contain; `None` disables authentication. `/health`, `/ready`, `/ping`, `/-/healthy` and
+    /// `/-/ready` never require it.
     pub token: Option<Secret>,
-    /// Hosts, beside loopback ones, that requests may name in `Host`, without ports; `*` admits every host. Empty: with a
-    /// token every host, without one none. Default empty.
+    /// Hosts, without ports, that requests may name in `Host` in addition to loopback hosts; `*` allows every host. If
+    /// empty, every host is allowed with a token, and only loopback hosts without one. Default empty.
     pub hosts: Vec<String>,
-    /// Proxies in front: the client that they name in `Forwarded` or `X-Forwarded-For` counts for shares and logs. Default empty.
+    /// Trusted proxies. The client that they name in `Forwarded` or `X-Forwarded-For` is used for fair shares and in
+    /// the log. Default empty.
     pub trusted_proxies: Vec<Network>,
-    /// Bytes of a request body as sent. Default 32 MiB.
+    /// Most bytes of a request body as sent. Default 32 MiB.
     pub body_bytes_max: usize,
-    /// Bytes of a request body after decompression. Default 128 MiB.
+    /// Most bytes of a request body after decompression. Default 128 MiB.
     pub decoded_body_bytes_max: usize,
-    /// Bytes of all request bodies that are held at once, compressed and decompressed. A request beyond it is
-    /// refused as overload. Default 256 MiB.
+    /// Most bytes of all request bodies held at once, compressed and decompressed. Requests over the limit are refused
+    /// as overload. Default 256 MiB.
     pub bodies_in_flight_bytes_max: usize,
-    /// Bytes of a JSON request that is not a write. Default 1 MiB.
+    /// Most bytes of a JSON request that is not a write. Default 1 MiB.
     pub request_bytes_max: usize,
-    /// How long a request head may take to arrive, from its first byte, and a new connection to send that. Default 10 s.
+    /// Longest time from the first byte of a request head to its end, and from a new connection to its first byte.
+    /// Default 10 s.
     pub header_timeout: Duration,
-    /// How long a connection may lie idle between requests. Default 60 s.
+    /// Longest idle time of a connection between requests. Default 60 s.
     pub idle_timeout: Duration,
-    /// How long a body may make no progress. A body must also keep up [`Self::body_bytes_per_second_min`] beyond
-    /// this time. Default 10 s.
+    /// Longest time without progress of a request body. After this time the body must also reach
+    /// [`Self::body_bytes_per_second_min`]. Default 10 s.
     pub body_timeout: Duration,
-    /// The slowest body that is read to its end, in bytes a second. Default 4 KiB.
+    /// Lowest rate of a request body, in bytes per second. Slower bodies are refused. Default 4 KiB.
     pub body_bytes_per_second_min: u64,
-    /// How long a client may not take any of the answer before it is cut off. Default 30 s.
+    /// Longest time in which a client reads none of a response before the connection is closed. Default 30 s.
     pub answer_timeout: Duration,
-    /// The slowest client that may read an answer to its end, in bytes a second while bytes wait for it, averaged over
-    /// [`Self::answer_timeout`]. Default 4 KiB.
+    /// Lowest rate at which a client may read a response, in bytes per second while bytes are pending, averaged over
+    /// [`Self::answer_timeout`]. Slower connections are closed. Default 4 KiB.
     pub answer_bytes_per_second_min: u64,
-    /// Connections held at once. At the limit the one that has been idle longest is closed for a new one; where all are busy, a
-    /// few more are accepted for health checks and metrics only. Default 10,000.
+    /// Most open connections. At the limit, a new connection replaces the one that has been idle longest. If all are
+    /// busy, a few more connections are accepted, only for health checks and metrics. Default 10,000.
     pub connections_max: usize,
-    /// Writes that are decoded and committed at once, each on a thread. Default 32.
+    /// Most concurrent writes, each on a thread. Default 32.
     pub writes_in_flight_max: usize,
-    /// Queries and searches that run at once, each on a thread, but for queries of cold points. Default 16.
+    /// Most concurrent queries and searches, each on a thread, without queries of cold points. Default 16.
     pub queries_in_flight_max: usize,
-    /// Watches that are open at once. Default 2,048.
+    /// Most open watches. Default 2,048.
     pub watches_max: usize,
-    /// Bytes a second that all watches together send, so that they leave the cores to writers. A watch that falls behind by
-    /// more than the writes that are kept for it ends. Default 256 MiB.
+    /// Most bytes per second that all watches send together, which leaves processor time to writers. A watch ends if it
+    /// falls behind by more than the writes kept in memory. Default 256 MiB.
     pub watch_bytes_per_second_max: u64,
-    /// Threads and limits of queries; at most 64 of cold points run at once.
+    /// Threads and limits of queries. At most 64 queries of cold points run at once.
     pub query: QuerySettings,
-    /// How Prometheus' API answers.
+    /// Settings of the Prometheus API.
     pub prometheus: PrometheusSettings,
-    /// How long a request waits for its turn before it is refused as overload. Default 5 s.
+    /// Longest time that a request waits for a permit before it is refused as overload. Default 5 s.
     pub turn_timeout: Duration,
-    /// How long requests may take to finish after the shutdown signal. Default 4 s.
+    /// Longest time that running requests may take after the shutdown signal. Default 4 s.
     pub drain_timeout: Duration,
 }
 
@@ -92,20 +97,24 @@ impl Default for HttpSettings {
     }
 }
 
-/// A text that no log, error or debug form shows.
+/// Secret text that is never shown in logs, errors or debug output.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
-/// The text is too short to be a secret.
+/// Error: the text is not a valid secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a token has at least {} characters and no blanks", Secret::LENGTH_MIN)]
+#[error("a token needs at least {} characters and no white space", Secret::LENGTH_MIN)]
 pub struct WeakSecret;
 
 impl Secret {
-    /// The shortest secret, in bytes.
+    /// Length of the shortest secret, in bytes.
     pub const LENGTH_MIN: usize = 16;
 
-    /// Takes a secret; an empty, short or blank one is refused.
+    /// Creates a secret.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`WeakSecret`] if the text has less than [`Self::LENGTH_MIN`] bytes or contains white space.
     pub fn new(secret: impl Into<String>) -> Result<Self, WeakSecret> {
         let secret = secret.into();
         if secret.len() < Self::LENGTH_MIN || secret.contains(char::is_whitespace) {
@@ -114,7 +123,7 @@ impl Secret {
         Ok(Self(secret))
     }
 
-    /// Whether `claimed` is this secret. Takes as long for every claim of the right length.
+    /// Returns true if `claimed` is this secret. Runs in constant time for all texts of the right length.
     pub(crate) fn is(&self, claimed: &str) -> bool {
         use subtle::ConstantTimeEq;
         self.0.as_bytes().ct_eq(claimed.as_bytes()).into()

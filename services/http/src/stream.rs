@@ -1,10 +1,11 @@
-//! Answers that are written while they are read: bounded memory whatever their size.
+//! Responses that are sent while they are produced, with bounded memory for any size.
 //!
-//! The writer runs on a blocking thread and fills chunks, which a [`Spool`] keeps until the connection takes them. So a
-//! request of ordinary size ends, and leaves its turn to others, before its client has read anything. Where the spool is full
-//! the writer waits for its client, and others run in its turn meanwhile; see [`AnswerWriter::wait`]. What fails before the
-//! first chunk is an ordinary failure with its status; what fails later, a panic included, cuts the answer off in the middle of
-//! its chunked encoding, which every client notices.
+//! The writer runs on a blocking thread and fills chunks. A [`Spool`] keeps the chunks until the connection takes them.
+//! A request of ordinary size therefore ends, and releases its permit, before its client has read anything. If the
+//! spool is full, the writer waits for its client and releases the permit meanwhile; see [`AnswerWriter::wait`].
+//!
+//! An error before the first chunk becomes a normal error response. A later error or panic aborts the chunked encoding,
+//! which every client detects.
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,28 +26,29 @@ use crate::app::App;
 use crate::failure::{Failure, Result};
 use tideline_connections::{Pushed, Spool, Turn};
 
-/// Bytes of a chunk.
+/// Most bytes of a chunk.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Bytes that a writer allocates at once: most answers of dashboards fit, so they are not copied while they grow.
+/// Initial capacity of a writer in bytes. Most responses for dashboards fit, so they are not copied while they grow.
 const FIRST_BYTES: usize = 4 << 10;
 
-/// Resources of a request while it writes its answer.
+/// Resources of a request while it writes its response.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
-    /// Ends with the last write to the spool; others have it while the writer waits for its client.
+    /// Permit of the request, held until the last write to the spool. It is released while the writer waits for its
+    /// client.
     pub(crate) turn: Option<Turn>,
-    /// Told when the client leaves.
+    /// Signal that is cancelled when the client disconnects.
     pub(crate) cancel: Cancel,
 }
 
-/// Destination of a streamed answer. Writes fail with `BrokenPipe` when the client has left.
+/// Destination of a streamed response. Writes fail with `BrokenPipe` after the client has disconnected.
 #[derive(Debug)]
 pub(crate) struct AnswerWriter {
     chunk: Vec<u8>,
     spool: Arc<Spool>,
     turn: Option<Turn>,
     slow_answers: Arc<Semaphore>,
-    /// Whether a chunk has been sent; until then the length of the answer can still be announced.
+    /// True if a chunk has been sent. Before that, the length of the response can still be announced.
     has_sent: bool,
 }
 
@@ -60,7 +62,7 @@ impl Write for AnswerWriter {
         Ok(now.len())
     }
 
-    /// Encoders write a few bytes at a time, which nearly always fit.
+    /// Fast path: encoders write a few bytes at a time, which nearly always fit into the chunk.
     #[inline]
     fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while bytes.len() >= CHUNK_BYTES - self.chunk.len() {
@@ -77,14 +79,17 @@ impl Write for AnswerWriter {
         }
         let mut chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_BYTES));
         self.has_sent = true;
-        // Chunks that are kept count by their length.
+        // The spool counts chunks by their length, so unused capacity is released.
         chunk.shrink_to_fit();
         let mut chunk = Bytes::from(chunk);
         loop {
             chunk = match self.spool.push(chunk) {
                 Pushed::Kept => return Ok(()),
                 Pushed::ClientLeft => {
-                    return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client has left"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::BrokenPipe,
+                        "the client has disconnected",
+                    ));
                 }
                 Pushed::Full(chunk) => chunk,
             };
@@ -94,8 +99,8 @@ impl Write for AnswerWriter {
 }
 
 impl AnswerWriter {
-    /// Waits for the client to take a part of what is spooled. Others have the turn meanwhile: its thread and what the
-    /// request holds stay, so only so many may wait like this, and a further one is cut off.
+    /// Waits until the client has taken a part of the spool, without the permit. The thread and the memory of the
+    /// request remain in use, so the number of such waits is limited; a further one aborts its response.
     fn wait(&mut self) -> io::Result<()> {
         let Some(turn) = &mut self.turn else {
             self.spool.wait_for_room();
@@ -104,8 +109,8 @@ impl AnswerWriter {
         let place: std::result::Result<OwnedSemaphorePermit, _> =
             Arc::clone(&self.slow_answers).try_acquire_owned();
         let _place = place.map_err(|_| {
-            tracing::warn!("an answer was cut off: too many wait for clients that read slowly");
-            io::Error::other("too many answers wait for clients that read slowly")
+            tracing::warn!("a response was aborted: too many responses wait for slow clients");
+            io::Error::other("too many responses wait for slow clients")
         })?;
         turn.pause();
         while_waiting(|| self.spool.wait_for_room());
@@ -113,7 +118,7 @@ impl AnswerWriter {
         Ok(())
     }
 
-    /// Ends the answer: sends the rest, or returns all of it where nothing has been sent.
+    /// Ends the response: sends the rest, or returns the whole response if nothing has been sent.
     fn finish(mut self) -> io::Result<Option<Bytes>> {
         if self.has_sent {
             return self.flush().map(|()| None);
@@ -122,8 +127,8 @@ impl AnswerWriter {
     }
 }
 
-/// Returns an answer of `content_type` that `write` produces on a blocking thread. An answer that fits into one chunk and was
-/// never flushed has a `Content-Length`; longer ones are streamed. `work` ends when `write` has returned.
+/// Returns a response of `content_type` that `write` produces on a blocking thread. A response that fits into one chunk
+/// and was never flushed has a `Content-Length`; longer ones are streamed. `work` ends when `write` returns.
 pub(crate) async fn answer<F>(app: &App, content_type: &'static str, work: Work, write: F) -> Result<Response>
 where
     F: FnOnce(&mut AnswerWriter) -> Result<()> + Send + 'static,
@@ -156,15 +161,15 @@ where
         has_sent: false,
     };
     let writing = tokio::task::spawn_blocking(move || {
-        // A panic must reach the spool as an error: a spool that only ends is a complete answer.
+        // A panic must be passed to the spool as an error; otherwise the response would look complete.
         let written = catch_unwind(AssertUnwindSafe(|| write(&mut writer)));
         let finished = written
             .unwrap_or_else(|_| Err(panicked()))
             .and_then(|()| writer.finish().map_err(client_left));
-        // Once a chunk is out its status is too: the answer can only be cut off.
+        // After the first chunk the status is sent already, so the response can only be aborted.
         let end = finished.as_ref().map(|_| ());
         if !spool.end(end.map_err(|failure| io::Error::other(failure.message.clone()))) {
-            tracing::debug!("a client left before its answer was complete");
+            tracing::debug!("a client disconnected before its response was complete");
         }
         finished
     });
@@ -186,7 +191,7 @@ where
     Ok(([(header::CONTENT_TYPE, content_type)], body).into_response())
 }
 
-/// A client that waits for its answer, or for the rest of it. When it leaves, this is dropped, and the request stops.
+/// Client that waits for its response or the rest of it. When it disconnects, this is dropped and stops the request.
 struct Client {
     spool: Arc<Spool>,
     cancel: Cancel,
@@ -199,7 +204,7 @@ impl Drop for Client {
     }
 }
 
-/// The body of a streamed answer.
+/// Body of a streamed response.
 struct SpooledAnswer {
     first: Option<Bytes>,
     client: Client,
@@ -218,26 +223,26 @@ impl HttpBody for SpooledAnswer {
     }
 }
 
-/// Writes a line of an NDJSON answer, and sends it at once.
+/// Writes a line of an NDJSON response and sends it immediately.
 pub(crate) fn tell(writer: &mut AnswerWriter, line: &impl serde::Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *writer, line)?;
     writer.write_all(b"\n")?;
     writer.flush()
 }
 
-/// The failure of a writer that panicked; the panic itself is in the log already.
+/// Creates the error of a writer that panicked. The panic itself is already in the log.
 pub(crate) fn panicked() -> Failure {
-    tracing::error!("a request panicked while it wrote its answer");
+    tracing::error!("a request panicked while it wrote its response");
     Failure::new(ErrorCode::Internal, "internal error")
 }
 
-/// The failure of a writer whose client is gone; nobody reads it.
-#[expect(clippy::needless_pass_by_value, reason = "it is what map_err hands over")]
+/// Creates the error of a writer whose client has disconnected. It is never sent.
+#[expect(clippy::needless_pass_by_value, reason = "the signature is fixed by map_err")]
 pub(crate) fn client_left(error: io::Error) -> Failure {
     Failure::new(ErrorCode::Internal, error.to_string())
 }
 
-/// An answer of `content_type` whose parts come through `parts`, for as long as they come.
+/// Returns a response of `content_type` whose parts are received through `parts` until that channel is closed.
 pub(crate) fn live(content_type: &'static str, parts: mpsc::Receiver<io::Result<Bytes>>) -> Response {
     (
         [(header::CONTENT_TYPE, content_type)],
@@ -272,9 +277,9 @@ mod tests {
         spooled(spool, &slow_answers, "text/plain", Work::default(), write).await
     }
 
-    /// What a client reads of an answer: its bytes, and whether it is complete.
+    /// Reads a response; returns the number of bytes, and true if it is complete.
     async fn read(write: fn(&mut AnswerWriter) -> Result<()>) -> (usize, bool) {
-        let answer = begin(write).await.expect("it begins well");
+        let answer = begin(write).await.expect("it starts without an error");
         let mut body = answer.into_body();
         let mut bytes = 0;
         loop {
@@ -290,7 +295,7 @@ mod tests {
         for _ in 0..3 {
             writer
                 .write_all(&[b'x'; CHUNK_BYTES])
-                .expect("the client reads on");
+                .expect("the client keeps reading");
         }
     }
 
@@ -319,7 +324,7 @@ mod tests {
             writer.write_all(b"little").expect("there is room");
             panic!("at once");
         };
-        let failure = begin(write).await.expect_err("nothing is out");
+        let failure = begin(write).await.expect_err("nothing was sent");
         assert_eq!(failure.code, ErrorCode::Internal);
     }
 }

@@ -1,15 +1,17 @@
-//! State that all watches share: background threads, ticks, and the steps of watches with the same request.
+//! Shared state of all watches: background threads, ticks, and updates shared by watches with the same request.
 //!
-//! 1. A commit wakes one task, whatever the number of watches. It gathers news for some milliseconds, longer the more
-//!    watches are open, and then ticks: each watch takes a step to the same place in the journal.
-//! 2. Steps are taken and encoded on threads of low priority, so that watches never take a core from a writer.
-//! 3. Watches of one table with the same condition, fields and form are a [`WatchGroup`]. Since they step to the same
-//!    places, the first one to take a step encodes it for all.
-//! 4. All together send at most [`HttpSettings::watch_bytes_per_second_max`](crate::HttpSettings): the system's calls that
-//!    send run on the threads of all connections.
+//! 1. A commit wakes a single task, regardless of the number of watches. The task collects changes for some
+//!    milliseconds, longer if more watches are open, and then ticks. On a tick, each watch advances to the same
+//!    position in the journal.
+//! 2. The updates (steps) are read and encoded on threads of low priority, so that watches do not take processor time
+//!    from writers.
+//! 3. Watches of one table with the same condition, fields and format form a [`WatchGroup`]. They advance to the same
+//!    positions, so the first one encodes each step for all of them.
+//! 4. The total send rate is limited by [`HttpSettings::watch_bytes_per_second_max`](crate::HttpSettings), because
+//!    system calls that send run on the threads of all connections.
 //!
-//! Encoded steps are reserved from the memory account while any watch holds them. A watch whose client takes nothing for a
-//! moment gives its step back, and takes it again later from its cursor.
+//! The memory of encoded steps is reserved in the memory account while any watch holds them. If a client reads nothing
+//! for a moment, its watch drops the step and reads it again later from its cursor.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,18 +33,18 @@ use crate::failure::{Failure, Result};
 use crate::resources::watch::EventText;
 use tideline_connections::Pace;
 
-/// News are gathered for so long at least: many small writes make one step.
+/// Shortest time in which changes are collected, so that many small writes become one step.
 const GATHER_MIN: Duration = Duration::from_millis(10);
-/// For each open watch they are gathered for so much longer: a thousand are served four times a second.
+/// Additional collection time per open watch: a thousand watches are served four times per second.
 const GATHER_PER_WATCH: Duration = Duration::from_micros(250);
-/// The longest gathering.
+/// Longest collection time.
 const GATHER_MAX: Duration = Duration::from_secs(1);
-/// Steps of a group that are kept for those that follow.
+/// Number of steps that a group keeps for its other watches.
 const STEPS_KEPT: usize = 4;
-/// Memory of a part for each byte of its text: the text and its source.
+/// Memory per byte of encoded text: the text and its source.
 const BYTES_PER_BYTE: u64 = 2;
 
-/// State that all watches share.
+/// Shared state of all watches.
 pub(crate) struct Watching {
     pool: ThreadPool,
     groups: Mutex<Vec<Weak<WatchGroup>>>,
@@ -51,38 +53,39 @@ pub(crate) struct Watching {
     is_ticking: AtomicBool,
     ticks: watch::Sender<SequenceNumber>,
     memory: MemoryAccount,
-    /// The rate at which all of them send.
+    /// Throttle of the bytes that all watches send.
     pub(crate) pace: Pace,
-    /// Steps that were taken, and those that followed one in the same group.
+    /// Number of steps that were encoded.
     taken: AtomicU64,
+    /// Number of steps that were reused from another watch of the group.
     shared: AtomicU64,
 }
 
-/// Watches with the same request and cursor.
+/// Watches with the same table, request and format.
 #[derive(Debug)]
 pub(crate) struct WatchGroup {
     table: TableId,
-    /// Without a cursor.
+    /// Request without a cursor.
     request: WatchRequest,
     text: EventText,
     steps: Mutex<VecDeque<Arc<WatchStep>>>,
-    /// Held while one of them takes a step.
+    /// Lock held while one watch of the group advances.
     stepping: tokio::sync::Mutex<()>,
 }
 
-/// A step, encoded.
+/// Encoded step: the events between two cursors.
 #[derive(Debug)]
 pub(crate) struct WatchStep {
     from: WatchCursor,
-    /// Cursor of the watch after it.
+    /// Cursor after the step.
     end: WatchCursor,
-    /// Each with the cursor behind it.
+    /// Encoded parts, each with the cursor after it.
     pub(crate) parts: Vec<(WatchCursor, Bytes)>,
     _memory: Reservation,
 }
 
 impl WatchStep {
-    /// Cursor of the watch before it.
+    /// Returns the cursor before the step.
     pub(crate) fn from(&self) -> WatchCursor {
         self.from
     }
@@ -97,7 +100,7 @@ impl Watching {
             .start_handler(|_| background::enter())
             .build();
         Self {
-            pool: pool.expect("the system has threads left at start"),
+            pool: pool.expect("the system can start threads"),
             groups: Mutex::default(),
             news: Arc::default(),
             is_ticking: AtomicBool::new(false),
@@ -109,13 +112,13 @@ impl Watching {
         }
     }
 
-    /// Wakes the task that ticks; never blocks.
+    /// Returns a function that wakes the task that ticks. It never blocks.
     pub(crate) fn waker(&self) -> impl Fn() + Send + Sync + 'static {
         let news = Arc::clone(&self.news);
         move || news.notify_one()
     }
 
-    /// Steps that were taken since the start, and those that were found already taken.
+    /// Returns the number of encoded steps and of reused steps since the start.
     pub(crate) fn steps(&self) -> (u64, u64) {
         (
             self.taken.load(Ordering::Relaxed),
@@ -123,12 +126,12 @@ impl Watching {
         )
     }
 
-    /// Ticks at once, so that watches see that the service ends.
+    /// Ticks immediately, so that watches detect the shutdown.
     pub(crate) fn tick_now(&self) {
         self.ticks.send_modify(|_| {});
     }
 
-    /// Receives ticks: the sequence of the journal up to which steps are taken.
+    /// Subscribes to ticks. A tick holds the position of the journal up to which watches advance.
     pub(crate) fn subscribe(&self, app: &App) -> watch::Receiver<SequenceNumber> {
         if !self.is_ticking.swap(true, Ordering::Relaxed) {
             tokio::spawn(tick(app.downgrade(), Arc::clone(&self.news)));
@@ -136,7 +139,7 @@ impl Watching {
         self.ticks.subscribe()
     }
 
-    /// The group of a watch; a new one where it is the first.
+    /// Returns the group of a watch; creates it for the first watch.
     pub(crate) fn join(&self, table: TableId, request: WatchRequest, text: EventText) -> Arc<WatchGroup> {
         let request = WatchRequest {
             from: None,
@@ -160,7 +163,8 @@ impl Watching {
         group
     }
 
-    /// Takes a step of a watch up to `until`, or the one that another watch of the group has taken from the same place.
+    /// Advances a watch up to `until`. Reuses the step if another watch of the group has encoded it from the same
+    /// position.
     pub(crate) async fn step(
         &self,
         engine: &Arc<Engine>,
@@ -176,12 +180,12 @@ impl Watching {
         if let Some(step) = self.follow(group, watcher, from) {
             return Ok(step);
         }
-        let mut moved = watcher.take().expect("it comes back from each step");
+        let mut moved = watcher.take().expect("each step returns the watcher");
         let (engine, text, memory) = (Arc::clone(engine), group.text, self.memory.clone());
         let (tell, told) = oneshot::channel();
         self.pool.spawn(move || {
             let step = encoded(&engine, &mut moved, until, text, &memory);
-            // A client that has left meanwhile gets nothing.
+            // The step is dropped if the client has disconnected.
             let _gone = tell.send((moved, step));
         });
         let panicked = |_| Failure::new(ErrorCode::Internal, "internal error");
@@ -199,7 +203,7 @@ impl Watching {
         Ok(step)
     }
 
-    /// The step that another watch has taken from where this one stands; it stands behind it then.
+    /// Returns the kept step that starts at the cursor of this watch, and moves the watch after it.
     fn follow(
         &self,
         group: &WatchGroup,
@@ -225,7 +229,7 @@ fn encoded(
     let mut held = memory.reserve("events of watches", 0)?;
     let mut parts = Vec::new();
     for part in watcher.step_until(engine, until)? {
-        background::give_way();
+        background::yield_core();
         let encoded = text.part(&part);
         held.grow(BYTES_PER_BYTE * encoded.len() as u64)?;
         parts.push((part.cursor, Bytes::from(encoded)));
@@ -238,7 +242,7 @@ fn encoded(
     })
 }
 
-/// Ticks after news, until the service is gone.
+/// Ticks after changes until the service is dropped.
 async fn tick(app: Weak<Shared>, news: Arc<Notify>) {
     loop {
         news.notified().await;
@@ -251,6 +255,6 @@ async fn tick(app: Weak<Shared>, news: Arc<Notify>) {
             .clamp(GATHER_MIN, GATHER_MAX);
         tokio::time::sleep(gather).await;
         let Some(app) = app.upgrade() else { return };
-        app.watching.ticks.send_replace(app.engine.store().tail_end());
+        app.watching.ticks.send_replace(app.engine.store().recent_end());
     }
 }

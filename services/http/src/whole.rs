@@ -1,6 +1,7 @@
-//! Answers that are made whole before they are sent: the memory account has them until their clients have.
+//! Memory accounting of responses that are complete before they are sent. Their memory is reserved until the client has
+//! received them.
 //!
-//! Streamed answers count in their spool ([`crate::stream`]).
+//! Streamed responses are accounted in their spool ([`crate::stream`]).
 
 use axum::body::HttpBody;
 use axum::extract::{Request, State};
@@ -11,12 +12,13 @@ use crate::app::App;
 use crate::failure::Failure;
 use tideline_connections::holding;
 
-/// Answers up to this are not counted: as many connections as may be open hold less than what the account leaves aside.
+/// Responses up to this size are not accounted: even at the limit of connections, they take less memory than the
+/// unaccounted reserve.
 const FREE_BYTES: u64 = 64 << 10;
 
-/// Reserves the memory of an answer of known length until it is sent, and refuses the answer where there is no room.
+/// Reserves the memory of a response of known length until it is sent. Fails if the memory account has no room.
 pub(crate) async fn reserve(State(app): State<App>, request: Request, next: Next) -> Response {
-    // Metrics show why others are refused.
+    // Metrics must remain available to diagnose refusals.
     let is_metrics = request.uri().path() == "/metrics";
     let answer = next.run(request).await;
     if is_metrics {

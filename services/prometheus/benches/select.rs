@@ -1,7 +1,8 @@
-//! Wall time of what PromQL asks of a table, on sealed points in fjall, hot and cold; beside it the same asked as a query.
+//! Wall time of selections for PromQL over sealed points in fjall, hot and cold, compared with an equivalent native
+//! query.
 //!
-//! `cargo bench -p tideline-prometheus --bench select [-- HOSTS STEPS]`: a fleet of machines (default 1,000) with ten
-//! integer fields every ten seconds (default 4,320 steps, half a day).
+//! `cargo bench -p tideline-prometheus --bench select [-- HOSTS STEPS]` loads HOSTS hosts (default 1,000) with ten
+//! integer fields every ten seconds for STEPS steps (default 4,320, half a day).
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -24,13 +25,13 @@ use tideline_query::{
     Aggregate, AnswerSink, Budget, Cancel, Direction, Function, GroupBy, Header, PointQuery, Querier,
     QuerySettings, Selector, Series, Shape, SinkClosed, ValueRef, WindowSpec,
 };
-use tideline_series_store::{Pace, Rewrite, RewriteCause, RewriteCost};
+use tideline_series_store::{Rewrite, RewriteCause, RewriteCost, Throttle};
 
 const FIELDS: usize = 10;
 const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3_600 * SECOND;
 const MILLI: i64 = 1_000_000;
-/// A whole day of the year 2023.
+/// Midnight of a day in 2023 (UTC).
 const START: i64 = 1_700_006_400 * SECOND;
 const RUNS: usize = 9;
 
@@ -57,7 +58,7 @@ fn main() {
     engine.close().expect("closed");
 }
 
-/// Asks everything of points of a tier.
+/// Runs and measures all selections and queries on the points of a tier.
 fn ask_all(tier: &str, querier: &Querier, table: &Table, steps: usize) {
     let hours = (steps / 360).max(1);
     let range = TimeRange::new(START, START + hours as i64 * HOUR);
@@ -119,7 +120,7 @@ fn ask_all(tier: &str, querier: &Querier, table: &Table, steps: usize) {
                 step: if is_instant { 0 } else { HOUR / MILLI },
                 lookback_delta: None,
             };
-            // Functions over ranges take the name away, which others still ask for.
+            // Functions over ranges remove the name, which other functions still need.
             let settings = Evaluation {
                 delayed_name_removal: true,
                 ..Evaluation::default()
@@ -159,7 +160,7 @@ fn native(querier: &Querier, table: &Table, range: TimeRange) -> u64 {
     count.0
 }
 
-/// Counts values.
+/// Sink that counts values.
 struct Count(u64);
 
 impl AnswerSink for Count {
@@ -177,7 +178,7 @@ impl AnswerSink for Count {
     }
 }
 
-/// Prints the quickest and the median time of some runs.
+/// Prints the best and the median time of several runs.
 fn measure(name: &str, run: impl Fn() -> u64) {
     let mut times = Vec::new();
     let mut said = 0;
@@ -194,7 +195,7 @@ fn measure(name: &str, run: impl Fn() -> u64) {
     );
 }
 
-/// Writes the fleet, an hour at once, and seals it.
+/// Writes the hosts in batches of 90 steps and seals them.
 fn load(engine: &Engine, table: &Table, hosts: usize, steps: usize) {
     let names: Vec<Box<str>> = (0..FIELDS).map(|field| format!("f{field}").into()).collect();
     let options = WriteOptions {
@@ -236,7 +237,7 @@ fn load(engine: &Engine, table: &Table, hosts: usize, steps: usize) {
     engine.seal().expect("sealed");
 }
 
-/// Moves everything sealed.
+/// Moves all sealed points to the cold tier.
 fn move_to_cold(engine: &Engine, table: &Table) {
     let id = table.points().id();
     let mut days: BTreeMap<i64, Vec<SegmentId>> = BTreeMap::new();
@@ -258,7 +259,7 @@ fn move_to_cold(engine: &Engine, table: &Table) {
 
 struct Hurry;
 
-impl Pace for Hurry {
+impl Throttle for Hurry {
     fn step(&mut self, _: &RewriteCost) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }

@@ -1,4 +1,6 @@
-//! How many series there are, and which names and labels bring them.
+//! Cardinality of a table: number of series, and the metric names and labels that contribute most.
+//!
+//! The numbers come from the schema, the catalog and the table statistics; no points are read.
 
 use std::cmp::Reverse;
 
@@ -14,31 +16,35 @@ use crate::parameters::Parameters;
 use crate::time::millis;
 use crate::view::SeriesView;
 
-/// Default for the entries of each list.
+/// Default number of entries per list.
 const LIMIT_DEFAULT: usize = 10;
-/// Most entries of each list.
+/// Maximum number of entries per list.
 const LIMIT_MAX: usize = 10_000;
 
-/// How many series there are, and what brings the most.
+/// Number of series, and the largest contributors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cardinality {
-    /// Series: a timeline is as many as it may have metrics.
+    /// Series. A timeline counts once for each metric of its measurement.
     pub series: u64,
-    /// Different pairs of label and value, metric names among them.
+    /// Distinct pairs of label and value, including metric names.
     pub label_pairs: u64,
-    /// Metric names with their series, the most series first.
+    /// Metric names with their number of series, largest first.
     pub by_metric_name: Vec<(String, u64)>,
-    /// Labels with how many values each has, the most first.
+    /// Labels with their number of values, largest first.
     pub values_by_label: Vec<(String, u64)>,
-    /// Labels with the bytes of their values, each value counted once, the most first.
+    /// Labels with the bytes of their distinct values, largest first.
     pub bytes_by_label: Vec<(String, u64)>,
-    /// `label=value` with the timelines that bear it, the most first.
+    /// `label=value` with the number of timelines that have it, largest first.
     pub by_label_pair: Vec<(String, u64)>,
-    /// Oldest and newest stored instant, milliseconds since the epoch.
+    /// Oldest and newest stored timestamp in milliseconds since the epoch.
     pub span: Option<(i64, i64)>,
 }
 
-/// Reads the number of entries of each list of [`SeriesView::tsdb_status`].
+/// Reads the number of entries per list for [`SeriesView::tsdb_status`].
+///
+/// # Errors
+///
+/// [`RequestError::Invalid`] if `limit` is not a number from 1 to 10,000.
 pub fn read_limit(parameters: &Parameters) -> error::Result<usize> {
     match parameters.text("limit") {
         "" => Ok(LIMIT_DEFAULT),
@@ -53,7 +59,11 @@ pub fn read_limit(parameters: &Parameters) -> error::Result<usize> {
 }
 
 impl SeriesView<'_> {
-    /// Returns [`cardinality`](Self::cardinality) as Prometheus' status of its database.
+    /// Returns [`cardinality`](Self::cardinality) in the format of Prometheus' TSDB status.
+    ///
+    /// # Errors
+    ///
+    /// As [`cardinality`](Self::cardinality).
     pub fn tsdb_status(&self, limit: usize) -> Result<TsdbStatus> {
         let chunk_count = self.engine().table_stats(self.table).segments;
         let found = self.cardinality(limit)?;
@@ -61,7 +71,7 @@ impl SeriesView<'_> {
             let stat = |(name, value)| TsdbStat { name, value };
             counts.into_iter().map(stat).collect()
         };
-        // Prometheus' ends of an empty head.
+        // Limits that Prometheus reports for an empty head.
         let (min_time, max_time) = found.span.unwrap_or((i64::MAX, i64::MIN));
         Ok(TsdbStatus {
             head_stats: HeadStats {
@@ -78,9 +88,13 @@ impl SeriesView<'_> {
         })
     }
 
-    /// Counts series and labels; of each kind the `limit` largest are named.
+    /// Counts series and labels, and lists the `limit` largest of each kind.
     ///
-    /// Costs a look at each field of the table and at each distinct value of its tags.
+    /// Costs a visit of each field of the table and of each distinct value of its tags.
+    ///
+    /// # Errors
+    ///
+    /// `PromqlError::Canceled` if the client has disconnected, `PromqlError::Timeout` if the time is over.
     pub fn cardinality(&self, limit: usize) -> Result<Cardinality> {
         self.check()?;
         let metrics = measurements(self.table, &[]);
@@ -130,7 +144,7 @@ impl SeriesView<'_> {
     }
 }
 
-/// A label and what values it has.
+/// Label with the number and the bytes of its values.
 struct Key {
     name: String,
     values: u64,
@@ -155,7 +169,7 @@ fn joined(one: Option<(i64, i64)>, other: Option<(i64, i64)>) -> Option<(i64, i6
     }
 }
 
-/// The largest of many, the largest first, among equals the first by name.
+/// Returns the `limit` largest entries, in descending order; equal ones are in order of name.
 fn largest(all: impl Iterator<Item = (String, u64)>, limit: usize) -> Vec<(String, u64)> {
     let mut all: Vec<(String, u64)> = all.filter(|(_, count)| *count > 0).collect();
     all.sort_by(|(a, more), (b, less)| Reverse(more).cmp(&Reverse(less)).then_with(|| a.cmp(b)));

@@ -1,11 +1,11 @@
-//! Errors of requests before anything is read.
+//! Errors of requests that are detected before anything is read.
 
 use tideline_engine::condition::PatternError;
 
-/// The result of reading a request.
+/// Result of parsing a request.
 pub type Result<T> = std::result::Result<T, RequestError>;
 
-/// Why a request is refused. Displayed in the words of Prometheus where it has any.
+/// Reason for the refusal of a request. Messages equal those of Prometheus where it defines one.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     /// A parameter or message is not valid.
@@ -14,14 +14,14 @@ pub enum RequestError {
     /// A regular expression is not valid, or too large.
     #[error(transparent)]
     Pattern(#[from] PatternError),
-    /// There is too much of something.
+    /// A limit is exceeded.
     #[error("{what} of {actual} is over the limit of {limit}")]
     OverLimit {
-        /// What there is too much of.
+        /// Quantity that exceeds its limit.
         what: &'static str,
-        /// The limit.
+        /// Limit.
         limit: u64,
-        /// The actual value.
+        /// Actual value.
         actual: u64,
     },
 }

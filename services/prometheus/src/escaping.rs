@@ -1,18 +1,18 @@
-//! Escaping of metric and label names for clients that read only plain words.
+//! Escaping of metric and label names for clients that support only plain names.
 //!
-//! A metric or label may have any name. The text format quotes a name that is not a plain word, which older scrapers
-//! cannot read; they get a plain word in its place, escaped as their `Accept` header requests. In the path of a request
-//! such a name is escaped by [`Escaping::Values`].
+//! A metric or label may have any name. The text format quotes a name that is not plain, which older scrapers
+//! cannot parse. They receive an escaped name instead, in the escaping that their `Accept` header requests. In the
+//! path of a request such a name is escaped by [`Escaping::Values`].
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// How a name that is not a plain word is written.
+/// Encoding of names that are not plain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Escaping {
     /// Each other character becomes `_`. The default.
     Underscores,
-    /// A dot becomes `_dot_`, each other character `__`; so does `_`, in every name.
+    /// A dot becomes `_dot_`, each other character `__`. `_` becomes `__`, also in plain names.
     Dots,
     /// `U__`, then each other character as its code: `_2e_`; `_` becomes `__`.
     Values,
@@ -21,8 +21,8 @@ pub(crate) enum Escaping {
 }
 
 impl Escaping {
-    /// Reads the parameter `escaping` of an `Accept` header: of the media types by falling quality, the last one up to the
-    /// type that Prometheus would answer with.
+    /// Reads the parameter `escaping` of an `Accept` header. The media types are examined in descending order of
+    /// quality, up to the first that Prometheus would respond with; the last parameter found counts.
     pub(crate) fn from_accept(accept: &str) -> Self {
         let mut kinds: Vec<Accepted<'_>> = accept.split(',').map(Accepted::read).collect();
         kinds.sort_by(|a, b| b.quality.total_cmp(&a.quality));
@@ -111,7 +111,7 @@ impl<'a> Accepted<'a> {
         })
     }
 
-    /// Returns whether Prometheus' federation writes this type.
+    /// Returns true if Prometheus' federation supports this type.
     fn is_written(&self) -> bool {
         match self.kind {
             "text/plain" => matches!(self.parameter("version"), "" | "0.0.4"),
@@ -124,8 +124,8 @@ impl<'a> Accepted<'a> {
     }
 }
 
-/// Reverses [`Escaping::Values`]: `U__`, then `__` for `_` and `_HEX_` for a character that is not a letter or digit.
-/// `None` if the name is not escaped so.
+/// Reverses [`Escaping::Values`]: `U__`, then `__` for `_` and `_HEX_` for a character that is not a letter or
+/// digit. Returns `None` if the name is not in this form.
 pub(crate) fn unescape(name: &str) -> Option<String> {
     let mut rest = name.strip_prefix("U__")?;
     let mut plain = String::with_capacity(rest.len());
@@ -220,7 +220,7 @@ mod tests {
                 "text/plain;version=0.0.4;q=0.3,application/openmetrics-text;version=1.0.0;escaping=underscores;q=0.6",
                 Escaping::Underscores,
             ),
-            // Types after the one that is written do not count.
+            // Types after the one that is used do not count.
             (
                 "text/plain;escaping=values,text/html;escaping=dots;q=0.9",
                 Escaping::Values,

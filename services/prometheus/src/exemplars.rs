@@ -1,4 +1,6 @@
-//! Exemplars: single observations with a trace to look at, kept as JSON beside the samples of their series.
+//! Exemplars: single observations with labels such as a trace id, stored as JSON with the samples of their series.
+//!
+//! Reading them is bounded in number and bytes.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -27,37 +29,37 @@ use crate::scope::{Found, Scope};
 use crate::time::{Span, millis};
 use crate::view::SeriesView;
 
-/// Most exemplars of an answer.
+/// Maximum number of exemplars in a response.
 pub const EXEMPLARS_MAX: usize = 100_000;
 
-/// One observation.
+/// Single observation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exemplar {
-    /// What leads to it, such as a trace id.
+    /// Labels of the exemplar, such as a trace id.
     pub labels: Labels,
-    /// What was observed.
+    /// Observed value.
     pub value: f64,
-    /// When, in milliseconds.
+    /// Timestamp in milliseconds.
     pub time: i64,
 }
 
-/// The exemplars of a series.
+/// Exemplars of a series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SeriesExemplars {
-    /// The series.
+    /// Labels of the series.
     pub labels: Labels,
-    /// At least one, by rising instants.
+    /// Exemplars in ascending order of timestamp; at least one.
     pub exemplars: Vec<Exemplar>,
 }
 
-/// The exemplars of one timeline while others are read.
+/// Exemplars of one timeline, held while others are read.
 #[derive(Debug)]
 struct HeldExemplars<'w> {
     exemplars: Vec<Exemplar>,
     held: Held<'w>,
 }
 
-/// The stored form.
+/// Stored form of an exemplar.
 #[derive(Debug, Deserialize)]
 struct Stored {
     #[serde(default)]
@@ -65,7 +67,7 @@ struct Stored {
     value: Number,
 }
 
-/// A number; as text where JSON has none for it: `NaN`, `+Inf`, `-Inf`.
+/// Number; a string for values that JSON numbers cannot represent: `NaN`, `+Inf`, `-Inf`.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Number {
@@ -73,7 +75,7 @@ enum Number {
     Text(String),
 }
 
-/// A request for exemplars.
+/// Request for exemplars.
 #[derive(Debug)]
 pub struct ExemplarRequest {
     query: String,
@@ -83,6 +85,10 @@ pub struct ExemplarRequest {
 
 impl ExemplarRequest {
     /// Reads the parameters of a request.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError::Invalid`] if a time or the query is not valid, or if the range ends before it starts.
     pub fn read(parameters: &Parameters) -> error::Result<Self> {
         let range = parameters.range()?;
         if range.1 < range.0 {
@@ -135,10 +141,14 @@ fn put_series(series: &SeriesExemplars, out: &mut Vec<u8>) {
 }
 
 impl SeriesView<'_> {
-    /// The exemplars in a range (milliseconds, both ends included) of series that meet all matchers of one of the
-    /// selectors, sorted by the labels of the series. What is stored and is none is passed over.
+    /// Returns the exemplars in a range (milliseconds, both ends included) of the series that match all matchers of
+    /// at least one selector, sorted by the labels of the series. Stored texts that are not valid exemplars are
+    /// skipped.
     ///
-    /// Fails where there are more than [`EXEMPLARS_MAX`], or more than the budget allows to hold.
+    /// # Errors
+    ///
+    /// [`PromqlError::TooMany`] if there are more than [`EXEMPLARS_MAX`], or more timelines or bytes than the
+    /// budget allows. Also errors of storage, cancellation and timeout.
     pub fn exemplars(&self, selectors: &[Vec<Matcher>], range: (i64, i64)) -> Result<Vec<SeriesExemplars>> {
         let mut all = BTreeMap::new();
         let field = self.table.points().schema().field(EXEMPLAR_FIELD);
@@ -150,7 +160,7 @@ impl SeriesView<'_> {
         for matchers in selectors {
             let mut scope = Scope::select(self, matchers)?;
             self.check_timelines(scope.timelines.len())?;
-            // They are of the series that is named as its measurement.
+            // Exemplars belong to the series with the name of the measurement.
             scope.retain_metrics(|measurement, metric| measurement == metric);
             scope.timelines.sort_unstable_by_key(|timeline| timeline.id);
             let found = Mutex::new(Vec::new());
@@ -174,7 +184,7 @@ impl SeriesView<'_> {
                 }),
             );
             check_count(all.values().map(|of| of.exemplars.len()).sum())?;
-            // What an earlier selector found too has replaced itself.
+            // Exemplars that an earlier selector also found have replaced themselves in the map.
             count.store(0, Ordering::Relaxed);
         }
         let series = |(labels, of): (Labels, HeldExemplars<'_>)| SeriesExemplars {
@@ -184,7 +194,7 @@ impl SeriesView<'_> {
         Ok(all.into_iter().map(series).collect())
     }
 
-    /// The exemplars of a timeline; `count` are those of all.
+    /// Returns the exemplars of a timeline. `count` is the number of exemplars of all timelines.
     fn exemplars_of(
         &self,
         timeline: &Found,
@@ -213,7 +223,7 @@ impl SeriesView<'_> {
             }
             of_it.held.add(bytes as u64)?;
             let counted = count.fetch_add(added, Ordering::Relaxed) + added;
-            // How many there are is said later; there is no need to read on.
+            // The excess is reported by the caller; reading can stop here.
             Ok(match counted > EXEMPLARS_MAX {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
@@ -232,7 +242,7 @@ impl SeriesView<'_> {
 fn check_count(count: usize) -> Result<()> {
     if count > EXEMPLARS_MAX {
         return Err(PromqlError::TooMany(format!(
-            "exemplars: more than {EXEMPLARS_MAX}, the limit; ask for a shorter range or fewer series"
+            "exemplars: more than the limit of {EXEMPLARS_MAX}; request a shorter range or fewer series"
         )));
     }
     Ok(())

@@ -1,4 +1,6 @@
-//! Export of samples as lines of JSON in the format of VictoriaMetrics.
+//! Export of samples as JSON lines in the format of VictoriaMetrics.
+//!
+//! Lines are encoded and written page by page, so that memory does not grow with the export.
 
 use std::io::Write;
 use std::time::Duration;
@@ -13,12 +15,12 @@ use crate::parameters::{Parameters, wrong};
 use crate::request::SeriesRequest;
 use crate::view::SeriesView;
 
-/// Default for the rows of a line: lines stay far below 10 MiB, which importers read.
+/// Default number of rows per line; such lines are far shorter than the 10 MiB that importers accept.
 const ROWS_DEFAULT: usize = 100_000;
-/// Most rows of a line. A row takes at most 40 bytes, so a line never exceeds what importers read.
+/// Maximum number of rows per line. A row takes at most 40 bytes, so a line never exceeds what importers accept.
 const ROWS_MAX: usize = 200_000;
 
-/// A request for an export.
+/// Request for an export.
 #[derive(Debug)]
 pub struct Export {
     selectors: Vec<Vec<Matcher>>,
@@ -31,16 +33,20 @@ pub struct Export {
 
 impl Export {
     /// Reads the parameters of an export.
+    ///
+    /// # Errors
+    ///
+    /// `RequestError` if a parameter is missing or not valid, or if a regular expression is too large.
     pub fn read(parameters: &Parameters) -> error::Result<Self> {
         parameters.need_selector()?;
         let selectors = parameters.selectors()?;
         let range = parameters.range()?;
         let rows = rows(parameters.text("max_rows_per_line"))?;
-        // Accepted without effect: an export holds some megabytes, whatever its size.
+        // Accepted without effect: an export of any size holds only some megabytes.
         parameters.switch("reduce_mem_usage")?;
         let skips_histograms = parameters.switch("skip_histograms")?.unwrap_or(false);
         if !matches!(parameters.text("format"), "" | "json") {
-            return Err(wrong("format", "only json lines are written here"));
+            return Err(wrong("format", "only json is supported"));
         }
         Ok(Self {
             selectors,
@@ -54,8 +60,8 @@ impl Export {
     fn put(&self, labels: &Labels, samples: &Samples<'_>, out: &mut Vec<u8>) -> Result<()> {
         if !samples.histograms.is_empty() && !self.skips_histograms {
             return Err(PromqlError::Execution(format!(
-                "{labels} has native histograms, which a line of JSON cannot hold; select without it, leave histograms out \
-                 with skip_histograms=true, or use remote read"
+                "{labels} has native histograms, which a line of JSON cannot hold; select without it, \
+                 omit histograms with skip_histograms=true, or use remote read"
             )));
         }
         let times = samples.times.chunks(self.rows);
@@ -75,7 +81,7 @@ impl SeriesRequest for Export {
         Some(self.range)
     }
 
-    /// Writes a line per series, or several for a series of many samples, in no order.
+    /// Writes one line per series, or several for a series of many samples. The order of the lines is unspecified.
     fn write(&self, view: &SeriesView<'_>, _: Duration, out: &mut dyn Write) -> Result<()> {
         let encode =
             |labels: &Labels, samples: Samples<'_>, line: &mut Vec<u8>| self.put(labels, &samples, line);
@@ -84,7 +90,7 @@ impl SeriesRequest for Export {
     }
 }
 
-/// Parses the number of rows of a line.
+/// Parses the number of rows per line.
 fn rows(text: &str) -> error::Result<usize> {
     match text.parse() {
         _ if text.is_empty() => Ok(ROWS_DEFAULT),
@@ -92,7 +98,7 @@ fn rows(text: &str) -> error::Result<usize> {
         Ok(rows) if rows <= ROWS_MAX => Ok(rows),
         Ok(_) | Err(_) => Err(wrong(
             "max_rows_per_line",
-            format!("{text:?} is no number from 0 to {ROWS_MAX}"),
+            format!("{text:?} is not a number from 0 to {ROWS_MAX}"),
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! Failures of reading as Prometheus' API tells them apart.
+//! Conversion of engine and query errors to the error types of Prometheus' API.
 
 use std::io;
 
@@ -6,10 +6,10 @@ use tideline_engine::{EngineError, ErrorKind};
 use tideline_promql::PromqlError;
 use tideline_query::QueryError;
 
-/// What Prometheus says was under way.
+/// Operation that Prometheus names in these errors.
 const DOING: &str = "expression evaluation";
 
-/// A failed query.
+/// Converts the error of a failed query.
 pub(crate) fn of_query(error: &QueryError) -> PromqlError {
     match error {
         QueryError::Cancelled => PromqlError::Canceled(DOING),
@@ -19,7 +19,7 @@ pub(crate) fn of_query(error: &QueryError) -> PromqlError {
     }
 }
 
-/// A failed call of the engine.
+/// Converts the error of a failed call of the engine.
 pub(crate) fn of_engine(error: &EngineError) -> PromqlError {
     of_kind(error.kind(), error.to_string())
 }
@@ -38,7 +38,7 @@ fn of_kind(kind: ErrorKind, message: String) -> PromqlError {
     }
 }
 
-/// A failed write of an answer, whose client has left. No client reads this error.
+/// Returns the error of a failed write to a client that has disconnected. No client reads this error.
 pub(crate) fn client_left(_: io::Error) -> PromqlError {
-    PromqlError::Canceled("writing the answer")
+    PromqlError::Canceled("writing the response")
 }

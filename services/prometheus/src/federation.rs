@@ -1,4 +1,7 @@
 //! Federation: the newest samples in the classic text format.
+//!
+//! The format requires all series of a name in one group, so the newest samples are collected before they are
+//! written; their bytes count in the memory account.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
@@ -18,14 +21,14 @@ use crate::request::SeriesRequest;
 use crate::settings::Settings;
 use crate::view::SeriesView;
 
-/// Bytes of an entry in the set of series that were found, in addition to its labels.
+/// Bytes of an entry in the set of found series, in addition to its labels.
 const SEEN_BYTES: usize = 32;
 /// Bytes of a series in the list and as text, in addition to its labels.
 const SERIES_BYTES: usize = 256;
 /// Bytes of a histogram per sample that it counts as, in the list and as text.
 const HISTOGRAM_SAMPLE_BYTES: usize = 64;
 
-/// A request for newest samples.
+/// Request for newest samples.
 #[derive(Debug)]
 pub struct Federation {
     selectors: Vec<Vec<Matcher>>,
@@ -36,7 +39,11 @@ pub struct Federation {
 }
 
 impl Federation {
-    /// Reads a request that arrived at `now`, in milliseconds. `accept` is its header of that name.
+    /// Reads a request that arrived at `now`, in milliseconds. `accept` is the value of its `Accept` header.
+    ///
+    /// # Errors
+    ///
+    /// `RequestError` if a selector is not valid, or if a regular expression is too large.
     pub fn read(parameters: &Parameters, accept: &str, settings: &Settings, now: i64) -> error::Result<Self> {
         Ok(Self {
             selectors: parameters.any_selectors()?,
@@ -46,13 +53,13 @@ impl Federation {
         })
     }
 
-    /// Returns the content type of the answer.
+    /// Returns the content type of the response.
     pub fn content_type(&self) -> &'static str {
         self.escaping.content_type()
     }
 
-    /// Calls `take` once for each series that matches one of the selectors and has samples in the range, in no order and
-    /// from several threads.
+    /// Calls `take` once for each series that matches at least one selector and has samples in the range, in
+    /// unspecified order and from several threads.
     fn each_series(
         &self,
         view: &SeriesView<'_>,
@@ -115,7 +122,7 @@ impl SeriesRequest for Federation {
     }
 }
 
-/// The newest sample of a series.
+/// Newest sample of a series.
 #[derive(Debug)]
 struct Newest {
     time: i64,
@@ -125,12 +132,12 @@ struct Newest {
 #[derive(Debug)]
 enum Value {
     Number(f64),
-    /// With custom buckets.
+    /// Histogram with custom buckets.
     Histogram(Histogram),
 }
 
 impl Newest {
-    /// Returns `None` if the series has ended or its newest sample cannot be written.
+    /// Returns the newest sample; `None` if the series has ended or the sample cannot be written.
     fn new(samples: &Samples<'_>) -> Option<Self> {
         let number = samples.times.last().copied().zip(samples.values.last());
         let histogram = samples
@@ -289,14 +296,14 @@ fn put_quoted(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Returns whether the name of a metric precedes its labels without quotes.
+/// Returns true if the name of a metric needs no quotes.
 fn is_plain_name(name: &str) -> bool {
     let mut bytes = name.bytes();
     let is_letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_' || byte == b':';
     bytes.next().is_some_and(is_letter) && bytes.all(|byte| is_letter(byte) || byte.is_ascii_digit())
 }
 
-/// Returns whether the name of a label needs no quotes.
+/// Returns true if the name of a label needs no quotes.
 fn is_plain_label(name: &str) -> bool {
     is_plain_name(name) && !name.contains(':')
 }

@@ -1,18 +1,18 @@
-//! Bytes that are held for a question, against its budget.
+//! Accounting of the bytes that a request holds, against its budget and the memory account of the process.
 
 use tideline_query::{QueryError, Watch};
 
-/// Bytes of one thing. They count for as long as this lives.
+/// Bytes held for one purpose. They are charged to the budget until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Held<'w> {
     watch: &'w Watch,
-    /// What they are of, as a failure says it.
+    /// Name of the bytes in errors.
     what: &'static str,
     bytes: u64,
 }
 
-/// Bytes that count in the memory account of the process, but not against the budget of a question, for as long as this
-/// lives.
+/// Bytes that are charged to the memory account of the process, but not to the budget of the request, until this is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct HeldBeside<'w> {
     watch: &'w Watch,
@@ -20,9 +20,9 @@ pub(crate) struct HeldBeside<'w> {
 }
 
 impl<'w> HeldBeside<'w> {
-    /// Takes bytes; fails where the account has no room.
+    /// Charges bytes; returns an error if the account has no room.
     pub(crate) fn new(watch: &'w Watch, bytes: u64) -> Result<Self, QueryError> {
-        // Made first: what cannot be taken is given back as well.
+        // Created first, so that a failed charge is released as well.
         let held = Self { watch, bytes };
         watch.hold_beside(0, bytes)?;
         Ok(held)
@@ -31,19 +31,19 @@ impl<'w> HeldBeside<'w> {
 
 impl Drop for HeldBeside<'_> {
     fn drop(&mut self) {
-        // To give back cannot fail.
+        // Releasing memory cannot fail.
         let _ = self.watch.hold_beside(self.bytes, 0);
     }
 }
 
 impl<'w> Held<'w> {
-    /// None yet.
+    /// Returns an accounting of zero bytes.
     pub(crate) fn new(watch: &'w Watch, what: &'static str) -> Self {
         let bytes = 0;
         Self { watch, what, bytes }
     }
 
-    /// So many are held now; fails where all of the question are more than its budget allows.
+    /// Sets the number of held bytes. Returns an error if the request then holds more than its budget allows.
     pub(crate) fn set(&mut self, bytes: u64) -> Result<(), QueryError> {
         if bytes == self.bytes {
             return Ok(());
@@ -52,12 +52,12 @@ impl<'w> Held<'w> {
         self.watch.hold_of(self.what, before, bytes)
     }
 
-    /// How many are held.
+    /// Returns the number of held bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// So many more are held now.
+    /// Adds to the number of held bytes.
     pub(crate) fn add(&mut self, bytes: u64) -> Result<(), QueryError> {
         self.set(self.bytes.saturating_add(bytes))
     }
@@ -65,7 +65,7 @@ impl<'w> Held<'w> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // To give back cannot fail.
+        // Releasing memory cannot fail.
         let _ = self.set(0);
     }
 }

@@ -1,4 +1,6 @@
-//! Imports of samples: parameters of the address, groups of a Pushgateway, and the text about refused samples.
+//! Imports of samples: URL parameters, groups of a Pushgateway, and the description of refused samples.
+//!
+//! The samples themselves are parsed by the crate of ingest protocols.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,20 +15,25 @@ use tideline_ingest_protocols::prometheus::ImportOptions;
 
 use crate::error::{RequestError, Result};
 
-/// Most labels that a request may give to all its series.
+/// Maximum number of labels that a request may add to all its series.
 const EXTRA_LABELS_MAX: usize = 64;
-/// Most labels of a group.
+/// Maximum number of labels of a group.
 const GROUP_LABELS_MAX: usize = 64;
-/// Most refused samples that a text lists.
+/// Maximum number of refused samples that a description lists.
 const REJECTS_SHOWN_MAX: usize = 10;
 
-/// The alphabet for addresses, with and without padding.
+/// URL-safe alphabet, with and without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Reads the parameters `timestamp` and `extra_label` of an address; others are ignored.
+/// Reads the URL parameters `timestamp` and `extra_label`; others are ignored.
+///
+/// # Errors
+///
+/// [`RequestError::Invalid`] if a value is not valid, [`RequestError::OverLimit`] if there are more than 64 extra
+/// labels.
 pub fn read_options(parameters: Vec<(String, String)>) -> Result<ImportOptions> {
     let mut import = ImportOptions::default();
     for (name, value) in parameters {
@@ -67,7 +74,12 @@ fn check_count(what: &'static str, limit: usize, actual: usize) -> Result<()> {
     }
 }
 
-/// Reads the labels of a group from the path of an address: after `/metrics/`, label names and values in turn, `job` first.
+/// Reads the labels of a group from a URL path: after `/metrics/`, alternating label names and values, `job` first.
+///
+/// # Errors
+///
+/// [`RequestError::Invalid`] if a label has no value, a wrong encoding or a reserved name, or is repeated, or if
+/// the job is missing; [`RequestError::OverLimit`] if there are more than 64 labels.
 pub fn read_group(path: &str) -> Result<BTreeMap<String, String>> {
     let path = path.split_once("/metrics/").map_or("", |(_, path)| path);
     let mut labels = BTreeMap::new();
@@ -81,10 +93,10 @@ pub fn read_group(path: &str) -> Result<BTreeMap<String, String>> {
             None => (name, decoded(value)?),
         };
         if labels.is_empty() && name != "job" {
-            return Err(RequestError::invalid("the first label of a group is job"));
+            return Err(RequestError::invalid("the first label of a group must be job"));
         }
         if name.is_empty() || name.starts_with("__") {
-            return Err(RequestError::Invalid(format!("label {name:?} is not for groups")));
+            return Err(RequestError::Invalid(format!("label {name:?} is not allowed")));
         }
         if labels.contains_key(&name) {
             return Err(RequestError::Invalid(format!("duplicate label {name:?}")));
@@ -92,7 +104,7 @@ pub fn read_group(path: &str) -> Result<BTreeMap<String, String>> {
         labels.insert(name, value);
     }
     if labels.get("job").is_none_or(String::is_empty) {
-        return Err(RequestError::invalid("the job of a group has no name"));
+        return Err(RequestError::invalid("the job of a group must not be empty"));
     }
     let what = "number of labels of a group";
     check_count(what, GROUP_LABELS_MAX, labels.len()).map(|()| labels)
@@ -104,7 +116,7 @@ fn decoded(part: &str) -> Result<String> {
         .map_err(|_| RequestError::Invalid(format!("{part:?} is not UTF-8")))
 }
 
-/// Decodes a value in base64. `=` alone is the empty value, since a part of a path cannot be empty.
+/// Decodes a base64 value. `=` alone is the empty value, since a path segment cannot be empty.
 fn from_base64(part: &str) -> Result<String> {
     if part == "=" {
         return Ok(String::new());
@@ -116,7 +128,7 @@ fn from_base64(part: &str) -> Result<String> {
         .ok_or_else(|| RequestError::Invalid(format!("{part:?} is not text in base64")))
 }
 
-/// Describes what of a write was stored and refused.
+/// Returns a description of the stored and refused samples of a write.
 pub fn refusal_text(outcome: &WriteOutcome) -> String {
     let mut text = format!("{} stored, {} refused", outcome.points, outcome.rejected);
     let (shown, rest) = outcome
@@ -127,7 +139,7 @@ pub fn refusal_text(outcome: &WriteOutcome) -> String {
     if hidden > 0 {
         write!(text, "\nand {hidden} more").expect("writing to a string cannot fail");
     }
-    // The last one may say that the rest was not read.
+    // The last reject can state that the rest was not read.
     if let Some(last) = rest.last() {
         text.push_str(", the last of them:");
         put_reject(last, &mut text);
@@ -176,15 +188,12 @@ mod tests {
             pairs(&[("dir", ""), ("job", "titan")])
         );
         for (path, reason) in [
-            ("/metrics/instance/a", "the first label of a group is job"),
+            ("/metrics/instance/a", "the first label of a group must be job"),
             ("/metrics/job/", "label \"job\" has no value"),
             ("/metrics/job/a/instance", "label \"instance\" has no value"),
             ("/metrics/job/a/x/1/x/2", "duplicate label \"x\""),
-            (
-                "/metrics/job/a/__name__/2",
-                "label \"__name__\" is not for groups",
-            ),
-            ("/metrics/job@base64/=", "the job of a group has no name"),
+            ("/metrics/job/a/__name__/2", "label \"__name__\" is not allowed"),
+            ("/metrics/job@base64/=", "the job of a group must not be empty"),
             ("/metrics/job@base64/%%", "\"%%\" is not text in base64"),
         ] {
             assert_eq!(group(path), Err(reason.to_owned()), "{path}");

@@ -1,6 +1,6 @@
-//! Answers of Prometheus' HTTP API in JSON: the envelope, lists, and the values of PromQL.
+//! JSON responses of Prometheus' HTTP API: the envelope, lists, and the values of PromQL.
 //!
-//! Text is passed on piece by piece, so memory does not grow with an answer.
+//! Text is written in fragments, so that memory does not grow with the response.
 
 use std::io::Write;
 
@@ -10,16 +10,16 @@ use tideline_promql::{Labels, Point, QueryValue, Result, Sample, Series};
 use crate::failure::client_left;
 use crate::number::{NumberForm, put_number, put_time};
 
-/// Warning of an answer that `limit` cuts short.
+/// Warning for a response that `limit` has truncated.
 pub(crate) const TRUNCATED: &str = "results truncated due to limit";
 
-/// Start of every answer, up to its data.
+/// Start of every response, up to its data.
 pub(crate) const SUCCESS: &[u8] = b"{\"status\":\"success\",\"data\":";
 
-/// Bytes of text within one series after which it is passed on.
+/// Bytes of text within one series after which it is written.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Writes an answer whose data is an array; `put` appends one item.
+/// Writes a response whose data is an array; `put` appends one item.
 pub(crate) fn write_list<T>(
     items: &[T],
     put: impl Fn(&T, &mut Vec<u8>),
@@ -45,7 +45,7 @@ pub(crate) fn pass(text: &mut Vec<u8>, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Ends an answer after its data: `,"warnings":[…],"infos":[…]}`. An empty array is omitted.
+/// Ends a response after its data: `,"warnings":[…],"infos":[…]}`. Empty arrays are omitted.
 pub(crate) fn put_notes(warnings: &[String], infos: &[String], text: &mut Vec<u8>) {
     for (name, notes) in [("warnings", warnings), ("infos", infos)] {
         if notes.is_empty() {
@@ -63,8 +63,8 @@ pub(crate) fn put_notes(warnings: &[String], infos: &[String], text: &mut Vec<u8
     text.push(b'}');
 }
 
-/// Writes `"resultType":…,"result":…`. Text is passed on after each series and within a long one, since one series may
-/// have as many samples as an evaluation may hold.
+/// Writes `"resultType":…,"result":…`. Text is written after each series and within a long one, since one series
+/// can have as many samples as an evaluation may hold.
 pub(crate) fn put_result(value: &QueryValue, text: &mut Vec<u8>, out: &mut dyn Write) -> Result<()> {
     let kind: &[u8] = match value {
         QueryValue::Scalar { .. } => b"scalar",
@@ -178,8 +178,8 @@ fn put_histogram_point(time: i64, histogram: &Histogram, text: &mut Vec<u8>) {
     text.push(b']');
 }
 
-/// Writes `{"count":…,"sum":…,"buckets":[[edges,lower,upper,count],…]}` without empty buckets. `edges` are the inclusive
-/// bounds: 0 the upper, 1 the lower, 2 neither, 3 both.
+/// Writes `{"count":…,"sum":…,"buckets":[[edges,lower,upper,count],…]}` without empty buckets. `edges` are the
+/// inclusive bounds: 0 the upper, 1 the lower, 2 neither, 3 both.
 fn put_histogram(histogram: &Histogram, text: &mut Vec<u8>) {
     text.extend_from_slice(b"{\"count\":");
     put_number(histogram.count, NumberForm::Short, text);

@@ -1,57 +1,57 @@
-//! A table as Prometheus sees it (metric names, labels, series), and the requests and formats of Prometheus' HTTP API.
+//! Prometheus view of a table (metric names, labels, series), and the requests and formats of Prometheus' HTTP API.
 //!
-//! A timeline is one series for each metric that it has. The labels of a series are the tags of its timeline and the name
-//! of the metric; the name is made of measurement and field:
+//! A timeline is one series for each of its metrics. The labels of a series are the tags of its timeline and the
+//! name of the metric. The name is derived from measurement and field:
 //!
 //! | field | name |
 //! |---|---|
 //! | `value`, with numbers or booleans | the measurement |
 //! | `histogram`, with histograms | the measurement |
-//! | begins with `_`, or holds text | none |
+//! | begins with `_`, or holds strings | none |
 //! | any other | measurement, `_`, field |
 //!
-//! Whatever is written as `value`, by remote write or by line protocol, is so one and the same series.
+//! The field `value` of a timeline is therefore one series, written by remote write or by line protocol.
 //!
-//! A request is read from its [`Parameters`], waits for its turn outside of this crate, and then writes its answer
-//! ([`SeriesRequest`]).
+//! A request is parsed from its [`Parameters`], waits for a permit outside of this crate, and then writes its
+//! response ([`SeriesRequest`]).
 //!
-//! | module | does |
+//! | module | content |
 //! |---|---|
 //! | [`parameters`] | parameters, times, durations, limits |
 //! | [`settings`] | settings of the API, budgets |
-//! | [`request`] | [`SeriesRequest`], the trait of requests that read series |
+//! | [`request`] | [`SeriesRequest`], trait of requests that read series |
 //! | [`query`] | queries at a time and over a range |
 //! | `reach` | time range that an expression reads |
 //! | [`list`] | lists of series, label names, label values |
 //! | [`exemplars`] | single observations with a trace |
 //! | [`metadata`] | metadata of metrics |
 //! | [`export`] | lines of JSON |
-//! | [`federation`], `escaping` | newest samples in the text format, names that are not plain words |
-//! | [`remote_read`] | Protocol Buffers and chunks |
+//! | [`federation`], `escaping` | newest samples in the text format, escaping of names |
+//! | [`remote_read`] | remote read: Protocol Buffers and chunks |
 //! | [`import`] | parameters of imports, groups of a Pushgateway |
-//! | `json`, `number` | JSON answers, numbers and times as text |
-//! | [`error`] | errors of requests |
+//! | `json`, `number` | JSON responses, numbers and times as text |
+//! | [`error`] | errors of request parsing |
 //!
-//! Below them is the view of a table:
+//! The requests are based on the view of a table:
 //!
-//! | module | does |
+//! | module | content |
 //! |---|---|
-//! | [`view`] | [`SeriesView`], to which the others add methods |
+//! | [`view`] | [`SeriesView`], extended by the other modules |
 //! | [`names`] | metric name → fields of measurements |
 //! | `matching` | matchers → conditions of the search index |
-//! | `scope` | a selection → timelines |
-//! | [`listing`] | series, label names, label values |
+//! | `scope` | selection → timelines |
+//! | [`listing`] | lists of series, label names, label values |
 //! | [`cardinality`] | number of series, names and labels |
 //! | [`source`] | samples of series, for PromQL |
-//! | [`transfer`] | encoded samples of any number of series, page by page |
-//! | `samples`, `steps` | runs of points → samples of series, or windows of them |
-//! | `union` | series of several timelines |
-//! | `page` | a page of a transfer |
-//! | `held` | held bytes, against the budget |
+//! | [`transfer`] | page-by-page transfer of encoded samples |
+//! | `samples`, `steps` | runs of points → samples or windows of series |
+//! | `union` | merge of series with several timelines |
+//! | `page` | page of a transfer |
+//! | `held` | accounting of held bytes against the budget |
 //!
-//! # What is absent
+//! # Out of scope
 //!
-//! No HTTP: no routes, statuses or headers. No turns, threads or clients: an answer is written to any
+//! HTTP routes, statuses and headers; permits, threads and clients. A response is written to any
 //! [`Write`](std::io::Write).
 
 pub mod cardinality;

@@ -1,4 +1,6 @@
 //! Requests for lists of series, label names and label values.
+//!
+//! Each list is built from the catalog; samples are never read.
 
 use std::io::Write;
 use std::time::Duration;
@@ -13,12 +15,12 @@ use crate::parameters::{Parameters, wrong};
 use crate::request::SeriesRequest;
 use crate::view::SeriesView;
 
-/// A request for a list.
+/// Request for a list.
 #[derive(Debug)]
 pub struct ListRequest {
     list: List,
     selectors: Vec<Vec<Matcher>>,
-    /// `None` for all of time, which needs no look-up of when series were written.
+    /// `None` for all time, which needs no lookup of the time ranges of the series.
     range: Option<(i64, i64)>,
     limit: Option<usize>,
     text: String,
@@ -34,6 +36,11 @@ enum List {
 
 impl ListRequest {
     /// Reads a request for series.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError`] if a parameter is not valid, if `match[]` is missing, or if a regular expression is too
+    /// large.
     pub fn series(parameters: &Parameters) -> error::Result<Self> {
         parameters.need_selector()?;
         // Prometheus names the parameter here, and only here.
@@ -43,11 +50,19 @@ impl ListRequest {
     }
 
     /// Reads a request for label names.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError`] if a parameter is not valid, or if a regular expression is too large.
     pub fn label_names(parameters: &Parameters) -> error::Result<Self> {
         Self::read(parameters, List::LabelNames, None)
     }
 
     /// Reads a request for the values of a label, whose name may be escaped.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError`] if the name is empty, if a parameter is not valid, or if a regular expression is too large.
     pub fn label_values(parameters: &Parameters, name: String) -> error::Result<Self> {
         let name = unescape(&name).unwrap_or(name);
         let is_empty = name.is_empty();

@@ -1,7 +1,7 @@
-//! Which series, label names and label values there are.
+//! Lists of series, label names and label values.
 //!
-//! Where only series with points in a range count, timelines are asked when they were seen, and only those that would
-//! add something to the list. A series counts as having points where its timeline has some, of whichever field.
+//! If only series with points in a range count, the time range of a timeline is looked up only if the timeline
+//! would add something to the list. A series counts as having points if its timeline has some, in any field.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -20,19 +20,19 @@ use crate::scope::{Found, Scope, Selection, for_each_entry, retain_seen, seen};
 use crate::time::Span;
 use crate::view::SeriesView;
 
-/// Timelines that are asked at once when they were seen.
+/// Number of timelines whose time ranges are looked up at once.
 const GROUP_TIMELINES: usize = 1_024;
-/// What an entry of a list takes beside its texts, in bytes.
+/// Bytes of a list entry in addition to its texts.
 const ENTRY_BYTES: usize = 64;
-/// What a failure calls the entries of a list.
+/// Name of the list entries in errors.
 const LISTED: &str = "bytes of a list of series, names or values";
 
-/// A list, sorted, of each thing once.
+/// Sorted list without duplicates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed<T> {
-    /// What there is, from the first on.
+    /// Items, up to the limit.
     pub items: Vec<T>,
-    /// Whether there is more than the limit let through.
+    /// True if the limit omitted items.
     pub is_cut: bool,
 }
 
@@ -48,12 +48,16 @@ impl<T: Ord> Listed<T> {
 }
 
 impl SeriesView<'_> {
-    /// The series that meet all matchers of one of the selectors; with a range (milliseconds, both ends included) only those
-    /// of timelines that have points in it. With a limit it looks no further once it has found one more; which series of
-    /// those that there are it has found then is not said.
+    /// Returns the series that match all matchers of at least one selector. With a range (milliseconds, both ends
+    /// included), only series of timelines that have points in it are returned. With a limit, the search stops
+    /// after one more series than the limit; which of the matching series are found is then unspecified.
     ///
-    /// Fails where the budget allows less: without a limit of timelines, and of the memory that the list takes. Costs about a
-    /// microsecond a series that is found.
+    /// Costs about a microsecond per found series.
+    ///
+    /// # Errors
+    ///
+    /// [`PromqlError::TooMany`](crate::PromqlError::TooMany) if the list takes more memory than the budget allows
+    /// or, without a limit, if there are too many timelines. Also errors of storage, cancellation and timeout.
     pub fn series(
         &self,
         selectors: &[Vec<Matcher>],
@@ -82,8 +86,13 @@ impl SeriesView<'_> {
         Ok(Listed::new(series.all, limit))
     }
 
-    /// The names of labels that series have; of all series where there is no selector. However many series there are, what
-    /// is held are the names; each series costs a look.
+    /// Returns the names of the labels of the selected series; without selectors of all series. Memory is used for
+    /// the names only; each series costs a visit.
+    ///
+    /// # Errors
+    ///
+    /// [`PromqlError::TooMany`](crate::PromqlError::TooMany) if the names take more memory than the budget allows.
+    /// Also errors of storage, cancellation and timeout.
     pub fn label_names(
         &self,
         selectors: &[Vec<Matcher>],
@@ -106,7 +115,12 @@ impl SeriesView<'_> {
         Ok(Listed::new(names, limit))
     }
 
-    /// The values of a label; of all series where there is no selector. Costs as [`label_names`](Self::label_names).
+    /// Returns the values of a label of the selected series; without selectors of all series. Costs as
+    /// [`label_names`](Self::label_names).
+    ///
+    /// # Errors
+    ///
+    /// As [`label_names`](Self::label_names).
     pub fn label_values(
         &self,
         name: &str,
@@ -138,19 +152,19 @@ impl SeriesView<'_> {
         Ok(Listed::new(values, limit))
     }
 
-    /// Takes a list into account, which stays until the request ends.
+    /// Charges a list that is held until the request ends.
     fn hold_list(&self, list: &[String]) -> Result<()> {
         let bytes: usize = list.iter().map(|text| text.len() + ENTRY_BYTES).sum();
         self.keep(bytes as u64)
     }
 
-    /// Takes bytes into account that stay until the request ends.
+    /// Charges bytes that are held until the request ends.
     fn keep(&self, bytes: u64) -> Result<()> {
         let held = self.watch.hold_beside(0, bytes);
         held.map_err(|error| failure::of_query(&error))
     }
 
-    /// The names of metrics that some timeline may have.
+    /// Returns the names of the metrics that some timeline may have.
     fn metric_names(&self) -> BTreeSet<String> {
         let all = measurements(self.table, &[]);
         let reader = self.table.catalog().reader();
@@ -159,7 +173,7 @@ impl SeriesView<'_> {
         names.collect()
     }
 
-    /// What `texts` says of the selected timelines, each text once.
+    /// Returns the distinct texts that `texts` returns for the selected timelines.
     fn gather(
         &self,
         selectors: &[Vec<Matcher>],
@@ -190,11 +204,11 @@ impl SeriesView<'_> {
     }
 }
 
-/// Series while they are looked for.
+/// Series found so far.
 struct FoundSeries<'w> {
     all: HashSet<Labels>,
     held: Held<'w>,
-    /// More are not looked for.
+    /// Number of series at which the search stops.
     count_max: usize,
 }
 
@@ -227,7 +241,7 @@ impl FoundSeries<'_> {
     }
 }
 
-/// Texts that timelines have, and that count if the timeline does.
+/// Texts found so far, and texts of timelines whose time range has not been looked up yet.
 struct Gathered<'w> {
     known: HashSet<String>,
     held: Held<'w>,
@@ -247,7 +261,7 @@ impl Gathered<'_> {
         }
     }
 
-    /// Takes the texts of those that wait and have points in a span.
+    /// Adds the waiting texts of timelines that have points in a span.
     fn settle(&mut self, view: &SeriesView<'_>, span: Option<Span>) -> Result<()> {
         let ids: Vec<_> = self.waiting.iter().map(|(found, _)| found.id).collect();
         let seen: Vec<Option<Seen>> = match span {
@@ -270,7 +284,7 @@ impl Gathered<'_> {
     }
 }
 
-/// Hands timelines with their entries to `visit`.
+/// Calls `visit` for timelines with their catalog entries.
 fn for_each_of(
     view: &SeriesView<'_>,
     timelines: &[Found],
@@ -279,7 +293,7 @@ fn for_each_of(
     let ordinals: Vec<_> = timelines.iter().map(|found| found.ordinal).collect();
     let mut rest = timelines.iter();
     for_each_entry(view, &ordinals, |entry| {
-        // One that has gone meanwhile is passed over.
+        // Timelines that were removed in the meantime are skipped.
         if let Some(found) = rest.find(|found| found.ordinal == entry.ordinal()) {
             visit(found, entry);
         }

@@ -1,4 +1,6 @@
-//! Matchers of labels as conditions on tags, which the search index answers.
+//! Conversion of label matchers to conditions on tags, which the search index evaluates.
+//!
+//! Matchers that the index does not support are applied to each timeline that it finds.
 
 use tideline_engine::catalog::Entry;
 use tideline_engine::condition::Pattern;
@@ -7,14 +9,14 @@ use tideline_engine::condition::{Condition, Literal, Subject, Test};
 use tideline_promql::labels::METRIC_NAME;
 use tideline_promql::{MatchOp, Matcher, PromqlError, Result};
 
-/// The matchers of a selector, by who answers them.
+/// Matchers of a selection, by where they are evaluated.
 #[derive(Debug)]
 pub(crate) struct Split<'m> {
-    /// Those of the metric name.
+    /// Matchers of the metric name.
     pub(crate) names: Vec<&'m Matcher>,
-    /// What the index can answer of the others.
+    /// Conditions for the index.
     pub(crate) conditions: Vec<Condition>,
-    /// What it cannot: each timeline that meets the conditions is put through these.
+    /// Matchers that the index does not support; they are applied to each timeline that matches the conditions.
     pub(crate) rest: Vec<&'m Matcher>,
 }
 
@@ -39,8 +41,8 @@ impl<'m> Split<'m> {
         split
     }
 
-    /// Compiles the expressions that are put to values here, the ones of the index left out. `take` is called with the bytes
-    /// of each before, and fails where the request should end.
+    /// Compiles the regular expressions that are evaluated here and not by the index. `take` is called with the
+    /// bytes of each expression before it is compiled, and returns an error if the request must end.
     pub(crate) fn compile(&self, take: &dyn Fn(u64) -> Result<()>) -> Result<()> {
         for matcher in self.names.iter().chain(&self.rest) {
             let Some(pattern) = matcher.pattern() else {
@@ -53,14 +55,14 @@ impl<'m> Split<'m> {
         Ok(())
     }
 
-    /// Whether a timeline meets what the index could not answer.
+    /// Returns true if a timeline matches the matchers that the index does not support.
     pub(crate) fn takes(&self, entry: &Entry<'_>) -> bool {
         let meets = |matcher: &&Matcher| matcher.matches(entry.tag(&matcher.name).unwrap_or(""));
         self.rest.iter().all(meets)
     }
 }
 
-/// The condition that a matcher of a tag is; `None` where the index has none like it.
+/// Returns the condition of a matcher; `None` if the index does not support it.
 fn condition(matcher: &Matcher) -> Option<Condition> {
     let (is_not, test) = match matcher.op {
         MatchOp::Equal => (false, equals(&matcher.value)),
@@ -83,7 +85,8 @@ fn equals(value: &str) -> Option<Test> {
     Some(Equals(Literal::Text(value.to_owned())).into())
 }
 
-/// The test that an expression is: inside, `None` where every text passes; outside, `None` where the index cannot say.
+/// Returns the test of a regular expression. The outer `None` means that the index does not support it, the inner
+/// `None` that every text matches.
 #[allow(clippy::option_option, reason = "both are told apart by the one caller")]
 fn expression(pattern: &Pattern) -> Option<Option<Test>> {
     match pattern.as_str() {
@@ -115,7 +118,7 @@ mod tests {
             matcher(MatchOp::Regex, ".*"),
             matcher(MatchOp::Regex, "h1.*"),
             matcher(MatchOp::NotRegex, &long),
-            // Short, and large once it is compiled.
+            // Short, but large when compiled.
             matcher(MatchOp::Regex, r"\pL{50}"),
         ];
         let split = Split::new(&matchers);

@@ -1,4 +1,4 @@
-//! Metadata of metrics, as remote write and imports brought it.
+//! Metadata of metrics, as received from remote write and imports.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,31 @@ use tideline_openapi::prometheus::Metadata;
 use crate::error::Result;
 use crate::parameters::Parameters;
 
-/// A request for metadata.
+/// Request for metadata.
 #[derive(Debug)]
 pub struct MetadataRequest {
     limit: usize,
     per_metric: Option<usize>,
-    /// Empty for all metrics.
+    /// Metric name; empty for all metrics.
     metric: String,
 }
 
 impl MetadataRequest {
     /// Reads the parameters of a request.
+    ///
+    /// # Errors
+    ///
+    /// `RequestError::Invalid` if a limit is not a number.
     pub fn read(parameters: &Parameters) -> Result<Self> {
         Ok(Self {
             limit: parameters.count("limit")?.unwrap_or(usize::MAX),
-            // As in Prometheus, 0 means all here.
+            // As in Prometheus, 0 means all.
             per_metric: parameters.count("limit_per_metric")?.filter(|limit| *limit > 0),
             metric: parameters.text("metric").to_owned(),
         })
     }
 
-    /// Returns the metadata of a table by name of metric. Metrics without metadata are not listed.
+    /// Returns the metadata of a table by metric name. Metrics without metadata are not listed.
     pub fn find(&self, engine: &Engine, table: &Table) -> BTreeMap<String, Vec<Metadata>> {
         let mut by_name: BTreeMap<String, Vec<Metadata>> = BTreeMap::new();
         for known in engine.metadata(table) {

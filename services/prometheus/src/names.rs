@@ -1,58 +1,58 @@
-//! Metric names: which fields of which measurements each stands for.
+//! Metric names: resolution of a name to fields of measurements.
 //!
-//! Names are derived from the fields that a table knows, and kept nowhere: whoever asks for one name finds its fields by
-//! a look-up for each place at which the name can be cut, and whoever asks for many looks at all fields once.
+//! Names are derived from the fields of a table and are not stored. The fields of a given name are found by one
+//! lookup for each position at which the name can be split; searching for many names visits all fields once.
 
 use tideline_engine::Table;
 use tideline_engine::model::{FieldId, ValueKind};
 use tideline_promql::{MatchOp, Matcher};
 
-/// The field whose numbers are named as the measurement.
+/// Field whose numbers have the name of the measurement.
 pub const VALUE_FIELD: &str = "value";
-/// The field whose histograms are named as the measurement.
+/// Field whose histograms have the name of the measurement.
 pub const HISTOGRAM_FIELD: &str = "histogram";
-/// The field that says when what is counted began: milliseconds since the epoch, at the instant of the sample.
+/// Field of start timestamps of counters, in milliseconds since the epoch, stored at the timestamp of the sample.
 pub const START_FIELD: &str = "_start";
-/// The field of exemplars: JSON, at the exemplar's own instant.
+/// Field of exemplars, as JSON, stored at the timestamp of the exemplar.
 pub const EXEMPLAR_FIELD: &str = "_exemplar";
 
-/// What a field is to Prometheus.
+/// Kind of samples that a field has for Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Number,
     Histogram,
 }
 
-/// A metric of one measurement: a name, and the fields that have its samples.
+/// Metric of one measurement: a name, and the fields that have its samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Metric {
-    /// Its name.
+    /// Metric name.
     pub(crate) name: Box<str>,
-    /// The field of its numbers.
+    /// Field of its numbers.
     pub(crate) number: Option<FieldId>,
-    /// The field of its histograms.
+    /// Field of its histograms.
     pub(crate) histogram: Option<FieldId>,
 }
 
-/// The metrics of one measurement that a question is about.
+/// Selected metrics of one measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Measurement {
-    /// Its name in the table.
+    /// Name of the measurement.
     pub(crate) name: Box<str>,
-    /// At least one, by name.
+    /// Metrics, sorted by name; at least one.
     pub(crate) metrics: Vec<Metric>,
 }
 
 impl Metric {
-    /// The fields that its samples are in.
+    /// Returns the fields that have its samples.
     pub(crate) fn fields(&self) -> impl Iterator<Item = FieldId> {
         self.number.into_iter().chain(self.histogram)
     }
 }
 
-/// The measurements with a metric whose name meets all matchers, by name.
+/// Returns the measurements that have a metric whose name matches all matchers, sorted by name.
 ///
-/// Costs a few look-ups where a matcher names the metric, else a look at each field of the table: about 100 ns.
+/// Costs a few lookups if a matcher gives the name, otherwise about 100 ns per field of the table.
 pub(crate) fn measurements(table: &Table, matchers: &[&Matcher]) -> Vec<Measurement> {
     let exact = matchers.iter().find(|matcher| matcher.op == MatchOp::Equal);
     let mut found = match exact {
@@ -63,7 +63,7 @@ pub(crate) fn measurements(table: &Table, matchers: &[&Matcher]) -> Vec<Measurem
     found
 }
 
-/// The measurements that have a metric of this name, if it meets all matchers.
+/// Returns the measurements that have a metric of this name, if it matches all matchers.
 fn named(table: &Table, name: &str, matchers: &[&Matcher]) -> Vec<Measurement> {
     if name.is_empty() || !matchers.iter().all(|matcher| matcher.matches(name)) {
         return Vec::new();
@@ -75,7 +75,8 @@ fn named(table: &Table, name: &str, matchers: &[&Matcher]) -> Vec<Measurement> {
         for field in fields {
             if let Some((id, kind)) = schema.field_of(measurement, field)
                 && let Some(part) = part_of(field, kind)
-                // `histogram` is named as the measurement with histograms only, and by its own name with numbers.
+                // `histogram` has the name of the measurement only with histograms; with numbers it is named like
+                // other fields.
                 && is_named(name, measurement, field, kind)
             {
                 metric.take(part, id);
@@ -95,7 +96,7 @@ fn named(table: &Table, name: &str, matchers: &[&Matcher]) -> Vec<Measurement> {
     found
 }
 
-/// All measurements with the metrics whose names meet all matchers.
+/// Returns all measurements with the metrics whose names match all matchers.
 fn searched(table: &Table, matchers: &[&Matcher]) -> Vec<Measurement> {
     let mut found = Vec::new();
     let mut text = String::new();
@@ -153,7 +154,7 @@ impl Metric {
     }
 }
 
-/// What a field is to Prometheus; `None` for texts, and for fields that only tell more about others.
+/// Returns the kind of samples of a field; `None` for strings and for fields that describe others.
 fn part_of(field: &str, kind: ValueKind) -> Option<Part> {
     if field.starts_with('_') {
         return None;
@@ -165,7 +166,7 @@ fn part_of(field: &str, kind: ValueKind) -> Option<Part> {
     }
 }
 
-/// Whether a field is named as its measurement.
+/// Returns true if a field has the name of its measurement.
 fn is_the_measurement(field: &str, kind: ValueKind) -> bool {
     match kind {
         ValueKind::Histogram => field == HISTOGRAM_FIELD,

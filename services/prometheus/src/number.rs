@@ -1,11 +1,11 @@
-//! Numbers and times as Prometheus writes them in texts and JSON.
+//! Numbers and times in the text forms of Prometheus.
 //!
-//! Times are seconds, with three decimals unless they are whole. Numbers have the shortest form that reads back as the
+//! Times are seconds, with three decimals unless they are whole. Numbers have the shortest form that parses to the
 //! same value, in the notation of Go.
 
-/// Smaller numbers other than zero are written with an exponent in vectors and matrices.
+/// Nonzero numbers below this are written with an exponent in vectors and matrices.
 const PLAIN_MIN: f64 = 1e-6;
-/// So are numbers of this size and larger.
+/// Numbers from this on are written with an exponent too.
 const PLAIN_END: f64 = 1e21;
 /// Whole numbers below this are exact integers.
 const INTEGER_END: f64 = 1e15;

@@ -1,4 +1,7 @@
-//! A page of a transfer: some series, or a part of one, read at once and encoded where they are read.
+//! Page of a transfer: some series, or a part of one series.
+//!
+//! A page is read by parallel workers, which also encode the samples, and is written afterwards on the thread of
+//! the caller.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -19,44 +22,45 @@ use crate::time::Span;
 use crate::transfer::{Transfer, Unit, Write};
 use crate::union::united;
 
-/// Units of a transfer that were read together.
+/// Units of a transfer that are read together.
 pub(crate) struct Page<'p> {
     transfer: &'p Transfer<'p>,
     units: &'p [Unit<'p>],
-    /// The first wanted millisecond.
+    /// First wanted millisecond.
     from: i64,
-    /// By measurement.
+    /// Layouts by measurement.
     layouts: BTreeMap<u32, Layout>,
     bytes: AtomicU64,
     outcomes: Vec<Mutex<Outcome<'p>>>,
-    /// What ended it, if a query's error cannot say it.
+    /// Error that ended the page and cannot be expressed as a query error.
     failure: Mutex<Option<PromqlError>>,
 }
 
-/// What was read of a unit.
+/// Result of reading a unit.
 struct Outcome<'p> {
     encoded: Vec<u8>,
-    /// Samples of a series that several timelines have, until all of them are read.
+    /// Samples of a series with several timelines, held until all of them are read.
     samples: Vec<(Ordinal, SampleBuffer)>,
-    /// How many of its parts were read.
+    /// Number of its parts that were read.
     parts: usize,
-    /// The first millisecond that was not read.
+    /// First millisecond that was not read.
     cut: Option<i64>,
     held: Held<'p>,
 }
 
-/// A part of a unit, by which timeline it is read from.
+/// Part of a unit, by the timeline that it is read from.
 #[derive(Debug, Clone, Copy)]
 struct Want {
     found: Found,
-    /// Position among the units.
+    /// Index of the unit.
     unit: usize,
-    /// Position of its metric; `None` for all that the timeline has alone.
+    /// Index of its metric; `None` for all metrics that no other measurement has.
     metric: Option<usize>,
 }
 
 impl<'p> Page<'p> {
-    /// Reads units from a millisecond on, until they end or the page is full: then some are cut or left out, but never all.
+    /// Reads units from a millisecond on, until they end or the page is full. A full page cuts or omits some units,
+    /// but never all.
     pub(crate) fn read(transfer: &'p Transfer<'p>, units: &'p [Unit<'p>], from: i64) -> Result<Self> {
         let wants = wants(units);
         let (layouts, fields, has_histograms) = layouts(transfer, &wants);
@@ -102,13 +106,13 @@ impl<'p> Page<'p> {
         Ok(page)
     }
 
-    /// How large it is.
+    /// Returns the size of the page in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Hands its units to `write` up to the first that is not whole; how many were whole, and the millisecond at which the
-    /// next one goes on, if it was begun.
+    /// Passes the units to `write`, up to the first that is incomplete. Returns the number of complete units, and
+    /// the millisecond at which the next unit continues, if it was started.
     pub(crate) fn write(self, write: &mut Write<'_>) -> Result<(usize, Option<i64>)> {
         let mut done = 0;
         for (unit, outcome) in self.units.iter().zip(self.outcomes) {
@@ -117,7 +121,7 @@ impl<'p> Page<'p> {
                 break;
             }
             if let Some(labels) = unit.labels().filter(|_| !outcome.samples.is_empty()) {
-                // At one instant, what was registered later wins.
+                // For equal timestamps the timeline that was registered later wins.
                 outcome.samples.sort_by_key(|(ordinal, _)| *ordinal);
                 let mut united = united(outcome.samples.into_iter().map(|(_, samples)| samples));
                 if let Some(samples) = between(united.samples(), self.from, outcome.cut) {
@@ -137,7 +141,7 @@ impl<'p> Page<'p> {
         self.bytes() > self.transfer.page_bytes
     }
 
-    /// Reads a timeline for all that want it.
+    /// Reads a timeline for all units that need it.
     fn timeline(
         &self,
         wants: &[Want],
@@ -145,7 +149,7 @@ impl<'p> Page<'p> {
         gathered: &mut Gathered,
         held: &mut Held<'_>,
     ) -> std::result::Result<(), QueryError> {
-        // The timelines of a unit that is alone are read even so: it has to come further.
+        // A unit that is alone on its page is read even if the page is full, because it must advance.
         if self.is_full() && self.units.len() > 1 {
             return Ok(());
         }
@@ -163,7 +167,7 @@ impl<'p> Page<'p> {
             self.bytes.fetch_sub(grown, Ordering::Relaxed);
             grown = bytes.saturating_sub(kept);
             self.bytes.fetch_add(grown, Ordering::Relaxed);
-            // More may come in its last millisecond.
+            // More samples may follow in its last millisecond.
             cut = gathered.last().filter(|last| self.is_full() && *last > self.from);
             Ok(match cut {
                 Some(_) => ControlFlow::Break(()),
@@ -177,7 +181,7 @@ impl<'p> Page<'p> {
         Ok(())
     }
 
-    /// Takes what a unit wants of what was gathered.
+    /// Adds the gathered samples that a unit needs.
     fn take(
         &self,
         want: &Want,
@@ -196,7 +200,7 @@ impl<'p> Page<'p> {
                     if series[at].is_empty() {
                         continue;
                     }
-                    // One that has gone meanwhile has no labels any more.
+                    // A timeline that was removed in the meantime has no labels.
                     if let Some(labels) = self.labels(found, &metric.name) {
                         self.encode(&labels, series[at].samples(), cut, &mut outcome.encoded)?;
                     }
@@ -240,14 +244,14 @@ impl<'p> Page<'p> {
         (self.transfer.encode)(labels, samples, out).map_err(|error| self.fail(error))
     }
 
-    /// Remembers what ended the page; the query itself is told to stop.
+    /// Stores the error that ended the page; the returned error stops the query.
     fn fail(&self, error: PromqlError) -> QueryError {
         self.failure.lock().get_or_insert(error);
         QueryError::Cancelled
     }
 }
 
-/// What units want, by rising ids of timelines.
+/// Returns the parts of the units, in ascending order of timeline id.
 fn wants(units: &[Unit<'_>]) -> Vec<Want> {
     let mut wants = Vec::with_capacity(units.len());
     for (at, unit) in units.iter().enumerate() {
@@ -268,7 +272,7 @@ fn wants(units: &[Unit<'_>]) -> Vec<Want> {
     wants
 }
 
-/// How the wanted metrics are read, by measurement; their fields; whether some have histograms.
+/// Returns the layouts of the wanted metrics by measurement, their fields, and true if some have histograms.
 fn layouts(transfer: &Transfer<'_>, wants: &[Want]) -> (BTreeMap<u32, Layout>, Vec<FieldId>, bool) {
     let mut wanted: BTreeMap<u32, Vec<bool>> = BTreeMap::new();
     for want in wants {

@@ -1,8 +1,8 @@
 //! Parameters of a request to Prometheus' API.
 //!
-//! Times are seconds (with a fraction) or RFC 3339, durations seconds or text such as `1h30m`. Times outside of the range
-//! that Prometheus supports are clamped to it, so that sums with a range or an offset cannot overflow: the start-up probe of
-//! Grafana sends milliseconds in place of seconds.
+//! Times are seconds (with a fraction) or RFC 3339; durations are seconds or text such as `1h30m`. Times outside of
+//! the range that Prometheus supports are clamped to it, so that sums with a range or an offset cannot overflow:
+//! the start-up probe of Grafana sends milliseconds instead of seconds.
 
 use std::fmt;
 
@@ -16,9 +16,9 @@ use crate::error::{RequestError, Result};
 pub(crate) const TIME_MIN: i64 = (i64::MIN / 1_000 + 62_135_596_801) * 1_000;
 /// Last time that Prometheus supports, in milliseconds.
 pub(crate) const TIME_MAX: i64 = (i64::MAX / 1_000 - 62_135_596_801) * 1_000 + 999;
-/// The first time as Prometheus writes it, with a year that RFC 3339 does not have.
+/// First time in the notation of Prometheus, with a year that RFC 3339 does not allow.
 const TIME_MIN_TEXT: &str = "-292273086-05-16T16:47:06Z";
-/// The last time as Prometheus writes it.
+/// Last time in the notation of Prometheus.
 const TIME_MAX_TEXT: &str = "292277025-08-18T07:12:54.999999999Z";
 
 /// Parameters by name, in the order of the request. A name may occur several times.
@@ -26,7 +26,7 @@ const TIME_MAX_TEXT: &str = "292277025-08-18T07:12:54.999999999Z";
 pub struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
-    /// Reads parameters from parts in the format of forms. The form of a body precedes the query string of the address.
+    /// Parses parameters from form-encoded parts. The form of the body must precede the query string of the URL.
     pub fn read<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let pairs = parts.into_iter().flat_map(form_urlencoded::parse);
         Self(
@@ -62,7 +62,8 @@ impl Parameters {
         parse_time(self.text(name)).map_err(|problem| wrong(name, problem))
     }
 
-    /// Reads the range from `start` to `end` in milliseconds, both inclusive. A missing end is the first or last time.
+    /// Reads the range from `start` to `end` in milliseconds, both inclusive. Missing ends default to the first and
+    /// last supported time.
     pub(crate) fn range(&self) -> Result<(i64, i64)> {
         let start = self.optional_time("start")?.unwrap_or(TIME_MIN);
         let end = self.optional_time("end")?.unwrap_or(TIME_MAX);
@@ -82,7 +83,7 @@ impl Parameters {
         }
     }
 
-    /// Reads the maximum number of entries of the answer; `None` for all.
+    /// Reads the maximum number of entries of the response; `None` for all.
     pub(crate) fn limit(&self) -> Result<Option<usize>> {
         let text = self.text("limit");
         if text.is_empty() {
@@ -132,7 +133,7 @@ impl Parameters {
         self.texts("match[]").map(&mut parse).collect()
     }
 
-    /// Reads the selectors `match[]` and refuses one that matches a series without labels.
+    /// Reads the selectors `match[]`. Returns an error if one matches a series without labels.
     pub(crate) fn selectors(&self) -> Result<Vec<Vec<Matcher>>> {
         let selectors = self.any_selectors()?;
         let is_open = |selector: &Vec<Matcher>| selector.iter().all(|matcher| matcher.matches(""));
@@ -143,7 +144,7 @@ impl Parameters {
         Ok(selectors)
     }
 
-    /// Refuses a request without selector.
+    /// Returns an error if the request has no selector.
     pub(crate) fn need_selector(&self) -> Result<()> {
         match self.texts("match[]").next() {
             None => Err(RequestError::invalid("no match[] parameter provided")),
@@ -156,7 +157,11 @@ impl Parameters {
         self.texts("match[]").collect::<Vec<_>>().join(" or ")
     }
 
-    /// Checks the parameters of a request for rules, of which there are none.
+    /// Checks the parameters of a request for rules. The response is always an empty list.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError`] if a parameter is not valid, with the error texts of Prometheus.
     pub fn check_rules(&self) -> Result<()> {
         self.selectors()?;
         let kind = self.text("type").to_ascii_lowercase();
@@ -187,7 +192,11 @@ impl Parameters {
         }
     }
 
-    /// Checks the parameters of a request for metadata of targets, of which there are none.
+    /// Checks the parameters of a request for metadata of targets. The response is always an empty list.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError::Invalid`] if a parameter is not valid.
     pub fn check_target_metadata(&self) -> Result<()> {
         self.count("limit")?;
         let selector = self.text("match_target");
@@ -199,11 +208,15 @@ impl Parameters {
 }
 
 /// Parses the parameter `query`. Regular expressions are checked, but not compiled.
+///
+/// # Errors
+///
+/// [`RequestError::Invalid`] if the expression is not valid PromQL.
 pub fn parse_query(text: &str) -> Result<Expr> {
     tideline_promql::parse(text).map_err(|problem| wrong("query", problem))
 }
 
-/// The error of a parameter, in the words of Prometheus.
+/// Returns the error of a parameter, with the error text of Prometheus.
 pub(crate) fn wrong(name: &str, problem: impl fmt::Display) -> RequestError {
     RequestError::Invalid(format!("invalid parameter {name:?}: {problem}"))
 }
@@ -265,7 +278,7 @@ mod tests {
             ("2026-11-20T12:00:00Z", 1_795_176_000_000),
             ("2026-11-20T13:00:00.25+01:00", 1_795_176_000_250),
             ("9999-12-31T23:59:59Z", 253_402_300_799_000),
-            // Milliseconds in place of seconds.
+            // Milliseconds instead of seconds.
             ("1795176000000", 1_795_176_000_000_000),
             ("1e300", TIME_MAX),
             ("-1e300", TIME_MIN),
@@ -277,7 +290,7 @@ mod tests {
         for text in ["", "now", "NaN", "inf", "2026-11-20", "30d"] {
             parse_time(text).expect_err(text);
         }
-        // A year of milliseconds fits beside every instant.
+        // A year of milliseconds can be added to and subtracted from every valid time.
         assert!(TIME_MIN.checked_sub(31_536_000_000).is_some());
         assert!(TIME_MAX.checked_add(31_536_000_000).is_some());
     }

@@ -1,4 +1,7 @@
-//! Queries: the value of an expression at one time, or at the steps of a range.
+//! Instant and range queries: the value of an expression at one time, or at the steps of a range.
+//!
+//! Parameters and expression are validated before the query waits for a permit; the response is written while it is
+//! encoded.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -15,12 +18,12 @@ use crate::request::SeriesRequest;
 use crate::settings::Settings;
 use crate::view::SeriesView;
 
-/// Most steps of a range: the minutes of a week, or the hours of a year.
+/// Maximum number of steps of a range: the minutes of a week, or the hours of a year.
 const STEPS_MAX: i64 = 11_000;
-/// Most warnings of an answer, and most infos.
+/// Maximum number of warnings and of infos of a response.
 const NOTES_MAX: usize = 10;
 
-/// The parameters of a query, except for its expression.
+/// Parameters of a query, except for its expression.
 #[derive(Debug)]
 pub struct QueryOptions {
     /// First time, last time and step in milliseconds; the step of an instant query is 0.
@@ -34,7 +37,7 @@ pub struct QueryOptions {
     settings: tideline_promql::Settings,
 }
 
-/// Statistics that an answer includes.
+/// Statistics that a response includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Statistics {
     None,
@@ -42,7 +45,7 @@ enum Statistics {
     Steps,
 }
 
-/// A query that is ready to run.
+/// Query that is ready to run.
 #[derive(Debug)]
 pub struct Query {
     text: String,
@@ -54,6 +57,10 @@ pub struct Query {
 
 impl QueryOptions {
     /// Reads the parameters of an instant query. `now` is its default time in milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError::Invalid`] if a parameter is not valid.
     pub fn instant(parameters: &Parameters, settings: &Settings, now: i64) -> error::Result<Self> {
         let limit = parameters.limit()?;
         let time = parameters.optional_time("time")?.unwrap_or(now);
@@ -61,6 +68,11 @@ impl QueryOptions {
     }
 
     /// Reads the parameters of a range query.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError::Invalid`] if a parameter is missing or not valid, or if the range has more than 11,000
+    /// steps.
     pub fn range(parameters: &Parameters, settings: &Settings) -> error::Result<Self> {
         let limit = parameters.limit()?;
         let start = parameters.time("start")?;
@@ -126,7 +138,7 @@ impl QueryOptions {
             settings: tideline_promql::Settings {
                 lookback_delta: set.lookback_millis(),
                 max_samples: set.samples_max,
-                // Without delayed removal there is no name left to keep.
+                // Grouped names can only be kept if they are removed late.
                 delayed_name_removal: delayed || keeps_grouped_names,
                 keeps_grouped_names,
                 start_timestamps: set.start_timestamps,
@@ -147,7 +159,7 @@ impl QueryOptions {
 }
 
 impl Query {
-    /// Returns how long the query may take, including the wait for its turn.
+    /// Returns the maximum duration of the query, including the wait for a permit.
     pub fn time_max(&self) -> Duration {
         self.options.time_max
     }
@@ -230,7 +242,7 @@ impl SeriesRequest for Query {
     }
 }
 
-/// Names the parameter `query` in the error of an expression that is not valid, as Prometheus does.
+/// Adds the name of the parameter `query` to the error of an invalid expression, as Prometheus does.
 fn in_parameter(error: PromqlError) -> PromqlError {
     match error {
         PromqlError::Parse(_) | PromqlError::Invalid(_) => {
@@ -240,7 +252,7 @@ fn in_parameter(error: PromqlError) -> PromqlError {
     }
 }
 
-/// Cuts notes to as many as Prometheus shows.
+/// Truncates notes to the number that Prometheus shows.
 fn cut_notes(notes: &mut Vec<String>, kind: &str) {
     let omitted = notes.len().saturating_sub(NOTES_MAX);
     notes.truncate(NOTES_MAX);
@@ -249,7 +261,7 @@ fn cut_notes(notes: &mut Vec<String>, kind: &str) {
     }
 }
 
-/// Cuts a vector or matrix to `limit` series. Returns whether there were more.
+/// Truncates a vector or matrix to `limit` series. Returns true if there were more.
 fn truncate(value: &mut QueryValue, limit: usize) -> bool {
     match value {
         QueryValue::Vector(samples) if samples.len() > limit => samples.truncate(limit),

@@ -1,4 +1,6 @@
-//! Time range that an expression reads, so that a query that reads cold points is scheduled as one.
+//! Time range that an expression reads, which determines whether its query runs in the cold pool.
+//!
+//! The range is found by walking the syntax tree; nothing is evaluated.
 
 use tideline_promql::Matcher;
 use tideline_promql::ast::{AtModifier, Bounds, DurationValue, Expr, Shift, VectorSelector};
@@ -6,7 +8,7 @@ use tideline_promql::ast::{AtModifier, Bounds, DurationValue, Expr, Shift, Vecto
 use crate::parameters::{TIME_MAX, TIME_MIN};
 
 /// Returns the first and last timestamp that an expression reads when it is evaluated over `span`, in milliseconds;
-/// `None` if it reads no samples. A range or offset that has to be computed first counts as all of time.
+/// `None` if it reads no samples. A range or offset that must be computed first counts as all time.
 pub(crate) fn reach(expr: &Expr, span: (i64, i64), lookback: i64) -> Option<(i64, i64)> {
     let mut all: Option<(i64, i64)> = None;
     let reach = Reach {

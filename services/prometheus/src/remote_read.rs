@@ -1,11 +1,11 @@
 //! Remote read: samples as Protocol Buffers, raw or in chunks.
 //!
-//! | module | does |
+//! | module | content |
 //! |---|---|
-//! | `message` | messages of the answer |
+//! | `message` | messages of the response |
 //! | `chunk` | chunks in the format of Prometheus' storage |
-//! | `bits` | bits of chunks |
-//! | `whole` | an answer in one snappy block |
+//! | `bits` | bit encoding of chunks |
+//! | `whole` | response in one snappy block |
 
 mod bits;
 mod chunk;
@@ -30,10 +30,10 @@ use crate::request::SeriesRequest;
 use crate::transfer::Piece;
 use crate::view::SeriesView;
 
-/// Most queries of a request.
+/// Maximum number of queries of a request.
 const QUERIES_MAX: usize = 1_000;
 
-/// A request of remote read.
+/// Remote read request.
 #[derive(Debug)]
 pub struct RemoteRead {
     queries: Vec<Query>,
@@ -49,6 +49,11 @@ struct Query {
 
 impl RemoteRead {
     /// Decodes a `prometheus.ReadRequest`.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError`] if the message is not valid, has more than 1,000 queries, or has too large regular
+    /// expressions.
     pub fn decode(body: &[u8]) -> error::Result<Self> {
         let ReadRequest {
             queries,
@@ -68,7 +73,7 @@ impl RemoteRead {
         })
     }
 
-    /// Returns whether the answer is a stream of chunks. Otherwise it is one snappy block.
+    /// Returns true if the response is a stream of chunks; otherwise it is one snappy block.
     pub fn is_streamed(&self) -> bool {
         self.response_type == ReadResponseType::StreamedXorChunks
     }

@@ -1,4 +1,4 @@
-//! Requests that read series and write their answer.
+//! Requests that read series and write their response.
 
 use std::io::Write;
 use std::time::Duration;
@@ -7,7 +7,8 @@ use tideline_promql::Result;
 
 use crate::view::SeriesView;
 
-/// A request for series of a table. It is checked before it waits for its turn, and then writes its answer while it reads.
+/// Request for series of a table. It is validated before it waits for a permit, and then writes its response while
+/// it reads.
 pub trait SeriesRequest: Send + 'static {
     /// Returns the request as text, for the list of running queries.
     fn text(&self) -> String;
@@ -15,6 +16,11 @@ pub trait SeriesRequest: Send + 'static {
     /// Returns the time range that is read, in milliseconds, both ends included; `None` if no samples are read.
     fn reach(&self) -> Option<(i64, i64)>;
 
-    /// Writes the answer. `waited` is the time that the request waited for its turn.
+    /// Writes the response. `waited` is the time that the request waited for a permit.
+    ///
+    /// # Errors
+    ///
+    /// Errors of evaluation, storage and budget, and `PromqlError::Canceled` if the client has disconnected. The
+    /// response is incomplete if a part of it has been written.
     fn write(&self, view: &SeriesView<'_>, waited: Duration, out: &mut dyn Write) -> Result<()>;
 }

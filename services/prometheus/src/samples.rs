@@ -1,6 +1,7 @@
-//! The samples of one timeline's series, gathered run by run into buffers that serve timeline after timeline.
+//! Sample buffers of the series of one timeline, filled run by run and reused for the next timeline.
 //!
-//! Of several points in one millisecond the last counts; where a series has a number and a histogram in one, the number.
+//! Of several points in one millisecond the last counts. If a series has a number and a histogram in one
+//! millisecond, the number counts.
 
 use tideline_engine::model::{ColumnData, FieldId};
 use tideline_engine::points::{Presence, Run, RunColumn};
@@ -10,25 +11,25 @@ use tideline_promql::{PromqlError, Result, Samples};
 use crate::names::Measurement;
 use crate::time::to_millis;
 
-/// Bytes of buffers that are kept for the next timeline; larger ones go.
+/// Size in bytes up to which buffers are reused for the next timeline; larger ones are freed.
 const KEPT_BYTES_MAX: u64 = 4 << 20;
 
-/// What a field is to the series of a measurement.
+/// Role of a field in the series of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// Numbers of a metric, by its position.
+    /// Numbers of the metric with this index.
     Number(usize),
-    /// Histograms of a metric.
+    /// Histograms of the metric with this index.
     Histogram(usize),
-    /// Start times of all metrics.
+    /// Start timestamps of all metrics.
     Start,
 }
 
-/// Which fields of a measurement are read as what, by their numbers.
+/// Roles of the fields of a measurement, by field id.
 #[derive(Debug)]
 pub(crate) struct Layout {
     roles: Vec<(FieldId, Role)>,
-    /// Metrics of the measurement.
+    /// Number of metrics of the measurement.
     pub(crate) metrics: usize,
 }
 
@@ -37,37 +38,37 @@ pub(crate) struct Layout {
 pub(crate) struct SampleBuffer {
     pub(crate) numbers: Line<f64>,
     pub(crate) histograms: Line<Histogram>,
-    /// Bytes that the histograms take beside their own place.
+    /// Bytes that the histograms hold on the heap.
     heap: u64,
 }
 
-/// Values of one kind by rising milliseconds.
+/// Values of one kind in ascending order of milliseconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Line<T> {
     pub(crate) times: Vec<i64>,
     pub(crate) values: Vec<T>,
-    /// As many as values, or none where none is known.
+    /// Start timestamps, one per value; empty if none is known.
     pub(crate) starts: Vec<i64>,
 }
 
-/// The samples of all series of one timeline.
+/// Samples of all series of one timeline.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
-    /// By the positions of the metrics.
+    /// Series, by index of the metric.
     pub(crate) series: Vec<SampleBuffer>,
-    /// Milliseconds of the run at hand.
+    /// Milliseconds of the current run.
     times: Vec<i64>,
-    /// Start times of its rows, 0 = unknown; empty where it has none.
+    /// Start timestamps of the rows of the current run, 0 = unknown; empty if it has none.
     starts: Vec<i64>,
 }
 
 impl Layout {
-    /// The layout of a measurement; with the field of start times, if they are wanted.
+    /// Returns the layout of a measurement. `start` is the field of start timestamps, if they are wanted.
     pub(crate) fn new(measurement: &Measurement, start: Option<FieldId>) -> Self {
         Self::of_some(measurement, start, |_| true)
     }
 
-    /// The same of those metrics only, by their positions, that `takes` says.
+    /// Returns the layout of the metrics for whose index `takes` returns true.
     pub(crate) fn of_some(
         measurement: &Measurement,
         start: Option<FieldId>,
@@ -94,7 +95,7 @@ impl Layout {
         Some(self.roles[at].1)
     }
 
-    /// The metric that a field has the numbers of.
+    /// Returns the metric of which a field has the numbers.
     pub(crate) fn number(&self, field: FieldId) -> Option<usize> {
         match self.role(field)? {
             Role::Number(metric) => Some(metric),
@@ -104,7 +105,7 @@ impl Layout {
 }
 
 impl Gathered {
-    /// Begins with a timeline of so many metrics.
+    /// Starts a timeline with this number of metrics.
     pub(crate) fn begin(&mut self, metrics: usize) {
         self.series
             .resize_with(metrics.max(self.series.len()), SampleBuffer::default);
@@ -114,13 +115,13 @@ impl Gathered {
         }
     }
 
-    /// About the memory that it takes. Costs a look at each metric.
+    /// Returns the approximate memory in bytes. Visits each metric.
     pub(crate) fn bytes(&self) -> u64 {
         self.series.iter().map(SampleBuffer::bytes).sum()
     }
 
-    /// Ends with a timeline that was read from before what is wanted: what the first wanted histogram follows has told of
-    /// a reset then, and goes.
+    /// Ends a timeline that was read from before `start`: sets the reset hints of the histograms and then removes
+    /// the samples before `start`.
     pub(crate) fn forget_before(&mut self, start: i64) {
         for series in &mut self.series {
             series.note_resets();
@@ -129,7 +130,7 @@ impl Gathered {
         }
     }
 
-    /// Takes in a run of the timeline.
+    /// Adds a run of the timeline.
     pub(crate) fn take(&mut self, run: &Run, layout: &Layout) -> Result<()> {
         let is_plain = to_millis(&run.timestamps, &mut self.times);
         self.take_starts(run, layout);
@@ -157,14 +158,14 @@ impl Gathered {
         Ok(())
     }
 
-    /// Forgets all but the last sample of each kind, which tells those that follow of a reset.
+    /// Removes all but the last sample of each kind, which determines the reset hint of the next one.
     pub(crate) fn keep_last(&mut self) {
         for series in &mut self.series {
             *series = SampleBuffer::of(series.numbers.split_last(), series.histograms.split_last());
         }
     }
 
-    /// The last millisecond of the run that was taken in last.
+    /// Returns the last millisecond of the last added run.
     pub(crate) fn last(&self) -> Option<i64> {
         self.times.last().copied()
     }
@@ -197,7 +198,7 @@ impl SampleBuffer {
         self.heap = 0;
     }
 
-    /// Of samples of a series that are there already.
+    /// Creates a buffer from existing lines.
     pub(crate) fn of(numbers: Line<f64>, histograms: Line<Histogram>) -> Self {
         let heap = histograms.values.iter().map(heap_bytes).sum();
         Self {
@@ -207,7 +208,7 @@ impl SampleBuffer {
         }
     }
 
-    /// The samples, no instant twice.
+    /// Returns the samples, without duplicate timestamps.
     pub(crate) fn samples(&mut self) -> Samples<'_> {
         if !self.histograms.times.is_empty() && !self.numbers.times.is_empty() {
             let numbers = &self.numbers.times;
@@ -225,14 +226,14 @@ impl SampleBuffer {
         }
     }
 
-    /// Says of each histogram what the one before it tells of a reset; the first stays as it is stored.
+    /// Sets the reset hint of each histogram from its predecessor; the first keeps its stored hint.
     fn note_resets(&mut self) {
         let Self {
             numbers, histograms, ..
         } = self;
         for at in 1..histograms.values.len() {
             let (before, rest) = histograms.values.split_at_mut(at);
-            // Behind a number it has no histogram before it.
+            // A histogram that follows a number has no predecessor.
             let times = (histograms.times[at - 1], histograms.times[at]);
             let next_number = numbers.times.partition_point(|time| *time < times.0);
             let is_behind_number = numbers.times.get(next_number).is_some_and(|time| *time < times.1);
@@ -241,7 +242,7 @@ impl SampleBuffer {
         }
     }
 
-    /// About the memory that it takes.
+    /// Returns the approximate memory in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.numbers.bytes() + self.histograms.bytes() + self.heap
     }
@@ -264,13 +265,13 @@ impl<T> Line<T> {
         self.starts.clear();
     }
 
-    /// About the memory that it takes, without what values point to.
+    /// Returns the approximate memory in bytes, without heap data of the values.
     fn bytes(&self) -> u64 {
         let instants = self.times.capacity() + self.starts.capacity();
         (instants * size_of::<i64>() + self.values.capacity() * size_of::<T>()) as u64
     }
 
-    /// Takes the next value, in the place of one in the same millisecond. `start` is 0 where it is not known.
+    /// Appends a value, replacing one in the same millisecond. `start` is 0 if it is not known.
     pub(crate) fn push(&mut self, time: i64, value: T, start: i64) {
         if self.times.last() == Some(&time) {
             self.times.pop();
@@ -287,7 +288,7 @@ impl<T> Line<T> {
         self.values.push(value);
     }
 
-    /// Takes the last value off, if there is one.
+    /// Removes and returns the last value, if there is one.
     fn split_last(&mut self) -> Self {
         let last = self.times.len().saturating_sub(1);
         Self {
@@ -312,7 +313,7 @@ impl<T> Line<T> {
 }
 
 impl Line<f64> {
-    /// Takes the numbers of a column. `is_plain`: no two rows are in one millisecond.
+    /// Appends the numbers of a column. `is_plain` is true if no two rows are in one millisecond.
     fn take_numbers(&mut self, column: &RunColumn, times: &[i64], starts: &[i64], is_plain: bool) {
         let follows = is_plain && self.times.last() < times.first();
         let is_whole =
@@ -338,7 +339,7 @@ impl Line<f64> {
         }
     }
 
-    /// Takes the numbers of columns of several types.
+    /// Appends the numbers of columns of several types.
     fn take_mixed(&mut self, columns: &[RunColumn], times: &[i64], starts: &[i64]) {
         let mut all: Vec<(usize, f64)> = Vec::new();
         for column in columns {
@@ -353,7 +354,7 @@ impl Line<f64> {
 }
 
 impl Line<Histogram> {
-    /// Takes the histograms of a column; how many bytes they take beside their own place.
+    /// Appends the histograms of a column; returns their heap bytes.
     fn take_histograms(&mut self, column: &RunColumn, times: &[i64], starts: &[i64]) -> Result<u64> {
         let ColumnData::Histogram(values) = &column.values else {
             return Ok(0);
@@ -371,7 +372,7 @@ impl Line<Histogram> {
     }
 }
 
-/// The samples from a millisecond on, and before another; `None` where there are none.
+/// Returns the samples from one millisecond on and before another; `None` if both kinds are empty.
 pub(crate) fn between(all: Samples<'_>, from: i64, until: Option<i64>) -> Option<Samples<'_>> {
     let within = |times: &[i64]| {
         let first = times.partition_point(|time| *time < from);
@@ -390,7 +391,7 @@ pub(crate) fn between(all: Samples<'_>, from: i64, until: Option<i64>) -> Option
     })
 }
 
-/// Bytes that a histogram takes beside its own place.
+/// Returns the heap bytes of a histogram.
 fn heap_bytes(histogram: &Histogram) -> u64 {
     let spans = histogram.positive_spans.capacity() + histogram.negative_spans.capacity();
     let counts = histogram.positive_buckets.capacity() + histogram.negative_buckets.capacity();
@@ -398,7 +399,7 @@ fn heap_bytes(histogram: &Histogram) -> u64 {
     (spans * size_of::<Span>() + numbers * size_of::<f64>()) as u64
 }
 
-/// The rows that have a value in a column, rising.
+/// Returns the rows that have a value in a column, ascending.
 pub(crate) fn rows(column: &RunColumn, count: usize) -> impl Iterator<Item = usize> {
     let (all, some) = match &column.presence {
         Presence::All => (0..count, None),

@@ -1,4 +1,7 @@
-//! The timelines of a selection, and when they have points.
+//! Selection of timelines by matchers, and the time ranges of their points.
+//!
+//! The search index finds candidates; remaining matchers are applied to their catalog entries in groups, so that
+//! the catalog is never locked for long.
 
 use std::ops::ControlFlow;
 
@@ -16,49 +19,49 @@ use crate::names::{Measurement, measurements};
 use crate::time::Span;
 use crate::view::SeriesView;
 
-/// Timelines that are looked at under one lock of the catalog: below a millisecond.
+/// Number of timelines visited under one lock of the catalog; takes less than a millisecond.
 const LOCKED_GROUP: usize = 2_048;
-/// Most measurements that a condition names; of more, each timeline is looked at.
+/// Maximum number of measurements in a condition; for more, each timeline is checked instead.
 const MEASUREMENTS_NAMED_MAX: usize = 2_000;
 
-/// What matchers select, before its timelines are looked at.
+/// Candidates of a selection, before their catalog entries are read.
 #[derive(Debug)]
 pub(crate) struct Selection<'m> {
-    /// Measurements with a metric that is selected, by name.
+    /// Measurements with a selected metric, sorted by name.
     pub(crate) measurements: Vec<Measurement>,
-    /// The matchers that timelines are still put through are among these.
+    /// Matchers; those that the index does not support are applied to the timelines later.
     split: Split<'m>,
-    /// Timelines that the index found, in the order in which they were registered.
+    /// Timelines found by the index, in order of registration.
     ordinals: Vec<Ordinal>,
 }
 
-/// The timelines of a selection.
+/// Timelines of a selection.
 #[derive(Debug)]
 pub(crate) struct Scope<'v> {
-    /// Measurements with a metric that is selected, by name.
+    /// Measurements with a selected metric, sorted by name.
     pub(crate) measurements: Vec<Measurement>,
     /// Timelines of these measurements.
     pub(crate) timelines: Vec<Found>,
-    /// The bytes of `timelines`, and of the lists that are made of them to read them.
+    /// Bytes of `timelines`, and of the lists that are derived from them for reading.
     _held: HeldBeside<'v>,
 }
 
-/// A timeline.
+/// Selected timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) id: TimelineId,
     pub(crate) ordinal: Ordinal,
-    /// Position in [`Scope::measurements`].
+    /// Index in [`Scope::measurements`].
     pub(crate) measurement: u32,
 }
 
 impl<'m> Selection<'m> {
-    /// What meets all matchers, as far as the index can tell.
+    /// Searches the index for timelines that match all matchers which the index supports.
     pub(crate) fn new(view: &SeriesView<'_>, matchers: &'m [Matcher]) -> Result<Self> {
         let split = Split::new(matchers);
         split.compile(&|bytes| {
             view.check()?;
-            // They are kept with their matchers, until the request ends.
+            // Compiled expressions are kept in their matchers until the request ends.
             let held = view.watch.hold_beside(0, bytes);
             held.map_err(|error| crate::failure::of_query(&error))
         })?;
@@ -79,20 +82,20 @@ impl<'m> Selection<'m> {
         let found = view
             .engine()
             .select(view.table, &Condition::And(conditions), &is_over);
-        // The reason is that of the watch, which stopped the search.
+        // If the watch stopped the search, return its reason.
         view.check()?;
         let found = found.map_err(|error| crate::failure::of_engine(&error))?;
         selection.ordinals = found.iter().map(Ordinal).collect();
         Ok(selection)
     }
 
-    /// The most timelines that it can have.
+    /// Returns an upper bound of the number of timelines.
     pub(crate) fn timelines_max(&self) -> usize {
         self.ordinals.len()
     }
 
-    /// Hands the timelines that meet all matchers to `take`, at most `group` at once, in the order in which they were
-    /// registered, until it breaks or fails.
+    /// Passes the timelines that match all matchers to `take`, in groups of at most `group`, in order of
+    /// registration, until it breaks or fails.
     pub(crate) fn groups(
         &self,
         view: &SeriesView<'_>,
@@ -120,13 +123,13 @@ impl<'m> Selection<'m> {
         Ok(())
     }
 
-    /// The metrics of a timeline.
+    /// Returns the measurement of a timeline with its selected metrics.
     pub(crate) fn measurement(&self, timeline: &Found) -> &Measurement {
         &self.measurements[timeline.measurement as usize]
     }
 }
 
-/// The condition that timelines are of some measurements.
+/// Returns the condition that a timeline belongs to one of the measurements.
 fn is_of(measurements: &[Measurement]) -> Condition {
     let names = measurements.iter();
     let names = names.map(|of| Literal::Text((*of.name).to_owned()));
@@ -134,7 +137,7 @@ fn is_of(measurements: &[Measurement]) -> Condition {
 }
 
 impl<'v> Scope<'v> {
-    /// The timelines that meet all matchers, in the order in which they were registered.
+    /// Returns the timelines that match all matchers, in order of registration.
     pub(crate) fn select(view: &'v SeriesView<'_>, matchers: &[Matcher]) -> Result<Self> {
         let selection = Selection::new(view, matchers)?;
         let each = size_of::<Ordinal>() + size_of::<Found>() + 2 * size_of::<TimelineId>();
@@ -152,12 +155,13 @@ impl<'v> Scope<'v> {
         })
     }
 
-    /// The metrics of a timeline.
+    /// Returns the measurement of a timeline with its selected metrics.
     pub(crate) fn measurement(&self, timeline: &Found) -> &Measurement {
         &self.measurements[timeline.measurement as usize]
     }
 
-    /// Leaves out metrics of which `keep`, told their measurement and name, is false, and timelines that have no other.
+    /// Removes the metrics for which `keep` returns false, given measurement and metric name, and timelines without
+    /// another metric.
     pub(crate) fn retain_metrics(&mut self, keep: impl Fn(&str, &str) -> bool) {
         for of in &mut self.measurements {
             of.metrics.retain(|metric| keep(&of.name, &metric.name));
@@ -168,7 +172,7 @@ impl<'v> Scope<'v> {
     }
 }
 
-/// Leaves out timelines without a point in a span.
+/// Removes timelines without a point in a span.
 pub(crate) fn retain_seen(
     view: &SeriesView<'_>,
     timelines: &mut Vec<Found>,
@@ -182,7 +186,7 @@ pub(crate) fn retain_seen(
     Ok(())
 }
 
-/// Hands each of some timelines that are visible to `visit`.
+/// Calls `visit` for each of the timelines that is still in the catalog.
 pub(crate) fn for_each_entry(
     view: &SeriesView<'_>,
     ordinals: &[Ordinal],
@@ -200,7 +204,7 @@ pub(crate) fn for_each_entry(
     Ok(())
 }
 
-/// When timelines have points.
+/// Returns the time ranges in which timelines have points.
 pub(crate) fn seen(view: &SeriesView<'_>, ids: &[TimelineId]) -> Result<Vec<Option<Seen>>> {
     view.check()?;
     let seen = view.engine().store().seen(view.table.points(), ids);

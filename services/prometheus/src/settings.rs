@@ -1,4 +1,4 @@
-//! Settings of Prometheus' API, and the budgets that follow from them.
+//! Settings of Prometheus' API, and the budgets derived from them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,25 +6,26 @@ use std::time::Duration;
 use tideline_openapi::DurationText;
 use tideline_query::Budget;
 
-/// Bytes of a sample: its time and its value.
+/// Bytes of a sample: timestamp and value.
 const SAMPLE_BYTES: u64 = 16;
 
-/// How Prometheus' API answers.
+/// Settings of Prometheus' API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// How old a sample may be to count at an instant. A request may say otherwise. Default 5 min.
+    /// Maximum age of a sample that counts at an evaluation time. A request can override it. Default 5 min.
     pub lookback_delta: Duration,
-    /// Samples that a query may hold at once. Default 50,000,000.
+    /// Maximum number of samples that a query may hold at once. Default 50,000,000.
     pub samples_max: usize,
-    /// How long a query may take; a request may ask for less. Default 2 min.
+    /// Maximum duration of a query; a request can set a shorter one. Default 2 min.
     pub query_timeout: Duration,
-    /// Whether functions take the metric name away only at the end of a query, so that what differs by it alone stays
-    /// apart until then. A request may say otherwise. Default false, as in Prometheus.
+    /// True if functions remove the metric name only at the end of a query, so that series that differ only by name
+    /// stay separate until then. A request can override it. Default false, as in Prometheus.
     pub delayed_name_removal: bool,
-    /// Whether, besides, aggregations by the metric name keep it, as in VictoriaMetrics. Implies `delayed_name_removal`. A
-    /// request may say otherwise. Default false: Prometheus answers an error where groups differ by their name alone.
+    /// True if aggregations by metric name also keep the name, as in VictoriaMetrics. Implies
+    /// `delayed_name_removal`. A request can override it. Default false: Prometheus returns an error if groups
+    /// differ only by name.
     pub keep_grouped_names: bool,
-    /// Whether rates take into account when counters began, where that was written. Default false, as in Prometheus.
+    /// True if rates take the stored start timestamps of counters into account. Default false, as in Prometheus.
     pub start_timestamps: bool,
 }
 
@@ -47,8 +48,8 @@ impl Settings {
         i64::try_from(self.lookback_delta.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Returns the budget of a query. The gathered samples may take as much memory as the samples of the evaluation: few
-    /// series with many samples are gathered before they are evaluated.
+    /// Returns the budget of a query. The gathered samples may take as much memory as the samples of the
+    /// evaluation, because a query of few series with many samples gathers them before they are evaluated.
     pub fn query_budget(&self) -> Budget {
         let usual = Budget::default();
         let samples_max = self.samples_max as u64;
@@ -83,8 +84,8 @@ impl Settings {
     }
 }
 
-/// Returns the budget of a transfer: timelines, points and values are not limited, since the memory of a transfer does not
-/// grow with them.
+/// Returns the budget of a transfer. Timelines, points and values are not limited, since the memory of a transfer
+/// does not grow with them.
 pub fn transfer_budget() -> Budget {
     Budget {
         timelines_max: u64::MAX,

@@ -1,7 +1,7 @@
-//! The table as a source of series for PromQL.
+//! Series of a table as the data source of the PromQL evaluator.
 //!
-//! A selection is a sweep over timelines, shared out to the workers of its lane; each timeline is read once for all
-//! metrics that are wanted of it, and its series are handed out where they were read.
+//! A selection is a parallel scan over timelines. Each timeline is read once for all its wanted metrics, and its
+//! series are passed to the evaluator by the worker that read them.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,22 +23,23 @@ use crate::time::Span;
 use crate::union::{Unions, shared_names};
 use crate::view::SeriesView;
 
-/// How long before what is wanted histograms are read, in milliseconds: the one before tells whether the first is a reset.
+/// Milliseconds before the wanted range from which histograms are read: the preceding histogram determines whether
+/// the first wanted one is a reset.
 pub(crate) const BEFORE_HISTOGRAMS: i64 = 300_000;
 
-/// What a failure calls the samples of the timelines that are read at the moment.
-pub(crate) const GATHERED: &str = "bytes of samples gathered of timelines at once";
+/// Name of the samples of the timelines being read, in errors.
+pub(crate) const GATHERED: &str = "bytes of samples gathered from timelines at once";
 
-/// The series of a table, for the evaluation of an expression.
+/// Series of a table, for the evaluation of an expression.
 ///
-/// Each selection sees the table as it is when it begins. Budget and client are those of the view.
+/// Each selection reads the snapshot of the table at its start. Budget and cancellation are those of the view.
 #[derive(Debug, Clone, Copy)]
 pub struct TableSource<'v> {
     view: &'v SeriesView<'v>,
 }
 
 impl SeriesView<'_> {
-    /// The table as a source of series.
+    /// Returns the table as a source of series.
     pub fn source(&self) -> TableSource<'_> {
         TableSource { view: self }
     }
@@ -77,31 +78,31 @@ impl Source for TableSource<'_> {
     }
 }
 
-/// One selection while it is read.
+/// State of one selection.
 struct Reading<'r> {
     view: &'r SeriesView<'r>,
     scope: &'r Scope<'r>,
-    /// By measurement.
+    /// Layouts by measurement.
     layouts: Vec<Layout>,
-    /// By measurement and metric, whether other measurements spell its name too.
+    /// By measurement and metric: true if another measurement has a metric of the same name.
     shared: Vec<Vec<bool>>,
     fields: Vec<FieldId>,
-    /// The first wanted millisecond.
+    /// First wanted millisecond.
     start: i64,
-    /// Whether some metric has histograms: then what is read begins earlier.
+    /// True if some metric has histograms; reading then starts earlier.
     has_histograms: bool,
     over_time: Option<OverTime>,
     visit: &'r Visit<'r>,
     unions: Unions<'r>,
-    /// Timelines whose windows can only be told from their samples.
+    /// Timelines whose windows cannot be computed without their samples.
     doubtful: Mutex<Vec<Found>>,
-    /// Whether instants were met that are no whole milliseconds: then summaries tell nothing.
+    /// True if timestamps were found that are not whole milliseconds; summaries are then useless.
     has_fractions: AtomicBool,
-    /// What ended the selection, if a query's error cannot say it.
+    /// Error that ended the selection and cannot be expressed as a query error.
     failure: Mutex<Option<PromqlError>>,
 }
 
-/// What a worker reuses from timeline to timeline.
+/// Buffers that a worker reuses from timeline to timeline.
 struct Space<'w> {
     gathered: Gathered,
     held: Held<'w>,
@@ -180,7 +181,7 @@ impl<'r> Reading<'r> {
         })
     }
 
-    /// How the selection ended.
+    /// Returns the result of the selection.
     fn end(self, swept: std::result::Result<(), QueryError>) -> Result<()> {
         if let Some(failure) = self.failure.into_inner() {
             return Err(failure);
@@ -189,7 +190,8 @@ impl<'r> Reading<'r> {
         self.unions.finish(self.visit)
     }
 
-    /// Whether windows of a timeline's series may be computed here: they hold numbers only, and are of no other timeline.
+    /// Returns true if the windows of a timeline's series can be computed here: they hold only numbers, and no
+    /// other timeline has samples of them.
     fn has_steps(&self, found: &Found) -> bool {
         let at = found.measurement as usize;
         let is_numbers = self.scope.measurements[at]
@@ -199,7 +201,7 @@ impl<'r> Reading<'r> {
         is_numbers && self.shared[at].iter().all(|shared| !shared)
     }
 
-    /// Hands out the windows of a timeline's series; those that only samples can tell are left for later.
+    /// Passes on the windows of a timeline's series. Timelines that need their samples are read again later.
     fn steps(
         &self,
         found: &Found,
@@ -224,7 +226,7 @@ impl<'r> Reading<'r> {
             None => reader.timeline(found.id, &mut |run| Ok(flow(steps.take(run, layout))))?,
         }
         if !steps.finish() {
-            // Others of the table are likely to be the same.
+            // Other timelines of the table are likely to have such timestamps too.
             self.has_fractions
                 .fetch_or(steps.has_fractions, Ordering::Relaxed);
             self.doubtful.lock().push(*found);
@@ -238,7 +240,7 @@ impl<'r> Reading<'r> {
         Ok(true)
     }
 
-    /// Hands out the samples of a timeline's series.
+    /// Passes on the samples of a timeline's series.
     fn samples(
         &self,
         found: &Found,
@@ -272,7 +274,8 @@ impl<'r> Reading<'r> {
         })
     }
 
-    /// Calls `hand_on` for each metric of a timeline, with what makes its labels; `None` where there is nothing to hand on.
+    /// Calls `hand_on` for each metric of a timeline with a function that returns its labels. `hand_on` returns
+    /// `None` if the metric has no data.
     fn deliver(
         &self,
         found: &Found,
@@ -281,7 +284,7 @@ impl<'r> Reading<'r> {
         let metrics = &self.scope.measurement(found).metrics;
         for (at, metric) in metrics.iter().enumerate() {
             let labels = || {
-                // One that has gone meanwhile has no labels any more.
+                // A timeline that was removed in the meantime has no labels.
                 let reader = self.view.table.catalog().reader();
                 let entry = reader.entry(found.ordinal)?;
                 Some(labels::of_entry(&entry, &metric.name))
@@ -293,7 +296,7 @@ impl<'r> Reading<'r> {
         Ok(())
     }
 
-    /// Remembers what ended the selection; the query itself is told to stop.
+    /// Stores the error that ended the selection; the returned error stops the query.
     fn fail(&self, error: PromqlError) -> QueryError {
         self.failure.lock().get_or_insert(error);
         QueryError::Cancelled

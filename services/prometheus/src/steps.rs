@@ -1,8 +1,8 @@
 //! Windows of a timeline's series, computed run by run without keeping samples.
 //!
-//! Sums are compensated, or of whole numbers, and so are at least as exact as those of samples one by one. Whatever is
-//! unusual (NaN and with it stale markers, sums that leave the range of doubles, several points in a millisecond) is left
-//! to whoever has the samples.
+//! Sums are compensated, or exact for integers, and therefore at least as exact as sums of single samples. Unusual
+//! data (NaN including stale markers, sums beyond the range of doubles, several points in a millisecond) is left to
+//! evaluation from samples.
 
 use tideline_engine::model::{ColumnData, CompensatedSum};
 use tideline_engine::points::{ColumnSummary, Number, Presence, Run, RunColumn, Sum, ValueSummary};
@@ -12,43 +12,43 @@ use tideline_promql::source::{NO_RESULT_BITS, OverTime, OverTimeFunction, Series
 use crate::samples::{Layout, rows};
 use crate::time::{NANOS_PER_MILLI, to_millis};
 
-/// How many times larger than what is left a number may be that is taken from a sum of doubles.
+/// Largest ratio subtrahend ÷ result before cancellation makes the difference of doubles unreliable.
 const LARGE: f64 = 16.0;
-/// How much of a sum its correction may be.
+/// Largest ratio correction ÷ sum up to which a sum counts as reliable.
 const CANCELLED: f64 = 1e-6;
-/// What makes signed numbers unsigned ones that are so much larger.
+/// Offset that maps signed to unsigned integers in the same order.
 const BIAS: u64 = 1 << 63;
 
-/// The windows of one timeline's series.
+/// Windows of the series of one timeline.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     over_time: Option<OverTime>,
-    /// Metric by metric, window by window.
+    /// Cells, metric by metric and window by window.
     cells: Vec<Cell>,
     results: Vec<f64>,
     counts: Vec<u64>,
-    /// Whether windows of each metric have a value.
+    /// By metric: true if some window has a value.
     has_any: Vec<bool>,
-    /// Whether only samples can tell.
+    /// True if the windows cannot be computed without samples.
     is_doubtful: bool,
     times: Vec<i64>,
     sparse_times: Vec<i64>,
     segments: Vec<Segment>,
-    /// The last millisecond so far.
+    /// Last millisecond so far.
     last: Option<i64>,
-    /// Whether what was read last has instants that are no whole milliseconds, where these were wanted.
+    /// True if the last timeline had timestamps that are not whole milliseconds, in a read with summaries.
     pub(crate) has_fractions: bool,
 }
 
-/// What the values of a window come to.
+/// Accumulated values of a window.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cell {
     count: u64,
-    /// The sum; of an extreme, its `sum` is the least or greatest value.
+    /// Sum; for an extreme, `sum` is the lowest or highest value.
     value: CompensatedSum,
 }
 
-/// Values of a run that lie in one window.
+/// Values of a run that are in one window.
 #[derive(Debug, Clone, Copy)]
 struct Segment {
     window: usize,
@@ -57,12 +57,12 @@ struct Segment {
 }
 
 impl Steps {
-    /// Whether windows are computed here: each sample is in one at most.
+    /// Returns true if windows can be computed here: each sample is in at most one window.
     pub(crate) fn can_tell(over_time: &OverTime) -> bool {
         over_time.step > 0 && (over_time.width <= over_time.step || over_time.steps <= 1)
     }
 
-    /// Begins with a timeline of so many metrics.
+    /// Starts a timeline with this number of metrics.
     pub(crate) fn begin(&mut self, over_time: &OverTime, metrics: usize) {
         let step = match over_time.steps {
             0 | 1 => over_time.width.max(1),
@@ -75,11 +75,11 @@ impl Steps {
         (self.is_doubtful, self.last) = (false, None);
     }
 
-    /// The windows for a reader whose summaries may stand for samples; `None` where they must not.
+    /// Returns the windows for a reader whose summaries may replace samples; `None` if they must not.
     ///
-    /// They hold the instant at which they begin, where ours hold that at which they end: the first value of a summary, if it
-    /// lies there, is put into the window before. So only what a value can be taken from again may be computed, and instants
-    /// are to be whole milliseconds.
+    /// The windows of the reader include their start, those of PromQL their end. The first value of a summary is
+    /// therefore moved to the previous window if its timestamp is the start of a window. This requires functions
+    /// from whose result a value can be subtracted, and timestamps in whole milliseconds.
     pub(crate) fn grid(&self) -> Option<Grid> {
         let over_time = self.over_time?;
         let is_sum = match over_time.function {
@@ -91,7 +91,8 @@ impl Steps {
         (is_sum && over_time.step == over_time.width).then_some(Grid::Windows { width, offset })
     }
 
-    /// Takes in a part of what a reader with summaries has, in no order; whether it makes sense to go on.
+    /// Adds a part of a read with summaries; parts can come in any order. Returns false if samples are needed, so
+    /// that reading can stop.
     pub(crate) fn take_part(&mut self, part: Part<'_>, layout: &Layout) -> bool {
         let is_told = match part {
             Part::Run(run) => {
@@ -111,8 +112,8 @@ impl Steps {
         is_told
     }
 
-    /// Adds a summary to the window that it lies in, and its first value to the window before if that is where it belongs;
-    /// `None` where only samples can tell.
+    /// Adds a summary to its window, and its first value to the previous window if it is at the boundary; `None` if
+    /// samples are needed.
     fn take_summary(&mut self, metric: usize, summary: &ValueSummary) -> Option<()> {
         let OverTime {
             first, step, steps, ..
@@ -155,7 +156,7 @@ impl Steps {
             (Sum::Integer(sum), _) => rest.value.add(sum as f64),
             (Sum::Float { sum, correction }, _) => {
                 let left = sum - value + correction;
-                // Of a large number, what it left out may be more than what is left.
+                // The rounding error of a large value can exceed the remainder.
                 if is_before && value.abs() > LARGE * left.abs() {
                     return None;
                 }
@@ -169,7 +170,7 @@ impl Steps {
         Some(())
     }
 
-    /// Takes in a run; whether it makes sense to go on.
+    /// Adds a run. Returns false if samples are needed, so that reading can stop.
     pub(crate) fn take(&mut self, run: &Run, layout: &Layout) -> bool {
         let Some(over_time) = self.over_time else {
             return false;
@@ -201,7 +202,7 @@ impl Steps {
         !self.is_doubtful
     }
 
-    /// Makes results of what was taken in; whether they can be told.
+    /// Computes the results of the added values; returns false if samples are needed.
     pub(crate) fn finish(&mut self) -> bool {
         let Some(over_time) = self.over_time.filter(|_| !self.is_doubtful) else {
             return false;
@@ -223,7 +224,7 @@ impl Steps {
         true
     }
 
-    /// The results of a metric, and how many samples its windows have; `None` where it has none.
+    /// Returns the results of a metric, and the number of samples of its windows; `None` if it has no samples.
     pub(crate) fn of(&self, metric: usize) -> Option<SeriesData<'_>> {
         let steps = self.over_time?.steps;
         let has_any = self.has_any.get(metric).copied().unwrap_or(false);
@@ -255,13 +256,13 @@ impl Cell {
         }
     }
 
-    /// Whether so little is left of a sum that the order of adding shows in it.
+    /// Returns true if so little is left of a sum that the order of additions affects it.
     fn is_cancelled(&self) -> bool {
         self.value.compensation.abs() > CANCELLED * self.value.sum.abs()
     }
 }
 
-/// Cuts rising milliseconds at the windows, leaving out what lies in none.
+/// Cuts ascending milliseconds at the window boundaries. Values outside of all windows are omitted.
 fn cut(over_time: &OverTime, times: &[i64], segments: &mut Vec<Segment>) {
     segments.clear();
     let OverTime {
@@ -273,7 +274,7 @@ fn cut(over_time: &OverTime, times: &[i64], segments: &mut Vec<Segment>) {
     } = *over_time;
     let mut at = 0;
     while at < times.len() {
-        // The first window that does not end before the instant.
+        // The first window that does not end before the timestamp.
         let behind = i128::from(times[at]) - i128::from(first);
         let window = usize::try_from(
             (behind + i128::from(step) - 1)
@@ -299,7 +300,7 @@ fn cut(over_time: &OverTime, times: &[i64], segments: &mut Vec<Segment>) {
     }
 }
 
-/// Adds the values of segments to their windows; `false` where only samples can tell what comes of them.
+/// Adds the values of segments to their windows; returns false if samples are needed.
 fn take_column(
     function: OverTimeFunction,
     values: &ColumnData,
@@ -344,26 +345,26 @@ fn number(value: Number) -> f64 {
     }
 }
 
-/// Numbers that are doubles.
+/// Adds doubles to a cell; returns false if samples are needed.
 fn take_floats(function: OverTimeFunction, values: &[f64], cell: &mut Cell) -> bool {
     match function {
         OverTimeFunction::Count => {}
         OverTimeFunction::Sum | OverTimeFunction::Avg => {
-            let (mut lanes, rest) = CompensatedSum::in_lanes(values);
+            let (mut lanes, rest) = CompensatedSum::sum_in_parallel(values);
             rest.iter().for_each(|value| lanes[0].add(*value));
             lanes.into_iter().for_each(|lane| cell.value.merge(lane));
         }
         OverTimeFunction::Min | OverTimeFunction::Max => take_extreme(function, values.iter().copied(), cell),
     }
     cell.count += values.len() as u64;
-    // A NaN is not seen in what was taken of an extreme or a count.
+    // The accumulated value of an extreme or a count does not show a NaN.
     match function {
         OverTimeFunction::Sum | OverTimeFunction::Avg => cell.value.sum.is_finite(),
         _ => !values.iter().fold(false, |is_nan, value| is_nan | value.is_nan()),
     }
 }
 
-/// Numbers that are whole: as doubles, and as unsigned numbers that are larger by `bias`.
+/// Adds integers to a cell. `to_unsigned` maps them to unsigned integers that are larger by `bias`.
 fn take_whole<T: Copy>(
     function: OverTimeFunction,
     values: &[T],
@@ -386,8 +387,8 @@ fn take_whole<T: Copy>(
     true
 }
 
-/// The exact sum of the numbers of a run: of low and high halves apart, which no run is long enough to overflow, and which
-/// vectorises.
+/// Returns the exact sum of the numbers of a run. Low and high halves are added separately: no run is long enough
+/// to overflow them, and the compiler vectorizes the loop.
 fn sum_unsigned(values: impl Iterator<Item = u64>) -> i128 {
     let (low, high) = values.fold((0u64, 0u64), |(low, high), value| {
         (

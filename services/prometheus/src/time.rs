@@ -1,12 +1,12 @@
-//! Milliseconds, in which Prometheus asks, and nanoseconds, in which points are stored.
+//! Conversion between the milliseconds of Prometheus and the nanoseconds of stored points.
 
 use tideline_engine::model::TimeRange;
 use tideline_engine::points::Seen;
 
-/// Nanoseconds of a millisecond.
+/// Nanoseconds per millisecond.
 pub(crate) const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// The nanoseconds that belong to some milliseconds.
+/// Span of nanoseconds that belong to a range of milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     first: i64,
@@ -14,7 +14,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Of milliseconds, both ends included.
+    /// Returns the span of a range of milliseconds, both ends included.
     pub(crate) fn of_millis((first, last): (i64, i64)) -> Self {
         let last = last.saturating_mul(NANOS_PER_MILLI);
         Self {
@@ -23,18 +23,18 @@ impl Span {
         }
     }
 
-    /// The same with its end left out.
+    /// Returns the span as a half-open range.
     pub(crate) fn range(self) -> TimeRange {
         TimeRange::new(self.first, self.last.saturating_add(1))
     }
 
-    /// Whether a timeline that was seen so may have a point in it.
+    /// Returns true if a timeline with this time range may have a point in the span.
     pub(crate) fn meets(self, seen: Option<Seen>) -> bool {
         seen.is_some_and(|seen| seen.first <= self.last && seen.last >= self.first)
     }
 }
 
-/// Writes the millisecond of each instant; whether no two are in one. Instants rise.
+/// Converts ascending timestamps to milliseconds. Returns true if no two are in the same millisecond.
 pub(crate) fn to_millis(nanos: &[i64], millis: &mut Vec<i64>) -> bool {
     millis.clear();
     millis.extend(nanos.iter().map(|nanos| nanos.div_euclid(NANOS_PER_MILLI)));

@@ -1,9 +1,9 @@
-//! Samples of however many series, handed on encoded: what export and remote read write.
+//! Transfer of encoded samples of any number of series, for export and remote read.
 //!
-//! They are read page by page. A page is as many series as fit into some megabytes, or a part of one series; it is encoded
-//! where it is read, by the workers of its lane, and written when it is whole. Between pages nothing is held, neither
-//! samples nor a place among those who read: a slow reader of the answer keeps nobody waiting. A series that is larger
-//! than a page goes on in the next one, at the instant where it was cut.
+//! Samples are read page by page. A page is as many series as fit into some megabytes, or a part of one series. The
+//! workers that read a page also encode it, and it is written when it is complete. Between pages neither samples
+//! nor a permit are held, so that a slow client delays no other query. A series that is larger than a page
+//! continues on the next page at the timestamp where it was cut.
 
 use std::ops::ControlFlow;
 
@@ -19,31 +19,32 @@ use crate::time::Span;
 use crate::union::shared_names;
 use crate::view::SeriesView;
 
-/// Timelines that are at hand at once; they are looked up group by group.
+/// Number of timelines that are looked up and held at once.
 const GROUP_TIMELINES: usize = 16_384;
-/// Units of the first page. Then it depends on how large they are.
+/// Number of units of the first page; later it depends on their size.
 const UNITS_FIRST: usize = 64;
-/// Pages that the budget would have room for. One is read at a time; the rest is for what workers gather beyond its end, and
-/// for labels.
+/// Number of pages that the budget has room for. One is read at a time; the rest is for the samples that workers
+/// gather beyond its end, and for labels.
 const PAGES_HELD: u64 = 16;
-/// Most units of a page.
+/// Maximum number of units of a page.
 const UNITS_MAX: usize = 4_096;
-/// What a failure calls the series that are put in order.
-const ORDERED: &str = "bytes of labels of series that are put in order";
-/// What a series takes beside its labels while it is in order, in bytes.
+/// Name of the sorted series in errors.
+const ORDERED: &str = "bytes of labels of series to be sorted";
+/// Bytes of a series to be sorted, in addition to its labels.
 const NAMED_BYTES: usize = size_of::<Named>() + size_of::<Unit<'_>>() + 32;
 
-/// Encodes samples of a series, by rising instants: all of them, or a part of a long one. Called from several threads.
+/// Encoder of samples of a series in ascending time order: all of them, or a part of a long series. Called from
+/// several threads.
 pub type Encode<'a> = dyn Fn(&Labels, Samples<'_>, &mut Vec<u8>) -> Result<()> + Sync + 'a;
 
-/// A piece of a series, encoded.
+/// Encoded piece of a series.
 #[derive(Debug, Clone, Copy)]
 pub struct Piece<'p> {
-    /// The series.
+    /// Labels of the series.
     pub labels: &'p Labels,
-    /// Its samples; none where the series has none in this piece.
+    /// Encoded samples; empty if the series has none in this piece.
     pub bytes: &'p [u8],
-    /// Whether it is the last of its series.
+    /// True if this is the last piece of the series.
     pub is_last: bool,
 }
 
@@ -52,44 +53,50 @@ pub struct Piece<'p> {
 pub(crate) struct Named {
     pub(crate) labels: Labels,
     pub(crate) found: Found,
-    /// Position among the metrics of its measurement.
+    /// Index of the metric in its measurement.
     pub(crate) metric: usize,
 }
 
-/// What is written together.
+/// Unit of writing.
 #[derive(Debug)]
 pub(crate) enum Unit<'u> {
-    /// The series that are of a timeline alone.
+    /// All series of a timeline that no other timeline has.
     Timeline(Found),
     /// One series, of one timeline or several.
     Series(&'u [Named]),
 }
 
-/// What all pages have in common.
+/// State shared by all pages.
 pub(crate) struct Transfer<'t> {
     pub(crate) view: &'t SeriesView<'t>,
     pub(crate) measurements: &'t [Measurement],
-    /// By measurement and metric, whether other measurements spell its name too.
+    /// By measurement and metric: true if another measurement has a metric of the same name.
     pub(crate) shared: Vec<Vec<bool>>,
     /// Milliseconds, both ends included.
     pub(crate) range: (i64, i64),
     pub(crate) encode: &'t Encode<'t>,
-    /// Selectors whose series were written before.
+    /// Selectors whose series have already been written.
     earlier: &'t [Vec<Matcher>],
-    /// Bytes of samples and of what is made of them at which a page is full. What is being read then is cut.
+    /// Bytes of samples and encoded data at which a page is full; the current timelines are then cut.
     pub(crate) page_bytes: u64,
 }
 
-/// Takes what is encoded of a unit, its labels where it is one series, and whether it is whole now.
+/// Consumer of the encoded data of a unit, with its labels if it is one series, and true if the unit is complete.
 pub(crate) type Write<'w> = dyn FnMut(Option<&Labels>, &[u8], bool) -> Result<()> + 'w;
 
 impl SeriesView<'_> {
-    /// Encodes the samples in a range (milliseconds, both ends included) of each series that meets all matchers of one of the
-    /// selectors, and hands them to `write`, on this thread. Each series comes once, in no order; a large one in several
-    /// pieces, which others may come between, by rising instants.
+    /// Encodes the samples in a range (milliseconds, both ends included) of each series that matches all matchers
+    /// of at least one selector, and passes them to `write` on this thread. Each series is written once, in
+    /// unspecified order. A large series is written in several pieces in ascending time order, between which pieces
+    /// of others may be written.
     ///
-    /// Each page sees the table as it is when it is read. Holds some megabytes of samples, however many there are. Series that are of several measurements are put in order
-    /// first: then their labels are held, and the call fails where these are more than the budget allows.
+    /// Each page reads its own snapshot of the table. Memory is limited to some megabytes of samples. Series of
+    /// several measurements are sorted first; their labels are then held in memory.
+    ///
+    /// # Errors
+    ///
+    /// [`PromqlError::TooMany`](crate::PromqlError::TooMany) if the labels to be sorted exceed the budget. Also
+    /// errors of `encode`, `write` and storage, cancellation and timeout.
     pub fn transfer(
         &self,
         selectors: &[Vec<Matcher>],
@@ -119,9 +126,13 @@ impl SeriesView<'_> {
         Ok(())
     }
 
-    /// The same of one selector with the series by rising labels, the pieces of one behind each other.
+    /// Transfers one selector with the series sorted by labels, and all pieces of a series in succession.
     ///
-    /// Holds besides the labels of all series; fails where these are more than the budget allows.
+    /// In addition to [`transfer`](Self::transfer), the labels of all series are held in memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`transfer`](Self::transfer).
     pub fn transfer_sorted(
         &self,
         matchers: &[Matcher],
@@ -169,13 +180,14 @@ impl<'t> Transfer<'t> {
         }
     }
 
-    /// Whether the series was written before.
+    /// Returns true if the series has already been written.
     pub(crate) fn is_written(&self, labels: &Labels) -> bool {
         let meets = |matcher: &Matcher| matcher.matches(labels.get(&matcher.name).unwrap_or(""));
         self.earlier.iter().any(|matchers| matchers.iter().all(meets))
     }
 
-    /// Adds the series of some timelines to a list; those that no other measurement has only where all are wanted.
+    /// Adds the series of some timelines to a list. If `only_shared` is true, only series that other measurements
+    /// also have are added.
     fn name(
         &self,
         timelines: &[Found],
@@ -214,7 +226,7 @@ impl<'t> Transfer<'t> {
         held.map_err(|error| failure::of_query(&error))
     }
 
-    /// Writes series by rising labels.
+    /// Writes series sorted by labels.
     fn run_ordered(&self, mut series: Vec<Named>, write: &mut Write<'_>) -> Result<()> {
         series.sort_unstable_by(|a, b| {
             let by_labels = a.labels.cmp(&b.labels);
@@ -232,7 +244,7 @@ impl<'t> Transfer<'t> {
         }
         let (mut next, mut from, mut count) = (0, start, UNITS_FIRST);
         while next < units.len() {
-            // What goes on with a unit is read for that one alone.
+            // The rest of a unit that was cut is read alone.
             let now = if from > start { 1 } else { count }.min(units.len() - next);
             let page = Page::read(self, &units[next..next + now], from)?;
             let bytes = page.bytes();
@@ -250,7 +262,7 @@ impl<'t> Transfer<'t> {
 }
 
 impl Unit<'_> {
-    /// How many series of timelines it is read from.
+    /// Returns the number of timeline series that the unit is read from.
     pub(crate) fn parts(&self) -> usize {
         match self {
             Self::Timeline(_) => 1,
@@ -258,7 +270,7 @@ impl Unit<'_> {
         }
     }
 
-    /// Its labels, where it is one series.
+    /// Returns the labels if the unit is one series.
     pub(crate) fn labels(&self) -> Option<&Labels> {
         match self {
             Self::Timeline(_) => None,

@@ -1,4 +1,6 @@
-//! Series of several timelines: measurements that spell one name, with equal tags.
+//! Merge of series with several timelines: measurements that have metrics of one name, with equal tags.
+//!
+//! Such series are complete only when all their timelines are read, so their samples are held until then.
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -12,14 +14,14 @@ use crate::held::Held;
 use crate::names::Measurement;
 use crate::samples::{Line, SampleBuffer};
 
-/// Samples of series whose names several measurements have, until all of these are read.
+/// Samples of series whose names several measurements have, held until all of these are read.
 #[derive(Debug)]
 pub(crate) struct Unions<'w> {
     watch: &'w Watch,
     series: Mutex<HashMap<Labels, Vec<Part<'w>>>>,
 }
 
-/// The samples that one timeline has of a series.
+/// Samples of a series from one timeline.
 #[derive(Debug)]
 struct Part<'w> {
     ordinal: Ordinal,
@@ -27,7 +29,7 @@ struct Part<'w> {
     _held: Held<'w>,
 }
 
-/// For each metric of each measurement, whether another measurement has one of its name.
+/// Returns for each metric of each measurement true if another measurement has a metric of the same name.
 pub(crate) fn shared_names(measurements: &[Measurement]) -> Vec<Vec<bool>> {
     let mut bearers: HashMap<&str, usize> = HashMap::new();
     if measurements.len() > 1 {
@@ -43,20 +45,20 @@ pub(crate) fn shared_names(measurements: &[Measurement]) -> Vec<Vec<bool>> {
 }
 
 impl<'w> Unions<'w> {
-    /// None yet; what is held of them counts against the budget of a watch.
+    /// Creates an empty set; held bytes count against the budget of `watch`.
     pub(crate) fn new(watch: &'w Watch) -> Self {
         let series = Mutex::default();
         Self { watch, series }
     }
 
-    /// Takes the samples of a timeline; fails where all would take more memory than is allowed.
+    /// Adds the samples of a timeline. Returns an error if all samples exceed the budget.
     pub(crate) fn put(
         &self,
         labels: Labels,
         ordinal: Ordinal,
         samples: &SampleBuffer,
     ) -> std::result::Result<(), QueryError> {
-        let mut held = Held::new(self.watch, "bytes of series that several measurements have");
+        let mut held = Held::new(self.watch, "bytes of series shared by several measurements");
         let samples = samples.clone();
         held.set(samples.bytes())?;
         let part = Part {
@@ -68,18 +70,18 @@ impl<'w> Unions<'w> {
         Ok(())
     }
 
-    /// Hands out each series.
+    /// Passes each series to `visit`.
     pub(crate) fn finish(self, visit: impl Fn(&Labels, SeriesData<'_>) -> Result<()>) -> Result<()> {
         for (labels, mut parts) in self.series.into_inner() {
-            // At one instant, what was registered later wins.
+            // For equal timestamps the timeline that was registered later wins.
             parts.sort_by_key(|part| part.ordinal);
             if let [part] = parts.as_mut_slice() {
                 visit(&labels, SeriesData::Samples(part.samples.samples()))?;
                 continue;
             }
-            // They are there twice while they are joined.
+            // The samples are held twice during the merge.
             let bytes = parts.iter().map(|part| part.samples.bytes()).sum();
-            let mut held = Held::new(self.watch, "bytes of series that several measurements have");
+            let mut held = Held::new(self.watch, "bytes of series shared by several measurements");
             held.set(bytes).map_err(|error| failure::of_query(&error))?;
             let mut united = united(parts.into_iter().map(|part| part.samples));
             visit(&labels, SeriesData::Samples(united.samples()))?;
@@ -88,13 +90,13 @@ impl<'w> Unions<'w> {
     }
 }
 
-/// All samples of some lines; at one instant those of the last.
+/// Merges the samples of several buffers; for equal timestamps those of the last buffer win.
 pub(crate) fn united(parts: impl Iterator<Item = SampleBuffer>) -> SampleBuffer {
     let (numbers, histograms) = parts.map(|part| (part.numbers, part.histograms)).unzip();
     SampleBuffer::of(merged(numbers), merged(histograms))
 }
 
-/// All by rising instants; at one instant the last line's.
+/// Merges lines in ascending time order; for equal timestamps the last line wins.
 fn merged<T>(lines: Vec<Line<T>>) -> Line<T> {
     let mut all: Vec<(i64, T, i64)> = Vec::new();
     for line in lines {
@@ -102,7 +104,7 @@ fn merged<T>(lines: Vec<Line<T>>) -> Line<T> {
         let each = line.times.into_iter().zip(line.values).zip(starts);
         all.extend(each.map(|((time, value), start)| (time, value, start)));
     }
-    // Stable: at one instant later lines stay behind earlier ones, and replace them.
+    // The sort is stable: for equal timestamps later lines follow earlier ones and replace them.
     all.sort_by_key(|(time, ..)| *time);
     let mut merged = Line::default();
     all.into_iter()

@@ -1,4 +1,4 @@
-//! A table as Prometheus sees it.
+//! Prometheus view of a table, for one request.
 
 use tideline_engine::model::TimeRange;
 use tideline_engine::{Engine, Table};
@@ -8,8 +8,8 @@ use tideline_query::{Budget, Cancel, Querier, Watch};
 use crate::failure;
 use crate::time::NANOS_PER_MILLI;
 
-/// A table as Prometheus sees it, for one request: its series are bounded by a budget of time and sizes, which begins to
-/// run when this is made, and end when the client has left.
+/// Prometheus view of a table, for one request. It is bounded by a budget of time and sizes, which starts when the
+/// view is created, and is cancelled when the client disconnects.
 ///
 /// Calls block.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct SeriesView<'a> {
 }
 
 impl<'a> SeriesView<'a> {
-    /// A view of a table.
+    /// Creates a view of a table and starts its budget.
     pub fn new(querier: &'a Querier, table: &'a Table, budget: Budget, cancel: &Cancel) -> Self {
         Self {
             querier,
@@ -29,7 +29,11 @@ impl<'a> SeriesView<'a> {
         }
     }
 
-    /// Fails when the time is over or the client has left.
+    /// Checks the time limit and the cancellation flag.
+    ///
+    /// # Errors
+    ///
+    /// [`PromqlError::Canceled`] if the client has disconnected, [`PromqlError::Timeout`] if the time is over.
     pub fn check(&self) -> Result<()> {
         self.watch.check().map_err(|error| failure::of_query(&error))
     }
@@ -38,7 +42,7 @@ impl<'a> SeriesView<'a> {
         self.querier.engine()
     }
 
-    /// Fails where more timelines are selected than is allowed.
+    /// Returns an error if more timelines are selected than the budget allows.
     pub(crate) fn check_timelines(&self, count: usize) -> Result<()> {
         let limit = self.watch.budget().timelines_max;
         if count as u64 > limit {
@@ -50,7 +54,7 @@ impl<'a> SeriesView<'a> {
     }
 }
 
-/// Returns whether points of a time range (milliseconds, both ends included) may be in the cold tier.
+/// Returns true if points of a time range (milliseconds, both ends included) may be in cold segments.
 pub fn reaches_cold(querier: &Querier, table: &Table, (start, end): (i64, i64)) -> bool {
     let start = start.saturating_mul(NANOS_PER_MILLI);
     let end = end.saturating_add(1).saturating_mul(NANOS_PER_MILLI);

@@ -1,7 +1,8 @@
-//! Wall and processor time of the questions whose figures are promised, on sealed points in fjall, hot and cold.
+//! Wall and CPU time of representative queries over sealed points in fjall, hot and cold.
 //!
-//! `cargo bench -p tideline-query --bench kernel [-- HOSTS STEPS]`: a fleet of machines (default 1,000) with ten
-//! integer fields every ten seconds (default 8,640 steps, a day). Questions about hours are about the first twelve.
+//! `cargo bench -p tideline-query --bench kernel [-- HOSTS STEPS]` loads HOSTS hosts (default 1,000) with ten
+//! integer fields every ten seconds for STEPS steps (default 8,640, a day). Queries by hour cover the first twelve
+//! hours.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -20,13 +21,13 @@ use tideline_query::{
     Aggregate, AnswerSink, Budget, Cancel, Direction, Function, GroupBy, Header, LatestQuery, PointQuery,
     Querier, QuerySettings, Rows, Selector, Series, Shape, SinkClosed, ValueRef, WindowSpec,
 };
-use tideline_series_store::{Pace, Rewrite, RewriteCause, RewriteCost};
+use tideline_series_store::{Rewrite, RewriteCause, RewriteCost, Throttle};
 
 const FIELDS: usize = 10;
 const SECOND: i64 = 1_000_000_000;
 const STEP: i64 = 10 * SECOND;
 const HOUR: i64 = 3_600 * SECOND;
-/// A whole day of the year 2023.
+/// Midnight of a day in 2023 (UTC).
 const START: i64 = 1_700_006_400 * SECOND;
 const RUNS: usize = 15;
 
@@ -56,7 +57,7 @@ fn main() {
     engine.close().expect("closed");
 }
 
-/// Asks everything of points that end at an instant.
+/// Runs and measures all queries on points that end at `end`.
 fn ask_all(tier: &str, querier: &Querier, table: &Table, end: i64) {
     let ask = |name: &str, query: &PointQuery| {
         measure(&format!("{tier}: {name}"), || {
@@ -114,7 +115,7 @@ fn ask_all(tier: &str, querier: &Querier, table: &Table, end: i64) {
     });
 }
 
-/// Moves everything sealed; returns what was written.
+/// Moves all sealed points to the cold tier; returns the bytes written.
 fn move_to_cold(engine: &Engine, table: &Table) -> u64 {
     let id = table.points().id();
     let mut days: BTreeMap<i64, Vec<SegmentId>> = BTreeMap::new();
@@ -137,7 +138,7 @@ fn move_to_cold(engine: &Engine, table: &Table) -> u64 {
 
 struct Hurry;
 
-impl Pace for Hurry {
+impl Throttle for Hurry {
     fn step(&mut self, _: &RewriteCost) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
@@ -171,7 +172,7 @@ fn aggregate(
     }
 }
 
-/// Walks of integers between 0 and 100, as TSBS makes them.
+/// Loads random walks of integers between 0 and 100, as TSBS generates them.
 fn load(engine: &Engine, table: &Table, hosts: usize, steps: usize) {
     let keys: Vec<String> = (0..hosts)
         .map(|host| format!("cpu,host=h{host},region=r{}", host % 9))
@@ -227,7 +228,7 @@ fn load(engine: &Engine, table: &Table, hosts: usize, steps: usize) {
     println!("{values} values loaded and sealed in {:?}", started.elapsed());
 }
 
-/// `ask` gives rows, values read and summaries taken.
+/// Measures a query. `ask` returns the numbers of rows, values read, and summaries used.
 fn measure(name: &str, mut ask: impl FnMut() -> (u64, u64, u64)) {
     let (rows, values, summaries) = ask();
     let mut walls = Vec::with_capacity(RUNS);
@@ -247,7 +248,7 @@ fn measure(name: &str, mut ask: impl FnMut() -> (u64, u64, u64)) {
     );
 }
 
-/// User and system time of the process, in ticks of a hundredth of a second; zero where the system does not say.
+/// Returns the user and system time of the process in seconds, in steps of 10 ms; zero if `/proc` is not available.
 fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Accumulators: what a column of an answer keeps for each window while points are read.
+//! Accumulators: the state of one result column for each window while points are read.
 //!
-//! One [`Accumulator`] serves one function of one field in one group. It takes values as slices that are
-//! already cut at the windows, so that the inner loops run over plain numbers; it merges with that of another
-//! worker; and it gives one value a window at the end. One file for each kind of state:
+//! One [`Accumulator`] serves one function of one field in one group. It takes values as slices that are already
+//! cut at the window boundaries, so that the inner loops run over plain numbers. It can be merged with the
+//! accumulator of another worker, and returns one value per window at the end. Each kind of state has a file:
 //!
 //! | file | functions |
 //! |---|---|
@@ -15,7 +15,7 @@
 //! | [`edge`] | `first`, `last` |
 //! | [`counter`] | `increase`, `rate` |
 //! | [`area`] | `integral`, `time_weighted_mean` |
-//! | [`scalar`] | numbers and booleans of any type, compared and added |
+//! | [`scalar`] | copyable numbers and booleans of any type |
 
 pub mod area;
 pub mod counter;
@@ -45,18 +45,18 @@ use crate::answer::ValueRef;
 use crate::function::Function;
 use crate::window::{Segment, Windows};
 
-/// Values of one field and type of one timeline, in time order, cut at the windows.
+/// Values of one field and type of one timeline, in time order, cut at the window boundaries.
 #[derive(Debug, Clone, Copy)]
 pub struct Slice<'a> {
-    /// When each value was measured.
+    /// Timestamps of the values, in nanoseconds since the epoch.
     pub times: &'a [i64],
-    /// The values, one for each instant.
+    /// Values, one for each timestamp.
     pub values: &'a ColumnData,
-    /// Which of them lie in which window.
+    /// Ranges of the values that are in each window.
     pub segments: &'a [Segment],
 }
 
-/// The state of one function over one field of one group, for every window.
+/// State of one function over one field of one group, for every window.
 #[derive(Debug)]
 pub enum Accumulator {
     /// `count`.
@@ -91,17 +91,18 @@ pub enum Accumulator {
     TimeWeightedMean(Areas),
 }
 
-/// Bytes of a cell, at most.
+/// Upper bound of the bytes per cell.
 const CELL_BYTES_MAX: u64 = 128;
-/// Bytes of a cell of a sum, a mean or an extreme, at most.
+/// Upper bound of the bytes per cell of a sum, a mean or an extreme.
 const SMALL_CELL_BYTES_MAX: u64 = 64;
 
-/// An exact sum of integers that its type cannot hold; holds the nearest double.
+/// Exact integer sum that does not fit its type, as the nearest double.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Overflow(pub f64);
 
 impl Accumulator {
-    /// An empty one for the windows of a query, of which there are not more than memory can hold.
+    /// Returns an empty accumulator for the windows of a query. The caller has checked that their number fits in
+    /// memory.
     pub fn new(function: Function, grid: &Windows) -> Self {
         let windows = grid.count() as usize;
         match function {
@@ -125,7 +126,8 @@ impl Accumulator {
         }
     }
 
-    /// Bytes of its cells, at most: what does not grow with the values.
+    /// Returns an upper bound of the bytes of the cells: the memory that depends on the windows and not on the
+    /// values.
     pub fn cells_bytes(function: Function, grid: &Windows) -> u64 {
         let cell = match function {
             Function::Count => size_of::<u64>() as u64,
@@ -135,7 +137,7 @@ impl Accumulator {
         grid.count().saturating_mul(cell)
     }
 
-    /// The timeline that was read is complete; timelines of a group come in the order of their ids.
+    /// Ends the current timeline. Timelines of a group are read in order of id.
     pub fn end_timeline(&mut self) {
         match self {
             Self::Increase(counter) | Self::Rate(counter) => counter.end_timeline(),
@@ -145,7 +147,7 @@ impl Accumulator {
         }
     }
 
-    /// Whether values of several types must come as one sequence in time order.
+    /// Returns true if values of several types must be added as one sequence in time order.
     pub fn needs_sequence(&self) -> bool {
         matches!(
             self,
@@ -153,7 +155,8 @@ impl Accumulator {
         )
     }
 
-    /// Bytes that it holds beside its cells: what grows with the values and not with the windows.
+    /// Returns the bytes held in addition to the cells: the memory that grows with the values and not with the
+    /// windows.
     pub fn held(&self) -> u64 {
         match self {
             Self::CountDistinct(tallies) | Self::Mode(tallies) => tallies.held(),
@@ -173,8 +176,8 @@ impl Accumulator {
         }
     }
 
-    /// Takes in values. Those of one timeline and type come in time order; values of a type that the function
-    /// does not suit are left out.
+    /// Adds values. Values of one timeline and type must be added in time order. Values of a type that the function
+    /// does not support are skipped.
     pub fn add(&mut self, slice: &Slice<'_>) {
         match self {
             Self::Count(counts) => {
@@ -199,8 +202,8 @@ impl Accumulator {
         }
     }
 
-    /// Takes in what values of one timeline and type come to; all of them lie in the window. Only for functions that
-    /// [take summaries](Function::takes_summaries); summaries of a timeline come in any order.
+    /// Adds a summary of values of one timeline and type, all of which are in the window. Only for functions that
+    /// [take summaries](Function::takes_summaries). Summaries of a timeline may be added in any order.
     pub fn add_summary(&mut self, window: usize, summary: &ValueSummary) {
         match self {
             Self::Count(counts) => counts[window] += summary.count,
@@ -217,8 +220,8 @@ impl Accumulator {
         }
     }
 
-    /// Takes in the next values of a timeline, of any types, by time; only where
-    /// [`needs_sequence`](Self::needs_sequence).
+    /// Adds the next values of a timeline, of any types, in time order. Only if
+    /// [`needs_sequence`](Self::needs_sequence) returns true.
     pub fn add_sequence(&mut self, sequence: &[(i64, Scalar)], segments: &[Segment]) {
         for segment in segments {
             for (time, value) in &sequence[segment.values.clone()] {
@@ -233,7 +236,7 @@ impl Accumulator {
         }
     }
 
-    /// Takes in what another one has gathered from timelines of higher ids, for the same function and windows.
+    /// Merges an accumulator of the same function and windows that was filled from timelines with higher ids.
     pub fn merge(&mut self, other: Self) {
         match (self, other) {
             (Self::Count(counts), Self::Count(others)) => {
@@ -273,7 +276,11 @@ impl Accumulator {
         }
     }
 
-    /// The value of a window; `None` where there is none, also for a count of zero.
+    /// Returns the value of a window; `None` if the window has no value, also for a count of zero.
+    ///
+    /// # Errors
+    ///
+    /// [`Overflow`] if a sum of integers does not fit its type.
     pub fn finish(&self, window: usize, windows: &Windows) -> Result<Option<ValueRef<'_>>, Overflow> {
         Ok(match self {
             Self::Count(counts) => (counts[window] > 0).then_some(ValueRef::Unsigned(counts[window])),
@@ -299,7 +306,7 @@ impl Accumulator {
         })
     }
 
-    /// Whether the value of a window is an estimate.
+    /// Returns true if the value of a window is an estimate.
     pub fn is_estimate(&self, window: usize) -> bool {
         matches!(self, Self::Percentile(percentiles) if percentiles.is_estimate(window))
     }

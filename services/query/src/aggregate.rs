@@ -1,8 +1,8 @@
-//! Aggregates: sweeps of workers over shares of the timelines, then the groups one after another.
+//! Aggregate queries: parallel scans over shares of the timelines, merged per group.
 //!
-//! Every timeline belongs to one group. Groups are taken in the order of the answer, as many at once as
-//! [`CELLS_AT_ONCE_MAX`] allows; their timelines are swept, their rows go to the sink, their state goes. Memory
-//! is so bounded whatever the size of the answer.
+//! Every timeline belongs to one group. Groups are processed in result order, in batches of at most
+//! [`CELLS_AT_ONCE_MAX`] cells: their timelines are scanned, their rows are passed to the sink, and their state is
+//! dropped. Memory is therefore bounded for results of any size.
 
 mod arithmetic;
 mod output;
@@ -34,14 +34,15 @@ use crate::querier::Context;
 use crate::question::{Aggregate, GroupBy, PointQuery};
 use crate::window::Windows;
 
-/// Most windows × columns × groups that are held at once, by each worker; a cell takes up to 128 bytes, those of sums and
-/// extremes up to 64. What grows with the values, the bytes of first and last texts and histograms too, is in
-/// [`Budget::held_bytes_max`](crate::Budget::held_bytes_max). One group alone may not need more.
+/// Maximum number of windows × columns × groups that each worker holds at once; one group alone must not need more.
+/// A cell takes up to 128 bytes, a cell of a sum or an extreme up to 64. Memory that grows with the values, such as
+/// the bytes of first and last strings and histograms, counts against
+/// [`Budget::held_bytes_max`](crate::Budget::held_bytes_max).
 pub const CELLS_AT_ONCE_MAX: u64 = 1 << 20;
-/// Most functions of a query: each takes in every run before the budget is asked again.
+/// Maximum number of functions of a query. All of them process a run before the budget is checked again.
 pub const FUNCTIONS_MAX: u64 = 64;
 
-/// Answers a query for aggregates.
+/// Runs an aggregate query.
 pub(crate) fn run(
     context: &Context<'_>,
     query: &PointQuery,
@@ -104,7 +105,8 @@ pub(crate) fn run(
     })
 }
 
-/// Writes the groups: those that are swept already, or batch by batch; what all sweeps have cost.
+/// Writes the groups, either from states that were already scanned or batch by batch. Returns the cost of all
+/// scans.
 fn answer(
     context: &Context<'_>,
     ranked: Ranked,
@@ -140,9 +142,9 @@ fn answer(
     Ok(cost)
 }
 
-/// What is known of a query for aggregates before it is known which groups there are.
+/// Validated aggregate query before its groups are determined.
 struct Prepared<'a> {
-    /// Most rows of the answer.
+    /// Maximum number of rows of the result.
     limit: u64,
     windows: Windows,
     scope: Scope,
@@ -186,7 +188,7 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// Finds the groups of the answer; where they are ranked, the winners in their order, and leaves out all others.
+    /// Determines the groups of the result. If they are ranked, keeps only the winners, in rank order.
     fn arrange(&mut self, context: &Context<'_>, query: &PointQuery, shape: &Aggregate) -> Result<Ranked> {
         let Some(ranking) = self.ranking.take() else {
             let groups = self.scope.groups(context.table, &shape.group_by);
@@ -207,7 +209,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Plans a query for aggregates: how it would be answered, and the columns of the answer.
+/// Plans an aggregate query without running it. Returns the plan, the columns of the result, and the timelines.
 pub(crate) fn explain(
     context: &Context<'_>,
     query: &PointQuery,
@@ -227,7 +229,7 @@ pub(crate) fn explain(
     let mut sizes = cell_counts(windows, columns, &groups);
     if let Some(ranking) = ranking {
         Ranking::check(context, &groups)?;
-        // Whichever groups win, they are not more than so many of the largest.
+        // The limit of the rank bounds the number of winners; the largest groups bound their cells.
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         sizes.truncate(ranking.limit());
     }
@@ -237,7 +239,7 @@ pub(crate) fn explain(
     Ok((plan, arithmetic.columns(columns), scope.ids()))
 }
 
-/// What a plan says whatever the groups.
+/// Returns the part of the plan that does not depend on the groups.
 fn plan(scope: &Scope, stages: &Stages, columns: &Columns<AggregateSource>, windows: &Windows) -> Plan {
     let of_all = columns.by_measurement.iter().flat_map(|of| &of.sources);
     Plan {
@@ -250,18 +252,18 @@ fn plan(scope: &Scope, stages: &Stages, columns: &Columns<AggregateSource>, wind
     }
 }
 
-/// Why summaries cannot stand for the points of some columns.
+/// Returns the reason why summaries cannot replace the points of some column; `None` if they can.
 fn no_summaries(stages: &Stages, columns: &Columns<AggregateSource>) -> Option<String> {
     if stages.filter().is_some() {
-        return Some("a condition on values looks at each point".into());
+        return Some("a condition on values reads each point".into());
     }
     let mut sources = columns.by_measurement.iter().flat_map(|of| &of.sources);
     sources.find_map(|source| {
         let function = source.function;
         if let Some(name) = stages.computed.name(source.field) {
-            return Some(format!("{name} is computed of each point"));
+            return Some(format!("{name} is computed from each point"));
         }
-        (!function.takes_summaries()).then(|| format!("{function} looks at each point"))
+        (!function.takes_summaries()).then(|| format!("{function} reads each point"))
     })
 }
 
@@ -273,11 +275,11 @@ fn check(shape: &Aggregate) -> Result<()> {
     let is_empty = functions.is_empty() && shape.compute.is_empty();
     if is_empty || functions.len() < shape.functions.len() {
         return Err(QueryError::Invalid(
-            "an aggregate names at least one function, and none twice".into(),
+            "an aggregate needs at least one function or computed column, and each function only once".into(),
         ));
     }
     if shape.fill.is_some() && shape.window.is_none() {
-        return Err(QueryError::Invalid("a fill needs windows that it fills".into()));
+        return Err(QueryError::Invalid("a fill needs windows".into()));
     }
     if let GroupBy::Tags(tags) = &shape.group_by {
         let mut sorted: Vec<&String> = tags.iter().collect();
@@ -290,7 +292,7 @@ fn check(shape: &Aggregate) -> Result<()> {
     Ok(())
 }
 
-/// The cells that each group needs.
+/// Returns the number of cells of each group.
 fn cell_counts<C>(windows: &Windows, columns: &Columns<C>, groups: &Groups) -> Vec<u64> {
     let size = |group: &Group| {
         let columns = columns.of(group.measurement).positions.len() as u64;
@@ -299,7 +301,7 @@ fn cell_counts<C>(windows: &Windows, columns: &Columns<C>, groups: &Groups) -> V
     groups.groups.iter().map(size).collect()
 }
 
-/// Refuses too many cells of one group, or of all.
+/// Returns an error if one group, or all groups together, need too many cells.
 fn check_cells(context: &Context<'_>, sizes: &[u64]) -> Result<()> {
     let largest = sizes.iter().copied().max().unwrap_or(0);
     within("windows × columns of one group", CELLS_AT_ONCE_MAX, largest)?;
@@ -321,7 +323,7 @@ fn header(scope: &Scope, table: &Table, shape: &Aggregate, needs_tags: bool) -> 
     }
 }
 
-/// Cuts the groups into stretches that are swept together.
+/// Splits the groups into batches that are scanned together.
 fn batches(sizes: &[u64]) -> Vec<Range<usize>> {
     let mut batches = Vec::new();
     let (mut start, mut held) = (0, 0);

@@ -1,4 +1,7 @@
-//! The answer as it streams: columns, then series by series their rows.
+//! Streamed query result: columns first, then the rows series by series.
+//!
+//! The engine pushes rows into an [`AnswerSink`], so that no result is held in memory as a whole. The module also
+//! holds the [`Summary`] that ends a result.
 
 use std::time::Duration;
 
@@ -10,34 +13,35 @@ use tideline_histogram::Histogram;
 use crate::error::QueryError;
 use crate::explain::Plan;
 
-/// Receives an answer. Formats implement it and write as they receive.
+/// Receiver of a streamed query result, implemented by the output formats.
 ///
-/// Calls come in this order: [`begin`](Self::begin) once, then for each series that has a row
-/// [`series`](Self::series) once and [`row`](Self::row) for each of its rows. When a call fails the query stops.
-/// What is handed over is valid during the call only. Calls may come from another thread than the one that asked.
+/// The call order is [`begin`](Self::begin) once, then for each series that has a row [`series`](Self::series) once
+/// and [`row`](Self::row) for each of its rows. A call returns [`SinkClosed`] if the client has disconnected; the
+/// query then stops. Arguments are valid only during the call. Calls may be made from a thread other than that of
+/// the caller of the query.
 pub trait AnswerSink: Send {
-    /// Whether the header shall list tags; that costs a look at each timeline.
+    /// Returns true if the header must list tags. Costs a catalog lookup per timeline.
     fn needs_tags(&self) -> bool {
         false
     }
 
-    /// Whether the header shall state types; that costs a look at the schema of the table.
+    /// Returns true if the header must state types. Costs a lookup in the schema of the table.
     fn needs_types(&self) -> bool {
         false
     }
 
-    /// The answer begins; nothing that could have been foreseen is wrong with the query.
+    /// Starts the result. All errors that can be detected before reading points have been ruled out.
     fn begin(&mut self, header: &Header) -> Result<(), SinkClosed>;
 
-    /// A series begins; the rows that follow are its.
+    /// Starts a series; the following rows belong to it.
     fn series(&mut self, series: &Series<'_>) -> Result<(), SinkClosed>;
 
-    /// A row: its time in nanoseconds since the epoch (of an aggregate the start of its window), and one value
-    /// for each column of its series, `None` where there is none.
+    /// Receives a row: its timestamp in nanoseconds since the epoch (for an aggregate the start of its window), and
+    /// one value for each column of its series, `None` if the value is missing.
     fn row(&mut self, time: i64, values: &[Option<ValueRef<'_>>]) -> Result<(), SinkClosed>;
 }
 
-/// A sink takes no more: whoever reads the answer has left.
+/// Error of a sink that accepts no more rows because its client has disconnected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SinkClosed;
 
@@ -47,58 +51,58 @@ impl From<SinkClosed> for QueryError {
     }
 }
 
-/// What an answer may hold, for formats that state all columns first.
+/// Columns and tags that a result may have, for formats that state them first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Whether each series is one timeline with all its tags, and not a group.
+    /// True if each series is one timeline with all its tags, false if it is a group.
     pub is_by_timeline: bool,
-    /// The tags that series may bear. Those of timelines are sorted, and listed only if the sink needs them;
-    /// those of groups stand as the query grouped.
+    /// Tag keys that series may have. Keys of timelines are sorted and listed only if the sink needs them; keys of
+    /// groups are in the order of the query.
     pub tags: Vec<String>,
-    /// The columns that series may have; each series has some of them, in this order.
+    /// Columns that series may have; each series has some of them, in this order.
     pub columns: Vec<String>,
-    /// The type that holds all values of each column; floats where there are numbers of several types, `None` where there are
-    /// values of several kinds. Empty where the sink does not need them.
+    /// Type of each column that holds all its values: float for numbers of several types, `None` for values of
+    /// several kinds. Empty if the sink does not need types.
     pub types: Vec<Option<ValueType>>,
 }
 
-/// One series of an answer: a timeline, or a group of timelines of one measurement.
+/// One series of a result: a timeline, or a group of timelines of one measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Series<'a> {
-    /// The timeline, where the series is one.
+    /// Id of the timeline; `None` if the series is a group.
     pub id: Option<TimelineId>,
-    /// The measurement.
+    /// Measurement name.
     pub measurement: &'a str,
-    /// The tags of the timeline, sorted by key; of a group the tags that it was grouped by, missing ones with
-    /// the empty text.
+    /// Tags of the timeline, sorted by key; for a group the tags of the grouping, with the empty string for missing
+    /// ones.
     pub tags: &'a [(String, String)],
-    /// Its columns: positions in [`Header::columns`], rising.
+    /// Columns of the series: ascending positions in [`Header::columns`].
     pub columns: &'a [usize],
 }
 
-/// A value that is read but not kept.
+/// Borrowed value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ValueRef<'a> {
-    /// A double.
+    /// Double.
     Float(f64),
-    /// A signed integer.
+    /// Signed integer.
     Signed(i64),
-    /// An unsigned integer.
+    /// Unsigned integer.
     Unsigned(u64),
-    /// True or false.
+    /// Boolean.
     Boolean(bool),
-    /// Text.
+    /// String.
     String(&'a str),
-    /// A native histogram in its stored form.
+    /// Native histogram in its stored form.
     Histogram(&'a [u8]),
 }
 
 impl<'a> ValueRef<'a> {
-    /// The value of a row.
+    /// Returns the value of a row.
     ///
     /// # Panics
     ///
-    /// When there is no such row.
+    /// If there is no such row.
     pub fn at(values: &'a ColumnData, row: usize) -> Self {
         match values {
             ColumnData::Float(values) => Self::Float(values[row]),
@@ -110,7 +114,7 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The value to keep.
+    /// Returns the value as an owned value.
     pub fn to_value(self) -> Value {
         match self {
             Self::Float(value) => Value::Float(value),
@@ -123,7 +127,7 @@ impl<'a> ValueRef<'a> {
     }
 }
 
-/// A stored histogram as answers show it: in the notation of Prometheus' tests, `{{schema:1 count:3 buckets:[1 2]}}`.
+/// Returns a stored histogram in the notation of the Prometheus tests: `{{schema:1 count:3 buckets:[1 2]}}`.
 pub fn histogram_text(stored: &[u8]) -> String {
     match Histogram::from_bytes(stored) {
         Ok(histogram) => histogram.notation(),
@@ -144,43 +148,44 @@ impl<'a> From<&'a Value> for ValueRef<'a> {
     }
 }
 
-/// How an answer ended.
+/// Summary of a finished query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// Rows handed to the sink.
+    /// Number of rows passed to the sink.
     pub rows: u64,
-    /// Whether a limit left rows out.
+    /// True if a limit left out rows.
     pub more: bool,
-    /// The token of the next page, where the query can be continued and has more.
+    /// Token of the next page, if the query has pages and more rows.
     pub next: Option<String>,
-    /// Columns in which some value is an estimate, in the order of the header.
+    /// Columns with at least one estimated value, in the order of the header.
     pub estimated: Vec<String>,
-    /// Columns in which some sum of integers is missing because its type cannot hold it, in the order of the header.
+    /// Columns with at least one integer sum that is missing because its type cannot hold it, in the order of the
+    /// header.
     pub overflowed: Vec<String>,
     /// Names in the query that the table does not have.
     pub suggestions: Vec<Suggestion>,
-    /// What it took.
+    /// Read cost.
     pub cost: QueryCost,
-    /// How it was answered.
+    /// Executed plan.
     pub plan: Plan,
 }
 
-/// What a query has read.
+/// Read cost of a query.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueryCost {
-    /// Timelines looked at.
+    /// Timelines examined.
     pub timelines: u64,
-    /// Time from the start of planning to the last row, waiting included.
+    /// Time from the start of planning to the last row, including waiting.
     pub elapsed: Duration,
     tiers: [TierCost; 3],
 }
 
-/// What one tier, or all of them, have given to an answer.
+/// Read cost of one tier or of all tiers together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TierCost {
-    /// Segments with points in the range, of whichever timelines.
+    /// Segments with points of any timeline in the range.
     pub segments: u64,
-    /// Chunks, blocks and open rows that something was taken from.
+    /// Chunks, blocks and open rows that were read at least in part.
     pub chunks: u64,
     /// Points decoded.
     pub points: u64,
@@ -188,9 +193,9 @@ pub struct TierCost {
     pub values: u64,
     /// Encoded bytes of those chunks.
     pub bytes: u64,
-    /// Stretches of time that summaries stood for, in all fields or in some.
+    /// Time spans read from summaries, for all fields or for some.
     pub summaries: u64,
-    /// Points in those stretches.
+    /// Points in those time spans.
     pub summarized_points: u64,
 }
 
@@ -215,12 +220,12 @@ impl QueryCost {
         }
     }
 
-    /// What one tier has given; points that were not sealed yet, and newest values kept in memory, are hot.
+    /// Returns the cost of one tier. Unsealed points and newest values kept in memory are hot.
     pub fn of(&self, tier: Tier) -> TierCost {
         self.tiers[tier as usize]
     }
 
-    /// What all tiers have given.
+    /// Returns the cost of all tiers together.
     pub fn total(&self) -> TierCost {
         let mut total = TierCost::default();
         for tier in &self.tiers {
@@ -235,18 +240,18 @@ impl QueryCost {
         total
     }
 
-    /// Counts values that were at hand in memory.
+    /// Adds values that were read from memory.
     pub(crate) fn add_kept_values(&mut self, values: u64) {
         self.tiers[Tier::Hot as usize].values += values;
     }
 }
 
-/// How many segments of each tier have points in the range of a query.
+/// Number of segments of each tier with points in the range of a query.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Segments([u64; 3]);
 
 impl Segments {
-    /// Counts one.
+    /// Counts one segment.
     pub(crate) fn count(&mut self, tier: Tier) {
         self.0[tier as usize] += 1;
     }
@@ -255,12 +260,12 @@ impl Segments {
         self.0[tier as usize]
     }
 
-    /// Those of the hot tier.
+    /// Returns the number of hot segments.
     pub(crate) fn hot(self) -> u64 {
         self.of(Tier::Hot)
     }
 
-    /// Whether some are read in the lane of old points.
+    /// Returns true if there are cold or archived segments; the query then runs in the cold thread pool.
     pub(crate) fn are_old(self) -> bool {
         self.of(Tier::Cold) + self.of(Tier::Archive) > 0
     }

@@ -1,4 +1,7 @@
-//! What a query may cost, and the watch over it while it runs.
+//! Limits of a query and their enforcement while it runs.
+//!
+//! A [`Budget`] holds the limits, a [`Cancel`] the cancellation flag and progress counters, and a [`Watch`] checks
+//! both and accounts memory for one running query. Workers share the watch; its counters are atomic.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,23 +13,23 @@ use tideline_engine::runtime::{MemoryAccount, Reservation, background};
 
 use crate::error::{QueryError, Result};
 
-/// The most that one query may take. Whatever can be foreseen is refused before the first point is read.
+/// Limits of one query. Excesses that can be computed in advance are refused before the first point is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
     /// Timelines selected. Default 1,000,000.
     pub timelines_max: u64,
-    /// Points decoded; a summary that stands for many counts as one. Default 1,000,000,000.
+    /// Points decoded; a summary of many points counts as one. Default 1,000,000,000.
     pub points_max: u64,
-    /// Field values decoded; a summary of many counts as one. Default 10,000,000,000.
+    /// Field values decoded; a summary of many values counts as one. Default 10,000,000,000.
     pub values_max: u64,
-    /// Windows × groups × columns of an aggregate, empty ones included. Default 20,000,000.
+    /// Windows × groups × columns of an aggregate, including empty ones. Default 20,000,000.
     pub cells_max: u64,
-    /// Bytes that percentiles, distinct counts, modes, samples and sorted rows hold of values at once, first and last
-    /// values of texts and histograms, and whoever reads by a sweep of what it gathers. Default 256 MiB.
+    /// Bytes of values held at once for percentiles, distinct counts, modes, samples, sorted rows, first and last
+    /// strings and histograms, and by evaluators that read through a [`Sweep`](crate::Sweep). Default 256 MiB.
     pub held_bytes_max: u64,
-    /// Rows of an answer. Default 50,000,000.
+    /// Rows of the result. Default 50,000,000.
     pub rows_max: u64,
-    /// Time from the start of planning to the last row, waiting for a slow reader included. Default 120 s.
+    /// Time from the start of planning to the last row, including waiting for a slow client. Default 120 s.
     pub time_max: Duration,
 }
 
@@ -45,7 +48,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// The smaller of both bounds of everything.
+    /// Returns the smaller value of each limit.
     pub(crate) fn at_most(&self, other: &Self) -> Self {
         Self {
             timelines_max: self.timelines_max.min(other.timelines_max),
@@ -59,7 +62,7 @@ impl Budget {
     }
 }
 
-/// Tells a running query that nobody waits for it any more, and others how far it is. Clones share the word.
+/// Cancellation flag and progress counters of a query. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<Shared>);
 
@@ -71,34 +74,34 @@ struct Shared {
     values: AtomicU64,
 }
 
-/// How far queries are that share a [`Cancel`].
+/// Progress of the queries that share a [`Cancel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Timelines selected.
     pub timelines: u64,
-    /// Points decoded; a summary of many counts as one.
+    /// Points decoded; a summary of many points counts as one.
     pub points: u64,
-    /// Field values decoded; a summary of many counts as one.
+    /// Field values decoded; a summary of many values counts as one.
     pub values: u64,
 }
 
 impl Cancel {
-    /// Not cancelled.
+    /// Returns a flag that is not set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Stops the query at its next run of points.
+    /// Cancels the query; it stops at its next run of points.
     pub fn cancel(&self) {
         self.0.is_cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was told.
+    /// Returns true if the query was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.is_cancelled.load(Ordering::Relaxed)
     }
 
-    /// How far the queries are that were given this.
+    /// Returns the progress of the queries that were given this flag.
     pub fn progress(&self) -> Progress {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Progress {
@@ -109,14 +112,15 @@ impl Cancel {
     }
 }
 
-/// Bytes in which a query reserves memory from the account of the process, so that few calls take its lock.
+/// Unit in which a query reserves memory from the process account, so that few calls take the lock of the account.
 const PAGE_BYTES: u64 = 256 << 10;
-/// Bytes that a query keeps reserved above what it holds before it gives some back.
+/// Unused reserved bytes above which a query returns memory to the account.
 const SPARE_BYTES_MAX: u64 = 4 << 20;
 
-/// The budget of one running query, shared by its workers.
+/// Enforcement of the budget of one running query, shared by its workers.
 ///
-/// Memory of the query counts twice: against its own budget, and, in pages, against the memory account of the process.
+/// Memory of the query counts twice: against its own budget, and, rounded up to pages, against the memory account
+/// of the process.
 #[derive(Debug)]
 pub struct Watch {
     budget: Budget,
@@ -125,15 +129,15 @@ pub struct Watch {
     points: AtomicU64,
     values: AtomicU64,
     held: AtomicU64,
-    /// Bytes that count against the account only, besides those of `held`.
+    /// Bytes that count only against the account, in addition to `held`.
     beside: AtomicU64,
-    /// Bytes of `reservation`, to be read without its lock.
+    /// Bytes of `reservation`, readable without its lock.
     reserved: AtomicU64,
     reservation: Mutex<Reservation>,
 }
 
 impl Watch {
-    /// The watch over a query that begins now.
+    /// Starts the watch of a query that begins now.
     pub fn new(budget: Budget, cancel: Cancel, memory: &MemoryAccount) -> Self {
         Self {
             budget,
@@ -148,7 +152,7 @@ impl Watch {
         }
     }
 
-    /// The budget.
+    /// Returns the budget.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
@@ -157,9 +161,13 @@ impl Watch {
         self.started.elapsed()
     }
 
-    /// Fails when time is over or the client has left. A query in the background gives way here.
+    /// Checks the time limit and the cancellation flag. A background query yields its core here.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Cancelled`] if the query was cancelled, [`QueryError::TimedOut`] if its time is over.
     pub fn check(&self) -> Result<()> {
-        background::give_way();
+        background::yield_core();
         if self.cancel.is_cancelled() {
             return Err(QueryError::Cancelled);
         }
@@ -171,20 +179,25 @@ impl Watch {
         Ok(())
     }
 
-    /// Takes a run that was just decoded into account.
+    /// Charges a decoded run.
     pub(crate) fn charge(&self, run: &Run) -> Result<()> {
         self.check()?;
         self.add(run.rows() as u64, run.values() as u64)
     }
 
-    /// Takes into account that so many bytes are held now where `before` were. They may be fewer: an estimate of values
-    /// can be smaller than the values were.
+    /// Accounts a change of the held bytes from `before` to `now`. They can decrease: an estimate can be smaller
+    /// than the values it replaces.
     pub(crate) fn hold(&self, before: u64, now: u64) -> Result<()> {
         let what = "bytes held for percentiles, distinct counts, modes, first and last texts, samples and sorted rows";
         self.hold_of(what, before, now)
     }
 
-    /// The same of anything; a failure calls it `what`.
+    /// Accounts a change of the held bytes from `before` to `now`, with a name for them in errors.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::OverBudget`] with `what` if the query holds more than [`Budget::held_bytes_max`],
+    /// [`QueryError::Memory`] if the memory account of the process has no room.
     pub fn hold_of(&self, what: &'static str, before: u64, now: u64) -> Result<()> {
         let Some(more) = now.checked_sub(before).filter(|more| *more > 0) else {
             self.held.fetch_sub(before - now, Ordering::Relaxed);
@@ -196,12 +209,12 @@ impl Watch {
         self.reserve()
     }
 
-    /// Takes into account that so many bytes are held now where `before` were, which a limit other than
-    /// [`Budget::held_bytes_max`] bounds: cells of aggregates, timelines, samples of PromQL.
+    /// Accounts a change from `before` to `now` of bytes that are bounded by another limit than
+    /// [`Budget::held_bytes_max`]: cells of aggregates, timelines, samples of PromQL.
     ///
     /// # Errors
     ///
-    /// If the memory account of the process has no room.
+    /// [`QueryError::Memory`] if the memory account of the process has no room.
     pub fn hold_beside(&self, before: u64, now: u64) -> Result<()> {
         let Some(more) = now.checked_sub(before).filter(|more| *more > 0) else {
             self.beside.fetch_sub(before - now, Ordering::Relaxed);
@@ -212,7 +225,7 @@ impl Watch {
         self.reserve()
     }
 
-    /// Nothing is held against [`Budget::held_bytes_max`] any more.
+    /// Resets the bytes held against [`Budget::held_bytes_max`] to zero.
     pub fn release(&self) {
         self.held.store(0, Ordering::Relaxed);
         self.give_back();
@@ -223,7 +236,7 @@ impl Watch {
         self.held.load(Ordering::Relaxed).saturating_add(beside)
     }
 
-    /// Reserves pages for all that is held.
+    /// Reserves pages for all held bytes.
     fn reserve(&self) -> Result<()> {
         if self.all_held() <= self.reserved.load(Ordering::Relaxed) {
             return Ok(());
@@ -237,7 +250,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Gives back pages that are far from being used.
+    /// Returns unused pages if there are more than [`SPARE_BYTES_MAX`] bytes of them.
     fn give_back(&self) {
         let spare = |reserved: u64| reserved.saturating_sub(self.all_held());
         if spare(self.reserved.load(Ordering::Relaxed)) <= SPARE_BYTES_MAX {
@@ -249,12 +262,12 @@ impl Watch {
         self.reserved.store(reservation.bytes(), Ordering::Relaxed);
     }
 
-    /// Tells that so many timelines were selected.
+    /// Adds selected timelines to the progress.
     pub(crate) fn note_selected(&self, timelines: u64) {
         self.cancel.0.timelines.fetch_add(timelines, Ordering::Relaxed);
     }
 
-    /// Takes points and values into account.
+    /// Charges points and values.
     pub(crate) fn add(&self, points: u64, values: u64) -> Result<()> {
         self.cancel.0.points.fetch_add(points, Ordering::Relaxed);
         self.cancel.0.values.fetch_add(values, Ordering::Relaxed);
@@ -264,16 +277,16 @@ impl Watch {
     }
 }
 
-/// The most rows of an answer: what was asked for, where that is allowed, or what is allowed.
+/// Returns the row limit of a query: `asked` if the budget allows it, or the limit of the budget.
 pub(crate) fn rows_limit(what: &'static str, budget: &Budget, asked: Option<u64>) -> Result<u64> {
     match asked {
-        Some(0) => Err(QueryError::Invalid("a limit is at least 1".into())),
+        Some(0) => Err(QueryError::Invalid("the limit must be at least 1, not 0".into())),
         Some(asked) => within(what, budget.rows_max, asked).map(|()| asked),
         None => within(what, budget.rows_max, 1).map(|()| budget.rows_max),
     }
 }
 
-/// Fails when `actual` is above `limit`.
+/// Returns an error if `actual` is above `limit`.
 pub(crate) fn within(what: &'static str, limit: u64, actual: u64) -> Result<()> {
     if actual > limit {
         return Err(QueryError::OverBudget { what, limit, actual });

@@ -1,8 +1,8 @@
-//! Windows of the calendar: days, weeks, months and years of a time zone, with all its changes of clocks.
+//! Calendar windows: days, weeks, months and years of a time zone, including its clock changes.
 //!
-//! A window begins where the clock on the wall first shows its start: midnight of its first day, moved by the offset. A
-//! start that the clock passes over begins with the next instant there is; one that it shows twice begins with the
-//! first. So windows follow one another without gaps, and a day may have 23 or 25 hours.
+//! A window starts at local midnight of its first day plus the offset. If a clock change skips this local time, the
+//! window starts at the next existing time. If the local time occurs twice, the window starts at the first
+//! occurrence. Windows therefore follow one another without gaps, and a day can have 23 or 25 hours.
 
 use std::sync::Arc;
 
@@ -13,47 +13,47 @@ use tideline_engine::model::time::NANOS_PER_DAY;
 
 use crate::error::{QueryError, Result};
 
-/// Most units that a window has.
+/// Maximum number of units of a window.
 pub const UNITS_MAX: u32 = 100_000;
-/// The first day of the calendar that windows are counted from: a Thursday.
+/// Day from which windows are counted; a Thursday.
 const EPOCH: NaiveDate = NaiveDate::from_ymd_opt(1970, 1, 1).expect("1970 began");
-/// Days from the epoch to its first Monday.
+/// Number of days from the epoch to its first Monday.
 const FIRST_MONDAY: i64 = 4;
-/// Nanoseconds that no two clocks on walls are apart.
+/// Upper bound of the difference between two local clocks, in nanoseconds.
 const ZONES_APART: i64 = 2 * NANOS_PER_DAY;
 
-/// Windows of so many days, weeks (from Monday), months or years of a time zone, counted from 1970-01-01.
+/// Windows of a number of days, weeks (from Monday), months or years in a time zone, counted from 1970-01-01.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CalendarWindow {
-    /// How many units, from 1 to [`UNITS_MAX`].
+    /// Number of units, from 1 to [`UNITS_MAX`].
     pub count: u32,
-    /// Of what.
+    /// Unit.
     pub unit: CalendarUnit,
-    /// Whose clock decides where a day begins.
+    /// Time zone that determines the start of a day.
     pub zone: Tz,
-    /// Moves each start by so many nanoseconds on the wall clock; not negative, and below the shortest window.
+    /// Shift of each start in nanoseconds of local time; not negative, and shorter than the shortest window.
     pub offset: i64,
 }
 
-/// A unit of the calendar.
+/// Calendar unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CalendarUnit {
-    /// From midnight to midnight.
+    /// Midnight to midnight.
     Day,
-    /// From Monday to Monday.
+    /// Monday to Monday.
     Week,
-    /// From the first of a month to the first of the next one.
+    /// First day of a month to the first day of the next.
     Month,
-    /// From the first of January to the next one.
+    /// 1 January to the next 1 January.
     Year,
 }
 
 impl CalendarWindow {
-    /// Refuses what cannot be counted.
+    /// Returns an error if the count or the offset is out of range.
     pub(crate) fn check(&self) -> Result<()> {
         if !(1..=UNITS_MAX).contains(&self.count) {
             return Err(QueryError::Invalid(format!(
-                "a window of the calendar has from 1 to {UNITS_MAX} days, weeks, months or years, and not {}",
+                "a calendar window must have 1 to {UNITS_MAX} days, weeks, months or years, not {}",
                 self.count
             )));
         }
@@ -66,14 +66,15 @@ impl CalendarWindow {
         let shortest = i64::from(self.count).saturating_mul(days * NANOS_PER_DAY);
         if !(0..shortest).contains(&self.offset) {
             return Err(QueryError::Invalid(
-                "the offset of windows of the calendar is shorter than they are".into(),
+                "the offset of calendar windows must be at least 0 and shorter than a window".into(),
             ));
         }
         Ok(())
     }
 
-    /// Where the windows begin that a range touches, and where the last of them ends: rising, the first not after the
-    /// start of the range, the last not before its end. Costs a look into the rules of the zone a window.
+    /// Returns the starts of the windows that overlap a range, followed by the end of the last window, in ascending
+    /// order. The first start is not after the start of the range, the last end not before its end. Costs one time
+    /// zone lookup per window.
     pub(crate) fn bounds(&self, range: TimeRange) -> Arc<[i64]> {
         let mut number = self.number(range.start) - 1;
         let mut bounds = vec![self.begin(number)];
@@ -83,7 +84,7 @@ impl CalendarWindow {
             if next <= range.start {
                 bounds.clear();
             }
-            // A day that a zone has left out has no window.
+            // A day that the zone skipped entirely has no window.
             if bounds.last() != Some(&next) {
                 bounds.push(next);
             }
@@ -94,7 +95,7 @@ impl CalendarWindow {
         bounds.into()
     }
 
-    /// The number of the window of an instant, or of the one before or after it.
+    /// Returns the number of the window that contains a timestamp, or the number before or after it.
     fn number(&self, time: i64) -> i64 {
         let wall = self.zone.from_utc_datetime(&utc(time)).naive_local();
         let date = wall
@@ -111,7 +112,7 @@ impl CalendarWindow {
         }
     }
 
-    /// The instant at which a window begins, clamped to what can be told.
+    /// Returns the timestamp at which a window starts, clamped to the range of `i64`.
     fn begin(&self, number: i64) -> i64 {
         let units = number.saturating_mul(i64::from(self.count));
         let end_of_time = if number < 0 { i64::MIN } else { i64::MAX };
@@ -127,14 +128,15 @@ impl CalendarWindow {
         wall.and_then(|wall| self.first_at(wall)).unwrap_or(end_of_time)
     }
 
-    /// The first instant at which the clock on the wall shows this time or a later one.
+    /// Returns the first timestamp at which the local clock shows this time or a later one.
     fn first_at(&self, wall: NaiveDateTime) -> Option<i64> {
         let shown = |nanos: i64| self.zone.from_utc_datetime(&utc(nanos)).naive_local();
         let near = wall.and_utc().timestamp_nanos_opt()?;
         if let Some(first) = self.zone.from_local_datetime(&wall).earliest() {
             return first.with_timezone(&Utc).timestamp_nanos_opt();
         }
-        // The clock skips this time: what follows lies between an instant that surely shows less, and one that shows more.
+        // The clock skips this time. Search between a timestamp that is certainly before the gap and one that is
+        // after it.
         let (mut before, mut at) = (near.checked_sub(ZONES_APART)?, near.checked_add(ZONES_APART)?);
         while at - before > 1 {
             let middle = before + (at - before) / 2;
@@ -152,7 +154,7 @@ fn utc(nanos: i64) -> NaiveDateTime {
     DateTime::from_timestamp_nanos(nanos).naive_utc()
 }
 
-/// A day by its number, counted from the epoch.
+/// Returns the day with this number, counted from the epoch.
 fn day(number: i64) -> Option<NaiveDate> {
     let days = Days::new(number.unsigned_abs());
     match number {
@@ -161,7 +163,7 @@ fn day(number: i64) -> Option<NaiveDate> {
     }
 }
 
-/// The first day of a month by its number, counted from the epoch.
+/// Returns the first day of the month with this number, counted from the epoch.
 fn month(number: i64) -> Option<NaiveDate> {
     let months = Months::new(u32::try_from(number.unsigned_abs()).ok()?);
     match number {

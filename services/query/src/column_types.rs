@@ -1,4 +1,7 @@
-//! The types of the columns of an answer, for formats that state them first.
+//! Types of the result columns, for formats that state them first.
+//!
+//! A column can have values of several types, in one measurement or in several; it gets the one type that holds
+//! them all.
 
 use hashbrown::HashMap;
 use tideline_engine::Table;
@@ -9,7 +12,7 @@ use crate::fill::Fill;
 use crate::function::Function;
 use crate::plan::{AggregateSource, Columns, Scope};
 
-/// The type of each column of rows; see [`Header::types`](crate::Header::types).
+/// Returns the type of each column of raw rows; see [`Header::types`](crate::Header::types).
 pub(crate) fn of_rows(
     scope: &Scope,
     table: &Table,
@@ -20,7 +23,7 @@ pub(crate) fn of_rows(
     of_columns(columns, |measurement, field| types.of(measurement, *field))
 }
 
-/// The type of each column of an aggregate.
+/// Returns the type of each column of an aggregate.
 pub(crate) fn of_aggregate(
     scope: &Scope,
     table: &Table,
@@ -35,7 +38,7 @@ pub(crate) fn of_aggregate(
     })
 }
 
-/// The types of the fields of each measurement.
+/// Types of the fields of each measurement.
 struct Types<'a> {
     stored: HashMap<(usize, FieldId), Vec<ValueType>>,
     computed: &'a Computed,
@@ -52,12 +55,12 @@ impl<'a> Types<'a> {
             return Some(ValueType::Float);
         }
         let types = self.stored.get(&(measurement, field))?;
-        // The types of one field of a measurement are of one kind.
+        // All types of one field of a measurement are of one kind.
         types.iter().copied().reduce(number)
     }
 }
 
-/// The one type of each column over all measurements.
+/// Returns the common type of each column over all measurements.
 fn of_columns<C>(
     columns: &Columns<C>,
     of: impl Fn(usize, &C) -> Option<ValueType>,
@@ -76,12 +79,12 @@ fn of_columns<C>(
     found.into_iter().map(one).collect()
 }
 
-/// The type that holds numbers of two.
+/// Returns the type that can hold numbers of both types.
 fn number(a: ValueType, b: ValueType) -> ValueType {
     if a == b { a } else { ValueType::Float }
 }
 
-/// What a function gives for values of a type.
+/// Returns the result type of a function for values of a type.
 fn gives(function: Function, of: ValueType) -> ValueType {
     match function {
         Function::Count | Function::CountDistinct => ValueType::Unsigned,
@@ -105,7 +108,7 @@ fn gives(function: Function, of: ValueType) -> ValueType {
     }
 }
 
-/// The type of a column with what fills it.
+/// Returns the type of a column after filling.
 fn filled(given: ValueType, source: &AggregateSource, fill: Option<&Fill>) -> ValueType {
     if source.function.counts() || source.kind != ValueKind::Number {
         return given;

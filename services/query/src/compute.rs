@@ -1,9 +1,12 @@
-//! What is done to a run before it is answered: fields that are computed for each point, then conditions on values.
+//! Stages applied to every run before it is used: computed fields, then conditions on values.
+//!
+//! A computed field is evaluated for each point and gets a field id above those of stored fields, so that all later
+//! code handles it like a stored field.
 
 use tideline_engine::Table;
 use tideline_engine::condition::Condition;
 use tideline_engine::model::{ColumnData, FieldId, ValueKind};
-use tideline_engine::points::Screen;
+use tideline_engine::points::ZoneFilter;
 use tideline_engine::points::{Bitmap, Presence, Run, RunColumn};
 
 use crate::budget::within;
@@ -13,20 +16,20 @@ use crate::filter::{Filter, plural};
 use crate::function::Function;
 use crate::plan::Scope;
 
-/// Most computations of a query.
+/// Maximum number of computations of a query.
 pub const COMPUTATIONS_MAX: u64 = 64;
 
-/// A name and the arithmetic that gives its values; see [`expression`](crate::expression).
+/// Name and expression of a computed field or column; see [`expression`](crate::expression).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Computation {
-    /// What the result is called.
+    /// Name of the result.
     pub name: String,
-    /// How it is made.
+    /// Expression that computes the values.
     pub expression: String,
 }
 
 impl Computation {
-    /// Whether it is made of rates, which are over time and need a range with a start and an end.
+    /// Returns true if the expression uses rates, which need a range with a start and an end.
     pub fn has_rates(&self) -> bool {
         let expression = Expression::parse(&self.expression, Names::Windows);
         expression.is_ok_and(|expression| {
@@ -36,21 +39,22 @@ impl Computation {
     }
 }
 
-/// The fields that a query computes of each point. They are named, wanted, tested, ranked and aggregated like others.
+/// Fields that a query computes for each point. They can be selected, filtered, ranked and aggregated like stored
+/// fields.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Computed(Vec<ComputedField>);
 
 #[derive(Debug, Clone)]
 struct ComputedField {
     name: String,
-    /// Beyond those of stored fields.
+    /// Field id, above those of stored fields.
     id: FieldId,
     expression: Expression,
-    /// The fields that the expression names, in its order.
+    /// Fields that the expression uses, in order of its inputs.
     inputs: Vec<FieldId>,
 }
 
-/// What every run goes through; keeps its buffers from run to run. Each worker has a clone.
+/// Stages that every run passes through. Buffers are reused from run to run; each worker has a clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Stages {
     pub(crate) computed: Computed,
@@ -61,7 +65,8 @@ pub(crate) struct Stages {
 }
 
 impl Computed {
-    /// Reads the expressions of a query. Refuses names that a stored field has, and arithmetic with what is no number.
+    /// Parses the expressions of a query. Returns an error for names of stored fields and for inputs that are not
+    /// numbers.
     pub(crate) fn new(computations: &[Computation], scope: &Scope, table: &Table) -> Result<Self> {
         check_names(computations)?;
         let kinds = scope.kinds(table);
@@ -71,7 +76,7 @@ impl Computed {
             let schema = table.points().schema();
             if schema.field(name).is_some() {
                 return Err(QueryError::Invalid(format!(
-                    "{name:?} is a field of table {:?}; a computed one has a name of its own",
+                    "{name:?} is a field of table {:?}; choose another name for the computed field",
                     table.name().as_str()
                 )));
             }
@@ -84,7 +89,7 @@ impl Computed {
                 if let Some((_, kind)) = kinds.find(|(_, kind)| *kind != ValueKind::Number) {
                     let has = plural(*kind);
                     return Err(QueryError::Invalid(format!(
-                        "field {name:?} holds {has}, and arithmetic is between numbers"
+                        "field {name:?} holds {has}; arithmetic needs numbers"
                     )));
                 }
                 inputs.push(field);
@@ -99,23 +104,23 @@ impl Computed {
         Ok(Self(computed))
     }
 
-    /// The number of a computed field.
+    /// Returns the id of a computed field.
     pub(crate) fn field(&self, name: &str) -> Option<FieldId> {
         let found = self.0.iter().find(|field| field.name == name);
         found.map(|field| field.id)
     }
 
-    /// The name of a computed field.
+    /// Returns the name of a computed field.
     pub(crate) fn name(&self, id: FieldId) -> Option<&str> {
         self.of(id).map(|field| field.name.as_str())
     }
 
-    /// The numbers of all.
+    /// Returns the ids of all computed fields.
     pub(crate) fn ids(&self) -> impl Iterator<Item = FieldId> {
         self.0.iter().map(|field| field.id)
     }
 
-    /// What a field is made of: a stored one of itself.
+    /// Returns the stored fields from which a field is computed; for a stored field, the field itself.
     pub(crate) fn inputs<'a>(&'a self, id: &'a FieldId) -> &'a [FieldId] {
         self.of(*id)
             .map_or(std::slice::from_ref(id), |field| &field.inputs)
@@ -126,7 +131,7 @@ impl Computed {
     }
 }
 
-/// Refuses too many computations, and two of one name or none.
+/// Returns an error for too many computations and for empty or repeated names.
 pub(crate) fn check_names(computations: &[Computation]) -> Result<()> {
     within("computations", COMPUTATIONS_MAX, computations.len() as u64)?;
     let mut names: Vec<&str> = computations.iter().map(|one| one.name.as_str()).collect();
@@ -134,7 +139,7 @@ pub(crate) fn check_names(computations: &[Computation]) -> Result<()> {
     let is_twice = names.windows(2).any(|pair| pair[0] == pair[1]);
     if is_twice || names.contains(&"") {
         return Err(QueryError::Invalid(
-            "every computation has a name, and none the name of another".into(),
+            "every computation needs a name that no other computation has".into(),
         ));
     }
     Ok(())
@@ -149,7 +154,7 @@ pub(crate) fn no_such_field(name: &str, table: &Table) -> QueryError {
 }
 
 impl Stages {
-    /// What the points of a query go through.
+    /// Compiles the computed fields and the filter of a query.
     pub(crate) fn new(
         computations: &[Computation],
         values: Option<&Condition>,
@@ -167,17 +172,17 @@ impl Stages {
         })
     }
 
-    /// Which points count; `None` = all.
+    /// Returns the filter; `None` if all points count.
     pub(crate) fn filter(&self) -> Option<&Filter> {
         self.filter.as_ref()
     }
 
-    /// What summaries may rule out of what is read.
-    pub(crate) fn screen(&self) -> Option<&dyn Screen> {
-        self.filter.as_ref().map(|filter| filter as &dyn Screen)
+    /// Returns the filter as a screen, which excludes data by its summaries before it is read.
+    pub(crate) fn screen(&self) -> Option<&dyn ZoneFilter> {
+        self.filter.as_ref().map(|filter| filter as &dyn ZoneFilter)
     }
 
-    /// The stored fields that must be read for wanted ones, sorted.
+    /// Returns the stored fields that must be read for the wanted fields, sorted.
     pub(crate) fn reads(&self, wanted: impl Iterator<Item = FieldId>) -> Vec<FieldId> {
         let mut fields: Vec<FieldId> = wanted.collect();
         fields.extend(self.filter.iter().flat_map(|filter| filter.fields()));
@@ -188,7 +193,7 @@ impl Stages {
         fields
     }
 
-    /// A run with its computed fields, and only the rows that count; `None` where none does.
+    /// Adds the computed fields to a run and removes the rows that do not count; `None` if no row is left.
     pub(crate) fn apply<'r>(&'r mut self, run: &'r Run) -> Option<&'r Run> {
         let run = if self.computed.0.is_empty() {
             run
@@ -234,7 +239,7 @@ impl Stages {
     }
 }
 
-/// The values of a field as doubles, a row each; NaN where there is none.
+/// Collects the values of a field as doubles, one per row; NaN for missing values.
 pub(crate) fn gather(run: &Run, field: FieldId, values: &mut Vec<f64>) {
     values.clear();
     values.resize(run.rows(), f64::NAN);

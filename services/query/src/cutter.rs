@@ -1,4 +1,7 @@
-//! Cuts what a reader hands out at the windows of a query, and deals it out to the accumulators.
+//! Splits runs at window boundaries and feeds the accumulators.
+//!
+//! A run has one column per field and type. Dense columns share one list of segments; sparse columns are cut by the
+//! timestamps of their own values.
 
 use tideline_engine::model::FieldId;
 use tideline_engine::points::{ColumnSummary, Presence, Run, RunColumn};
@@ -8,10 +11,10 @@ use crate::accumulate::{Accumulator, Slice};
 use crate::plan::{AggregateSource, MeasurementColumns};
 use crate::window::{Segment, Windows};
 
-/// The columns of one group, for every window.
+/// Accumulators of the columns of one group, for every window.
 pub(crate) type GroupState = Vec<Accumulator>;
 
-/// Which columns of a measurement are made from which field.
+/// Columns of a measurement by the field that they are computed from.
 #[derive(Debug)]
 pub(crate) struct Lanes(Vec<(FieldId, Vec<usize>)>);
 
@@ -27,7 +30,7 @@ impl Lanes {
         Self(lanes)
     }
 
-    /// The fields that some column is made from.
+    /// Returns the fields that some column is computed from.
     pub(crate) fn fields(&self) -> impl Iterator<Item = FieldId> {
         self.0.iter().map(|(field, _)| *field)
     }
@@ -38,7 +41,7 @@ impl Lanes {
     }
 }
 
-/// Cuts runs at the windows; keeps its buffers from run to run.
+/// Splits runs at window boundaries. Buffers are reused from run to run.
 #[derive(Debug)]
 pub(crate) struct Cutter {
     windows: Windows,
@@ -57,7 +60,7 @@ impl Cutter {
         }
     }
 
-    /// Hands the values of a run to the lanes of their fields.
+    /// Passes the values of a run to the lanes of their fields.
     pub(crate) fn take(&mut self, run: &Run, lanes: &Lanes, state: &mut GroupState) {
         self.windows.cut(&run.timestamps, &mut self.dense);
         for columns in run.columns.chunk_by(|a, b| a.field == b.field) {
@@ -82,7 +85,7 @@ impl Cutter {
         }
     }
 
-    /// Hands summaries of a field to its lanes; returns how many there were.
+    /// Passes summaries of a field to its lanes; returns the number of known summaries.
     pub(crate) fn take_summaries(
         &self,
         field: FieldId,
@@ -126,7 +129,7 @@ impl Cutter {
     }
 }
 
-/// The values of a field's columns of several types, by time.
+/// Returns the values of a field with columns of several types, sorted by time.
 fn sequence(run: &Run, columns: &[RunColumn]) -> Vec<(i64, Scalar)> {
     let mut sequence: Vec<(i64, Scalar)> = Vec::new();
     for column in columns {

@@ -1,4 +1,7 @@
-//! What can go wrong with a query, sorted by what a caller does next.
+//! Errors of queries, classified by the reaction that they require of the caller.
+//!
+//! [`QueryError::kind`] maps each error to the kinds that all interfaces share; messages name the limit and the
+//! actual value.
 
 use std::time::Duration;
 
@@ -9,85 +12,86 @@ use tideline_engine::{EngineError, ErrorKind};
 
 use crate::function::Function;
 
-/// The result of a query.
+/// Result of a query operation.
 pub type Result<T> = std::result::Result<T, QueryError>;
 
-/// A query that was refused, failed or stopped.
+/// Query that was refused, failed or was stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
     /// Selecting timelines or reading points failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The question cannot be right.
+    /// Invalid query.
     #[error("{0}")]
     Invalid(String),
-    /// No row of the table ever had this field.
+    /// No row of the table has ever had this field.
     #[error(
         "field {field:?} does not exist in table {table:?}{}",
         suggested(did_you_mean)
     )]
     NoSuchField {
-        /// The field asked for.
+        /// Requested field.
         field: String,
-        /// The table.
+        /// Table.
         table: String,
-        /// Fields that it has, the most alike first.
+        /// Fields of the table with similar names, the most similar first.
         did_you_mean: Vec<String>,
     },
-    /// A function was asked of values that it does not suit.
+    /// A function does not support the values of its field.
     #[error("{function} cannot be computed from field {field:?} of {measurement:?}: its values are of type {}", value_type.name())]
     WrongType {
-        /// What was asked.
+        /// Requested function.
         function: Function,
-        /// The measurement.
+        /// Measurement.
         measurement: String,
-        /// The field.
+        /// Field.
         field: String,
-        /// What it holds.
+        /// Type of its values.
         value_type: ValueType,
     },
-    /// A part of the budget is used up.
+    /// A limit of the budget was exceeded.
     #[error("{what}: {actual} is over the limit of {limit}; narrow the query")]
     OverBudget {
-        /// Of what there is too much.
+        /// Quantity that exceeded its limit.
         what: &'static str,
-        /// The limit.
+        /// Limit.
         limit: u64,
-        /// How much it is or would be; where reading was stopped, how much it was then.
+        /// Actual or required amount; if reading was stopped, the amount at that time.
         actual: u64,
     },
-    /// The memory account of the process has no room for what the query holds.
+    /// The memory account of the process has no room for the data that the query holds.
     #[error(transparent)]
     Memory(#[from] MemoryFull),
-    /// The query ran for as long as it may.
-    #[error("the query was stopped after {} ms, its limit; narrow it", limit.as_millis())]
+    /// The query reached its time limit.
+    #[error("the query was stopped at its time limit of {} ms; narrow it", limit.as_millis())]
     TimedOut {
-        /// The limit.
+        /// Limit.
         limit: Duration,
-        /// How long it had run.
+        /// Time since the start of the query.
         elapsed: Duration,
     },
-    /// Too many queries of cold points at once. Nothing was done; ask again later.
-    #[error("{running} queries of cold points run and {waiting} wait for their turn; ask again later")]
+    /// Too many concurrent queries of cold points. Nothing was done; the query can be retried later.
+    #[error("too many queries of cold points: {running} running, {waiting} waiting; retry later")]
     Overloaded {
-        /// How many run.
+        /// Number of running queries.
         running: usize,
-        /// How many wait.
+        /// Number of waiting queries.
         waiting: usize,
     },
-    /// A page token that this service did not write.
+    /// A page token that this service did not issue.
     #[error("the page token is damaged")]
     DamagedToken,
     /// A page token of another query.
     #[error("the page token belongs to another query")]
     ForeignToken,
-    /// The one who asked has left.
+    /// The client has disconnected.
     #[error("the query was cancelled")]
     Cancelled,
 }
 
 impl QueryError {
-    /// What the caller does next. Nobody waits for the answer of a cancelled query; its kind says so little.
+    /// Returns the kind, which determines the reaction of the caller. A cancelled query is reported as unavailable,
+    /// since its client no longer waits for a result.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Engine(error) => error.kind(),
@@ -106,7 +110,7 @@ impl QueryError {
         }
     }
 
-    /// The limit that was passed, and by what; milliseconds where it is time.
+    /// Returns the exceeded limit and the actual amount; in milliseconds for time limits.
     pub fn limit(&self) -> Option<(u64, u64)> {
         let millis = |time: &Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         match self {
@@ -125,7 +129,7 @@ impl From<StoreError> for QueryError {
     }
 }
 
-/// What the message of a name that does not exist ends with.
+/// Returns the suggestion that ends the message for a name that does not exist.
 fn suggested(names: &[String]) -> String {
     match names {
         [] => String::new(),

@@ -1,4 +1,6 @@
-//! What a query would do, told before it reads a point; and what one has done.
+//! Query plans: the work that a query would do, estimated without reading a point.
+//!
+//! A [`Plan`] is also part of the summary of an executed query.
 
 use tideline_engine::Suggestion;
 use tideline_engine::model::{Tier, TimeRange};
@@ -11,46 +13,46 @@ use crate::querier::Context;
 use crate::question::{PointQuery, Shape};
 use crate::rows;
 
-/// How a query is answered.
+/// Plan of a query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// Timelines that are read.
+    /// Timelines to read.
     pub timelines: u64,
-    /// Their measurements.
+    /// Measurements of these timelines.
     pub measurements: u64,
-    /// Stored fields that are read, of whichever measurement.
+    /// Stored fields to read, of all measurements.
     pub fields: u64,
-    /// Groups of an aggregate; where they are ranked, of a plan before all of them, and of one after those that stayed.
+    /// Groups of an aggregate. If they are ranked: all groups in an explanation, only the winners in a summary.
     pub groups: u64,
     /// Windows of an aggregate.
     pub windows: u64,
-    /// Windows × groups × columns, empty ones included.
+    /// Windows × groups × columns, including empty ones.
     pub cells: u64,
-    /// Why summaries cannot stand for points; `None` = they do, wherever they are exact.
+    /// Reason why summaries cannot replace points; `None` if they do wherever they are exact.
     pub no_summaries: Option<String>,
-    /// Whether it reaches into cold segments, and so runs among the queries that do.
+    /// True if the query reads cold segments and therefore runs in the cold thread pool.
     pub is_cold: bool,
 }
 
-/// What a query would do.
+/// Explanation of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
-    /// How it would be answered.
+    /// Plan.
     pub plan: Plan,
-    /// The columns of the answer.
+    /// Columns of the result.
     pub columns: Vec<String>,
     /// Names in the query that the table does not have.
     pub suggestions: Vec<Suggestion>,
     tiers: [Estimate; 3],
-    /// The unsealed points that would be read, which are hot; exact where the query is about at most 1,000 timelines.
+    /// Unsealed points to read; they are hot. Exact for queries of at most 1,000 timelines.
     pub unsealed: UnsealedEstimate,
 }
 
-/// What a tier would be asked for. Estimates: as if the points of a segment were spread evenly over its time and timelines,
-/// and no summaries were used. What is not sealed yet is counted apart.
+/// Estimated reads of one tier. Assumes that the points of a segment are spread evenly over its time range and its
+/// timelines, and that no summaries are used. Unsealed points are counted separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Estimate {
-    /// Segments with points in the range, of whichever timelines; exact.
+    /// Segments with points of any timeline in the range; exact.
     pub segments: u64,
     /// Chunks in the range.
     pub chunks: u64,
@@ -61,13 +63,13 @@ pub struct Estimate {
 }
 
 impl Explanation {
-    /// What one tier would be asked for.
+    /// Returns the estimate for one tier.
     pub fn of(&self, tier: Tier) -> Estimate {
         self.tiers[tier as usize]
     }
 }
 
-/// Plans a query, and refuses what would be refused.
+/// Plans a query. Returns the errors that running it would return before reading points.
 pub(crate) fn run(context: &Context<'_>, query: &PointQuery) -> Result<Explanation> {
     let (mut plan, columns, timelines) = match &query.shape {
         Shape::Rows(shape) => {
@@ -119,7 +121,7 @@ fn estimate(context: &Context<'_>, query: &PointQuery, tier: Tier, timelines: u6
     estimate
 }
 
-/// The share of a segment's time that lies in a range.
+/// Returns the share of a segment's time range that is inside a range.
 fn of_time(segment: &Segment, range: TimeRange) -> f64 {
     let length = |range: TimeRange| (i128::from(range.end) - i128::from(range.start)) as f64;
     let whole = segment.range();

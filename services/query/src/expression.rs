@@ -1,4 +1,4 @@
-//! Arithmetic: a small language of text, between the fields of a point or between the aggregates of a window.
+//! Arithmetic expressions between the fields of a point or between the aggregates of a window.
 //!
 //! ```text
 //! sum     = product { ("+" | "-") product }
@@ -7,45 +7,45 @@
 //! call    = function "(" sum { "," sum } ")"
 //! name    = field                            of a point
 //!         | aggregate "(" field ")"          of a window: mean(usage), percentile_99.9("disk used")
-//! field   = letters, digits, "_" and ".", not beginning with a digit; any text in double quotes, where \" and \\ stand
-//!           for themselves
+//! field   = letters, digits, "_" and ".", starting with a letter or "_"; or any text in double quotes, with \" and \\
+//!           as escapes
 //! ```
 //!
-//! The functions are `abs`, `ceil`, `exp`, `floor`, `ln`, `log10`, `round`, `sqrt` of one value, `min`, `max` and `pow` of
-//! two, and `coalesce` of two: the first, or where it has no value the second.
+//! The functions are `abs`, `ceil`, `exp`, `floor`, `ln`, `log10`, `round` and `sqrt` of one value, `min`, `max`
+//! and `pow` of two, and `coalesce` of two: the first value, or the second if the first is missing.
 //!
-//! All numbers are doubles: integers beyond 2⁵³ count as the nearest one, so nothing overflows silently. Where a value is
-//! missing, or the result of a step is no finite number (a division by zero, the root of a negative number, what is beyond
-//! the range of doubles, NaN), there is no value, and every step made of it but `coalesce` has none either. `%` takes the
-//! sign of its left side.
+//! All numbers are doubles. Integers beyond 2⁵³ are rounded to the nearest double, so nothing overflows silently. A
+//! value can be missing in the input. A step has no value if its result is not finite: a division by zero, the root
+//! of a negative number, a number beyond the range of doubles, or NaN. Every step that uses a missing value has no
+//! value either, except `coalesce`. The result of `%` has the sign of its left operand.
 //!
-//! An expression is compiled to steps on a stack of columns, so that a run of points costs one pass for each step.
+//! An expression is compiled to steps on a stack of columns, so that a run of points costs one pass per step.
 
 mod parse;
 
 use crate::function::Function;
 
-/// Longest text of an expression, in bytes.
+/// Maximum length of an expression in bytes.
 pub const TEXT_BYTES_MAX: u64 = 4_096;
-/// Most expressions inside one another.
+/// Maximum nesting depth of an expression.
 pub const DEPTH_MAX: u64 = 64;
 
-/// An expression that has been read.
+/// Parsed expression.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Expression {
-    /// What it is made of, each once.
+    /// Inputs, each once.
     inputs: Vec<Input>,
     steps: Vec<Step>,
 }
 
-/// A name in an expression.
+/// Named input of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Input {
     Field(String),
     Aggregate(Function, String),
 }
 
-/// What names in an expression stand for.
+/// Kind of inputs that an expression may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Fields of a point.
@@ -57,7 +57,7 @@ pub(crate) enum Scope {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
     Number(f64),
-    /// By its place among the inputs.
+    /// Index in the list of inputs.
     Input(usize),
     Unary(Unary),
     Binary(Binary),
@@ -89,7 +89,7 @@ enum Binary {
     Coalesce,
 }
 
-/// Columns to use again.
+/// Stack of reusable column buffers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stack {
     columns: Vec<Vec<f64>>,
@@ -97,12 +97,13 @@ pub(crate) struct Stack {
 }
 
 impl Expression {
-    /// What it is made of.
+    /// Returns the inputs, each once.
     pub(crate) fn inputs(&self) -> &[Input] {
         &self.inputs
     }
 
-    /// The results of all rows; NaN stands for no value, in the inputs too. `input` gives the column of an input.
+    /// Evaluates the expression for all rows. NaN represents a missing value, also in the inputs. `input` returns
+    /// the column of an input.
     pub(crate) fn evaluate<'s, 'i>(
         &self,
         rows: usize,
@@ -142,14 +143,14 @@ impl Stack {
         self.used += 1;
     }
 
-    /// The column so far below the top one.
+    /// Returns the column at this depth below the top.
     fn top(&mut self, below: usize) -> &mut Vec<f64> {
-        // A parser that leaves more steps than columns is wrong in every test.
+        // Stack underflow would be an error of the parser, which every test would detect.
         let at = self.used - 1 - below;
         &mut self.columns[at]
     }
 
-    /// Takes the top column away; gives the one below it, and what was taken.
+    /// Removes the top column; returns the column below it and the removed one.
     fn pop(&mut self) -> (&mut [f64], &[f64]) {
         self.used -= 1;
         let (left, right) = self.columns.split_at_mut(self.used);
@@ -157,7 +158,7 @@ impl Stack {
     }
 }
 
-/// A finite number, or NaN.
+/// Returns a finite number unchanged, and NaN for any other.
 fn finite(value: f64) -> f64 {
     if value.is_finite() { value } else { f64::NAN }
 }
@@ -180,7 +181,7 @@ impl Unary {
 
 impl Binary {
     fn function(self) -> fn(f64, f64) -> f64 {
-        /// NaN where one is: that stands for no value.
+        /// Returns NaN, which represents a missing value, if one operand is NaN.
         fn either(a: f64, b: f64, chosen: f64) -> f64 {
             if a.is_nan() || b.is_nan() {
                 f64::NAN
@@ -207,7 +208,7 @@ mod tests {
     use super::*;
 
     fn value(text: &str, inputs: &[(&str, f64)]) -> Option<f64> {
-        // An expression names a field at least.
+        // An expression must name at least one field.
         let text = format!("({text}) + 0 * zero");
         let expression = Expression::parse(&text, Scope::Points).expect(&text);
         let columns: Vec<[f64; 1]> = expression

@@ -1,4 +1,6 @@
-//! Filling: what stands where a window has no value.
+//! Fill: values for windows without a value.
+//!
+//! Filling happens once per column after all values are merged, because it needs the neighbouring windows.
 
 use tideline_engine::model::{Value, ValueKind};
 
@@ -9,27 +11,27 @@ use crate::function::Function;
 use crate::plan::{AggregateSource, Columns};
 use crate::window::Windows;
 
-/// What stands in the windows of a series that have no value of a column; then every window of the range has a row,
-/// also those before the first value and after the last. A series that has no value at all stays absent. Counts are 0
-/// there, whatever the fill.
+/// Fill of the windows that have no value in a column of a series. With a fill, every window of the range has a
+/// row, including those before the first value and after the last. A series without any value has no rows. Counts
+/// are filled with 0 by every fill.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fill {
-    /// Nothing: a row without the value.
+    /// No value: a row without the value.
     Null,
-    /// The newest value before, as far as it reaches; before the first one nothing.
+    /// The newest earlier value, up to a maximum distance; nothing before the first value.
     Previous {
-        /// Most nanoseconds from the start of the window with the value to that of the filled one.
+        /// Maximum nanoseconds from the start of the window with the value to the start of the filled window.
         reach: i64,
     },
-    /// The straight line between the values before and after, by the starts of their windows, as a float; nothing before
-    /// the first and after the last. For numbers only.
+    /// Linear interpolation between the values before and after, by the starts of their windows, as a float;
+    /// nothing before the first value and after the last. Only for numbers.
     Linear,
-    /// This value; for columns of its kind only, and as a float where the column has floats.
+    /// This value. Only for columns of its kind; as a float if the column has floats.
     Value(Value),
 }
 
 impl Fill {
-    /// Refuses what makes no sense of some column.
+    /// Returns an error if some column does not support the fill.
     pub(crate) fn check(&self, columns: &Columns<AggregateSource>) -> Result<()> {
         let wanted = match self {
             Self::Null | Self::Previous { .. } => return Ok(()),
@@ -46,8 +48,8 @@ impl Fill {
                         _ => "the value",
                     };
                     return Err(QueryError::Invalid(format!(
-                        "{fill} fills columns of {wanted}, and {column} has {has}; fill null or previous, or name fields \
-                         and functions that give {wanted}"
+                        "{fill} can only fill {wanted}, but {column} has {has}; use null or previous, or \
+                         select fields and functions that return {wanted}"
                     )));
                 }
             }
@@ -55,7 +57,7 @@ impl Fill {
         Ok(())
     }
 
-    /// Fills the windows of one column, in the order of time.
+    /// Fills the windows of one column, in time order.
     pub(crate) fn apply<'v>(
         &'v self,
         function: Function,
@@ -69,7 +71,7 @@ impl Fill {
         match self {
             Self::Null => {}
             Self::Value(value) => {
-                // A column of floats stays one.
+                // A column of floats keeps its type.
                 let has_floats = cells.iter().any(|cell| matches!(cell, Some(ValueRef::Float(_))));
                 let float = value.as_f64().filter(|_| has_floats);
                 let value = float.map_or_else(|| value.into(), ValueRef::Float);

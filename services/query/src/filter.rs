@@ -1,8 +1,10 @@
-//! Conditions on values: which points of a run count, decided column by column.
+//! Conditions on values: select the points of a run column by column.
 //!
-//! [`tideline_engine::condition`] compiles a condition: comparisons become intervals in each type that a column may have, exact for
-//! every integer and double. Here its fields are looked up in the table, and it is evaluated on columns: a run costs one pass over each column that the condition names, and one over its rows to
-//! leave out those that do not count. Runs that summaries rule out are not read in the first place: it is a [`screen`] too.
+//! [`tideline_engine::condition`] compiles a condition: comparisons become intervals in each type that a column may
+//! have, exact for every integer and double. This module resolves the fields in the table and evaluates the
+//! condition on columns: a run costs one pass over each column that the condition names and one pass over its rows
+//! to remove those that do not match. The condition is also a [`screen`], so that runs excluded by their summaries
+//! are not read at all.
 
 mod screen;
 
@@ -16,12 +18,12 @@ use crate::compute::{Computed, no_such_field};
 use crate::error::{QueryError, Result};
 use crate::plan::Scope;
 
-/// A condition that runs are put through; keeps its buffers from run to run.
+/// Compiled condition on runs. Buffers are reused from run to run.
 #[derive(Debug, Clone)]
 pub(crate) struct Filter {
     root: Node,
     fields: Vec<FieldId>,
-    /// Those of them that are stored, and not computed.
+    /// Fields that are stored and not computed.
     stored: Vec<FieldId>,
     masks: Masks,
     kept: Run,
@@ -39,19 +41,19 @@ enum Node {
 struct Leaf {
     field: FieldId,
     is_computed: bool,
-    /// `None` = any value passes.
+    /// `None` if any value matches.
     intervals: Option<Intervals>,
-    /// Whether what lies outside the intervals passes.
+    /// True if values outside the intervals match.
     is_outside: bool,
 }
 
-/// Masks to use again: one bool a row.
+/// Reusable masks with one bool per row.
 #[derive(Debug, Clone, Default)]
 struct Masks(Vec<Vec<bool>>);
 
 impl Filter {
-    /// Compiles a condition. Refuses unknown fields, and tests that no value of their field in the scope can pass because
-    /// of its kind.
+    /// Compiles a condition. Returns an error for unknown fields, and for tests that no value of the field in the
+    /// scope can pass because of its kind.
     pub(crate) fn new(
         condition: &Condition,
         scope: &Scope,
@@ -81,12 +83,12 @@ impl Filter {
         })
     }
 
-    /// The fields that it names.
+    /// Returns the fields that the condition names.
     pub(crate) fn fields(&self) -> &[FieldId] {
         &self.fields
     }
 
-    /// The rows of a run that count; `None` where none does.
+    /// Returns the rows of a run that match; `None` if no row does.
     pub(crate) fn select<'r>(&'r mut self, run: &'r Run) -> Option<&'r Run> {
         let mask = self.root.mask(run, &mut self.masks);
         let count = mask.iter().filter(|counts| **counts).count();
@@ -102,11 +104,11 @@ impl Filter {
     }
 }
 
-/// A condition on its way to a filter.
+/// State of the compilation of a condition.
 struct Compiler<'a> {
     table: &'a Table,
     computed: &'a Computed,
-    /// Fields of the scope, with the kinds of their values.
+    /// Fields of the scope with the kinds of their values.
     kinds: Vec<(FieldId, ValueKind)>,
     fields: Vec<FieldId>,
 }
@@ -132,7 +134,7 @@ impl Compiler<'_> {
             } => Node::Leaf(self.leaf(name, Some(intervals.clone()), *is_outside)?),
             _ => {
                 return Err(QueryError::Invalid(
-                    "a condition on values tests fields only".into(),
+                    "a condition on values can only test fields".into(),
                 ));
             }
         })
@@ -152,7 +154,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// Refuses a test of another kind than all values of the field are of.
+    /// Returns an error if no value of the field is of the kind that the test requires.
     fn check_kind(&self, name: &str, field: FieldId, intervals: Option<&Intervals>) -> Result<()> {
         let Some(wanted) = intervals.and_then(Intervals::kind) else {
             return Ok(());
@@ -170,7 +172,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Returns the error of a query for a condition that was refused.
+/// Converts the error of a refused condition.
 fn refused(error: ConditionError) -> QueryError {
     match error {
         ConditionError::OverLimit { what, limit, actual } => QueryError::OverBudget {
@@ -183,7 +185,7 @@ fn refused(error: ConditionError) -> QueryError {
     }
 }
 
-/// The name of several values of a kind.
+/// Returns the plural name of the values of a kind.
 pub(crate) fn plural(kind: ValueKind) -> &'static str {
     match kind {
         ValueKind::Number => "numbers",
@@ -194,7 +196,7 @@ pub(crate) fn plural(kind: ValueKind) -> &'static str {
 }
 
 impl Node {
-    /// Which rows of a run meet it.
+    /// Returns for each row of a run whether it matches.
     fn mask(&self, run: &Run, masks: &mut Masks) -> Vec<bool> {
         match self {
             Self::And(all) => Self::fold(all, run, masks, true, |a, b| a & b),
@@ -232,7 +234,7 @@ impl Node {
 }
 
 impl Leaf {
-    /// Marks the rows of a column that pass; a field has a value in at most one of its columns.
+    /// Marks the rows of a column that match. A field has a value in at most one of its columns.
     fn mark(&self, column: &RunColumn, mask: &mut [bool]) {
         let presence = &column.presence;
         let Some(intervals) = &self.intervals else {
@@ -275,13 +277,13 @@ impl Leaf {
                     mask,
                 );
             }
-            // No interval has one.
+            // No interval contains a histogram.
             ColumnData::Histogram(_) => put(presence, std::iter::repeat(outside), mask),
         }
     }
 }
 
-/// Writes what holds of each value to its row.
+/// Writes the result for each value to its row.
 fn put(presence: &Presence, passes: impl Iterator<Item = bool>, mask: &mut [bool]) {
     match presence {
         Presence::All => mask
@@ -304,7 +306,7 @@ impl Masks {
     }
 }
 
-/// Replaces `kept` by the rows of a run that are marked.
+/// Replaces `kept` by the marked rows of a run.
 fn keep(run: &Run, mask: &[bool], kept: &mut Run) {
     let rows = || {
         mask.iter()

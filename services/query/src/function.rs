@@ -1,128 +1,133 @@
-//! The aggregate functions, and which types each suits.
+//! Aggregate functions and the kinds of values that they support.
+//!
+//! The rules of all functions are documented on [`Function`]; the accumulators implement them.
 
 use std::fmt;
 
 use tideline_engine::model::ValueKind;
 
-/// Computes one value from the values of a field in one window of one group.
+/// Aggregate function: computes one value from the values of a field in one window of one group.
 ///
-/// | function | of | gives | without a value in the window |
+/// | function | input | result | window without a value |
 /// |---|---|---|---|
 /// | `count`, `count_distinct` | any | unsigned | 0 |
-/// | `sum` | numbers | their type, exact; float when types are mixed | absent |
+/// | `sum` | numbers | type of the input, exact; float for mixed types | absent |
 /// | `mean`, `stddev` | numbers | float | absent |
 /// | `min`, `max` | numbers, booleans | the value itself | absent |
-/// | `spread` | numbers | unsigned between integers, exact; else float | absent |
+/// | `spread` | numbers | unsigned between integers, exact; otherwise float | absent |
 /// | `first`, `last`, `mode` | any | the value itself | absent |
-/// | `delta` | numbers | signed between integers, exact; else float | absent |
+/// | `delta` | numbers | signed between integers, exact; otherwise float | absent |
 /// | `percentile` | numbers | float | absent |
-/// | `increase` | numbers | their type, exact; float when types are mixed | absent |
+/// | `increase` | numbers | type of the input, exact; float for mixed types | absent |
 /// | `rate` | numbers | float, per second | absent |
 /// | `integral` | numbers | float, value × seconds | see below |
 /// | `time_weighted_mean` | numbers | float | see below |
 ///
-/// **Not a number.** NaN is a value: it is counted, it can be first, last or mode, and it makes a sum, a mean, a
-/// deviation or a difference NaN. `min`, `max` and `spread` pass over it unless there is nothing else; `percentile`,
-/// `increase`, `rate`, `integral` and `time_weighted_mean` do not see it.
+/// **NaN.** NaN is a value: it is counted, it can be the first, the last or the mode, and it makes a sum, a mean and a
+/// standard deviation NaN. `delta` is NaN if the first or the last value is. `min`, `max` and `spread` skip NaN unless
+/// there is no other value. `percentile`, `increase`, `rate`, `integral` and `time_weighted_mean` ignore it.
 ///
-/// **Sums.** Integers are added in 128 bits; a sum that does not fit its type is an error. Floats are added
-/// with compensation (Neumaier), so that order and tiers do not matter within 1e-12 relative. The same holds of
-/// `stddev`, the standard deviation of the population, which is computed with pairs of doubles, where the squares of
-/// distances from the mean are doubles: between 1e-150 and 1e150.
+/// **Sums.** Integers are added in 128 bits. A sum that does not fit its type is omitted, and the
+/// [summary](crate::Summary::overflowed) names the column. Floats are added with compensation (Neumaier), so that
+/// order and tiers change the result by at most 1e-12 relative. The same accuracy holds for `stddev`, the
+/// population standard deviation. It is computed with pairs of doubles and requires distances from the mean between
+/// 1e-150 and 1e150, so that their squares are doubles.
 ///
-/// **Ties.** Where several timelines of a group have a value at the first instant, `first` takes that of the
-/// lowest timeline id, `last` that of the highest at the last instant. Of numbers that are equal but differ in
-/// type or sign of zero, `min` and `max` take the same one whatever the order. Of several values that occur most
-/// often, `mode` is the lowest.
+/// **Ties.** If several timelines of a group have a value at the first timestamp, `first` returns the value of the
+/// lowest timeline id; `last` returns that of the highest id at the last timestamp. For numbers that are equal but
+/// differ in type or in the sign of zero, `min` and `max` return the same one in any order of input. If several
+/// values occur most often, `mode` returns the lowest.
 ///
-/// **Equal values.** For `count_distinct` and `mode`, numbers of any type are equal if their exact values are, and so
-/// are all NaN; texts are compared byte by byte.
+/// **Equal values.** For `count_distinct` and `mode`, numbers of any type are equal if their exact values are, and
+/// all NaN are equal. Strings are compared byte by byte.
 ///
-/// **Histograms.** Values that are native histograms can be counted, and the first and the last be taken.
+/// **Histograms.** For native histograms only `count`, `first` and `last` are available.
 ///
-/// **Percentiles.** With the n values in rising order, numbered from 0, percentile p is the value at h = (n − 1)·p/100,
-/// interpolated between the ranks next to h where it is not whole. Up to
-/// [`EXACT_VALUES_MAX`](crate::accumulate::percentile::EXACT_VALUES_MAX) values in one cell it is exact (integers
-/// beyond 2⁵³ count as the nearest double); beyond, each of the values next to h is known within 1/512 of itself, and
-/// the [summary](crate::Summary::estimated) names the column.
+/// **Percentiles.** Let the n values be sorted in ascending order and numbered from 0. Percentile p is the value at
+/// h = (n − 1)·p/100, interpolated between the two ranks next to h if h is not whole. It is exact for up to
+/// [`EXACT_VALUES_MAX`](crate::accumulate::percentile::EXACT_VALUES_MAX) values in one cell (integers beyond 2⁵³
+/// count as the nearest double). For more values, each of the values next to h is estimated within 1/512 of itself,
+/// and the [summary](crate::Summary::estimated) names the column.
 ///
-/// **Differences.** `delta` is the last value of a timeline in the window less its first, added over the timelines of
-/// the group; it takes no drop for a restart. Between integers, a sum that no signed integer holds is an error.
+/// **Differences.** `delta` is the last value of a timeline in the window minus its first, summed over the
+/// timelines of the group. A decrease is not treated as a counter reset. If the values are integers and the sum
+/// does not fit a signed integer, it is omitted, and the [summary](crate::Summary::overflowed) names the column.
 ///
-/// **Counters.** A step goes from one point of a timeline to its next; it belongs to the window of the later
-/// point, so the point before a window counts for its first step, as long as it lies in the queried range, and
-/// the steps of all windows add up to those of the whole range. A value below the one before means that the
-/// counter began again at zero: the step is then the new value (a negative one counts as zero). `increase` adds
-/// the steps of all timelines of the group and does not extrapolate; a window without a step has none.
-/// `rate` is `increase` over the seconds of the window that lie in the queried range.
+/// **Counters.** A step goes from one point of a timeline to the next and belongs to the window of the later point.
+/// The last point before a window therefore counts for the first step of the window if it is in the queried range,
+/// and the steps of all windows add up to those of the whole range. A value below the previous one means that the
+/// counter was reset to zero: the step is then the new value (zero if that is negative). `increase` adds the steps
+/// of all timelines of the group and does not extrapolate; a window without a step has no value. `rate` is
+/// `increase` divided by the seconds of the window that are in the queried range.
 ///
-/// **Areas.** A straight line is drawn from one point of a timeline to its next, inside the queried range; nothing is
-/// drawn before the first or behind the last. `integral` is the area under these lines in the window, in value ×
-/// seconds, added over the timelines: the integrals of all windows add up to that of the whole range. A window that lies
-/// between two points has one without a point of its own, and one that no line crosses has none. `time_weighted_mean`
-/// is the area over the seconds that have a line; where no line crosses, it is the mean of the points there are.
+/// **Areas.** A straight line connects each point of a timeline in the queried range to the next; there is no line
+/// before the first point or after the last. `integral` is the area under these lines in the window, in value ×
+/// seconds, summed over the timelines; the integrals of all windows add up to that of the whole range. A window
+/// between two points has an integral without a point of its own; a window that no line crosses has none.
+/// `time_weighted_mean` is the area divided by the seconds that are covered by a line; if no line crosses the
+/// window, it is the mean of its points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Function {
-    /// How many values.
+    /// Number of values.
     Count,
-    /// How many different values.
+    /// Number of distinct values.
     CountDistinct,
-    /// All values added.
+    /// Sum of the values.
     Sum,
-    /// The arithmetic mean.
+    /// Arithmetic mean.
     Mean,
-    /// The standard deviation of the population.
+    /// Population standard deviation.
     StdDev,
-    /// The lowest.
+    /// Lowest value.
     Min,
-    /// The highest; of booleans, true is above false.
+    /// Highest value; true is above false.
     Max,
-    /// The highest less the lowest.
+    /// Highest minus lowest value.
     Spread,
-    /// The value below which a share of the values lies.
+    /// Value below which a percentage of the values is found.
     Percentile(Percentile),
-    /// The value that occurs most often.
+    /// Most frequent value.
     Mode,
-    /// The one of the earliest point.
+    /// Value of the earliest point.
     First,
-    /// The one of the latest point.
+    /// Value of the latest point.
     Last,
-    /// The last less the first.
+    /// Last minus first value.
     Delta,
-    /// How much a counter grew for each second.
+    /// Growth of a counter per second.
     Rate,
-    /// How much a counter grew.
+    /// Growth of a counter.
     Increase,
-    /// The area under the values.
+    /// Area under the values.
     Integral,
-    /// The mean over time instead of over points.
+    /// Mean over time instead of over points.
     TimeWeightedMean,
 }
 
-/// A share in percent, from 0 to 100.
+/// Percentile rank in percent, from 0 to 100.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Percentile {
-    /// The bits of a double that is not negative: they are ordered as it is.
+    /// Bits of a non-negative double; they sort like the double.
     bits: u64,
 }
 
 impl Percentile {
-    /// This share; `None` for what is not from 0 to 100.
+    /// Returns the percentile rank; `None` if it is not from 0 to 100.
     pub fn new(percent: f64) -> Option<Self> {
-        // Adding zero takes the sign from −0.0.
+        // Adding zero removes the sign of −0.0.
         (0.0..=100.0).contains(&percent).then(|| Self {
             bits: (percent + 0.0).to_bits(),
         })
     }
 
-    /// The share in percent.
+    /// Returns the rank in percent.
     pub fn percent(self) -> f64 {
         f64::from_bits(self.bits)
     }
 }
 
 impl Function {
-    /// Every function without a parameter, in the order of the documentation.
+    /// All functions without a parameter, in the order of the documentation.
     pub const PLAIN: [Self; 16] = [
         Self::Count,
         Self::CountDistinct,
@@ -142,7 +147,7 @@ impl Function {
         Self::TimeWeightedMean,
     ];
 
-    /// Its name on the wire, without a parameter.
+    /// Returns the name on the wire, without a parameter.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Count => "count",
@@ -165,12 +170,12 @@ impl Function {
         }
     }
 
-    /// Whether it counts values, so that no value makes 0.
+    /// Returns true if the function counts values and thus returns 0 for no values.
     pub const fn counts(self) -> bool {
         matches!(self, Self::Count | Self::CountDistinct)
     }
 
-    /// Whether it can be computed from what stretches of time come to, instead of the points themselves.
+    /// Returns true if the function can be computed from summaries of time spans instead of points.
     pub const fn takes_summaries(self) -> bool {
         matches!(
             self,
@@ -186,7 +191,7 @@ impl Function {
         )
     }
 
-    /// What it gives for values of a kind.
+    /// Returns the kind of the result for values of a kind.
     pub const fn gives(self, kind: ValueKind) -> ValueKind {
         match self {
             Self::Min | Self::Max | Self::First | Self::Last | Self::Mode => kind,
@@ -194,7 +199,7 @@ impl Function {
         }
     }
 
-    /// Whether it can be computed from values of a kind.
+    /// Returns true if the function supports values of a kind.
     pub const fn suits(self, kind: ValueKind) -> bool {
         match self {
             Self::Count | Self::First | Self::Last => true,
@@ -205,7 +210,7 @@ impl Function {
     }
 }
 
-/// The name, with its parameter: `mean`, `percentile_99.9`.
+/// Writes the name with its parameter: `mean`, `percentile_99.9`.
 impl fmt::Display for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;

@@ -1,6 +1,7 @@
-//! The groups of an aggregate: which timelines share a result, and in which order the groups are answered.
+//! Groups of an aggregate: timelines that share a result, in result order.
 //!
-//! Groups are found first and named later: where only a few of many are shown, the tags of the others are never copied.
+//! Groups are found first and named later: if only a few of many are shown, the tags of the others are never
+//! copied.
 
 use std::cmp::Ordering;
 
@@ -15,15 +16,15 @@ use crate::question::GroupBy;
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) measurement: u32,
-    /// The timeline, where the group is one by itself.
+    /// Timeline of the group, if the group is a single timeline.
     pub(crate) timeline: Option<Selected>,
-    /// Tags that the group stands for; none before it is named.
+    /// Tags of the group; empty before it is named.
     pub(crate) tags: Vec<(String, String)>,
-    /// One of its timelines, by whose tags it is named.
+    /// Timeline whose tags name the group.
     example: Ordinal,
 }
 
-/// Groups, and the group of each timeline of the scope.
+/// Groups, and the group index of each timeline of the scope.
 #[derive(Debug)]
 pub(crate) struct Groups {
     pub(crate) groups: Vec<Group>,
@@ -31,7 +32,7 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Bytes that they take, with the tags of those that are named.
+    /// Returns the bytes of the groups, including the tags of named groups.
     pub(crate) fn bytes(&self) -> u64 {
         let text = |(key, value): &(String, String)| key.len() + value.len() + size_of::<(String, String)>();
         let group = |group: &Group| size_of::<Group>() + group.tags.iter().map(text).sum::<usize>();
@@ -41,7 +42,7 @@ impl Groups {
 }
 
 impl Scope {
-    /// Puts the timelines into groups, in the order of the answer.
+    /// Groups the timelines and sorts the groups in result order.
     pub(crate) fn groups(&self, table: &Table, group_by: &GroupBy) -> Groups {
         let mut found = self.find_groups(table, group_by);
         let all: Vec<u32> = (0..found.groups.len() as u32).collect();
@@ -62,7 +63,7 @@ impl Scope {
         }
     }
 
-    /// Puts the timelines into groups, which are in the order of their first timelines and have no names yet.
+    /// Groups the timelines without naming the groups. The groups are in order of their first timelines.
     pub(crate) fn find_groups(&self, table: &Table, group_by: &GroupBy) -> Groups {
         let keys: &[String] = match group_by {
             GroupBy::Timeline => {
@@ -111,7 +112,7 @@ impl Scope {
         Groups { groups, of }
     }
 
-    /// Gives some of the groups the tags that they stand for.
+    /// Sets the tags of some of the groups.
     pub(crate) fn name_groups(&self, table: &Table, group_by: &GroupBy, groups: &mut Groups, which: &[u32]) {
         let GroupBy::Tags(keys) = group_by else { return };
         let example = |group: &u32| groups.groups[*group as usize].example;
@@ -125,7 +126,7 @@ impl Scope {
         });
     }
 
-    /// The order of named groups in an answer: by measurement and tags, timelines by id.
+    /// Compares named groups in result order: by measurement and tags, timelines by id.
     pub(crate) fn compare_groups(&self, a: &Group, b: &Group) -> Ordering {
         if let (Some(a), Some(b)) = (a.timeline, b.timeline) {
             return a.id.cmp(&b.id);

@@ -1,9 +1,9 @@
-//! The two lanes of queries: what reads only hot points, and what reads cold ones too.
+//! Thread pools of queries: one for queries of hot points only, and one for queries that also read cold points.
 //!
-//! A query of a minute over years must not slow down one of a millisecond over the last hour. So queries that reach
-//! into cold segments run beside the others, never among them: each on a thread of its own and on a smaller pool of
-//! workers, all in the background; only a few at once, the next in the order in which they came; and, where it is set,
-//! reading no more bytes a second than that.
+//! A query that takes a minute over years of data must not slow down a query that takes a millisecond over the last
+//! hour. Queries that read cold segments therefore run separately: each on its own thread and on a smaller pool of
+//! workers, all with background priority. Only a few run at once; the others wait in order of arrival. Their read
+//! rate can be limited.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,23 +19,24 @@ use tideline_engine::runtime::background;
 use crate::budget::Watch;
 use crate::error::{QueryError, Result};
 
-/// How often a waiting query looks whether its client has left or its time is over.
+/// Interval at which a waiting query checks its time limit and its cancellation flag.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// Bytes that may be read ahead of the rate, in seconds of it.
+/// Time by which reads may run ahead of the configured rate.
 const BURST: Duration = Duration::from_secs(1);
 
 /// Threads and limits of queries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuerySettings {
-    /// Worker threads of queries of hot points. `None`, the default, = one for each core.
+    /// Worker threads of queries of hot points. `None`, the default, = one per core.
     pub threads: Option<usize>,
-    /// Worker threads of queries that reach into cold segments. `None`, the default, = half as many as cores.
+    /// Worker threads of queries that read cold segments. `None`, the default, = half the number of cores.
     pub cold_threads: Option<usize>,
-    /// Queries of cold points that run at once, at least 1. `None`, the default, = twice their worker threads.
+    /// Maximum number of concurrent queries of cold points, at least 1. `None`, the default, = twice their worker
+    /// threads.
     pub cold_queries_max: Option<usize>,
-    /// Queries of cold points that wait for their turn; the next one is refused. Default 64.
+    /// Maximum number of waiting queries of cold points; further ones are refused. Default 64.
     pub cold_waiting_max: usize,
-    /// Encoded bytes of cold chunks that all queries together read in a second. `None`, the default, = no limit.
+    /// Encoded bytes of cold chunks that all queries together may read per second. `None`, the default, = no limit.
     pub cold_read_bytes_per_second: Option<u64>,
 }
 
@@ -51,29 +52,29 @@ impl Default for QuerySettings {
     }
 }
 
-/// What queries do now, and what they have done since the start.
+/// Current number of queries, and totals since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueryStats {
-    /// Queries of hot points that run.
+    /// Running queries of hot points.
     pub hot_running: usize,
-    /// Queries of cold points that run.
+    /// Running queries of cold points.
     pub cold_running: usize,
-    /// Queries of cold points that wait for their turn.
+    /// Waiting queries of cold points.
     pub cold_waiting: usize,
-    /// Queries of cold points refused because too many waited.
+    /// Queries of cold points refused because too many were waiting.
     pub cold_refused: u64,
-    /// Encoded bytes of the cold chunks read.
+    /// Encoded bytes of cold chunks read.
     pub cold_read_bytes: u64,
 }
 
-/// Where queries of hot points run: on the caller's thread, and on workers.
+/// Pool for queries of hot points. They run on the thread of the caller and on workers.
 #[derive(Debug)]
 pub(crate) struct HotLane {
     pub(crate) pool: ThreadPool,
     running: AtomicUsize,
 }
 
-/// Where queries of cold points run.
+/// Pool for queries of cold points.
 #[derive(Debug)]
 pub(crate) struct ColdLane {
     pub(crate) pool: ThreadPool,
@@ -116,12 +117,12 @@ impl ColdLane {
         })
     }
 
-    /// Runs a query when its turn has come. Fails when too many wait, the time of `watch` is over or its client has
-    /// left; waiting counts as time of the query.
+    /// Runs a query when it gets a permit. Returns an error if too many queries wait, the time of `watch` is over,
+    /// or its client has disconnected. Waiting counts as time of the query.
     pub(crate) fn run<T: Send>(&self, watch: &Watch, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         let _turn = self.gate.turn(watch)?;
         let ended = std::thread::scope(|scope| {
-            // The caller's thread cannot get its priority back, so it waits for one that need not.
+            // A thread cannot raise its priority again, so the query runs on a new thread and the caller waits.
             let builder = std::thread::Builder::new().name("query-cold".into());
             let running = builder.spawn_scoped(scope, || {
                 background::enter();
@@ -139,24 +140,25 @@ impl ColdLane {
 }
 
 thread_local! {
-    /// The gate that the query of this thread has passed.
+    /// Gate that the query of this thread has passed.
     static GATE: RefCell<Option<Arc<Gate>>> = const { RefCell::new(None) };
 }
 
-/// Runs `wait`, in which a query waits for a slow reader of its rows, while others may run in its place: a query of cold
-/// points gives its place up, and is the next to get one again when `wait` has returned.
+/// Runs `wait`, during which a query waits for a slow client. A query of cold points releases its permit meanwhile,
+/// so that another one can run, and is the first in the queue to get a permit again when `wait` has returned.
 ///
-/// Called by sinks, on the thread that hands them rows.
+/// Called by sinks, on the thread that passes rows to them.
 pub fn while_waiting<T>(wait: impl FnOnce() -> T) -> T {
     let gate = GATE.with_borrow(Option::clone);
     let Some(gate) = gate else { return wait() };
     gate.leave();
-    // The place is taken again even if `wait` panics: the turn that the query holds gives it back once more.
+    // A permit is acquired again even if `wait` panics, because the `Turn` of the query will release one when it is
+    // dropped.
     let _rejoins = Rejoins(&gate);
     wait()
 }
 
-/// Takes a place again when it is dropped.
+/// Guard that acquires a permit again when dropped.
 struct Rejoins<'a>(&'a Gate);
 
 impl Drop for Rejoins<'_> {
@@ -165,7 +167,7 @@ impl Drop for Rejoins<'_> {
     }
 }
 
-/// The counts of both lanes.
+/// Returns the counts of both pools.
 pub(crate) fn stats(hot: &HotLane, cold: &ColdLane) -> QueryStats {
     let gate = cold.gate.state.lock();
     QueryStats {
@@ -183,10 +185,10 @@ fn pool(name: &'static str, threads: usize, begin: fn()) -> Result<ThreadPool> {
         .thread_name(move |number| format!("{name}-{number}"))
         .start_handler(move |_| begin())
         .build()
-        .map_err(|error| QueryError::Invalid(format!("worker threads of queries: {error}")))
+        .map_err(|error| QueryError::Invalid(format!("cannot start the worker threads of queries: {error}")))
 }
 
-/// Counts while it lives.
+/// Guard that counts a running query.
 struct Running<'a>(&'a AtomicUsize);
 
 impl<'a> Running<'a> {
@@ -202,26 +204,26 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Lets so many in at once, and the others in the order in which they came.
+/// First-in, first-out semaphore for queries of cold points.
 #[derive(Debug)]
 struct Gate {
     running_max: usize,
     waiting_max: usize,
     state: Mutex<GateState>,
-    /// Signalled when one has left, or has given up waiting.
+    /// Signalled when a query has released its permit or has given up waiting.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct GateState {
     running: usize,
-    /// Tickets, oldest first.
+    /// Tickets of the waiting queries, oldest first.
     waiting: VecDeque<u64>,
     next_ticket: u64,
     refused: u64,
 }
 
-/// A place among those who run; dropping it gives it back.
+/// Permit to run; released when dropped.
 #[derive(Debug)]
 struct Turn<'a>(&'a Gate);
 
@@ -243,7 +245,7 @@ impl Gate {
             if state.waiting.front() == Some(&ticket) && state.running < self.running_max {
                 state.waiting.pop_front();
                 state.running += 1;
-                // There may be room for the next one too.
+                // There may be a permit for the next query too.
                 self.changed.notify_all();
                 return Ok(Turn(self));
             }
@@ -263,7 +265,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Waits for a place before all that have not run yet.
+    /// Waits for a permit ahead of all queries that have not run yet.
     fn rejoin(&self) {
         let mut state = self.state.lock();
         let ticket = state.next_ticket;
@@ -293,19 +295,20 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Counts cold bytes, and slows down those who read more of them than the rate.
+/// Counts cold bytes and throttles queries that read more than the configured rate.
 #[derive(Debug)]
 pub(crate) struct ReadMeter {
     clock: Arc<dyn Clock>,
-    /// Bytes a second.
+    /// Bytes per second; `None` = no limit.
     rate: Option<u64>,
-    /// Monotonic time at which the rate has caught up with everything read so far.
+    /// Monotonic time at which the rate has caught up with all reads so far.
     state: Mutex<Duration>,
     read: AtomicU64,
 }
 
 impl ReadMeter {
-    /// Takes in bytes just read; waits until the rate allows more.
+    /// Counts bytes that were read; waits until the rate allows more. Returns an error if the query is cancelled or
+    /// its time is over.
     pub(crate) fn take(&self, bytes: u64, watch: &Watch) -> Result<()> {
         self.read.fetch_add(bytes, Ordering::Relaxed);
         let Some(rate) = self.rate.filter(|_| bytes > 0) else {

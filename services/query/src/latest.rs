@@ -1,7 +1,9 @@
-//! The newest value of each field of any set of timelines.
+//! Newest value of each field of a set of timelines.
+//!
+//! The engine keeps newest values in memory after their first use. A query of a single tier may have to read chunks.
 
 use tideline_engine::model::{FieldId, Tier, TimeRange, TimelineId};
-use tideline_engine::points::{LatestField, LatestRow, Order, ReadCost, Selection, SweepReader};
+use tideline_engine::points::{LatestField, LatestRow, Order, ReadCost, ScanReader, Selection};
 
 use crate::answer::{AnswerSink, QueryCost, Summary, ValueRef};
 use crate::budget::{Budget, rows_limit};
@@ -15,33 +17,33 @@ use crate::rows;
 use crate::terms::{Terms, TermsOf};
 use crate::token::PageToken;
 
-/// A question for newest values.
+/// Query for newest values.
 #[derive(Debug, Clone)]
 pub struct LatestQuery {
-    /// Which timelines.
+    /// Selected timelines.
     pub timelines: Selector,
-    /// Names of the wanted fields; empty = all. A name that the table has never seen is an error.
+    /// Names of the wanted fields; empty = all. A name that the table has never had is an error.
     pub fields: Vec<String>,
-    /// Whether all fields include those that accompany samples: start timestamps and exemplars.
+    /// True if all fields include those that accompany samples: start timestamps and exemplars.
     pub details: bool,
-    /// The tier to look in; `None` = all. Points that are not sealed yet are hot.
+    /// Tier to read; `None` = all. Unsealed points are hot.
     pub tier: Option<Tier>,
-    /// Most timelines of this page; `None` = as many as the budget allows rows.
+    /// Maximum number of timelines of this page; `None` = as many as the budget allows rows.
     pub limit: Option<u64>,
-    /// The token that ended the page before.
+    /// Token that ended the previous page.
     pub after: Option<PageToken>,
-    /// What the query may cost. Points are not counted: most values are at hand in memory.
+    /// Limits of the query. Points are not counted: most values are held in memory.
     pub budget: Budget,
 }
 
-/// Answers a query for newest values: a series for each timeline, in the order of their ids.
+/// Runs a query for newest values: one series per timeline, in order of id.
 ///
-/// Fields may have been written at different times. A series has a row for each instant at which one of its
-/// fields was last written, newest first; each field has its value in one of them.
+/// The fields of a timeline may have been written at different times. A series has a row for each timestamp at
+/// which one of its fields was last written, newest first; each field has its value in one of them.
 ///
-/// A timeline that was written since the start costs a look into memory; any other reads its newest chunks, the
-/// first time that it is asked for. In one tier alone, what memory has is of no use where it may lie in the other: then
-/// the newest chunks of the tier are read.
+/// A timeline that was written since the start of the process costs a memory lookup. Any other reads its newest
+/// chunks when it is first requested. For a query of a single tier, a value in memory is used only if it is certain
+/// to be in that tier; otherwise the newest chunks of the tier are read.
 pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn AnswerSink) -> Result<Summary> {
     let Context { table, watch, .. } = context;
     let (timelines, fields) = (&query.timelines, &query.fields);
@@ -107,21 +109,21 @@ pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn Ans
     })
 }
 
-/// A page while it is written.
+/// Writer of one page.
 struct Page<'a> {
     scope: &'a Scope,
     columns: &'a Columns<FieldId>,
-    /// Most timelines.
+    /// Maximum number of timelines.
     limit: u64,
-    /// Timelines looked at.
+    /// Timelines examined.
     looked: usize,
-    /// Values that memory had.
+    /// Values read from memory.
     kept_values: u64,
     timelines: u64,
     rows: u64,
-    /// The last timeline written.
+    /// Last timeline written.
     last: Option<TimelineId>,
-    /// Whether a timeline was met that has no place on it.
+    /// True if there was a timeline beyond the limit of the page.
     is_full: bool,
     tags: TagBuffer,
 }
@@ -149,7 +151,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Writes a row for each instant at which a field was last written, newest first.
+    /// Writes a row for each timestamp at which a field was last written, newest first.
     fn write(
         &mut self,
         context: &Context<'_>,
@@ -192,23 +194,23 @@ impl Page<'_> {
     }
 }
 
-/// Finds newest values: in memory, and where only one tier is asked for, in its chunks.
+/// Source of newest values: memory, and the chunks of a tier if only that tier is requested.
 struct Newest<'a> {
     context: &'a Context<'a>,
-    /// `None` = all tiers, and memory has everything.
+    /// `None` = all tiers, for which memory has all values.
     tier: Option<TierReader<'a>>,
 }
 
-/// Finds newest values in one tier.
+/// Reader of the newest values of one tier.
 struct TierReader<'a> {
     tier: Tier,
-    /// Values after this instant are certain to lie in it; `None` = no value is.
+    /// Values after this timestamp are certain to be in the tier; `None` = no value is certain.
     certain_after: Option<i64>,
-    /// Reads from the beginning of the tier's newest segment on, where nearly all timelines have everything.
-    newest: SweepReader<'a>,
-    /// The time before, from segment to segment, newest first.
+    /// Reads from the start of the newest segment of the tier, which has all fields of nearly all timelines.
+    newest: ScanReader<'a>,
+    /// Earlier time ranges, one per segment, newest first.
     older: Vec<TimeRange>,
-    /// What was read of that.
+    /// Cost of the reads in these ranges.
     older_cost: ReadCost,
     metered: u64,
 }
@@ -219,8 +221,8 @@ impl<'a> Newest<'a> {
         Self { context, tier }
     }
 
-    /// The newest value of each field of a timeline, and whether memory had them all. Timelines come in the order of
-    /// their ids.
+    /// Returns the newest value of each field of a timeline, and true if all were in memory. Must be called in
+    /// order of timeline id.
     fn of(&mut self, id: TimelineId, expected: &[FieldId]) -> Result<(LatestRow, bool)> {
         let Context { engine, table, .. } = self.context;
         let kept = engine.store().latest(table.points(), id, expected)?;
@@ -272,7 +274,7 @@ impl<'a> TierReader<'a> {
         }
     }
 
-    /// The newest values of a timeline, until all that are expected are found.
+    /// Returns the newest values of a timeline; reads until all expected fields are found.
     fn of(&mut self, context: &Context<'_>, id: TimelineId, mut expected: Vec<FieldId>) -> Result<LatestRow> {
         let mut row = self.newest.newest(id, &expected)?;
         for range in &self.older {
@@ -300,7 +302,7 @@ fn reader<'a>(
     timelines: &'a [TimelineId],
     range: TimeRange,
     fields: Option<&'a [FieldId]>,
-) -> SweepReader<'a> {
+) -> ScanReader<'a> {
     context.snapshot.reader(Selection {
         table: context.table.points().id(),
         timelines,
@@ -311,7 +313,7 @@ fn reader<'a>(
     })
 }
 
-/// The newest value of a field; a row of newest values is in field order.
+/// Returns the newest value of a field; rows of newest values are sorted by field.
 fn field_of(latest: &LatestRow, field: FieldId) -> Option<&LatestField> {
     let found = latest.binary_search_by_key(&field, |found| found.field);
     found.ok().map(|at| &latest[at])

@@ -1,32 +1,32 @@
-//! From a question about points to streamed answers.
+//! Query engine over points: plans a query, reads the points, and streams the result.
 //!
-//! [`Querier`] answers two questions: [`PointQuery`] (raw rows, or aggregates in windows and groups) and
-//! [`LatestQuery`] (the newest value of each field). Both name timelines by a condition or by ids, are bounded
-//! by a [`Budget`], stop when their client has left, and end in a [`Summary`] that says what was read.
+//! [`Querier`] runs two kinds of query: [`PointQuery`] (raw rows, or aggregates by window and group) and
+//! [`LatestQuery`] (the newest value of each field). Both select timelines by a condition or by ids, are bounded by
+//! a [`Budget`], stop when their client disconnects, and end with a [`Summary`] of what was read.
 //!
-//! # The path of a query
+//! # Path of a query
 //!
-//! 1. [`plan`]: which timelines, in the order of their ids; which fields of which types; which [`groups`]. Whatever
-//!    can be refused is refused here, before a point is read and before the sink hears anything.
-//!    Fields that are [computed](compute) by an [`expression`], and conditions on values, which become a [`filter`], are
-//!    what every run is put through; then summaries are not used.
-//! 2. [`rows`]: timeline after timeline, run after run, to the sink; memory stays at one run. A [`sample`] holds one
-//!    timeline at a time, [`sorted`] rows those that are shown.
-//!    [`aggregate`]: the ids are cut into one share a worker thread; each share is swept by one reader, and
-//!    every run is cut at the [`window`]s, fixed or of the [`calendar`], and handed to the [`accumulate`]rs as slices.
-//!    Shares are put together in the order of their ids, so that an answer is the same each time. Empty windows are
-//!    [filled](fill) and columns computed last. Where groups are ranked, all are swept in one window first, and only the
-//!    winners in theirs, unless the first sweep had the answer as well. Where all functions allow it, summaries of cold
-//!    chunks take the place of their rows.
-//! 3. [`answer`]: an [`AnswerSink`] receives columns, series and rows; formats implement it.
+//! 1. [`plan`]: selects the timelines in order of id, the fields with their types, and the [`groups`]. Everything
+//!    that can be refused is refused here, before a point is read and before the sink receives anything. Fields
+//!    that are [computed](compute) by an [`expression`], and conditions on values, which become a [`filter`], are
+//!    applied to every run of points. Summaries cannot be used for either.
+//! 2. [`rows`]: passes the points to the sink timeline by timeline and run by run, with one run in memory. A
+//!    [`sample`] holds one timeline at a time, [`sorted`] rows those of the result. [`aggregate`]: splits the ids
+//!    into one share per worker thread. One reader scans each share; each run is cut at the [`window`] boundaries,
+//!    fixed or of the [`calendar`], and added to the [`accumulate`]ors as slices. Shares are merged in order of id,
+//!    so a result is the same each time. Empty windows are [filled](fill) and columns computed last. If groups are
+//!    ranked, all groups are first scanned in one window, then only the winners in their windows, unless the first
+//!    scan already has the result. If all functions allow it, summaries of cold chunks replace their rows.
+//! 3. [`answer`]: an [`AnswerSink`] receives columns, series and rows; each output format implements it.
 //!
-//! What asks nothing of these and still reads many points has a [`sweep`] of its own: lanes, budget and threads are theirs.
+//! Other evaluators, such as PromQL, read points through a [`sweep`], which runs on the same threads and within the
+//! same budgets.
 //!
-//! Queries that reach into cold segments run in a [`lane`] of their own, beside the others.
+//! Queries that read cold segments run in a thread pool of their own (see [`lane`]), separate from the others.
 //!
-//! # What is absent
+//! # Out of scope
 //!
-//! No format and no HTTP: sinks live with the protocols.
+//! Output formats and HTTP: sinks are implemented by the protocol crates.
 
 pub mod accumulate;
 pub mod aggregate;

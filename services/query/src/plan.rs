@@ -1,4 +1,6 @@
-//! Before the first point is read: which timelines, which fields, and whether all that is allowed.
+//! Planning: resolves the timelines, fields and columns of a query before a point is read.
+//!
+//! Unknown names, functions that do not support the type of a field, and too many timelines are refused here.
 
 use hashbrown::HashMap;
 use tideline_engine::catalog::Entry;
@@ -12,57 +14,57 @@ use crate::error::{QueryError, Result};
 use crate::function::Function;
 use crate::question::Selector;
 
-/// Timelines that are looked at under one lock of the catalog: below a millisecond.
+/// Number of timelines visited under one lock of the catalog; takes less than a millisecond.
 const LOCKED_GROUP: usize = 2_048;
 
-/// The timelines of a query, in the order of their ids.
+/// Timelines of a query, in order of id.
 #[derive(Debug)]
 pub(crate) struct Scope {
     pub(crate) timelines: Vec<Selected>,
-    /// Every measurement that one of them has.
+    /// Measurements of these timelines.
     pub(crate) measurements: Vec<Box<str>>,
 }
 
-/// One timeline.
+/// Selected timeline.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Selected {
     pub(crate) id: TimelineId,
     pub(crate) ordinal: Ordinal,
-    /// Position in [`Scope::measurements`].
+    /// Index in [`Scope::measurements`].
     pub(crate) measurement: u32,
 }
 
-/// The columns of one measurement's series.
+/// Columns of the series of one measurement.
 #[derive(Debug, Clone)]
 pub(crate) struct MeasurementColumns<C> {
-    /// Positions among the columns of the answer, rising.
+    /// Positions among the columns of the result, ascending.
     pub(crate) positions: Vec<usize>,
-    /// What each is made of.
+    /// Source of each column.
     pub(crate) sources: Vec<C>,
 }
 
-/// A function of a field.
+/// Function of a field.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AggregateSource {
     pub(crate) function: Function,
     pub(crate) field: FieldId,
-    /// What the values of the column are.
+    /// Kind of the values of the column.
     pub(crate) kind: ValueKind,
 }
 
-/// Columns of an answer, and those of each measurement of the scope.
+/// Columns of a result, and of each measurement of the scope.
 #[derive(Debug)]
 pub(crate) struct Columns<C> {
     pub(crate) names: Vec<String>,
     pub(crate) by_measurement: Vec<MeasurementColumns<C>>,
 }
 
-/// Fields that a query asks for.
+/// Fields that a query requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted<'q> {
-    /// Their names; empty = all.
+    /// Names; empty = all fields.
     fields: &'q [String],
-    /// Whether all fields include those that accompany samples.
+    /// True if all fields include those that accompany samples.
     details: bool,
 }
 
@@ -71,17 +73,17 @@ impl<'q> Wanted<'q> {
         Self { fields, details }
     }
 
-    /// These fields alone.
+    /// Requests exactly these fields.
     pub(crate) fn named(fields: &'q [String]) -> Self {
         Self::of(fields, true)
     }
 
-    /// Whether every stored field of the measurements is asked for.
+    /// Returns true if every stored field of the measurements is requested.
     pub(crate) fn is_everything(self, table: &Table, measurements: &[Box<str>]) -> bool {
         self.fields.is_empty() && self.hidden(table, measurements).is_empty()
     }
 
-    /// Fields that are not shown because they were not asked for, each with the position of its measurement.
+    /// Returns the fields that are hidden because they were not requested, each with the index of its measurement.
     fn hidden(self, table: &Table, measurements: &[Box<str>]) -> Vec<(usize, FieldId)> {
         if self.details || !self.fields.is_empty() {
             return Vec::new();
@@ -101,18 +103,19 @@ impl<'q> Wanted<'q> {
 }
 
 impl Scope {
-    /// The ids of its timelines, rising.
+    /// Returns the ids of the timelines, ascending.
     pub(crate) fn ids(&self) -> Vec<TimelineId> {
         self.timelines.iter().map(|timeline| timeline.id).collect()
     }
 
-    /// Selects the timelines.
+    /// Selects the timelines. Returns an error if an id is unknown, or if the budget or the memory account is
+    /// exceeded.
     pub(crate) fn select(engine: &Engine, table: &Table, selector: &Selector, watch: &Watch) -> Result<Self> {
         let limit = |count: u64| within("timelines selected", watch.budget().timelines_max, count);
         let ordinals: Vec<Ordinal> = match selector {
             Selector::Condition(condition) => {
                 let found = engine.select(table, condition, &|| watch.check().is_err());
-                // The reason is that of the watch, which stopped the search.
+                // If the watch stopped the search, return its reason.
                 watch.check()?;
                 let found = found?;
                 limit(found.len())?;
@@ -129,7 +132,7 @@ impl Scope {
                 ids.iter().map(known).collect::<std::result::Result<_, _>>()?
             }
         };
-        // They stay for as long as the query runs, and so do the lists of ids that are made of them.
+        // The timelines, and the lists of ids derived from them, are held for the whole query.
         let bytes = size_of::<Selected>() + size_of::<Ordinal>() + 2 * size_of::<TimelineId>();
         watch.hold_beside(0, (ordinals.len() * bytes) as u64)?;
         let mut scope = Self {
@@ -158,13 +161,13 @@ impl Scope {
         Ok(scope)
     }
 
-    /// Leaves out the timelines of measurements without a column.
+    /// Removes the timelines of measurements without a column.
     pub(crate) fn retain_with_columns<C>(&mut self, columns: &Columns<C>) {
         self.timelines
             .retain(|timeline| !columns.of(timeline.measurement).positions.is_empty());
     }
 
-    /// Keys of all tags that a timeline of the scope has, sorted.
+    /// Returns the keys of all tags of the timelines, sorted.
     pub(crate) fn tag_keys(&self, table: &Table) -> Vec<String> {
         let ordinals: Vec<Ordinal> = self.timelines.iter().map(|timeline| timeline.ordinal).collect();
         let mut keys: Vec<String> = Vec::new();
@@ -178,7 +181,8 @@ impl Scope {
         keys
     }
 
-    /// The columns of raw rows: the fields asked for in that order, or all in the order of their first use.
+    /// Returns the columns of raw rows: the requested fields in their order, or all fields in order of their first
+    /// use.
     pub(crate) fn row_columns(
         &self,
         table: &Table,
@@ -224,9 +228,10 @@ impl Scope {
         })
     }
 
-    /// The columns of an aggregate: every function of every field, field by field.
+    /// Returns the columns of an aggregate: every function of every field, field by field.
     ///
-    /// Refuses a function that a named field does not suit, in whichever of the measurements.
+    /// Returns an error if a requested field has, in any of the measurements, a type that a function does not
+    /// support.
     pub(crate) fn aggregate_columns(
         &self,
         table: &Table,
@@ -254,7 +259,7 @@ impl Scope {
                         continue;
                     };
                     let stored = types.get(&(measurement, of.sources[place]));
-                    // The types of one field are of one kind.
+                    // All types of one field of a measurement are of one kind.
                     let kind = stored.and_then(|types| types.first());
                     let kind = kind.map_or(ValueKind::Number, |value_type| value_type.kind());
                     let unsuited = stored.and_then(|types| types.iter().find(|t| !function.suits(t.kind())));
@@ -288,7 +293,7 @@ impl Scope {
         Ok(columns)
     }
 
-    /// The fields of the measurements of the scope, with the kind of their values in each.
+    /// Returns the fields of the measurements of the scope, with the kind of their values in each.
     pub(crate) fn kinds(&self, table: &Table) -> Vec<(FieldId, ValueKind)> {
         let types = self.types(table).into_iter();
         types
@@ -296,7 +301,7 @@ impl Scope {
             .collect()
     }
 
-    /// Types of every field of the measurements of the scope.
+    /// Returns the types of every field of the measurements of the scope.
     pub(crate) fn types(&self, table: &Table) -> HashMap<(usize, FieldId), Vec<ValueType>> {
         let names = self.measurements.iter().enumerate();
         let places: HashMap<&str, usize> = names.map(|(place, name)| (name.as_ref(), place)).collect();
@@ -312,7 +317,7 @@ impl Scope {
 }
 
 impl<C> Columns<C> {
-    /// No columns, of so many measurements.
+    /// Returns an empty list of columns for each of the measurements.
     pub(crate) fn none(measurements: usize) -> Self {
         let none = || MeasurementColumns {
             positions: Vec::new(),
@@ -324,13 +329,13 @@ impl<C> Columns<C> {
         }
     }
 
-    /// The columns of a measurement.
+    /// Returns the columns of a measurement.
     pub(crate) fn of(&self, measurement: u32) -> &MeasurementColumns<C> {
         &self.by_measurement[measurement as usize]
     }
 }
 
-/// The numbers of the fields asked for, without repetitions; `None` = all.
+/// Returns the ids of the requested fields, without duplicates; `None` = all.
 fn wanted_fields(table: &Table, names: &[String], computed: &Computed) -> Result<Option<Vec<FieldId>>> {
     if names.is_empty() {
         return Ok(None);
@@ -347,7 +352,7 @@ fn wanted_fields(table: &Table, names: &[String], computed: &Computed) -> Result
     Ok(Some(wanted))
 }
 
-/// Looks at timelines of the catalog; visible ones stay visible, so each is met, in this order.
+/// Visits catalog entries in the order of `ordinals`. Visible timelines stay visible, so none is skipped.
 pub(crate) fn for_each_entry(table: &Table, ordinals: &[Ordinal], mut visit: impl FnMut(&Entry<'_>)) {
     for group in ordinals.chunks(LOCKED_GROUP) {
         let reader = table.catalog().reader();
@@ -356,7 +361,7 @@ pub(crate) fn for_each_entry(table: &Table, ordinals: &[Ordinal], mut visit: imp
     }
 }
 
-/// The tags of one timeline at a time, in text that is reused.
+/// Reusable buffer for the tags of one timeline.
 #[derive(Debug, Default)]
 pub(crate) struct TagBuffer {
     tags: Vec<(String, String)>,
@@ -364,7 +369,7 @@ pub(crate) struct TagBuffer {
 }
 
 impl TagBuffer {
-    /// Holds the tags of a timeline from now on.
+    /// Replaces the content by the tags of a timeline.
     pub(crate) fn fill(&mut self, table: &Table, timeline: &Selected) {
         let reader = table.catalog().reader();
         self.used = 0;
@@ -381,12 +386,12 @@ impl TagBuffer {
         }
     }
 
-    /// The tags, sorted by key.
+    /// Returns the tags, sorted by key.
     pub(crate) fn tags(&self) -> &[(String, String)] {
         &self.tags[..self.used]
     }
 
-    /// Begins the series of a timeline, of the measurements of its scope.
+    /// Starts the series of a timeline in the sink.
     pub(crate) fn begin_series(
         &mut self,
         table: &Table,

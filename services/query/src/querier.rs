@@ -1,4 +1,7 @@
-//! Where queries are asked.
+//! Entry point for queries.
+//!
+//! A query runs against one snapshot of the store, in the hot or the cold thread pool, under a watch that enforces
+//! its budget.
 
 use std::sync::Arc;
 
@@ -17,10 +20,10 @@ use crate::question::{PointQuery, Shape};
 use crate::sweep::Sweep;
 use crate::{aggregate, explain, latest, rows, sample, sorted};
 
-/// Answers queries over one engine.
+/// Runs queries over one engine.
 ///
-/// Calls block, for as long as the budget allows; large ones share pools of worker threads, of which there are two
-/// however many queries run: see [`lane`]. How many queries of hot points may run at once is the caller's to bound.
+/// Calls block for as long as the budget allows. Large queries share two pools of worker threads, for any number of
+/// queries: see [`lane`]. The caller must bound the number of concurrent queries of hot points.
 #[derive(Debug)]
 pub struct Querier {
     engine: Arc<Engine>,
@@ -28,12 +31,12 @@ pub struct Querier {
     cold: ColdLane,
 }
 
-/// What the parts of one query have in common.
+/// State shared by the parts of one query.
 pub(crate) struct Context<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) table: &'a Table,
     pub(crate) snapshot: Snapshot,
-    /// The segments that the snapshot has of what is asked for.
+    /// Segments of the snapshot with points in the requested range.
     pub(crate) segments: Segments,
     pub(crate) pool: &'a ThreadPool,
     pub(crate) watch: &'a Watch,
@@ -41,7 +44,11 @@ pub(crate) struct Context<'a> {
 }
 
 impl Querier {
-    /// A querier with its own threads.
+    /// Creates a querier with its own threads.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Invalid`] if the worker threads cannot be started.
     pub fn new(engine: Arc<Engine>, settings: &QuerySettings) -> Result<Self> {
         let clock = Arc::clone(engine.clock());
         Ok(Self {
@@ -51,33 +58,37 @@ impl Querier {
         })
     }
 
-    /// The engine that it reads.
+    /// Returns the engine.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// The watch over a query that begins now, whose memory counts in the account of the engine.
+    /// Starts the watch of a query that begins now. Its memory counts in the account of the engine.
     pub fn watch(&self, budget: Budget, cancel: &Cancel) -> Watch {
         Watch::new(budget, cancel.clone(), self.engine.memory())
     }
 
-    /// What queries do now.
+    /// Returns the current number of queries and their totals.
     pub fn stats(&self) -> QueryStats {
         lane::stats(&self.hot, &self.cold)
     }
 
-    /// Whether a question about points of a range and tier (`None` = all) reaches into cold segments now: then it runs in
-    /// the lane of those that do, where it may have to wait.
+    /// Returns true if a query for the points of a range and tier (`None` = all) would currently read cold
+    /// segments. It then runs in the cold pool, where it may have to wait.
     pub fn reaches_cold(&self, table: &Table, range: TimeRange, tier: Option<Tier>) -> bool {
         let segments = segments(table, range, tier, &self.engine.store().snapshot());
         segments.are_old()
     }
 
-    /// Streams the answer of a query to `sink`.
+    /// Runs a query and streams its result to `sink`. A query that reads cold segments first waits for a permit of
+    /// the cold pool.
     ///
-    /// An error that could be foreseen comes before the sink hears anything; after that only budgets of reading,
-    /// sums that overflow, storage and a closed sink can fail, and what the sink has got is then incomplete. Where
-    /// the range reaches into cold segments, the query waits for its turn among those that do.
+    /// # Errors
+    ///
+    /// Before the sink receives anything: an error for an invalid query, [`QueryError::OverBudget`] for excesses
+    /// that can be computed in advance, and [`QueryError::Overloaded`] if too many queries of cold points wait. At
+    /// any time: errors of storage, [`QueryError::OverBudget`], [`QueryError::Memory`], [`QueryError::TimedOut`] and
+    /// [`QueryError::Cancelled`]; rows that the sink has received are then incomplete.
     pub fn points(
         &self,
         table: &Table,
@@ -104,8 +115,12 @@ impl Querier {
         Ok(summary)
     }
 
-    /// Hands the newest value of each field of timelines to `sink`: one series a timeline, one row for each
-    /// instant at which one of its fields was last written, newest first.
+    /// Streams the newest value of each field of timelines to `sink`: one series per timeline, one row for each
+    /// timestamp at which one of its fields was last written, newest first.
+    ///
+    /// # Errors
+    ///
+    /// As [`points`](Self::points).
     pub fn latest(
         &self,
         table: &Table,
@@ -115,7 +130,7 @@ impl Querier {
     ) -> Result<Summary> {
         let asked = Asked {
             table,
-            // Newest values of all tiers are at hand in memory: no segment is read for them.
+            // Newest values of all tiers are usually in memory, so the query runs in the hot pool.
             range: query.tier.map_or(TimeRange::new(0, 0), |_| TimeRange::ALL),
             tier: query.tier,
             budget: query.budget,
@@ -125,8 +140,13 @@ impl Querier {
         Ok(summary)
     }
 
-    /// Reads points of a range for whoever makes something of them that no question here asks for: `work` gets a [`Sweep`],
-    /// in the lane of the range and under a watch that may be over several of them.
+    /// Runs `work` with a [`Sweep`], which reads the points of a range for other evaluators, such as PromQL. It
+    /// runs in the pool of the range, and under a watch that may cover several scans.
+    ///
+    /// # Errors
+    ///
+    /// Errors of `work`, [`QueryError::Overloaded`] if too many queries of cold points wait, and the errors of
+    /// [`Watch::check`] while waiting.
     pub fn sweep<T: Send>(
         &self,
         table: &Table,
@@ -143,7 +163,12 @@ impl Querier {
         self.run_watched(&asked, watch, |context| work(&Sweep::new(context, range)))
     }
 
-    /// Says what a query would do, and refuses what it would refuse. Reads no point, so it waits for no turn.
+    /// Explains a query without running it. Reads no point and waits for no permit.
+    ///
+    /// # Errors
+    ///
+    /// The errors that [`points`](Self::points) returns before the sink receives anything, except
+    /// [`QueryError::Overloaded`].
     pub fn explain(&self, table: &Table, query: &PointQuery, cancel: &Cancel) -> Result<Explanation> {
         check_range(query.range)?;
         let watch = self.watch(query.budget, cancel);
@@ -165,7 +190,7 @@ impl Querier {
         Ok(explanation)
     }
 
-    /// Runs a query in its lane.
+    /// Runs a query in its pool.
     fn run(
         &self,
         asked: &Asked<'_>,
@@ -176,7 +201,7 @@ impl Querier {
         self.run_watched(asked, &watch, work)
     }
 
-    /// Runs a query that is watched already in its lane.
+    /// Runs a query that already has a watch in its pool.
     fn run_watched<T: Send>(
         &self,
         asked: &Asked<'_>,
@@ -200,7 +225,7 @@ impl Querier {
                 .hot
                 .run(|| work(&context(snapshot, segments, &self.hot.pool)));
         }
-        // While it waits, a query must not keep heads in memory and dropped segments on disk.
+        // A waiting query must not keep unsealed points in memory and dropped segments on disk.
         drop(snapshot);
         self.cold.run(watch, || {
             let snapshot = self.engine.store().snapshot();
@@ -211,17 +236,18 @@ impl Querier {
 }
 
 impl Context<'_> {
-    /// Whether the query reaches into cold segments.
+    /// Returns true if the query reads cold segments.
     pub(crate) fn is_cold(&self) -> bool {
         self.segments.are_old()
     }
 
-    /// Tells the engine which timelines are read.
+    /// Reports to the engine which timelines are read.
     pub(crate) fn note_read(&self, ids: &[TimelineId]) {
         self.engine.note_read(self.table, ids);
     }
 
-    /// Takes in what a reader has read since it was last seen; may wait where the rate of cold reads is limited.
+    /// Counts the bytes that a reader has read since the last call. Waits if the rate of cold reads is limited and
+    /// exceeded.
     pub(crate) fn meter(&self, seen: &mut u64, cost: &ReadCost) -> Result<()> {
         let bytes = cost.of(Tier::Cold).bytes + cost.of(Tier::Archive).bytes;
         self.meter
@@ -229,7 +255,7 @@ impl Context<'_> {
     }
 }
 
-/// What decides about the lane of a query.
+/// Properties of a query that determine its pool.
 struct Asked<'a> {
     table: &'a Table,
     range: TimeRange,
@@ -243,7 +269,7 @@ impl Asked<'_> {
     }
 }
 
-/// The segments of a tier that have points in the part of a range that has not expired.
+/// Counts the segments of a tier with points in the unexpired part of a range.
 pub(crate) fn segments(table: &Table, range: TimeRange, tier: Option<Tier>, snapshot: &Snapshot) -> Segments {
     let table = table.points().id();
     let range = snapshot.visible(table, range);

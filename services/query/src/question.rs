@@ -1,4 +1,6 @@
-//! What can be asked of points.
+//! Query types: selection of points, and the shape of the result.
+//!
+//! All types are plain data; a [`Querier`](crate::Querier) validates them when it runs the query.
 
 use tideline_engine::condition::Condition;
 use tideline_engine::model::{Tier, TimeRange, TimelineId};
@@ -11,37 +13,38 @@ use crate::fill::Fill;
 use crate::function::Function;
 use crate::token::PageToken;
 
-/// A question about the points of one table.
+/// Query of the points of one table.
 #[derive(Debug, Clone)]
 pub struct PointQuery {
-    /// Which timelines.
+    /// Selected timelines.
     pub timelines: Selector,
-    /// Names of the wanted fields; empty = all, the computed ones behind the stored ones. A name that the table has never
-    /// seen is an error.
+    /// Names of the wanted fields; empty = all, with computed fields after the stored ones. A name that the table
+    /// has never had is an error.
     pub fields: Vec<String>,
-    /// Whether all fields include those that accompany samples: start timestamps and exemplars.
+    /// True if all fields include those that accompany samples: start timestamps and exemplars.
     pub details: bool,
-    /// Which instants, half-open; must not be empty.
+    /// Time range, half-open; must not be empty.
     pub range: TimeRange,
-    /// Which points count: those whose values meet it; `None` = all. The fields that it names need not be wanted.
+    /// Condition on the values of a point; `None` = all points count. The condition may use fields that are not
+    /// wanted.
     pub values: Option<Condition>,
-    /// Fields that are computed of each point: wanted, tested, ranked and aggregated by their names like stored ones. A
-    /// measurement has those of which it has some input.
+    /// Fields computed for each point. They are selected, filtered, ranked and aggregated by name like stored
+    /// fields. A measurement has a computed field if it has at least one of its inputs.
     pub compute: Vec<Computation>,
-    /// The tier to read; `None` = all. Points that are not sealed yet are hot.
+    /// Tier to read; `None` = all. Unsealed points are hot.
     pub tier: Option<Tier>,
-    /// What to make of the points.
+    /// Shape of the result.
     pub shape: Shape,
-    /// What the query may cost.
+    /// Limits of the query.
     pub budget: Budget,
 }
 
-/// Names timelines.
+/// Selection of timelines.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Selector {
-    /// All that meet a condition.
+    /// All timelines that match a condition.
     Condition(Condition),
-    /// These; an unknown one is an error, one named twice counts once.
+    /// Timelines with these ids. An unknown id is an error; a repeated id counts once.
     Ids(Vec<TimelineId>),
 }
 
@@ -70,16 +73,16 @@ impl Selector {
     }
 }
 
-/// What a query makes of points.
+/// Shape of a result.
 #[derive(Debug, Clone)]
 pub enum Shape {
     /// The points themselves.
     Rows(Rows),
-    /// Values computed from them.
+    /// Values computed from the points.
     Aggregate(Aggregate),
 }
 
-/// Which order time takes in an answer.
+/// Time order of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Direction {
     /// Oldest first.
@@ -89,109 +92,110 @@ pub enum Direction {
     Descending,
 }
 
-/// Raw rows: timelines in the order of their ids, and inside each one its points by time.
+/// Raw rows: timelines in order of id, and the points of each in time order.
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
-    /// The order of the points of one timeline; timelines rise by id either way.
+    /// Order of the points of one timeline. Timelines are in ascending order of id in both cases.
     pub order: Direction,
-    /// Most rows of this page; `None` = as many as the budget allows.
+    /// Maximum number of rows of this page; `None` = as many as the budget allows.
     pub limit: Option<u64>,
-    /// The token that ended the page before.
+    /// Token that ended the previous page.
     pub after: Option<PageToken>,
-    /// Of each field of each timeline only so many points, those that show its shape best; for fields of numbers, without
-    /// pages. A row has the fields that chose its instant. See [`sample`](crate::sample).
+    /// Maximum number of points per field and timeline, chosen so that they show its shape best. Only for fields of
+    /// numbers, without pages. A row has the fields for which its timestamp was chosen. See
+    /// [`sample`](crate::sample).
     pub sample: Option<u64>,
-    /// Rows in the order of a value and not of time; without pages and samples. See [`sorted`](crate::sorted).
+    /// Order of rows by a value instead of by time; without pages and samples. See [`sorted`](crate::sorted).
     pub sort: Option<RowOrder>,
 }
 
-/// Orders rows by the value of a field: numbers by their exact values, then booleans, then texts, then NaN. Rows of equal values
-/// keep the order of timelines and time; those without a value are left out.
+/// Order of rows by the value of a field: numbers by their exact values, then booleans, then strings, then NaN.
+/// Rows of equal values keep the order of timelines and time. Rows without a value are omitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowOrder {
-    /// The field, stored or computed; it need not be wanted.
+    /// Field, stored or computed; it need not be wanted.
     pub field: String,
-    /// Which end is first.
+    /// Values that come first.
     pub order: RankOrder,
 }
 
-/// Values of each window of each group.
+/// Aggregate: values for each window of each group.
 ///
-/// The columns of the answer are every function of every field, field by field. Where the query names no
-/// fields, a function is applied to those that it suits; a named field that it does not suit is an error.
+/// The columns of the result are every function of every field, field by field. If the query names no fields, a
+/// function is applied to the fields that it supports; a named field that it does not support is an error.
 #[derive(Debug, Clone, Default)]
 pub struct Aggregate {
-    /// At least one, unless something is computed.
+    /// Functions; at least one, unless `compute` has a column.
     pub functions: Vec<Function>,
-    /// Further columns, computed from aggregates of the same window, asked for or not; from filled ones where there is a
-    /// fill. A measurement has those of which it has all inputs.
+    /// Additional columns, computed from aggregates of the same window, which need not be requested themselves.
+    /// With a fill, the filled values are used. A measurement has a computed column if it has all of its inputs.
     pub compute: Vec<Computation>,
-    /// The windows; `None` = the whole range is one.
+    /// Windows; `None` = the whole range is one window.
     pub window: Option<Window>,
-    /// What stands in windows without a value; `None` = a window without any value has no row. Needs windows.
+    /// Fill of windows without a value; `None` = a window without any value has no row. Requires windows.
     pub fill: Option<Fill>,
-    /// Which timelines are put together. Measurements are never mixed.
+    /// Grouping of the timelines. Timelines of different measurements are never in one group.
     pub group_by: GroupBy,
-    /// The order of the windows of one group; groups rise by measurement and key either way, or stand as ranked.
+    /// Order of the windows of one group. Groups are in ascending order of measurement and key, or in rank order.
     pub order: Direction,
-    /// Which groups come first, and how many; `None` = all by measurement and key.
+    /// Order and number of the groups; `None` = all groups by measurement and key.
     pub rank: Option<Rank>,
-    /// Most result rows of the whole answer; the summary says whether more were left out.
+    /// Maximum number of rows of the result; the summary reports whether rows were omitted.
     pub limit: Option<u64>,
 }
 
-/// Orders groups by the value of a function of a field over the whole range, windows or not.
+/// Order of groups by the value of a function of a field over the whole range, with or without windows.
 ///
-/// Numbers are compared by their exact values; then come booleans, then texts, then NaN, and at last groups without a
-/// value, whichever end is first. Groups of equal values keep their order by measurement and key.
+/// Numbers are compared by their exact values. Booleans follow, then strings, then NaN, and finally groups without
+/// a value, in both orders. Groups of equal values keep their order by measurement and key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rank {
-    /// What is computed.
+    /// Function.
     pub function: Function,
-    /// Of which field.
+    /// Field.
     pub field: String,
-    /// Which end is first.
+    /// Values that come first.
     pub order: RankOrder,
-    /// Most groups of the answer, at least 1; `None` = all.
+    /// Maximum number of groups of the result, at least 1; `None` = all.
     pub limit: Option<u64>,
 }
 
-/// Which values come first.
+/// Direction of an order by value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RankOrder {
-    /// The highest.
+    /// Highest values first.
     #[default]
     Highest,
-    /// The lowest.
+    /// Lowest values first.
     Lowest,
 }
 
-/// The windows of an aggregate.
+/// Windows of an aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Window {
-    /// Of one width.
+    /// Windows of one width.
     Fixed(WindowSpec),
-    /// Of the calendar of a time zone.
+    /// Calendar windows of a time zone.
     Calendar(CalendarWindow),
 }
 
 /// Windows `[offset + n·width, offset + (n+1)·width)` for every integer n, in nanoseconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowSpec {
-    /// Width, above zero.
+    /// Width in nanoseconds, above zero.
     pub width: i64,
-    /// Where one of them begins; only its remainder by the width matters.
+    /// Start of one of the windows; only its remainder modulo the width matters.
     pub offset: i64,
 }
 
-/// Which timelines of one measurement share a result.
+/// Grouping of the timelines of one measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum GroupBy {
-    /// None: each timeline by itself.
+    /// Each timeline is a group.
     Timeline,
-    /// Those with equal values of these tags; a missing tag equals the empty text.
+    /// Timelines with equal values of these tags; a missing tag equals the empty string.
     Tags(Vec<String>),
-    /// All.
+    /// All timelines are one group.
     #[default]
     Nothing,
 }
@@ -203,7 +207,7 @@ impl From<WindowSpec> for Window {
 }
 
 impl WindowSpec {
-    /// Windows of a width that are aligned to the epoch.
+    /// Returns windows of a width that are aligned to the epoch.
     pub fn aligned(width: i64) -> Self {
         Self { width, offset: 0 }
     }

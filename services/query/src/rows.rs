@@ -1,4 +1,7 @@
-//! Raw rows: streamed timeline by timeline, one run in memory at a time.
+//! Raw rows: streamed timeline by timeline, with one run in memory at a time.
+//!
+//! A page continues after the last row of the previous one, which its [`PageToken`] identifies by timeline and
+//! time.
 
 use std::ops::ControlFlow;
 
@@ -21,9 +24,9 @@ use crate::timelines::TimelineReader;
 use crate::token::PageToken;
 use crate::{sample, sorted};
 
-/// A question for rows or samples of them, found to be sound.
+/// Validated query for rows, samples or sorted rows.
 pub(crate) struct Prepared {
-    /// Most rows of the answer.
+    /// Maximum number of rows of the result.
     pub(crate) limit: u64,
     pub(crate) scope: Scope,
     pub(crate) stages: Stages,
@@ -31,7 +34,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Refuses whatever can be refused before a point is read.
+    /// Validates a query. Returns all errors that can be detected before a point is read.
     pub(crate) fn new(context: &Context<'_>, query: &PointQuery, shape: &Rows) -> Result<Self> {
         let Context { table, watch, .. } = context;
         match shape.sample {
@@ -70,12 +73,12 @@ impl Prepared {
         })
     }
 
-    /// What the answer begins with.
+    /// Returns the header of the result.
     pub(crate) fn header(&self, context: &Context<'_>, sink: &dyn AnswerSink) -> Header {
         header(context, &self.scope, &self.columns, &self.stages.computed, sink)
     }
 
-    /// How it is answered.
+    /// Returns the plan.
     pub(crate) fn plan(&self, context: &Context<'_>) -> Plan {
         let of_all = self.columns.by_measurement.iter().flat_map(|of| &of.sources);
         Plan {
@@ -89,7 +92,7 @@ impl Prepared {
     }
 }
 
-/// What an answer begins with whose series are timelines.
+/// Returns the header of a result whose series are timelines.
 pub(crate) fn header(
     context: &Context<'_>,
     scope: &Scope,
@@ -110,7 +113,7 @@ pub(crate) fn header(
     }
 }
 
-/// Tells one question for rows from another, for tokens of their pages.
+/// Returns a hash that identifies a query for rows, for the tokens of its pages.
 fn terms(table: &Table, query: &PointQuery, shape: &Rows) -> u64 {
     Terms::new(TermsOf::Rows, table, &query.timelines, &query.fields, query.tier)
         .range(query.range)
@@ -120,10 +123,10 @@ fn terms(table: &Table, query: &PointQuery, shape: &Rows) -> u64 {
         .hash()
 }
 
-/// Answers a query for raw rows.
+/// Runs a query for raw rows.
 ///
-/// A page that ends early because of its limit names the next one. Pages are read at different moments: what
-/// was written in between behind the token is seen.
+/// A page that ends at its limit returns the token of the next page. Each page reads its own snapshot: points that
+/// were written in the meantime after the position of the token are included.
 pub(crate) fn run(
     context: &Context<'_>,
     query: &PointQuery,
@@ -148,21 +151,21 @@ pub(crate) fn run(
     })
 }
 
-/// A page while it is written.
+/// Writer of one page.
 struct Page<'a> {
     context: &'a Context<'a>,
     measurements: &'a [Box<str>],
     columns: &'a Columns<FieldId>,
     order: Direction,
-    /// The fields to read; `None` = all.
+    /// Fields to read; `None` = all.
     fields: Option<Vec<FieldId>>,
-    /// What points go through; each reader has its own copy.
+    /// Filter and computed fields; each reader has its own copy.
     stages: &'a Stages,
     limit: u64,
     rows: u64,
     /// Timeline and time of the last row written.
     last: Option<(TimelineId, i64)>,
-    /// Whether a row was met that has no place on it.
+    /// True if there was a row beyond the limit of the page.
     is_full: bool,
     tags: TagBuffer,
     tier: Option<Tier>,
@@ -198,7 +201,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Reads the timelines, from behind the row on which a page before has ended.
+    /// Reads the timelines, starting after the last row of the previous page.
     fn read_all(
         &mut self,
         mut timelines: &[Selected],
@@ -299,11 +302,11 @@ impl<'a> Page<'a> {
     }
 }
 
-/// A column of a run, and where its values go.
+/// Column of a run with its position in the result.
 pub(crate) struct Source<'a> {
     pub(crate) position: usize,
     values: &'a ColumnData,
-    /// The place of each row's value, `u32::MAX` where there is none; `None` = every row has one.
+    /// Index of the value of each row, `u32::MAX` if the row has no value; `None` = every row has one.
     places: Option<Vec<u32>>,
 }
 
@@ -326,7 +329,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The value of a row.
+    /// Returns the value of a row.
     pub(crate) fn get(&self, row: usize) -> Option<ValueRef<'a>> {
         let at = match &self.places {
             None => row,
@@ -337,7 +340,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The columns of a run that are wanted.
+/// Returns the wanted columns of a run.
 pub(crate) fn sources<'a>(run: &'a Run, columns: &MeasurementColumns<FieldId>) -> Vec<Source<'a>> {
     let position = |field: FieldId| columns.sources.iter().position(|source| *source == field);
     let found = run.columns.iter().filter_map(|column| {
@@ -347,7 +350,7 @@ pub(crate) fn sources<'a>(run: &'a Run, columns: &MeasurementColumns<FieldId>) -
     found.collect()
 }
 
-/// The part of a range that is behind a row, in the order of reading.
+/// Returns the part of a range after a row, in reading order.
 fn behind(range: TimeRange, time: i64, order: Direction) -> TimeRange {
     match order {
         Direction::Ascending => TimeRange::new(range.start.max(time.saturating_add(1)), range.end),

@@ -1,8 +1,9 @@
-//! Samples of raw rows for a chart: of each field of each timeline, so many points that show its shape.
+//! Downsampling of raw rows for charts: a limited number of points per field and timeline that preserves its shape.
 //!
-//! Points are chosen by largest-triangle-three-buckets (S. Steinarsson, 2013): the first and the last stay; what lies between
-//! is cut into buckets of equally many points, and of each one the point stays that makes the largest triangle with the point
-//! chosen before and the mean of the next bucket. Peaks stay, whatever the number of points.
+//! Points are chosen by largest-triangle-three-buckets (S. Steinarsson, 2013). The first and the last point are
+//! kept. The points between them are split into buckets of equal size. From each bucket the point is kept that
+//! forms the largest triangle with the previously chosen point and the mean of the next bucket. Peaks are preserved
+//! for any number of points.
 
 use std::ops::ControlFlow;
 
@@ -22,9 +23,9 @@ use crate::question::{Direction, PointQuery, Rows};
 use crate::rows::Prepared;
 use crate::timelines::TimelineReader;
 
-/// Fewest points of a sample.
+/// Minimum number of points of a sample.
 pub const SAMPLE_MIN: u64 = 3;
-/// Most points of a sample.
+/// Maximum number of points of a sample.
 pub const SAMPLE_MAX: u64 = 100_000;
 
 /// Points of one field of one timeline.
@@ -34,11 +35,11 @@ struct Line {
     values: Vec<Scalar>,
 }
 
-/// Refuses a sample that is no shape, is beyond the limits, or goes on behind another.
+/// Returns an error if the number of points is out of range, or if the query has a page token.
 pub(crate) fn check(shape: &Rows, points: u64) -> Result<()> {
     if points < SAMPLE_MIN {
         return Err(QueryError::Invalid(format!(
-            "a sample has at least {SAMPLE_MIN} points"
+            "a sample must have at least {SAMPLE_MIN} points, not {points}"
         )));
     }
     within("points of a sample", SAMPLE_MAX, points)?;
@@ -50,7 +51,7 @@ pub(crate) fn check(shape: &Rows, points: u64) -> Result<()> {
     Ok(())
 }
 
-/// The columns of a sample: the wanted fields, which hold numbers.
+/// Returns the columns of a sample: the wanted fields, which must hold numbers.
 pub(crate) fn columns(
     scope: &Scope,
     context: &Context<'_>,
@@ -64,7 +65,7 @@ pub(crate) fn columns(
     }
 }
 
-/// Answers a query for samples of `points` points.
+/// Runs a query for samples of `points` points.
 pub(crate) fn run(
     context: &Context<'_>,
     query: &PointQuery,
@@ -99,7 +100,7 @@ pub(crate) fn run(
     })
 }
 
-/// The names of the wanted fields, all of which hold numbers; of all fields those that do.
+/// Returns the names of the wanted fields, all of which must hold numbers, or of all fields that hold numbers.
 fn number_fields(
     scope: &Scope,
     context: &Context<'_>,
@@ -122,7 +123,7 @@ fn number_fields(
         match other {
             Some((_, kind)) if !query.fields.is_empty() => {
                 return Err(QueryError::Invalid(format!(
-                    "field {name:?} holds {}, and samples are of numbers",
+                    "field {name:?} holds {}; only numbers can be sampled",
                     plural(*kind)
                 )));
             }
@@ -133,7 +134,7 @@ fn number_fields(
     Ok(fields)
 }
 
-/// A sample while it is written.
+/// Writer of a sample.
 struct Sampler<'a> {
     context: &'a Context<'a>,
     query: &'a PointQuery,
@@ -143,7 +144,7 @@ struct Sampler<'a> {
     order: Direction,
     limit: u64,
     rows: u64,
-    /// Whether a row was met beyond the limit.
+    /// True if there was a row beyond the limit.
     more: bool,
     tags: TagBuffer,
 }
@@ -221,14 +222,14 @@ impl Sampler<'_> {
     }
 }
 
-/// Bytes that lines hold.
+/// Returns the bytes that lines hold.
 fn held(lines: &[Line]) -> u64 {
     let each = (size_of::<i64>() + size_of::<Scalar>()) as u64;
     lines.iter().map(|line| line.times.len() as u64 * each).sum()
 }
 
 impl Line {
-    /// Takes the finite numbers of a field.
+    /// Adds the finite numbers of a field.
     fn take(&mut self, run: &Run, field: FieldId) {
         let before = self.times.len();
         let mut columns = 0;
@@ -246,7 +247,7 @@ impl Line {
             columns += 1;
         }
         if columns > 1 {
-            // Several types: each in the order of time, and all of them not.
+            // Values of several types are in time order per type, but not overall.
             let mut points: Vec<(i64, Scalar)> = self
                 .times
                 .drain(before..)
@@ -258,7 +259,7 @@ impl Line {
         }
     }
 
-    /// The places of the points that stay, rising.
+    /// Returns the indexes of the chosen points, ascending.
     fn sample(&self, points: usize) -> Vec<usize> {
         let length = self.times.len();
         if length <= points {
@@ -269,7 +270,7 @@ impl Line {
             let x = (i128::from(self.times[at]) - i128::from(origin)) as f64;
             (x, self.values[at].as_f64())
         };
-        // Whole arithmetic: bucket b of the inner points begins here.
+        // Start of a bucket of the inner points, in integer arithmetic.
         let inner = (length - 2) as u128;
         let begin = |bucket: usize| 1 + (inner * bucket as u128 / (points - 2) as u128) as usize;
         let mut kept = vec![0];

@@ -1,10 +1,11 @@
-//! Small questions: to answer them takes about as long as to wake another thread.
+//! Small queries: running them takes about as long as waking another thread.
 //!
-//! A question is small by its form where it names few timelines exactly and reaches into few hot segments. What it really costs is
-//! known only when it is answered, so the small form of a question has a tight budget: a caller that runs out of it asks
-//! again in the usual way.
+//! A query is small if it names few timelines exactly and reads few hot segments. Its real cost is known only after
+//! it has run, so the small form of a query has a tight budget. A caller that exceeds it runs the original query in
+//! the usual way.
 //!
-//! No question is small where the backend's requests travel over a network: a thread that reads requests must not wait for them.
+//! No query is small if the backend sends requests over a network: a thread that reads HTTP requests must not wait
+//! for the network.
 
 use std::time::Duration;
 
@@ -17,30 +18,30 @@ use crate::budget::Budget;
 use crate::querier::{Querier, segments};
 use crate::question::{PointQuery, Rows, Selector, Shape};
 
-/// Timelines of a small question.
+/// Maximum number of timelines of a small query.
 const TIMELINES_MAX: u64 = 4;
-/// Timelines that bear the rarest tag of its condition: what a search looks at.
+/// Maximum number of timelines with the rarest tag of its condition, which the search examines.
 const CANDIDATES_MAX: u64 = 64;
-/// Hot segments that its range reaches into: each may cost a read.
+/// Maximum number of hot segments in its range; each may cost a read.
 const SEGMENTS_MAX: u64 = 8;
 
-/// Rows that a small question asks for.
+/// Maximum number of rows that a small query requests.
 const ROWS_MAX: u64 = 500;
 
-/// Budget of a small question.
+/// Budget of a small query.
 const BUDGET: Budget = Budget {
     timelines_max: TIMELINES_MAX,
     points_max: 20_000,
     values_max: 100_000,
     cells_max: 5_000,
     held_bytes_max: 1 << 20,
-    // A question for rows says how many it wants.
+    // A query for rows has a limit of its own.
     rows_max: u64::MAX,
     time_max: Duration::from_millis(5),
 };
 
 impl Querier {
-    /// Returns the small form of a question; `None` if it is not small. Costs some look-ups, and reads nothing.
+    /// Returns the small form of a query; `None` if it is not small. Costs some lookups and reads no points.
     pub fn as_small(&self, table: &Table, query: &PointQuery) -> Option<PointQuery> {
         if self.engine().store().backend().capabilities().requests_in_flight > 1 {
             return None;
@@ -62,7 +63,7 @@ impl Querier {
     }
 }
 
-/// Whether few timelines have to be looked at.
+/// Returns true if few timelines have to be examined.
 fn is_narrow(selector: &Selector, table: &Table) -> bool {
     match selector {
         Selector::Ids(ids) => ids.len() as u64 <= TIMELINES_MAX,
@@ -73,8 +74,8 @@ fn is_narrow(selector: &Selector, table: &Table) -> bool {
     }
 }
 
-/// The most timelines that can meet a condition which asks for nothing but tags and the measurement, each with one value;
-/// `None` for others.
+/// Returns an upper bound of the timelines that match a condition which compares only tags and the measurement with
+/// one value each; `None` for other conditions.
 fn candidates(condition: &Condition, reader: &CatalogReader<'_>) -> Option<u64> {
     match condition {
         Condition::And(all) => {

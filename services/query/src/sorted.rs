@@ -1,8 +1,8 @@
-//! Raw rows in the order of a value: of all that are read, those that come first.
+//! Raw rows in the order of a value: the first rows of all that are read.
 //!
-//! Timelines are read one after another, as for rows by time. A row whose value is not behind the last one that is kept is
-//! kept too; when twice as many are kept as are wanted, the later half goes. So memory is that of the answer, and a row
-//! that has no chance costs one comparison.
+//! Timelines are read one after another, as for rows in time order. A row is kept if its value is before that of
+//! the last of the first `limit` rows. When twice the limit is kept, the later half is dropped. Memory is thus
+//! bounded by the limit, and a row that cannot be in the result costs one comparison.
 
 use std::ops::ControlFlow;
 
@@ -22,14 +22,14 @@ use crate::rows::{Prepared, Source, sources};
 use crate::timelines::TimelineReader;
 use crate::value_order::{compare, compare_values};
 
-/// Rows of an answer that says no limit.
+/// Number of rows of a result without a limit.
 pub const LIMIT_DEFAULT: u64 = 1_000;
-/// Most rows of an answer.
+/// Maximum number of rows of a result.
 pub const LIMIT_MAX: u64 = 100_000;
-/// Rows between two looks at the clock while they are written.
+/// Number of written rows between two checks of time limit and cancellation.
 const ROWS_PER_CHECK: usize = 128;
 
-/// Refuses what has no order by value, or too many rows of it.
+/// Returns an error if the query has samples, a page token, or too high a limit.
 pub(crate) fn check(shape: &Rows) -> Result<()> {
     if shape.sample.is_some() || shape.after.is_some() {
         return Err(QueryError::Invalid(
@@ -44,14 +44,14 @@ pub(crate) fn check(shape: &Rows) -> Result<()> {
     )
 }
 
-/// The field that rows are ordered by.
+/// Returns the field that rows are ordered by.
 pub(crate) fn field(order: &RowOrder, table: &Table, stages: &Stages) -> Result<FieldId> {
     let stored = || table.points().schema().field(&order.field);
     let field = stages.computed.field(&order.field).or_else(stored);
     field.ok_or_else(|| no_such_field(&order.field, table))
 }
 
-/// Answers a query for rows in the order of a value. A series begins wherever the timeline changes.
+/// Runs a query for rows in the order of a value. A series starts wherever the timeline changes.
 pub(crate) fn run(
     context: &Context<'_>,
     query: &PointQuery,
@@ -86,31 +86,32 @@ pub(crate) fn run(
     })
 }
 
-/// A row that is kept.
+/// Kept row.
 #[derive(Debug)]
 struct Kept {
     key: Value,
-    /// The place of its timeline in the scope.
+    /// Index of its timeline in the scope.
     timeline: usize,
     time: i64,
     values: Vec<Option<Value>>,
 }
 
-/// The first rows of those that came so far.
+/// First rows of those read so far.
 struct First {
     order: RankOrder,
     limit: usize,
     rows: Vec<Kept>,
-    /// Bytes that they hold.
+    /// Bytes of the rows.
     bytes: u64,
-    /// The last value among as many as are wanted: what is not before it comes too late.
+    /// Last value among the first `limit` rows; rows that are not before it are dropped.
     last: Option<Value>,
-    /// Whether a row is left out.
+    /// True if a row was dropped.
     is_more: bool,
 }
 
 impl First {
-    /// Whether a row of a value has a place; rows come in the order that those of equal values keep.
+    /// Returns true if a row with this value must be kept. Rows must be offered in the order that rows of equal
+    /// values keep.
     fn takes(&mut self, key: ValueRef<'_>) -> bool {
         let last = self.last.as_ref().map(ValueRef::from);
         let takes = last.is_none_or(|last| compare(Some(key), Some(last), self.order).is_lt());
@@ -126,7 +127,7 @@ impl First {
         }
     }
 
-    /// Puts the rows in their order, and lets go those beyond the limit.
+    /// Sorts the rows and drops those beyond the limit.
     fn cut(&mut self) {
         let order = self.order;
         self.rows.sort_by(|a, b| {
@@ -184,7 +185,7 @@ fn read(
     Ok(reader.cost())
 }
 
-/// Keeps what has a place of the rows of a run that have the value, and one that is shown.
+/// Keeps the rows of a run that have the ordering value, at least one shown value, and can be in the result.
 fn take(prepared: &Prepared, field: FieldId, of: (usize, &Selected), run: &Run, first: &mut First) {
     let (at, timeline) = of;
     let columns = prepared.columns.of(timeline.measurement);

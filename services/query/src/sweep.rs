@@ -1,5 +1,6 @@
-//! Points for whoever makes something of them that no question here asks for: read in the lane of a query, on its worker
-//! threads, within its budget.
+//! Parallel raw scan of points for other evaluators, such as PromQL.
+//!
+//! It runs in the thread pools and within the budgets of queries.
 
 use std::ops::ControlFlow;
 
@@ -13,20 +14,20 @@ use crate::error::Result;
 use crate::querier::Context;
 use crate::timelines::TimelineReader;
 
-/// Fewer timelines than this are not shared out: waking a worker costs as much as reading some.
+/// Minimum number of timelines per share: waking a worker costs as much as reading a few timelines.
 const SHARE_TIMELINES_MIN: usize = 8;
-/// From so many timelines on, a worker has several shares: what they cost differs.
+/// Number of timelines from which each worker gets several shares, because their costs differ.
 const FINE_TIMELINES_MIN: usize = 1_024;
-/// Shares of a worker then.
+/// Number of shares per worker in this case.
 const FINE_SHARES: usize = 4;
 
-/// The points of a range, at one moment.
+/// Parallel scan of the points of a range in one snapshot.
 pub struct Sweep<'a> {
     context: &'a Context<'a>,
     range: TimeRange,
 }
 
-/// Reads timelines one after another, in rising order of ids.
+/// Reader of the points of timelines, one after another in ascending order of id.
 pub struct PointReader<'r> {
     reader: TimelineReader<'r>,
 }
@@ -36,9 +37,14 @@ impl<'a> Sweep<'a> {
         Self { context, range }
     }
 
-    /// Hands shares of `items` to `work`, each with a reader of its timelines, on as many threads as there are workers.
+    /// Splits `items` into shares and calls `work` for each share, with a reader of its timelines, on the worker
+    /// threads.
     ///
-    /// `items` are in rising order of the ids that `id` says. Read are those of `fields` only. The first failure ends all.
+    /// `items` must be in ascending order of the ids that `id` returns. Only values of `fields` are read.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `work`, which stops all shares.
     pub fn shares<I: Sync>(
         &self,
         items: &[I],
@@ -77,8 +83,12 @@ impl<'a> Sweep<'a> {
 }
 
 impl PointReader<'_> {
-    /// Hands the points of one timeline to `visit`, run by run by rising time, until it breaks or fails. The run is a reused
-    /// buffer; it may have rows without any of the wanted fields.
+    /// Passes the points of one timeline to `visit`, run by run in ascending time order, until it breaks or fails.
+    /// The run is a reused buffer; it may have rows without any of the wanted fields.
+    ///
+    /// # Errors
+    ///
+    /// Errors of `visit`, of storage, and of the budget of the query.
     pub fn timeline(
         &mut self,
         id: TimelineId,
@@ -87,8 +97,12 @@ impl PointReader<'_> {
         self.reader.timeline(id, visit)
     }
 
-    /// The same where what stretches of time come to may take the place of their points, wherever that is stored and exact
-    /// in every window of `grid`. Parts come in no order.
+    /// As [`timeline`](Self::timeline), but summaries of time spans may replace their points, wherever they are
+    /// stored and exact in every window of `grid`. The order of the parts is unspecified.
+    ///
+    /// # Errors
+    ///
+    /// As [`timeline`](Self::timeline).
     pub fn timeline_summarized(
         &mut self,
         id: TimelineId,

@@ -1,7 +1,7 @@
-//! The terms of a query as bytes that every build writes alike: what page tokens are bound to.
+//! Canonical encoding of the terms of a query, to which page tokens are bound.
 //!
-//! Every number has a fixed width, every text and list is preceded by its length, every choice by a number that
-//! stays its own. So two sets of terms are equal exactly if their bytes are.
+//! Every number has a fixed width, every text and list is preceded by its length, and every choice by a number that
+//! never changes. Two sets of terms are therefore equal exactly if their bytes are, in all builds.
 
 use tideline_engine::Table;
 use tideline_engine::condition::stable::stable_bytes;
@@ -12,11 +12,11 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::compute::Computation;
 use crate::question::{Direction, Selector};
 
-/// Terms while they are written down.
+/// Encoder of terms.
 #[derive(Debug, Default)]
 pub(crate) struct Terms(Vec<u8>);
 
-/// A kind of query with pages.
+/// Kind of query with pages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum TermsOf {
     Rows,
@@ -24,7 +24,7 @@ pub(crate) enum TermsOf {
 }
 
 impl Terms {
-    /// The terms that all kinds share.
+    /// Encodes the terms that all kinds share.
     pub(crate) fn new(
         kind: TermsOf,
         table: &Table,
@@ -48,46 +48,46 @@ impl Terms {
             })
     }
 
-    /// Their hash.
+    /// Returns the hash of the terms.
     pub(crate) fn hash(&self) -> u64 {
         xxh3_64(&self.0)
     }
 
-    /// A choice by its number.
+    /// Appends a choice by its number.
     fn choice(mut self, number: u8) -> Self {
         self.0.push(number);
         self
     }
 
-    /// A whole number.
+    /// Appends an integer.
     fn number(mut self, number: u64) -> Self {
         self.0.extend_from_slice(&number.to_le_bytes());
         self
     }
 
-    /// A text.
+    /// Appends a text with its length.
     fn text(self, text: &str) -> Self {
         self.bytes(text.as_bytes())
     }
 
-    /// Any bytes.
+    /// Appends bytes with their length.
     fn bytes(self, bytes: &[u8]) -> Self {
         let mut terms = self.number(bytes.len() as u64);
         terms.0.extend_from_slice(bytes);
         terms
     }
 
-    /// Several of a kind.
+    /// Appends a list with its length.
     fn list<T>(self, list: &[T], put: impl FnMut(Self, &T) -> Self) -> Self {
         list.iter().fold(self.number(list.len() as u64), put)
     }
 
-    /// A range of time.
+    /// Appends a time range.
     pub(crate) fn range(self, range: TimeRange) -> Self {
         self.number(range.start as u64).number(range.end as u64)
     }
 
-    /// An order of time.
+    /// Appends a time order.
     pub(crate) fn direction(self, direction: Direction) -> Self {
         self.choice(match direction {
             Direction::Ascending => 0,
@@ -95,7 +95,7 @@ impl Terms {
         })
     }
 
-    /// A condition on values; terms without one are as they were before there were such conditions.
+    /// Appends a condition on values. `None` appends nothing, so that tokens of queries without one do not change.
     pub(crate) fn values(self, condition: Option<&Condition>) -> Self {
         match condition {
             Some(condition) => self.choice(0).condition(condition, Domain::Values),
@@ -103,7 +103,7 @@ impl Terms {
         }
     }
 
-    /// Computations; terms without any are as they were before there were such.
+    /// Appends computations. An empty list appends nothing, so that tokens of queries without any do not change.
     pub(crate) fn computations(self, computations: &[Computation]) -> Self {
         if computations.is_empty() {
             return self;
@@ -113,7 +113,7 @@ impl Terms {
         })
     }
 
-    /// Timelines.
+    /// Appends a selection of timelines.
     fn selector(self, selector: &Selector) -> Self {
         match selector {
             Selector::Condition(condition) => self.choice(0).condition(condition, Domain::Timelines),
@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// Tokens outlive the build that wrote them: this hash must never change.
+    /// Tokens outlive the build that issued them, so this hash must never change.
     #[test]
     fn terms_hash_alike_for_ever() {
         let condition = Condition::And(vec![

@@ -1,29 +1,29 @@
-//! Reading the points of timelines one after another, within the budget of a query.
+//! Reads the points of timelines one after another, within the budget of a query.
 
 use std::ops::ControlFlow;
 
 use tideline_engine::model::TimelineId;
 use tideline_engine::points::{ColumnSummary, Run};
-use tideline_engine::points::{Grid, Part, Screen};
-use tideline_engine::points::{ReadCost, Selection, SweepReader};
+use tideline_engine::points::{Grid, Part, ZoneFilter};
+use tideline_engine::points::{ReadCost, ScanReader, Selection};
 
 use crate::error::Result;
 use crate::querier::Context;
 
-/// A reader whose points are charged to the query, run by run, and whose cold bytes to the rate of cold reads.
+/// Reader that charges its points to the query, run by run, and its cold bytes to the rate of cold reads.
 pub(crate) struct TimelineReader<'r> {
     context: &'r Context<'r>,
-    reader: SweepReader<'r>,
-    /// Bytes that the rate has been charged.
+    reader: ScanReader<'r>,
+    /// Bytes already charged to the rate.
     metered: u64,
 }
 
 impl<'r> TimelineReader<'r> {
-    /// Reads a selection. What `screen` does not admit may be left out.
+    /// Creates a reader of a selection. Points that `screen` does not admit may be omitted.
     pub(crate) fn new(
         context: &'r Context<'r>,
         selection: Selection<'r>,
-        screen: Option<&'r dyn Screen>,
+        screen: Option<&'r dyn ZoneFilter>,
     ) -> Self {
         Self {
             context,
@@ -32,7 +32,7 @@ impl<'r> TimelineReader<'r> {
         }
     }
 
-    /// Hands the points of one timeline to `visit`, run by run, until it breaks or fails.
+    /// Passes the points of one timeline to `visit`, run by run, until it breaks or fails.
     pub(crate) fn timeline(
         &mut self,
         id: TimelineId,
@@ -54,8 +54,8 @@ impl<'r> TimelineReader<'r> {
         }
     }
 
-    /// As [`timeline`](Self::timeline), but what stretches of time come to may take the place of their points, wherever that
-    /// is stored and exact in every window of `grid`. Parts come in no order.
+    /// As [`timeline`](Self::timeline), but summaries of time spans may replace their points, wherever they are
+    /// stored and exact in every window of `grid`. The order of the parts is unspecified.
     pub(crate) fn summarized(
         &mut self,
         id: TimelineId,
@@ -89,7 +89,7 @@ impl<'r> TimelineReader<'r> {
         self.context.meter(&mut self.metered, &cost)
     }
 
-    /// What was read so far.
+    /// Returns the cost of the reads so far.
     pub(crate) fn cost(&self) -> ReadCost {
         self.reader.cost()
     }

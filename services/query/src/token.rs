@@ -1,4 +1,7 @@
-//! Page tokens: where a page of rows ended, opaque to those who pass them back.
+//! Page tokens: the end position of a page, opaque to clients.
+//!
+//! A token is bound to its query by a hash of the terms and protected by a checksum, so that damage and reuse are
+//! detected.
 
 use std::fmt;
 
@@ -7,17 +10,17 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{QueryError, Result};
 
-/// The place behind the last row of a page, and the query it belongs to.
+/// Position after the last row of a page, and the query to which it belongs.
 ///
 /// ```text
 ///  0    16 timeline id of the last row
-///  16    8 its time
+///  16    8 time of the last row
 ///  24   16 start and end of the range of the query
 ///  40    8 hash of the other terms of the query
 ///  48    8 xxh3-64 of bytes 0..48
 /// ```
 ///
-/// Numbers are little-endian; the text is the bytes in hexadecimal. The range is kept because a relative one
+/// Numbers are little-endian; the text form is the bytes in hexadecimal. The range is stored because a relative one
 /// (`now-1h`) would move from page to page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageToken {
@@ -40,12 +43,16 @@ impl PageToken {
         }
     }
 
-    /// The range of the query that the token continues.
+    /// Returns the range of the query that the token continues.
     pub fn range(&self) -> TimeRange {
         self.range
     }
 
-    /// Reads the text of a token.
+    /// Parses the text form of a token.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::DamagedToken`] if the length, a digit or the checksum is wrong.
     pub fn parse(text: &str) -> Result<Self> {
         let bytes = from_hex(text).ok_or(QueryError::DamagedToken)?;
         let number = |at: usize| {

@@ -1,4 +1,4 @@
-//! The order of values of any types, which ranks and sorted rows have in common.
+//! Order of values of any type, shared by ranks and sorted rows.
 
 use std::cmp::Ordering;
 
@@ -8,8 +8,8 @@ use crate::accumulate::scalar::Scalar;
 use crate::answer::ValueRef;
 use crate::question::RankOrder;
 
-/// Numbers by their exact values, then booleans, then texts, each in the asked order; then histograms, which are all equal,
-/// then NaN, then what has no value, in either order.
+/// Compares two values: numbers by their exact values, then booleans, then strings, each in the requested order;
+/// then histograms, which are all equal, then NaN, then missing values, in both orders.
 pub(crate) fn compare(a: Option<ValueRef<'_>>, b: Option<ValueRef<'_>>, order: RankOrder) -> Ordering {
     let place = |value: Option<ValueRef<'_>>| match value {
         Some(ValueRef::Float(value)) if value.is_nan() => 4,
@@ -32,7 +32,7 @@ pub(crate) fn compare(a: Option<ValueRef<'_>>, b: Option<ValueRef<'_>>, order: R
     })
 }
 
-/// The same of values that are kept.
+/// Compares two owned values like [`compare`].
 pub(crate) fn compare_values(a: Option<&Value>, b: Option<&Value>, order: RankOrder) -> Ordering {
     compare(a.map(ValueRef::from), b.map(ValueRef::from), order)
 }

@@ -1,4 +1,7 @@
-//! The windows of a query: aligned, half-open, numbered from the first that the range touches.
+//! Windows of a query: aligned, half-open, and numbered from the first that overlaps the range.
+//!
+//! Fixed windows are pure arithmetic, so that any number of them costs no memory; calendar windows are a list of
+//! bounds.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +13,7 @@ use tideline_engine::points::Grid;
 use crate::error::{QueryError, Result};
 use crate::question::{Window, WindowSpec};
 
-/// The windows that a range touches.
+/// Windows that overlap a range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Windows {
     range: TimeRange,
@@ -18,32 +21,38 @@ pub struct Windows {
     count: u64,
 }
 
-/// Where windows begin.
+/// Starts of the windows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Borders {
-    /// The range is the one window.
+    /// The range is the only window.
     Whole,
-    /// At multiples of a width.
+    /// Multiples of a width.
     Fixed {
         spec: WindowSpec,
-        /// Number, counted from the offset, of window 0.
+        /// Number of window 0, counted from the offset.
         first: i64,
     },
-    /// At these instants, rising; at the last one the last window ends.
+    /// Listed timestamps, ascending; the last one is the end of the last window.
     Listed(Arc<[i64]>),
 }
 
-/// Consecutive values that lie in one window.
+/// Consecutive values in one window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// The window, counted from the first of the query.
+    /// Index of the window, counted from the first of the query.
     pub window: usize,
     /// Positions of the values.
     pub values: Range<usize>,
 }
 
 impl Windows {
-    /// The windows of a range that is not empty. Pure arithmetic, whatever their number; those of the calendar are listed.
+    /// Returns the windows of a range, which must not be empty. Fixed windows cost only arithmetic; calendar
+    /// windows are listed.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Invalid`] if the width is not positive, or if the count or the offset of calendar windows is
+    /// out of range.
     pub fn new(range: TimeRange, window: Option<Window>) -> Result<Self> {
         let (borders, count) = match window {
             None => (Borders::Whole, 1),
@@ -62,19 +71,19 @@ impl Windows {
         })
     }
 
-    /// How many there are.
+    /// Returns the number of windows.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Where a window begins, clamped to what can be told; the first may begin before the range.
+    /// Returns the start of a window, clamped to the range of `i64`; the first may start before the range.
     pub fn start(&self, window: usize) -> i64 {
         self.bound(window as i64)
     }
 
-    /// The window of an instant of the range.
+    /// Returns the window that contains a timestamp of the range.
     pub fn at(&self, time: i64) -> usize {
-        // Instants lie in the range, so this is one of its windows.
+        // Timestamps are in the range, so this is one of its windows.
         match &self.borders {
             Borders::Whole => 0,
             Borders::Fixed { spec, first } => number(spec, time).wrapping_sub(*first) as usize,
@@ -85,7 +94,7 @@ impl Windows {
         }
     }
 
-    /// Windows for a reader, each of which lies in one of these.
+    /// Returns a grid for a reader; each of its windows is inside one of these windows.
     pub fn grid(&self) -> Grid {
         match &self.borders {
             Borders::Whole => Grid::Whole,
@@ -97,7 +106,7 @@ impl Windows {
         }
     }
 
-    /// Seconds of a window that lie in the range.
+    /// Returns the seconds of a window that are in the range.
     pub fn seconds(&self, window: usize) -> f64 {
         let start = self.start(window).max(self.range.start);
         let end = match self.borders {
@@ -107,9 +116,9 @@ impl Windows {
         (i128::from(end) - i128::from(start)) as f64 / NANOS_PER_SECOND as f64
     }
 
-    /// Cuts rising instants of the range at the windows. Replaces the content of `segments`.
+    /// Cuts ascending timestamps of the range at the window boundaries. Replaces the content of `segments`.
     ///
-    /// A window as full as the one before it costs two comparisons, any other a galloping search.
+    /// A window with as many timestamps as the previous one costs two comparisons, any other a galloping search.
     pub fn cut(&self, times: &[i64], segments: &mut Vec<Segment>) {
         segments.clear();
         if times.is_empty() {
@@ -143,7 +152,7 @@ impl Windows {
         }
     }
 
-    /// Where window `window` begins; the end of the one before it.
+    /// Returns the start of a window, which is the end of the previous one.
     fn bound(&self, window: i64) -> i64 {
         match &self.borders {
             Borders::Whole => self.range.start,
@@ -157,10 +166,10 @@ impl Windows {
     }
 }
 
-/// Windows of one width, and how many.
+/// Returns windows of one width, and their number.
 fn fixed(range: TimeRange, mut spec: WindowSpec) -> Result<(Borders, u64)> {
     if spec.width <= 0 {
-        return Err(QueryError::Invalid("a window is wider than zero".into()));
+        return Err(QueryError::Invalid("a window must be wider than zero".into()));
     }
     spec.offset = spec.offset.rem_euclid(spec.width);
     let first = number(&spec, range.start);
@@ -169,8 +178,8 @@ fn fixed(range: TimeRange, mut spec: WindowSpec) -> Result<(Borders, u64)> {
     Ok((Borders::Fixed { spec, first }, count))
 }
 
-/// Cuts instants where `follow` says: from a window (below zero before the first) and its end to the window of the next
-/// instant and its end.
+/// Cuts timestamps into segments. `follow` maps a window (negative before the first), its end and the next
+/// timestamp to the window of that timestamp and its end.
 fn cut(times: &[i64], segments: &mut Vec<Segment>, follow: impl Fn(i64, i64, i64) -> (i64, i64)) {
     let (mut start, mut guess) = (0, 1);
     let (mut window, mut bound) = (-1, i64::MIN);
@@ -179,7 +188,7 @@ fn cut(times: &[i64], segments: &mut Vec<Segment>, follow: impl Fn(i64, i64, i64
         let end = end_before(times, start, guess, bound);
         guess = end - start;
         segments.push(Segment {
-            // Instants lie in the range, so this is one of its windows.
+            // Timestamps are in the range, so this is one of its windows.
             window: window as usize,
             values: start..end,
         });
@@ -187,7 +196,7 @@ fn cut(times: &[i64], segments: &mut Vec<Segment>, follow: impl Fn(i64, i64, i64
     }
 }
 
-/// The widest windows of one width that begin at all of some instants, the ends of time left out.
+/// Returns the widest windows of one width that start at all of the bounds, ignoring the limits of `i64`.
 fn common_grid(bounds: &[i64]) -> Grid {
     let inner = bounds
         .iter()
@@ -202,7 +211,7 @@ fn common_grid(bounds: &[i64]) -> Grid {
             width,
             offset: first.rem_euclid(width),
         },
-        // Nothing that has a length lies in one of these.
+        // Windows of one nanosecond contain no span of time, so no summary is used.
         _ => Grid::Windows { width: 1, offset: 0 },
     }
 }
@@ -214,20 +223,20 @@ fn common_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// The number of the window, counted from the offset, that holds an instant.
+/// Returns the number of the window that contains a timestamp, counted from the offset.
 fn number(spec: &WindowSpec, time: i64) -> i64 {
     match time.checked_sub(spec.offset) {
         Some(time) => time.div_euclid(spec.width),
         None => {
             let wide = (i128::from(time) - i128::from(spec.offset)).div_euclid(i128::from(spec.width));
-            // A width of at least one nanosecond and an offset below it: the number is at most 64 bits, but for
-            // a width of one, whose offset is zero and never comes here.
+            // The width is at least one nanosecond and the offset below it. The number thus fits 64 bits, except
+            // for a width of one, whose offset is zero and which never reaches this branch.
             wide.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
         }
     }
 }
 
-/// The first position from `start` on whose instant is not before `bound`; `times[start]` is.
+/// Returns the first position after `start` whose timestamp is not before `bound`; `times[start]` is before it.
 fn end_before(times: &[i64], start: usize, guess: usize, bound: i64) -> usize {
     let guessed = start + guess;
     let before = |at: usize| times[at - 1] < bound;

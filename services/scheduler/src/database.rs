@@ -1,4 +1,4 @@
-//! What the scheduler needs of the database, whatever the models of its tables.
+//! Interface from the scheduler to the database, the same for all table models.
 
 use std::sync::Arc;
 
@@ -9,29 +9,33 @@ use tideline_engine::time::TrustedNow;
 
 use crate::maintenance::WorkError;
 
-/// The database as the runner sees it. Calls block.
+/// Database as used by the runner. Calls block.
 pub trait Database: Send + Sync + 'static {
-    /// Models of which tables can be created. Each needs a registered maintenance.
+    /// Returns the models of which tables can be created. Each requires a registered maintenance.
     fn models(&self) -> &[TableModel];
 
-    /// The current time, as far as it can be trusted.
+    /// Returns the current time, as far as it can be trusted.
     fn trusted_now(&self) -> TrustedNow;
 
-    /// True while the database is kept as it is, because acknowledged data is missing: then no work is done.
+    /// Returns true while the database must not change, because acknowledged data is missing. No work is done then.
     fn is_read_only(&self) -> bool {
         false
     }
 
-    /// The rows kept about jobs, by name.
+    /// Returns the stored rows about jobs, by name.
     fn job_rows(&self) -> Vec<(Bytes, Bytes)>;
 
-    /// Adds, alters and removes rows about jobs, in one step, durable on return. A row has at most 64 KiB.
+    /// Adds, replaces and removes rows about jobs in one atomic step, durable on return. A row has at most 64 KiB.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the rows cannot be committed.
     fn edit_job_rows(&self, put: Vec<(Bytes, Bytes)>, remove: Vec<Bytes>) -> Result<(), WorkError>;
 
-    /// Trusts the clock of the machine from now on.
+    /// Accepts the clock of the machine as right from now on.
     fn confirm_clock(&self);
 
-    /// The clock that throttles and retries go by.
+    /// Returns the clock for throttles and retries.
     fn clock(&self) -> Arc<dyn Clock>;
 }
 

@@ -1,4 +1,6 @@
-//! Jobs: planned, running and past work as people see it.
+//! Jobs: planned, running and past work as shown to users.
+//!
+//! The serialized form of [`Job`] is stored in the journal of jobs.
 
 use std::time::Duration;
 
@@ -6,77 +8,77 @@ use serde::{Deserialize, Serialize};
 use tideline_engine::model::{JobKind, TableId, Tier, TimeRange};
 
 use crate::maintenance::{Amount, Planned};
-use crate::pace::JobCost;
+use crate::throttle::JobCost;
 
 /// A job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// Rises from job to job, and across restarts.
+    /// Number of the job. It increases from job to job, also across restarts.
     pub id: u64,
-    /// What kind of work.
+    /// Kind of work.
     #[serde(with = "crate::stored_kind")]
     pub kind: JobKind,
-    /// Whose; `None` = the whole store.
+    /// Table of the job; `None` = the whole store.
     pub table: Option<JobTable>,
-    /// How far it is.
+    /// State of the job.
     pub state: JobState,
-    /// Whether somebody asked for it, whatever its schedule.
+    /// True if the job was requested, whatever its schedule.
     pub by_hand: bool,
-    /// Why there is such work.
+    /// Reason for the work, for users.
     pub reason: String,
-    /// When it was first planned, trusted nanoseconds since the epoch.
+    /// Time of the first plan, trusted nanoseconds since the epoch.
     pub created: i64,
-    /// When it may begin, or might have begun; `None` = by hand only.
+    /// Earliest start; `None` = only on request.
     pub due: Option<i64>,
-    /// When it began.
+    /// Time of the start.
     pub started: Option<i64>,
-    /// When it ended.
+    /// Time of the end.
     pub finished: Option<i64>,
-    /// First instant of the windows that it is about; `None` = it is about no window.
+    /// Start of the windows that the job concerns; `None` = it concerns no windows.
     pub from: Option<i64>,
-    /// The first instant after them.
+    /// End of these windows, exclusive.
     pub to: Option<i64>,
-    /// The tier of what it makes.
+    /// Tier of the output.
     pub tier: Tier,
-    /// How much it takes.
+    /// Planned amount of data.
     pub total: Amount,
-    /// What it has done so far.
+    /// Progress so far.
     pub done: JobProgress,
-    /// What came of it, for people.
+    /// Outcome, for users.
     pub outcome: Option<String>,
-    /// Why it failed.
+    /// Reason of the failure.
     pub error: Option<String>,
 }
 
 /// The table of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobTable {
-    /// Its number.
+    /// Number of the table.
     #[serde(with = "table_number")]
     pub id: TableId,
-    /// Its name when the job was planned.
+    /// Name of the table when the job was planned.
     pub name: String,
 }
 
-/// How far a job is.
+/// State of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
-    /// It waits for its turn, for its schedule, or to be asked for.
+    /// It waits for its turn, its schedule or a request.
     Planned,
-    /// It runs.
+    /// It is running.
     Running,
-    /// A user paused it, or all jobs of its kind and table.
+    /// It is paused by a user, alone or with all jobs of its kind and table.
     Paused,
     /// It is done.
     Done,
-    /// It failed; the same work is planned again after a while.
+    /// It failed. The same work is planned again after a wait.
     Failed,
-    /// It ended early: it was cancelled or overtaken, or the process ended.
+    /// It ended early: cancelled, overtaken by other changes, or interrupted by the end of the process.
     Cancelled,
 }
 
-/// What a job has done.
+/// Progress of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobProgress {
     /// Timelines done.
@@ -89,25 +91,25 @@ pub struct JobProgress {
     pub bytes: u64,
     /// Bytes written.
     pub bytes_written: u64,
-    /// Bytes read in a second, over all of its time.
+    /// Bytes read per second, on average.
     pub bytes_per_second: Option<u64>,
-    /// What is left at this rate.
+    /// Seconds left at this rate.
     pub seconds_left: Option<u64>,
 }
 
-/// Which jobs to list.
+/// Filter of the list of jobs.
 #[derive(Debug, Clone, Default)]
 pub struct JobFilter {
-    /// Of this kind.
+    /// Only jobs of this kind.
     pub kind: Option<JobKind>,
-    /// Of the table with this name.
+    /// Only jobs of the table with this name.
     pub table: Option<String>,
-    /// In this state.
+    /// Only jobs in this state.
     pub state: Option<JobState>,
 }
 
 impl JobState {
-    /// Every state.
+    /// All states.
     pub const ALL: [Self; 6] = [
         Self::Planned,
         Self::Running,
@@ -117,7 +119,7 @@ impl JobState {
         Self::Cancelled,
     ];
 
-    /// Its name on the wire.
+    /// Returns the name of the state on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Planned => "planned",
@@ -129,19 +131,19 @@ impl JobState {
         }
     }
 
-    /// The state of this name.
+    /// Returns the state with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// Whether nothing more will happen.
+    /// Returns true if the job has ended.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
 }
 
 impl Job {
-    /// A job for planned work.
+    /// Creates the job of planned work.
     pub(crate) fn planned(id: u64, work: &Planned, table: Option<JobTable>, created: i64) -> Self {
         let bounds = Some(work.range).filter(|range| *range != TimeRange::ALL);
         Self {
@@ -167,7 +169,7 @@ impl Job {
 }
 
 impl JobProgress {
-    /// Progress of a job of `total` bytes after some time.
+    /// Computes the progress of a job of `total` bytes after some time.
     pub(crate) fn of(cost: &JobCost, total: u64, lasting: Duration) -> Self {
         let seconds = lasting.as_secs_f64();
         let rate = (seconds > 0.0 && cost.bytes_read > 0).then(|| cost.bytes_read as f64 / seconds);
@@ -185,7 +187,7 @@ impl JobProgress {
 }
 
 impl JobFilter {
-    /// Whether a job is wanted.
+    /// Returns true if a job passes the filter.
     pub fn wants(&self, job: &Job) -> bool {
         let of_table = |name: &String| job.table.as_ref().is_some_and(|table| table.name == *name);
         self.kind.is_none_or(|kind| kind == job.kind)

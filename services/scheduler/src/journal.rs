@@ -1,15 +1,15 @@
-//! What survives a restart: past jobs, how far schedules were served, which kinds of jobs are paused, the next job id.
+//! Journal of jobs: past jobs, served schedules, paused kinds and the next job id. It survives restarts.
 //!
-//! Rows are JSON with a `format` number. They are written when a job begins and ends, not as it proceeds: after a
-//! crash a job that was running is known to have been interrupted, and its work is simply planned again.
+//! Rows are JSON with a `format` number. A job is written when it starts and when it ends, not while it runs. After a
+//! crash, a job that was running is recorded as interrupted, and its work is planned again.
 //!
-//! | row | holds |
+//! | row | content |
 //! |---|---|
-//! | `job-` and the id, 20 digits | a job that began |
+//! | `job-` and the id, 20 digits | a job that has started |
 //! | `table-` and the number, 10 digits | schedules and pauses of a table |
 //! | `store` | the next id, and pauses of the whole store |
 //!
-//! A row that cannot be read is left out and reported: history is not worth refusing to start.
+//! A row that cannot be read is skipped and logged, because damaged history must not prevent a start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,23 +22,23 @@ use tideline_engine::model::{JobKind, TableId};
 use crate::job::{Job, JobState};
 use crate::stored_kind::StoredKind;
 
-/// The stored form that this build writes, and the only one yet.
+/// Stored format that this build writes. There is no other format yet.
 const FORMAT: u8 = 1;
-/// Job ids that are set aside by one edit. A crash leaves out what is left of them.
+/// Number of job ids reserved by one edit. A crash skips the unused ones.
 const IDS_SET_ASIDE: u64 = 1_000;
-/// Longest text of a job that is kept, in characters.
+/// Longest stored text of a job, in characters.
 const TEXT_CHARS_MAX: usize = 1_000;
 const STORE_ROW: &str = "store";
 
-/// Everything that is kept about jobs.
+/// Content of the journal in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
-    /// Jobs that began, by id.
+    /// Jobs that have started, by id.
     pub(crate) jobs: BTreeMap<u64, Job>,
     tables: HashMap<TableId, TableState>,
     paused: BTreeSet<StoredKind>,
     next_id: u64,
-    /// Ids below this one are not given out again after a restart.
+    /// End of the reserved ids. Smaller ids are not assigned again after a restart.
     set_aside: u64,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    /// Writes a row, where there is one.
+    /// Writes a row, if there is one.
     pub(crate) fn put(row: Option<(Bytes, Bytes)>) -> Self {
         Self {
             put: row.into_iter().collect(),
@@ -66,7 +66,7 @@ impl Edit {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct TableState {
-    /// Up to which trusted instant each schedule was served.
+    /// Trusted timestamp up to which each schedule was served.
     served: BTreeMap<StoredKind, i64>,
     paused: BTreeSet<StoredKind>,
 }
@@ -85,7 +85,7 @@ struct StoreState {
 }
 
 impl Journal {
-    /// Reads what an earlier process left. Jobs that it was doing are interrupted; the edit says so.
+    /// Reads the rows of an earlier process. Jobs that were running are marked as interrupted; the edit stores that.
     pub(crate) fn read(rows: &[(Bytes, Bytes)]) -> (Self, Edit) {
         let mut journal = Self {
             next_id: 1,
@@ -95,7 +95,7 @@ impl Journal {
         let mut edit = Edit::default();
         for (name, detail) in rows {
             if let Err(reason) = journal.take(&String::from_utf8_lossy(name), detail) {
-                tracing::warn!(?name, reason, "a row about jobs cannot be read and is left out");
+                tracing::warn!(?name, reason, "failed to read a job row; it is left out");
             }
         }
         let running = journal.jobs.values_mut().filter(|job| !job.state.is_final());
@@ -103,8 +103,8 @@ impl Journal {
             job.state = JobState::Cancelled;
             job.finished = job.started;
             let rest = match job.kind {
-                JobKind::SetAttributes | JobKind::AttachArchive => "sent again, it does what is left",
-                JobKind::Restore => "what came back stays; ask again for the rest",
+                JobKind::SetAttributes | JobKind::AttachArchive => "send the request again to do the rest",
+                JobKind::Restore => "restored points stay; request the rest again",
                 _ => "the same work is planned again",
             };
             job.outcome = Some(format!("interrupted by the end of the process; {rest}"));
@@ -115,7 +115,7 @@ impl Journal {
 
     fn take(&mut self, name: &str, detail: &[u8]) -> Result<(), String> {
         if let Some(id) = name.strip_prefix("job-").and_then(|id| id.parse::<u64>().ok()) {
-            // Even of a job that cannot be read the id is not used again.
+            // The id of a job that cannot be read is not used again either.
             self.next_id = self.next_id.max(id.saturating_add(1));
             self.set_aside = self.set_aside.max(self.next_id);
             self.jobs.insert(id, parse(detail)?);
@@ -127,19 +127,20 @@ impl Journal {
             self.set_aside = self.set_aside.max(self.next_id);
             self.paused = store.paused;
         } else {
-            return Err("it has no known name".into());
+            return Err("the name of the row is unknown".into());
         }
         Ok(())
     }
 
-    /// An id that was never used. Where [`Journal::ids_to_set_aside`] says so, the store's row is to be written.
+    /// Returns an id that was never used. The caller stores the row of [`Journal::ids_to_set_aside`], if there is
+    /// one.
     pub(crate) fn next_id(&mut self) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         id
     }
 
-    /// The store's row, where ids were given out that it does not cover yet.
+    /// Returns the row of the store if ids beyond the reserved ones were assigned.
     pub(crate) fn ids_to_set_aside(&mut self) -> Option<(Bytes, Bytes)> {
         if self.next_id <= self.set_aside {
             return None;
@@ -148,7 +149,7 @@ impl Journal {
         Some(self.store_row())
     }
 
-    /// The row of the whole store as it is now.
+    /// Returns the current row of the whole store.
     pub(crate) fn store_row(&self) -> (Bytes, Bytes) {
         let content = StoreState {
             next_id: self.set_aside,
@@ -157,15 +158,16 @@ impl Journal {
         row(STORE_ROW.into(), content)
     }
 
-    /// The row of a table as it is now.
+    /// Returns the current row of a table.
     pub(crate) fn table_row(&self, table: TableId) -> (Bytes, Bytes) {
         let content = self.tables.get(&table).cloned().unwrap_or_default();
         row(table_name(table), content)
     }
 
-    /// Takes in a job that began or ended; the edit that keeps it, within `history` past jobs.
+    /// Records a job that started or ended. Returns the edit that stores it and keeps at most `history` jobs.
     ///
-    /// Of too many, the oldest of the most numerous kind goes: a hundred folds do not push out the one migration.
+    /// The oldest job of the most frequent kind is removed first, so that a hundred folds do not displace the only
+    /// migration.
     pub(crate) fn keep(&mut self, mut job: Job, history: usize) -> Edit {
         for text in [&mut job.outcome, &mut job.error].into_iter().flatten() {
             *text = text.chars().take(TEXT_CHARS_MAX).collect();
@@ -181,7 +183,7 @@ impl Journal {
         edit
     }
 
-    /// Forgets a job that began and went back to where it was; the edit that does so.
+    /// Removes a started job that returned to the queue. Returns the edit that does so.
     pub(crate) fn forget(&mut self, id: u64) -> Edit {
         self.jobs.remove(&id);
         Edit {
@@ -190,7 +192,7 @@ impl Journal {
         }
     }
 
-    /// The oldest past job of the kind with most of them.
+    /// Returns the oldest past job of the kind with the most past jobs.
     fn most_numerous(&self) -> Option<u64> {
         let past = || self.jobs.values().filter(|job| job.state.is_final());
         let mut counts: BTreeMap<JobKind, usize> = BTreeMap::new();
@@ -199,7 +201,7 @@ impl Journal {
         past().find(|job| job.kind == kind).map(|job| job.id)
     }
 
-    /// Up to when schedules were served, for the planner.
+    /// Returns the timestamps up to which schedules were served, for the planner.
     pub(crate) fn served(&self) -> HashMap<(TableId, JobKind), i64> {
         let tables = self.tables.iter();
         tables
@@ -212,7 +214,7 @@ impl Journal {
             .collect()
     }
 
-    /// Takes note that a schedule was served; the instant that stood there before.
+    /// Records that a schedule was served. Returns the timestamp that was recorded before.
     pub(crate) fn serve(&mut self, table: TableId, kind: JobKind, now: i64) -> Option<i64> {
         self.tables
             .entry(table)
@@ -240,7 +242,7 @@ impl Journal {
         changed.then(|| table.map_or_else(|| self.store_row(), |table| self.table_row(table)))
     }
 
-    /// Whether a kind of jobs is paused.
+    /// Returns true if a kind of jobs is paused.
     pub(crate) fn is_paused(&self, table: Option<TableId>, kind: JobKind) -> bool {
         match table {
             Some(table) => self
@@ -251,13 +253,13 @@ impl Journal {
         }
     }
 
-    /// Number of kinds that are paused, in the whole store and per table.
+    /// Returns the number of paused kinds, in the whole store and per table.
     pub(crate) fn paused_count(&self) -> usize {
         let of_tables: usize = self.tables.values().map(|state| state.paused.len()).sum();
         self.paused.len() + of_tables
     }
 
-    /// Forgets tables that are gone; the names of their rows.
+    /// Removes tables that do not exist any more. Returns the names of their rows.
     pub(crate) fn retain_tables(&mut self, exists: impl Fn(TableId) -> bool) -> Vec<Bytes> {
         let gone = self.tables.keys().copied().filter(|table| !exists(*table));
         let gone: Vec<TableId> = gone.collect();

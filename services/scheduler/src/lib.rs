@@ -1,32 +1,32 @@
-//! Background work: what is sealed, folded, migrated, purged and dropped, and when.
+//! Background work on tables: seals, folds, moves between tiers, purges and expiry, with their schedules.
 //!
-//! Each table model has a [`Maintenance`]: it surveys its tables, plans from the survey without I/O, and performs one unit of
-//! work at a time. The runner does the rest, the same for all models: one thread, one job at a time, at a rate that leaves the
-//! machine to writers and readers, with jobs that can be listed, run, paused, resumed and cancelled.
+//! Each table model has a [`Maintenance`]: it surveys its tables, plans from the survey without I/O, and performs one
+//! unit of work at a time. The runner does the rest, the same for all models. It has one thread and runs one job at a
+//! time, at a rate that leaves resources to writers and readers. Jobs can be listed, run, paused, resumed and
+//! cancelled.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`scheduler`] | [`Scheduler`]: what services use |
-//! | [`maintenance`] | [`Maintenance`]: the trait of a model, and the values that pass between it and the runner |
+//! | [`scheduler`] | [`Scheduler`]: the interface for services |
+//! | [`maintenance`] | [`Maintenance`]: the trait of a model, and the values exchanged with the runner |
 //! | [`models`] | [`Models`]: the registry of models |
 //! | [`series`] | maintenance of series tables |
-//! | `overview` | the tables and the plan of all models |
+//! | `overview` | tables and plan of all models |
 //! | [`schedule`] | cron expressions with time zones |
-//! | [`job`] | jobs as services see them |
-//! | `agenda` | the queue: ids, requested work, waits after failures |
-//! | `runner` | the thread |
-//! | [`run`] | the running job, as its model reports progress and is held back |
+//! | [`job`] | jobs as shown to users |
+//! | `queue` | queue: ids, requested work, waits after failures |
+//! | `runner` | the thread that runs jobs |
+//! | [`run`] | the running job: progress, throttle, pause and cancel |
 //! | [`policy`] | checks of a table's policy |
-//! | [`requested`] | work that a request begins and does itself |
-//! | `unplanned` | work that was in no plan, as jobs |
-//! | `lookup` | finding jobs |
-//! | [`pace`] | rate, pause and cancel of the running job |
-//! | `journal` | what survives a restart |
+//! | [`requested`] | jobs that a request starts and performs itself |
+//! | `unplanned` | jobs for work that was in no plan |
+//! | `lookup` | look-up of jobs |
+//! | [`throttle`] | throttle, pause and cancel of the running job |
+//! | `journal` | state that survives a restart |
 //! | `stored_kind` | names of job kinds in stored rows |
-//! | [`database`] | the trait behind which the database is, and the engine behind it |
-//! | [`metrics`] | figures |
+//! | [`database`] | trait of the database, implemented by the engine |
+//! | [`metrics`] | metrics of background work |
 
-mod agenda;
 pub mod database;
 pub mod job;
 mod journal;
@@ -35,8 +35,8 @@ pub mod maintenance;
 pub mod metrics;
 pub mod models;
 mod overview;
-pub mod pace;
 pub mod policy;
+mod queue;
 pub mod requested;
 pub mod run;
 mod runner;
@@ -44,6 +44,7 @@ pub mod schedule;
 pub mod scheduler;
 pub mod series;
 mod stored_kind;
+pub mod throttle;
 mod unplanned;
 
 pub use database::Database;
@@ -54,7 +55,6 @@ pub use maintenance::{
 };
 pub use metrics::Metrics;
 pub use models::Models;
-pub use pace::JobCost;
 pub use requested::{JobEnding, RequestedJob};
 pub use run::Run;
 pub use schedule::{ScheduleError, Timetable};
@@ -62,3 +62,4 @@ pub use scheduler::{Scheduler, SchedulerError, Settings};
 pub use series::SeriesWork;
 pub use series::archives::ArchiveState;
 pub use series::plan::Preview;
+pub use throttle::JobCost;

@@ -1,29 +1,31 @@
-//! Finding jobs wherever they are: running, waiting or past.
+//! SurveyedPlan-up of jobs: running, waiting or past.
 
 use tideline_engine::model::Timestamp;
 
-use crate::agenda::{Entry, Trouble};
 use crate::job::{Job, JobFilter, JobProgress, JobState};
-use crate::pace::JobCommand;
+use crate::queue::{Entry, RepeatedFailure};
 use crate::runner::{Running, Shared, State};
 use crate::scheduler::SchedulerError;
+use crate::throttle::JobCommand;
 
 impl Shared {
-    /// The running job and requested jobs, then waiting ones, then past ones from new to old.
+    /// Returns the running job, then requested jobs, waiting jobs, and past jobs, newest first.
     pub(crate) fn list(&self, filter: &JobFilter) -> Vec<Job> {
         let state = self.state.lock();
         let running = state.running.as_ref().map(|running| self.shown(running));
         let id = running.as_ref().map(|job| job.id);
         let now = self.clock.monotonic();
         let requested = state.requested.iter().map(|begun| begun.shown(now));
-        let waiting = state.agenda.by_hand.iter().chain(&state.agenda.planned);
+        let waiting = state.queue.by_hand.iter().chain(&state.queue.planned);
         let past = state
             .journal
             .jobs
             .values()
             .rev()
             .filter(|job| {
-                Some(job.id) != id && state.requested_job(job.id).is_none() && !state.agenda.is_asked(job.id)
+                Some(job.id) != id
+                    && state.requested_job(job.id).is_none()
+                    && !state.queue.is_requested(job.id)
             })
             .cloned();
         let waiting = waiting.map(|entry| self.waiting(&state, entry));
@@ -31,7 +33,7 @@ impl Shared {
         all.filter(|job| filter.wants(job)).collect()
     }
 
-    /// A job, wherever it is.
+    /// Returns a job by id, in whatever state it is.
     pub(crate) fn find(&self, state: &mut State, id: u64) -> Option<Job> {
         if let Some(running) = state.running.as_ref().filter(|running| running.entry.id == id) {
             return Some(self.shown(running));
@@ -39,19 +41,19 @@ impl Shared {
         if let Some(begun) = state.requested_job(id) {
             return Some(begun.shown(self.clock.monotonic()));
         }
-        let entry = state.agenda.find(id).cloned();
+        let entry = state.queue.find(id).cloned();
         entry.map_or_else(
             || state.journal.jobs.get(&id).cloned(),
             |entry| Some(self.waiting(state, &entry)),
         )
     }
 
-    /// A job that has not ended, and is not a requested job.
+    /// Returns the entry of a job that has not ended and is not a requested job.
     pub(crate) fn live(&self, state: &mut State, id: u64) -> Result<Entry, SchedulerError> {
         if let Some(running) = state.running.as_ref().filter(|running| running.entry.id == id) {
             return Ok(running.entry.clone());
         }
-        if let Some(entry) = state.agenda.find(id) {
+        if let Some(entry) = state.queue.find(id) {
             return Ok(entry.clone());
         }
         if state.requested_job(id).is_some() {
@@ -66,10 +68,10 @@ impl Shared {
         )
     }
 
-    /// A job that waits, also for its next try.
+    /// Returns a waiting job. After a failure its due time is that of the next attempt.
     fn waiting(&self, state: &State, entry: &Entry) -> Job {
         let mut job = entry.job(&state.journal);
-        if let Some(Trouble { failures, left }) = state.agenda.trouble(entry, self.clock.monotonic()) {
+        if let Some(RepeatedFailure { failures, left }) = state.queue.trouble(entry, self.clock.monotonic()) {
             let left = i64::try_from(left.as_nanos()).unwrap_or(i64::MAX);
             let again = self.database.trusted_now().now.nanos().saturating_add(left);
             job.due = job.due.max(Some(again));
@@ -83,7 +85,7 @@ impl Shared {
         job
     }
 
-    /// The running job with its progress.
+    /// Returns the running job with its progress.
     pub(crate) fn shown(&self, running: &Running) -> Job {
         let (command, cost) = self.control.current();
         let lasting = self.clock.monotonic().saturating_sub(running.began);

@@ -1,7 +1,7 @@
-//! Maintenance of tables: one trait for each table model, and the values that pass between a model and the runner.
+//! Maintenance of tables: one trait, implemented by each table model, and the values exchanged with the runner.
 //!
-//! A model takes a [`Survey`] of its tables, plans from it without I/O, and performs one unit of work at a time. Queue,
-//! schedules, pauses, retries, throttle, history and metrics are the runner's and the same for all models.
+//! A model takes a [`Survey`] of its tables, plans from it without I/O, and performs one unit of work at a time. The
+//! runner provides queue, schedules, pauses, retries, throttle, history and metrics, the same for all models.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +11,16 @@ use serde::{Deserialize, Serialize};
 use tideline_engine::model::{JobKind, Schedule, SegmentId, TableId, TableModel, Tier, TimeRange};
 
 use crate::job::JobTable;
-use crate::pace::JobCost;
 use crate::run::Run;
+use crate::throttle::JobCost;
 
 /// Maintenance of the tables of one model.
 ///
-/// Calls block and may come from several threads; [`perform`](Self::perform) is called by one at a time. Every unit of work
-/// can be repeated: a crash or an error between two steps leaves nothing that the next survey does not show.
+/// Calls block and may be made from several threads; [`perform`](Self::perform) is called by one thread at a time.
+/// Every unit of work can be repeated: a crash or an error between two steps leaves no state that the next survey
+/// misses.
 pub trait Maintenance: Send + Sync + 'static {
-    /// Model of the tables.
+    /// Returns the model of the tables.
     fn model(&self) -> TableModel;
 
     /// Surveys all tables of the model at one moment.
@@ -27,8 +28,13 @@ pub trait Maintenance: Send + Sync + 'static {
 
     /// Performs one unit of work of a plan.
     ///
-    /// Long work calls [`Run::step`] every few milliseconds, which waits while the job is paused or reads too fast for its
-    /// table, and returns [`WorkError::GivenUp`] when it breaks.
+    /// Long work calls [`Run::step`] every few milliseconds. The call waits while the job is paused or reads too fast
+    /// for its table.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`WorkError::GivenUp`] if [`Run::step`] breaks, [`WorkError::Overtaken`] if the plan does not apply
+    /// any more, and [`WorkError::Failed`] if the work may be retried.
     fn perform(&self, work: &Planned, run: &mut Run<'_>) -> Result<Outcome, WorkError>;
 
     /// Returns work that has ended since the last call without a plan, oldest first.
@@ -36,8 +42,8 @@ pub trait Maintenance: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// States what holds between a failed job of a kind and the next try. The error of the job then names the time of that
-    /// try.
+    /// Returns what holds between a failed job of a kind and its next attempt. The error of the job then includes the
+    /// time of that attempt.
     fn while_failing(&self, _kind: JobKind) -> Option<&'static str> {
         None
     }
@@ -45,30 +51,30 @@ pub trait Maintenance: Send + Sync + 'static {
 
 /// Point-in-time statistics of all tables of one model.
 pub trait Survey: Send + Sync {
-    /// The tables.
+    /// Returns the tables.
     fn tables(&self) -> &[TableState];
 
-    /// Segments of the tables.
+    /// Counts the segments of the tables.
     fn segments(&self) -> SegmentCounts;
 
-    /// Plans all work that there is, without I/O. Work that waits for a schedule is part of the plan.
+    /// Plans all pending work, without I/O. Work that waits for a schedule is included.
     fn plan(&self, served: &Served, settings: &PlanSettings) -> Vec<Planned>;
 }
 
-/// A table as queue and schedules need it.
+/// State of a table for queue and schedules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableState {
-    /// Its number, unique among the tables of all models.
+    /// Number of the table, unique among the tables of all models.
     pub id: TableId,
-    /// Its name, unique among the tables of all models.
+    /// Name of the table, unique among the tables of all models.
     pub name: String,
-    /// When it was created, nanoseconds since the epoch.
+    /// Time of creation, nanoseconds since the epoch.
     pub created: i64,
-    /// When its policy was last changed, nanoseconds since the epoch.
+    /// Time of the last policy change, nanoseconds since the epoch.
     pub policy_changed: i64,
-    /// Schedules of kinds of jobs; a kind without one begins as soon as there is work.
+    /// Schedules by job kind. A kind without a schedule starts as soon as there is work.
     pub schedules: Vec<(JobKind, Schedule)>,
-    /// Most bytes that jobs of the table read in a second; `None` = no limit.
+    /// Largest number of bytes that jobs of the table read per second; `None` = no limit.
     pub bytes_per_second: Option<u64>,
 }
 
@@ -77,85 +83,85 @@ pub struct TableState {
 pub struct SegmentCounts {
     /// Published segments.
     pub published: u64,
-    /// Dropped segments that wait for their last reader to be freed.
+    /// Dropped segments whose bytes are freed after their last reader has ended.
     pub retired: u64,
 }
 
-/// Timestamps up to which the schedule of a (table, job kind) pair has been served, trusted nanoseconds since the epoch.
+/// Timestamps up to which the schedules of (table, job kind) pairs were served, trusted nanoseconds since the epoch.
 pub type Served = HashMap<(TableId, JobKind), i64>;
 
 /// Settings of plans.
 #[derive(Debug, Clone, Copy)]
 pub struct PlanSettings {
-    /// How long hidden points are kept before their bytes are freed, nanoseconds.
+    /// Time for which hidden points are kept before their bytes are freed, nanoseconds.
     pub purge_delay: i64,
 }
 
-/// A unit of planned work.
+/// Unit of planned work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Planned {
     /// Model whose maintenance performs it.
     pub model: TableModel,
-    /// Its kind.
+    /// Kind of the work.
     pub kind: JobKind,
-    /// Its table; `None` = the whole store.
+    /// Table of the work; `None` = the whole store.
     pub table: Option<TableId>,
-    /// The segments that it takes, in the order of their writes.
+    /// Input segments, in the order of their writes.
     pub inputs: Vec<SegmentId>,
-    /// The tier of what they become.
+    /// Tier of the output.
     pub tier: Tier,
-    /// The part of its table that it is about. After a failure, work of the same kind, table and slot waits.
+    /// Part of the table that the work concerns. After a failure, work of the same kind, table and slot waits.
     pub slot: Option<Slot>,
-    /// The time that it spans; [`TimeRange::ALL`] = it is about no time in particular.
+    /// Time range of the work; [`TimeRange::ALL`] = no specific range.
     pub range: TimeRange,
-    /// How much it takes.
+    /// Amount of data.
     pub amount: Amount,
-    /// Why there is such work, for people.
+    /// Reason for the work, for users.
     pub reason: String,
-    /// The trusted timestamp from which it may begin, nanoseconds since the epoch; `None` = only on request.
+    /// Trusted timestamp of the earliest start, nanoseconds since the epoch; `None` = only on request.
     pub at: Option<i64>,
-    /// How soon it should come among work that may begin.
+    /// Priority among work that may start.
     pub urgency: Urgency,
-    /// Details that its kind does not state; read by its model only.
+    /// Details beyond the kind, used only by the model.
     pub mode: Mode,
 }
 
 /// An aligned part of a table, such as a window of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
-    /// Width, as doublings of the narrowest one.
+    /// Width, as a number of doublings of the narrowest slot.
     pub level: u8,
-    /// Position among those of this width.
+    /// Index among the slots of this width.
     pub index: i64,
 }
 
-/// Details of a unit of work that its kind does not state.
+/// Details of a unit of work beyond its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// None.
+    /// No details.
     #[default]
     Plain,
-    /// The points stay in the cold tier beside their files.
+    /// The points stay in the cold tier in addition to their files.
     Copied {
-        /// Whether they have to become one segment first, without what was deleted.
+        /// True if the segments must first become one segment without deleted points.
         folded: bool,
     },
-    /// The points stay in the tier that they come to until this trusted timestamp, nanoseconds since the epoch.
+    /// The points stay in their new tier until this trusted timestamp, nanoseconds since the epoch.
     Held(i64),
-    /// Points before this timestamp, nanoseconds since the epoch, go their way; the others stay in their tier.
+    /// Only points before this timestamp, nanoseconds since the epoch, move. The others stay in their tier.
     Cut(i64),
 }
 
-/// The order in which work that may begin is done, among the tables of all models.
+/// Priority of work that may start, among the tables of all models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Urgency {
-    /// Costs nothing and frees space.
+    /// The work costs nothing and frees space.
     Free,
-    /// Reads suffer.
+    /// Reads are slower until the work is done.
     Reads,
-    /// Small and regular.
+    /// The work is small and regular.
     Regular,
-    /// Data is where it should not be any more.
+    /// Data should have left its tier.
     Moves,
     /// Deleted points wait to be freed.
     Space,
@@ -163,14 +169,14 @@ pub enum Urgency {
     Crowded,
 }
 
-/// How much a plan or a preview is about.
+/// Amount of data of a plan or a preview.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
-    /// Different windows.
+    /// Distinct windows.
     pub windows: u64,
     /// Segments.
     pub segments: u64,
-    /// Timelines: at least so many, as many as the segment with the most of them has.
+    /// Timelines: a lower bound, the largest number in one segment.
     pub timelines: u64,
     /// Points.
     pub points: u64,
@@ -180,56 +186,56 @@ pub struct Amount {
     pub bytes: u64,
 }
 
-/// Result of a unit of work that was done.
+/// Result of completed work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// What was done, for people.
+    /// Description of what was done, for users.
     pub text: String,
     /// False if there was nothing to do. A job of a kind that usually finds nothing is then not recorded.
     pub is_news: bool,
 }
 
-/// Work that has ended and was in no plan.
+/// Completed work that was in no plan.
 #[derive(Debug, Clone)]
 pub struct Unplanned {
-    /// Its kind.
+    /// Kind of the work.
     pub kind: JobKind,
-    /// Its table; `None` = the whole store.
+    /// Table of the work; `None` = the whole store.
     pub table: Option<JobTable>,
-    /// The tier of what it made.
+    /// Tier of the output.
     pub tier: Tier,
-    /// When it began, trusted nanoseconds since the epoch.
+    /// Time of the start, trusted nanoseconds since the epoch.
     pub started: i64,
-    /// How long it took.
+    /// Duration of the work.
     pub lasting: Duration,
-    /// The time that it spans, from its first to after its last timestamp.
+    /// Time range of the data: the first timestamp, and the end after the last one.
     pub span: Option<(i64, i64)>,
-    /// How much it took.
+    /// Amount of data.
     pub amount: Amount,
-    /// What it read and wrote.
+    /// Data read and written.
     pub cost: JobCost,
-    /// Why it was done, for people.
+    /// Reason for the work, for users.
     pub reason: &'static str,
-    /// What was done, for people.
+    /// Description of what was done, for users.
     pub outcome: String,
 }
 
-/// Why work was not done.
+/// Reason why work was not completed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorkError {
-    /// [`Run::step`] has ended it.
+    /// [`Run::step`] ended the work.
     #[error("given up")]
     GivenUp,
-    /// The plan does not fit the store any more; a new one will.
+    /// The store has changed, so the plan does not apply any more; a new plan is made.
     #[error("overtaken: {0}")]
     Overtaken(String),
-    /// It failed, and may be tried again.
+    /// The work failed and may be retried.
     #[error("{0}")]
     Failed(String),
 }
 
 impl Planned {
-    /// Work without inputs that begins only on request.
+    /// Creates work without inputs that starts only on request.
     pub fn new(model: TableModel, kind: JobKind, table: Option<TableId>, reason: impl Into<String>) -> Self {
         Self {
             model,
@@ -247,12 +253,12 @@ impl Planned {
         }
     }
 
-    /// Whether it may begin.
+    /// Returns true if the work may start.
     pub fn is_due(&self, now: i64) -> bool {
         self.at.is_some_and(|at| at <= now)
     }
 
-    /// Whether it is work of a kind, and of a table where one is given.
+    /// Returns true if the work has this kind, and this table if one is given.
     pub fn is_of(&self, kind: JobKind, table: Option<TableId>) -> bool {
         self.kind == kind && (table.is_none() || self.table == table)
     }
@@ -264,13 +270,13 @@ pub(crate) fn sort(plan: &mut [Planned], now: i64) {
 }
 
 impl TableState {
-    /// The schedule of a kind of jobs.
+    /// Returns the schedule of a kind of jobs.
     pub fn schedule(&self, kind: JobKind) -> &Schedule {
         let found = self.schedules.iter().find(|(of, _)| *of == kind);
         found.map_or(&Schedule::Continuous, |(_, schedule)| schedule)
     }
 
-    /// The table as jobs name it.
+    /// Returns the table in the form that jobs hold.
     pub(crate) fn named(&self) -> JobTable {
         JobTable {
             id: self.id,
@@ -280,7 +286,7 @@ impl TableState {
 }
 
 impl Outcome {
-    /// Work that was done.
+    /// Creates the outcome of work that was done.
     pub fn done(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -288,7 +294,7 @@ impl Outcome {
         }
     }
 
-    /// A round that has found `count` things to do.
+    /// Creates the outcome of a round that found `count` things to do.
     pub fn round(count: u64, text: impl Into<String>) -> Self {
         Self {
             text: text.into(),

@@ -1,40 +1,40 @@
-//! Figures about background work, for `/metrics`.
+//! Metrics of background work.
 
 use std::collections::BTreeMap;
 
 use tideline_engine::model::JobKind;
 
 use crate::job::{Job, JobState};
-use crate::pace::JobCost;
 use crate::runner::State;
+use crate::throttle::JobCost;
 
-/// Figures of one moment; counts are since the start.
+/// Values of one moment; counts are since the start.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metrics {
-    /// Waiting work that may begin, by kind.
+    /// Waiting work that may start, by kind.
     pub due: BTreeMap<JobKind, u64>,
-    /// Waiting work that waits for its schedule or to be asked for, by kind.
+    /// Work that waits for its schedule or a request, by kind.
     pub waiting: BTreeMap<JobKind, u64>,
-    /// The kind of the job that runs.
+    /// Kind of the running job.
     pub running: Option<JobKind>,
-    /// Kinds of jobs that are paused, in the whole store and per table.
+    /// Number of paused kinds of jobs, in the whole store and per table.
     pub kinds_paused: u64,
-    /// Jobs that ended, by kind and outcome.
+    /// Ended jobs, by kind and final state.
     pub ended: BTreeMap<(JobKind, JobState), u64>,
-    /// What jobs read and wrote, by kind.
+    /// Data that jobs read and wrote, by kind.
     pub moved: BTreeMap<JobKind, JobCost>,
-    /// Segments of the store.
+    /// Published segments of all tables.
     pub segments: u64,
-    /// Segments that wait for their last reader to be freed.
+    /// Dropped segments whose bytes are freed after their last reader has ended.
     pub segments_retired: u64,
-    /// Nanoseconds that the wall clock is off by, while it is in doubt.
+    /// Deviation of the wall clock in nanoseconds, while the clock is in doubt.
     pub clock_off_by: Option<i64>,
-    /// Why the clock is in doubt.
+    /// Reason why the clock is in doubt.
     pub clock_doubt: Option<String>,
 }
 
 impl Metrics {
-    /// Figures of a state.
+    /// Collects the metrics of a state.
     pub(crate) fn of(state: &State) -> Self {
         let mut metrics = Self {
             running: state.running.as_ref().map(|running| running.entry.work.kind),
@@ -46,7 +46,7 @@ impl Metrics {
         let Some(overview) = &state.overview else {
             return metrics;
         };
-        for entry in state.agenda.by_hand.iter().chain(&state.agenda.planned) {
+        for entry in state.queue.by_hand.iter().chain(&state.queue.planned) {
             let is_due = entry.by_hand || entry.work.is_due(overview.now());
             let counts = if is_due {
                 &mut metrics.due
@@ -63,7 +63,7 @@ impl Metrics {
     }
 }
 
-/// Counts that only grow.
+/// Counters that only increase.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) ended: BTreeMap<(JobKind, JobState), u64>,

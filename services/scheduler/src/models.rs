@@ -1,4 +1,4 @@
-//! The registry of table models: whose tables the scheduler maintains.
+//! Registry of the table models that the scheduler maintains.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use tideline_engine::model::TableModel;
 use crate::maintenance::Maintenance;
 use crate::series::{Series, SeriesWork};
 
-/// Table models with their maintenance. Series is always one of them: the default table is a series table.
+/// Table models with their maintenance. Series is always included, because the default table is a series table.
 pub struct Models {
     series: Arc<Series>,
     all: Vec<Arc<dyn Maintenance>>,
 }
 
 impl Models {
-    /// Registers series tables.
+    /// Creates a registry with series tables.
     pub fn new(series: Arc<dyn SeriesWork>) -> Self {
         let series = Arc::new(Series::new(series));
         Self {
@@ -28,7 +28,7 @@ impl Models {
     ///
     /// # Panics
     ///
-    /// If the model is registered already: a table has one maintenance.
+    /// Panics if the model is registered already.
     #[must_use]
     pub fn with(mut self, maintenance: Arc<dyn Maintenance>) -> Self {
         let model = maintenance.model();
@@ -37,18 +37,18 @@ impl Models {
         self
     }
 
-    /// Maintenance of all models.
+    /// Returns the maintenance of all models.
     pub(crate) fn all(&self) -> &[Arc<dyn Maintenance>] {
         &self.all
     }
 
-    /// Maintenance of a model; `None` if it is not registered.
+    /// Returns the maintenance of a model; `None` if it is not registered.
     pub(crate) fn of(&self, model: TableModel) -> Option<&dyn Maintenance> {
         let found = self.all.iter().find(|maintenance| maintenance.model() == model);
         found.map(AsRef::as_ref)
     }
 
-    /// Maintenance of series tables.
+    /// Returns the maintenance of series tables.
     pub(crate) fn series(&self) -> &Arc<Series> {
         &self.series
     }

@@ -1,4 +1,4 @@
-//! Surveys of all models at about one moment: the one list of tables, and the one plan.
+//! Surveys of all models at about one moment, with one list of tables and one plan.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use crate::maintenance::{PlanSettings, Planned, SegmentCounts, Served, Survey, T
 use crate::models::Models;
 use crate::scheduler::SchedulerError;
 
-/// Tables of all models.
+/// Surveys of the tables of all models.
 pub(crate) struct Overview {
-    /// The trusted time after the surveys, so that what they find due is due.
+    /// Trusted time after the surveys, so that work found due is due.
     pub(crate) clock: TrustedNow,
     surveys: Vec<Arc<dyn Survey>>,
 }
@@ -27,22 +27,22 @@ impl Overview {
         }
     }
 
-    /// The trusted time, nanoseconds since the epoch.
+    /// Returns the trusted time, nanoseconds since the epoch.
     pub(crate) fn now(&self) -> i64 {
         self.clock.now.nanos()
     }
 
-    /// All tables.
+    /// Returns all tables.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &TableState> {
         self.surveys.iter().flat_map(|survey| survey.tables())
     }
 
-    /// A table by number.
+    /// Returns a table by number.
     pub(crate) fn table(&self, id: TableId) -> Option<&TableState> {
         self.tables().find(|table| table.id == id)
     }
 
-    /// A table by name.
+    /// Returns a table by name.
     pub(crate) fn named(&self, name: &str) -> Result<&TableState, SchedulerError> {
         let found = self.tables().find(|table| table.name == name);
         found.ok_or_else(|| SchedulerError::NoSuchTable(name.to_owned()))
@@ -56,7 +56,7 @@ impl Overview {
         planned
     }
 
-    /// Segments of all tables.
+    /// Counts the segments of all tables.
     pub(crate) fn segments(&self) -> SegmentCounts {
         let counts = self.surveys.iter().map(|survey| survey.segments());
         counts.fold(SegmentCounts::default(), |sum, counts| SegmentCounts {

@@ -1,4 +1,6 @@
-//! Checks of a policy: ages that contradict each other, schedules that never come.
+//! Checks of a policy: contradictory ages, and schedules that never run.
+//!
+//! Each error names the member and an example of a valid value.
 
 use chrono_tz::TZ_VARIANTS;
 use tideline_engine::model::time::format_duration;
@@ -6,16 +8,16 @@ use tideline_engine::model::{ArchivePolicy, Policy, Schedule};
 
 use crate::schedule::{ScheduleError, validate};
 
-/// Fewest letters of a place for which one typing error is allowed; each so many more allow one more.
+/// Number of letters in the name of a time zone for each spelling mistake that is tolerated.
 const LETTERS_PER_ERROR: usize = 3;
 
-/// A policy that cannot be followed.
+/// Error of a contradictory policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("policy.{member}: {reason}")]
 pub struct ContradictoryPolicy {
-    /// The member of the policy that is wrong.
+    /// Member of the policy that is wrong.
     pub member: &'static str,
-    /// The reason, with an example of a right value.
+    /// Reason, with an example of a valid value.
     pub reason: String,
 }
 
@@ -25,7 +27,8 @@ type Result<T> = std::result::Result<T, ContradictoryPolicy>;
 ///
 /// # Errors
 ///
-/// Points could never become cold or be archived, would be gone before, or a schedule is wrong.
+/// Returns an error if points could never become cold or be archived, if they would expire before, or if a schedule
+/// is invalid.
 pub fn check(policy: &Policy) -> Result<()> {
     let cold_ttl = |reason| ContradictoryPolicy {
         member: "cold_ttl",
@@ -41,8 +44,8 @@ pub fn check(policy: &Policy) -> Result<()> {
         }
         (Some(hot), Some(cold)) if cold <= hot => {
             return Err(cold_ttl(format!(
-                "{} is not above hot_ttl, which is {}: points go from hot to cold at the one age and leave cold at the \
-                 other; write more, such as {:?}, or null for never",
+                "{} is not above hot_ttl, which is {}: points move to the cold tier at hot_ttl and leave it \
+                 at cold_ttl; use a longer age, such as {:?}, or null for never",
                 format_duration(cold),
                 format_duration(hot),
                 format_duration(hot.saturating_mul(4))
@@ -66,8 +69,8 @@ fn check_archive(policy: &Policy, archive: &ArchivePolicy) -> Result<()> {
     };
     if policy.cold_ttl.is_some() {
         return wrong(
-            "it has no place beside cold_ttl: points leave the cold tier for files, or for good; set cold_ttl to null, and \
-             retention to the age at which files go too"
+            "cannot be combined with cold_ttl: points leave the cold tier either for files or for good; set \
+             cold_ttl to null, and retention to the age at which files are deleted too"
                 .into(),
         );
     }
@@ -79,8 +82,8 @@ fn check_archive(policy: &Policy, archive: &ArchivePolicy) -> Result<()> {
         }
         Some(hot) if archive.after <= hot => {
             return wrong(format!(
-                "after is {}, which is not above hot_ttl, {}: points go from hot to cold at the one age and into files at \
-                 the other; write more, such as {:?}",
+                "after is {}, which is not above hot_ttl, {}: points move to the cold tier at hot_ttl and \
+                 into files at after; use a longer age, such as {:?}",
                 format_duration(archive.after),
                 format_duration(hot),
                 format_duration(hot.saturating_mul(4))
@@ -92,15 +95,15 @@ fn check_archive(policy: &Policy, archive: &ArchivePolicy) -> Result<()> {
     check_schedule("archive", &archive.schedule)
 }
 
-/// Refuses ages at which archived points would be gone before there are any.
+/// Checks that archived points are kept for longer than it takes to archive them.
 fn check_kept(policy: &Policy, archive: &ArchivePolicy) -> Result<()> {
     let after = archive.after;
     let too_short = |member, name: &str, age: i64| {
         Err(ContradictoryPolicy {
             member,
             reason: format!(
-                "{name}{} is not above archive.after, which is {}: points would be gone before they are archived; write \
-                 more, such as {:?}, or null for ever",
+                "{name}{} is not above archive.after, which is {}: points would expire before they are \
+                 archived; use a longer age, such as {:?}, or null for ever",
                 format_duration(age),
                 format_duration(after),
                 format_duration(after.saturating_mul(4))
@@ -113,8 +116,8 @@ fn check_kept(policy: &Policy, archive: &ArchivePolicy) -> Result<()> {
         (Some(keep), Some(retention)) if keep > retention => Err(ContradictoryPolicy {
             member: "archive",
             reason: format!(
-                "keep, {}, is above retention, which is {}: points are gone by then, the archived ones too; write no more \
-                 than that, or null for as long",
+                "keep, {}, is above retention, which is {}: retention removes archived points too; use at \
+                 most that age, or null for the same age",
                 format_duration(keep),
                 format_duration(retention)
             ),
@@ -145,7 +148,7 @@ fn check_schedule(member: &'static str, schedule: &Schedule) -> Result<()> {
     })
 }
 
-/// The time zone that is spelled like a text, or whose place is: `berlin` means `Europe/Berlin`.
+/// Returns the time zone that is most similar to a text, by its name or its place: `berlin` yields `Europe/Berlin`.
 fn similar_zone(text: &str) -> Option<&'static str> {
     if text.len() > 64 {
         return None;

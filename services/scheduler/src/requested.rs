@@ -1,13 +1,13 @@
-//! Jobs that a request begins at once and whose work the thread of the request does.
+//! Jobs that a request starts at once and performs on its own thread.
 //!
-//! The list of jobs shows, cancels and remembers them like planned ones. After each step the work asks whether to continue, and
-//! at its end reports the outcome. Several may run at a time, and no move waits for them.
+//! They are listed, cancelled and recorded like planned jobs. After each step the work checks whether to continue,
+//! and at its end it reports the outcome. Several may run at a time, and no move waits for them.
 //!
 //! | module | job |
 //! |---|---|
-//! | [`attributes`] | attributes of many timelines are set and removed |
-//! | [`attach`] | tables are made of what another database has archived |
-//! | [`copy`] | points of a table are copied into another |
+//! | [`attributes`] | sets and removes attributes of many timelines |
+//! | [`attach`] | creates tables from the archive of another database |
+//! | [`copy`] | copies points of a table into another one |
 
 pub mod attach;
 pub mod attributes;
@@ -23,11 +23,11 @@ use tideline_engine::model::{JobKind, TableId, Tier};
 use crate::job::{Job, JobProgress, JobState, JobTable};
 use crate::journal::Edit;
 use crate::maintenance::Amount;
-use crate::pace::JobCommand;
 use crate::runner::{Shared, State};
 use crate::scheduler::Scheduler;
+use crate::throttle::JobCommand;
 
-/// A requested job that runs. Dropped without an end, it was interrupted.
+/// Running requested job. If it is dropped without an end, it is recorded as failed.
 pub struct RequestedJob {
     shared: Arc<Shared>,
     begun: Arc<RunningRequest>,
@@ -38,7 +38,7 @@ pub struct RequestedJob {
 #[derive(Debug)]
 pub(crate) struct RunningRequest {
     job: Job,
-    /// Monotonic.
+    /// Monotonic time of the start.
     at: Duration,
     timelines: AtomicU64,
     /// Command to the job: continue, end, or end because the process does.
@@ -48,16 +48,16 @@ pub(crate) struct RunningRequest {
 /// Outcome of a requested job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobEnding {
-    /// All of it is done; what came of it, for people.
+    /// All of it is done. Holds the outcome, for users.
     Done(String),
-    /// It ended before its end; why, and what holds then.
+    /// It ended early. Holds the reason and the state that remains.
     Cancelled(String),
-    /// It failed; why.
+    /// It failed. Holds the reason.
     Failed(String),
 }
 
 impl Scheduler {
-    /// Begins work of a request on so many timelines of a table, or of several.
+    /// Starts a job on `timelines` timelines of a table, or of several tables if `table` is `None`.
     pub fn begin(
         &self,
         kind: JobKind,
@@ -99,7 +99,7 @@ impl Scheduler {
             let command = if state.is_stopping {
                 JobCommand::Stop
             } else {
-                JobCommand::GoOn
+                JobCommand::Continue
             };
             let begun = Arc::new(RunningRequest {
                 job: job.clone(),
@@ -122,33 +122,36 @@ impl Scheduler {
 }
 
 impl RequestedJob {
-    /// The number of its job.
+    /// Returns the number of the job.
     pub fn id(&self) -> u64 {
         self.begun.job.id
     }
 
-    /// The job as it is now.
+    /// Returns the job with its progress.
     pub fn job(&self) -> Job {
         self.begun.shown(self.shared.clock.monotonic())
     }
 
-    /// Says how many timelines are done; `false` = it should end.
+    /// Reports the number of timelines done. Returns false if the job must end.
     pub fn step(&self, timelines: u64) -> bool {
         self.begun.timelines.store(timelines, Ordering::Relaxed);
-        *self.begun.command.lock() == JobCommand::GoOn
+        *self.begun.command.lock() == JobCommand::Continue
     }
 
-    /// How it ends before its end: what came of it so far, and why; `is_stopping` where the process is about to end.
+    /// Returns the ending of a job that ends early. `came` describes what was done; `is_stopping` is true if the
+    /// process is about to end.
     pub fn cut_short(&self, came: &str, is_stopping: bool) -> JobEnding {
         let command = *self.begun.command.lock();
         JobEnding::Cancelled(match command {
-            JobCommand::Cancel => format!("cancelled: {came}; that stays"),
-            JobCommand::GoOn if !is_stopping => format!("its client left: {came}; that stays"),
-            _ => format!("the service stopped: {came}; sent again, it does what is left"),
+            JobCommand::Cancel => format!("cancelled: {came}; completed work stays"),
+            JobCommand::Continue if !is_stopping => {
+                format!("client disconnected: {came}; completed work stays")
+            }
+            _ => format!("service stopped: {came}; send the request again to do the rest"),
         })
     }
 
-    /// Writes down what came of it.
+    /// Ends the job and records its ending.
     pub fn end(mut self, ending: JobEnding) {
         self.finish(ending);
     }
@@ -178,14 +181,14 @@ impl Drop for RequestedJob {
     fn drop(&mut self) {
         if !self.is_ended {
             self.finish(JobEnding::Failed(
-                "it ended without saying how; the log says more".into(),
+                "it ended without a result; see the server log".into(),
             ));
         }
     }
 }
 
 impl RunningRequest {
-    /// The job with its progress.
+    /// Returns the job with its progress.
     pub(crate) fn shown(&self, monotonic: Duration) -> Job {
         let mut job = self.job.clone();
         let timelines = self.timelines.load(Ordering::Relaxed);
@@ -196,7 +199,7 @@ impl RunningRequest {
         job
     }
 
-    /// Nothing overrides a stop.
+    /// Sets the command. Nothing overrides a stop.
     fn command(&self, command: JobCommand) {
         let mut current = self.command.lock();
         if *current != JobCommand::Stop {
@@ -206,12 +209,12 @@ impl RunningRequest {
 }
 
 impl State {
-    /// The requested job with this number.
+    /// Returns the running requested job with this number.
     pub(crate) fn requested_job(&self, id: u64) -> Option<&Arc<RunningRequest>> {
         self.requested.iter().find(|begun| begun.job.id == id)
     }
 
-    /// Tells a requested job to end; whether there is one.
+    /// Cancels a requested job. Returns false if there is none with this number.
     pub(crate) fn cancel_requested(&self, id: u64) -> bool {
         let found = self.requested_job(id);
         if let Some(begun) = found {
@@ -220,7 +223,7 @@ impl State {
         found.is_some()
     }
 
-    /// Tells all requested jobs that the process ends.
+    /// Stops all requested jobs, because the process ends.
     pub(crate) fn stop_requested(&self) {
         self.requested
             .iter()

@@ -1,38 +1,38 @@
-//! A running unit of work, as its model reports progress and is held back, paused and cancelled.
+//! Running unit of work: reports its progress, and is throttled, paused and cancelled.
 
 use std::ops::ControlFlow;
 
 use tideline_engine::model::JobKind;
 
 use crate::maintenance::Amount;
-use crate::pace::{JobCost, JobPace};
 use crate::runner::Shared;
+use crate::throttle::{JobCost, JobThrottle};
 
-/// The running job. See [`Maintenance::perform`](crate::Maintenance::perform).
+/// Running job. See [`Maintenance::perform`](crate::Maintenance::perform).
 pub struct Run<'a> {
     shared: &'a Shared,
     kind: JobKind,
-    pub(crate) pace: JobPace<'a>,
+    pub(crate) pace: JobThrottle<'a>,
 }
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(shared: &'a Shared, kind: JobKind, pace: JobPace<'a>) -> Self {
+    pub(crate) fn new(shared: &'a Shared, kind: JobKind, pace: JobThrottle<'a>) -> Self {
         Self { shared, kind, pace }
     }
 
-    /// Reports the cost of the running part so far. Waits while the job is paused or has read more than its table allows;
-    /// breaks when the job is to end.
+    /// Reports the cost of the running part so far. Waits while the job is paused or has read more than its table
+    /// allows, and breaks if the job must end.
     pub fn step(&mut self, cost: &JobCost) -> ControlFlow<()> {
         self.pace.step(cost)
     }
 
-    /// Ends a part of the work that has cost `cost`; costs of the next part are added to it. Returns the sum.
+    /// Completes a part of the work; the cost of later parts is added to it. Returns the cost of all completed parts.
     pub fn part_done(&mut self, cost: &JobCost) -> JobCost {
         self.shared.state.lock().totals.moved(self.kind, cost);
         self.pace.part_done(cost)
     }
 
-    /// Cost of all parts that have ended.
+    /// Returns the cost of all completed parts.
     pub fn cost(&self) -> JobCost {
         self.pace.cost()
     }

@@ -1,8 +1,8 @@
-//! The runner: surveys, plans, takes the next unit of work, has its model perform it, records the outcome.
+//! The runner: surveys, plans, selects the next unit of work, calls its model to perform it and records the outcome.
 //!
-//! One thread does one job at a time, whatever the model of its table. It plans every few seconds, and again after each job,
-//! so a plan is never older than the job before it. Requests change its state under a lock that is never held while work is
-//! done.
+//! One thread runs one job at a time, whatever the model of its table. It plans every few seconds and again after
+//! each job, so a plan is never older than the previous job. Requests change its state under a lock that is never
+//! held while work is done.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,7 +12,6 @@ use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex};
 use tideline_engine::model::{Clock, JobKind, TableId, Timestamp};
 
-use crate::agenda::{Agenda, Entry};
 use crate::database::Database;
 use crate::job::{Job, JobProgress, JobState};
 use crate::journal::{Edit, Journal};
@@ -20,12 +19,13 @@ use crate::maintenance::{Outcome, PlanSettings, Planned, Served, WorkError};
 use crate::metrics::Totals;
 use crate::models::Models;
 use crate::overview::Overview;
-use crate::pace::{Budget, Control, JobCommand, JobPace};
+use crate::queue::{Entry, JobQueue};
 use crate::requested::RunningRequest;
 use crate::run::Run;
 use crate::scheduler::{Settings, THREAD};
+use crate::throttle::{Budget, Control, JobCommand, JobThrottle};
 
-/// What the runner's thread and its callers share.
+/// State shared by the runner's thread and its callers.
 pub(crate) struct Shared {
     pub(crate) database: Arc<dyn Database>,
     pub(crate) models: Models,
@@ -35,22 +35,22 @@ pub(crate) struct Shared {
     pub(crate) control: Control,
     /// Signalled when there may be work.
     pub(crate) wake: Condvar,
-    /// Signalled when a job ends, and at the end.
+    /// Signalled when a job ends, and when the scheduler stops.
     pub(crate) ended: Condvar,
-    /// Held while one job is chosen and done.
+    /// Held while one job is selected and run.
     turn: Mutex<()>,
 }
 
-/// What changes under the lock.
+/// State under the lock.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) journal: Journal,
-    pub(crate) agenda: Agenda,
+    pub(crate) queue: JobQueue,
     pub(crate) running: Option<Running>,
     pub(crate) requested: Vec<Arc<RunningRequest>>,
-    /// Requests that wait for a seal.
+    /// Number of requests that wait for a seal.
     pub(crate) seals_awaited: usize,
-    /// Rows of jobs that were listed without being written.
+    /// Rows of jobs that are listed but not written yet.
     pub(crate) unwritten: Edit,
     /// The latest surveys; `None` before the first ones.
     pub(crate) overview: Option<Arc<Overview>>,
@@ -60,27 +60,27 @@ pub(crate) struct State {
     is_woken: bool,
 }
 
-/// The job that runs.
+/// Running job.
 pub(crate) struct Running {
     pub(crate) entry: Entry,
     pub(crate) job: Job,
     pub(crate) began: Duration,
 }
 
-/// How a job ended.
+/// Ending of a job.
 enum Ended {
     Done(Outcome),
     GivenUp(JobCommand),
     Overtaken(String),
     Failed {
         reason: String,
-        /// What holds until the next try; then the error names its time.
+        /// Condition that holds until the next attempt. If set, the error includes the time of that attempt.
         meanwhile: Option<&'static str>,
     },
 }
 
 /// Surveys and the plan made from them.
-struct Look {
+struct SurveyedPlan {
     overview: Arc<Overview>,
     served: Served,
     planned: Vec<Planned>,
@@ -113,7 +113,7 @@ impl Shared {
         shared
     }
 
-    /// The thread: works until it is stopped.
+    /// Runs jobs until the scheduler is stopped; the body of the thread.
     pub(crate) fn run(&self) {
         loop {
             self.settings.supervisor.round(THREAD);
@@ -128,7 +128,7 @@ impl Shared {
         }
     }
 
-    /// Looks, and does the most urgent piece of work that may begin; whether there was one.
+    /// Surveys, plans and runs the most urgent work that may start. Returns true if there was any.
     pub(crate) fn tick(&self) -> bool {
         let _one_at_a_time = self.turn.lock();
         if self.database.is_read_only() {
@@ -144,11 +144,11 @@ impl Shared {
                 return false;
             }
             state.renew(&mut look);
-            let State { agenda, journal, .. } = &mut *state;
-            edit.add(agenda.serve(&look.overview, &look.served, journal));
+            let State { queue, journal, .. } = &mut *state;
+            edit.add(queue.serve(&look.overview, &look.served, journal));
             edit.put.extend(journal.ids_to_set_aside());
             let monotonic = self.clock.monotonic();
-            let next = agenda.next(look.overview.now(), journal, monotonic);
+            let next = queue.next(look.overview.now(), journal, monotonic);
             next.map(|entry| {
                 self.control.reset();
                 edit.add(state.begin(&entry, look.overview.now(), monotonic, self.settings.history));
@@ -164,7 +164,7 @@ impl Shared {
         true
     }
 
-    /// Looks and plans, and takes over the plan without doing anything.
+    /// Surveys and plans without running anything.
     pub(crate) fn refresh(&self) -> Arc<Overview> {
         let mut look = self.look();
         let row = {
@@ -176,24 +176,24 @@ impl Shared {
         look.overview
     }
 
-    /// Makes the thread look at once.
+    /// Wakes the thread.
     pub(crate) fn wake_up(&self) {
         self.state.lock().is_woken = true;
         self.wake.notify_all();
     }
 
-    /// Settings of plans.
+    /// Returns the settings of plans.
     pub(crate) fn plan_settings(&self) -> PlanSettings {
         PlanSettings {
             purge_delay: i64::try_from(self.settings.purge_delay.as_nanos()).unwrap_or(i64::MAX),
         }
     }
 
-    fn look(&self) -> Look {
+    fn look(&self) -> SurveyedPlan {
         let overview = Arc::new(self.overview());
         let served = self.state.lock().journal.served();
         let planned = overview.plan(&served, &self.plan_settings());
-        Look {
+        SurveyedPlan {
             overview,
             served,
             planned,
@@ -205,18 +205,18 @@ impl Shared {
         Overview::take(self.database.as_ref(), &self.models)
     }
 
-    /// Writes rows about jobs. They are only a record: work goes on without them.
+    /// Writes rows about jobs. Work continues after an error, because the rows are only a record.
     pub(crate) fn write(&self, edit: Edit) {
         if (edit.put.is_empty() && edit.remove.is_empty()) || self.database.is_read_only() {
             return;
         }
         if let Err(error) = self.database.edit_job_rows(edit.put, edit.remove) {
-            tracing::warn!(%error, "rows about jobs could not be written");
+            tracing::warn!(%error, "failed to write job rows");
         }
     }
 
     fn execute(&self, entry: Entry, overview: &Overview, budget: Option<Budget>) {
-        let pace = JobPace::new(&self.control, self.clock.as_ref(), budget);
+        let pace = JobThrottle::new(&self.control, self.clock.as_ref(), budget);
         let mut run = Run::new(self, entry.work.kind, pace);
         let done = catch_unwind(AssertUnwindSafe(|| self.perform(&entry.work, &mut run)));
         let failed = |reason| Ended::Failed {
@@ -231,17 +231,17 @@ impl Shared {
             Ok(Err(WorkError::GivenUp)) => Ended::GivenUp(run.pace.ended_by.unwrap_or(JobCommand::Cancel)),
             Ok(Err(WorkError::Overtaken(reason))) => Ended::Overtaken(reason),
             Ok(Err(WorkError::Failed(reason))) => failed(reason),
-            Err(_) => failed("it panicked; the log says where".into()),
+            Err(_) => failed("it panicked; see the log".into()),
         };
         let budget = run.pace.budget;
         self.finish(entry, overview, ended, budget);
     }
 
-    /// Has the model of the work perform it.
+    /// Performs work through its model.
     fn perform(&self, work: &Planned, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
         let maintenance = self.models.of(work.model);
         let maintenance = maintenance.ok_or_else(|| {
-            WorkError::Overtaken(format!("the model {} is not maintained here", work.model))
+            WorkError::Overtaken(format!("this build does not maintain the model {}", work.model))
         })?;
         maintenance.perform(work, run)
     }
@@ -265,9 +265,9 @@ impl Shared {
 }
 
 impl State {
-    /// Puts work of a kind in front; the ids of all that there is of it.
-    pub(crate) fn ask_for(&mut self, kind: JobKind, table: Option<TableId>) -> Vec<u64> {
-        // A seal that runs does not hold what was written since it began.
+    /// Moves work of a kind to the front. Returns the ids of all such work, also of a running job.
+    pub(crate) fn request(&mut self, kind: JobKind, table: Option<TableId>) -> Vec<u64> {
+        // A running seal does not include later writes.
         let running = self.running.as_ref().map(|running| &running.entry);
         let is_meant = |entry: &&Entry| kind != JobKind::Seal && entry.work.is_of(kind, table);
         let mut ids: Vec<u64> = running
@@ -275,19 +275,19 @@ impl State {
             .map(|entry| entry.id)
             .into_iter()
             .collect();
-        ids.extend(self.agenda.ask_for(kind, table));
+        ids.extend(self.queue.request(kind, table));
         ids
     }
 
-    fn renew(&mut self, look: &mut Look) {
+    fn renew(&mut self, look: &mut SurveyedPlan) {
         let running = self.running.as_ref().map(|running| &running.entry);
         let planned = std::mem::take(&mut look.planned);
-        self.agenda
+        self.queue
             .renew(&look.overview, planned, running, &mut self.journal);
         self.overview = Some(Arc::clone(&look.overview));
     }
 
-    /// Writes down that a job begins; the rows to store.
+    /// Records that a job starts. Returns the rows to store.
     fn begin(&mut self, entry: &Entry, now: i64, monotonic: Duration, history: usize) -> Edit {
         let mut job = entry.job(&self.journal);
         job.state = JobState::Running;
@@ -297,7 +297,7 @@ impl State {
             job: job.clone(),
             began: monotonic,
         });
-        // What finds nothing to do most times is only worth a row when it did something.
+        // A round mostly finds nothing to do; it gets a row only if it did something.
         let is_quiet = job.kind.is_round() && !job.by_hand;
         if is_quiet {
             Edit::default()
@@ -306,7 +306,7 @@ impl State {
         }
     }
 
-    /// The read budget of a job's table, where it has a rate.
+    /// Returns the read budget of a job's table, if the table has a rate.
     fn budget(&mut self, entry: &Entry, overview: &Overview, now: Duration) -> Option<Budget> {
         let table = overview.table(entry.work.table?)?;
         let rate = table.bytes_per_second?;
@@ -314,7 +314,7 @@ impl State {
         Some(kept.map_or_else(|| Budget::new(rate, now), |budget| budget.at_rate(rate, now)))
     }
 
-    /// Writes down how a job ended; the rows to store.
+    /// Records the end of a job. Returns the rows to store.
     fn end(
         &mut self,
         entry: Entry,
@@ -331,14 +331,14 @@ impl State {
                 job.state = JobState::Done;
                 job.outcome = Some(outcome.text);
                 is_news = outcome.is_news;
-                self.agenda.succeeded(&entry);
+                self.queue.succeeded(&entry);
                 if let Some(table) = entry.work.table.filter(|_| job.kind.is_round()) {
                     self.journal.serve(table, job.kind, overview.now());
                 }
             }
             Ended::GivenUp(JobCommand::Pause) => {
                 let is_planned = entry.work.kind.is_planned();
-                self.agenda.put_back(entry);
+                self.queue.put_back(entry);
                 if is_planned {
                     return self.journal.forget(job.id);
                 }
@@ -352,28 +352,28 @@ impl State {
                         "interrupted by the end of the process; the same work is planned again".into()
                     }
                     JobCommand::Stop => {
-                        "interrupted by the end of the process; what came back stays; ask again for the rest"
+                        "interrupted by the end of the process; restored points stay; request the rest again"
                             .into()
                     }
-                    _ if job.kind.is_planned() => "cancelled; everything is as it was".into(),
-                    _ => "cancelled; what came back stays".into(),
+                    _ if job.kind.is_planned() => "cancelled; nothing was changed".into(),
+                    _ => "cancelled; restored points stay".into(),
                 });
-                self.agenda.cancelled(&entry, overview, monotonic);
+                self.queue.cancelled(&entry, overview, monotonic);
             }
             Ended::Overtaken(reason) => {
                 job.state = JobState::Cancelled;
                 job.outcome = Some(format!("overtaken: {reason}"));
-                // Should a new plan be overtaken again, it is not at once.
-                self.agenda.failed(&entry, monotonic);
+                // A new plan that is overtaken again is not retried at once.
+                self.queue.failed(&entry, monotonic);
             }
             Ended::Failed { reason, meanwhile } => {
                 let then = match job.kind.is_planned() {
                     true => "its work is planned again",
-                    false => "what it has done stays",
+                    false => "completed work stays",
                 };
                 tracing::warn!(job = job.id, kind = %job.kind, reason, then, "a job failed");
                 job.state = JobState::Failed;
-                let wait = self.agenda.failed(&entry, monotonic);
+                let wait = self.queue.failed(&entry, monotonic);
                 job.error = Some(match meanwhile {
                     Some(meanwhile) => {
                         let wait = i64::try_from(wait.as_nanos()).unwrap_or(i64::MAX);

@@ -1,9 +1,9 @@
-//! When a kind of move may begin: a [`Schedule`] made ready to be asked for its next instant.
+//! Schedules: the times at which a kind of job may start.
 //!
-//! Cron expressions are read and walked by `croner`, time zones come from the IANA database that is built in. Where
-//! the clocks of a zone go forwards, an instant at a fixed time that is left out comes as soon as the clocks go on;
-//! where they go back, it comes once, the first time. Expressions for every so many minutes or hours follow elapsed
-//! time through both.
+//! Cron expressions are parsed and evaluated by `croner`; time zones are those of the built-in IANA database. If the
+//! clocks of a zone go forward and skip a fixed time, that time is replaced by the first moment after the change. If
+//! they go back and repeat it, only its first occurrence counts. Expressions for every n minutes or hours follow
+//! elapsed time through both changes.
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
@@ -12,10 +12,10 @@ use croner::parser::{CronParser, Year};
 use tideline_engine::model::Schedule;
 use tideline_engine::model::time::NANOS_PER_SECOND;
 
-/// Longest expression that is read; a list of every minute of an hour fits.
+/// Longest accepted expression, in characters; a list of every minute of an hour fits.
 pub const EXPRESSION_CHARS_MAX: usize = 256;
 
-/// A schedule that is ready to be asked.
+/// Schedule compiled for evaluation.
 #[derive(Debug, Clone)]
 pub struct Timetable(Kind);
 
@@ -25,18 +25,18 @@ enum Kind {
     Cron(Box<Cron>, Tz),
 }
 
-/// A schedule that cannot be kept.
+/// Error of an invalid schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
     /// Not a cron expression.
     #[error("{expression:?} is not a cron expression: {reason}")]
     Expression {
-        /// What was given, shortened.
+        /// Given expression, shortened.
         expression: String,
-        /// What is wrong with it.
+        /// Reason why it is invalid.
         reason: String,
     },
-    /// No instant of the next years matches.
+    /// No time of the coming years matches.
     #[error("{0:?} names a date that never comes")]
     Never(String),
     /// Not a time zone.
@@ -45,12 +45,21 @@ pub enum ScheduleError {
 }
 
 /// Checks a cron expression of five or six fields and a time zone; see [`Schedule::Cron`].
+///
+/// # Errors
+///
+/// Returns [`ScheduleError::Expression`] or [`ScheduleError::TimeZone`] for invalid text, and
+/// [`ScheduleError::Never`] if no time matches.
 pub fn validate(expression: &str, time_zone: &str) -> Result<(), ScheduleError> {
     Timetable::cron(expression, time_zone).map(|_| ())
 }
 
 impl Timetable {
-    /// Makes a schedule ready. Costs microseconds.
+    /// Compiles a schedule. Costs microseconds.
+    ///
+    /// # Errors
+    ///
+    /// As [`validate`], for a schedule that is not continuous.
     pub fn new(schedule: &Schedule) -> Result<Self, ScheduleError> {
         match schedule {
             Schedule::Continuous => Ok(Self(Kind::Continuous)),
@@ -84,42 +93,43 @@ impl Timetable {
         }
     }
 
-    /// Whether there is no waiting for an instant.
+    /// Returns true if work may start at any time.
     pub fn is_continuous(&self) -> bool {
         matches!(self.0, Kind::Continuous)
     }
 
-    /// The first instant after `after` at which a move may begin, nanoseconds since the epoch: `after` itself where
-    /// the schedule is continuous, `None` where none comes in the time that can be told.
+    /// Returns the first time after `after` at which work may start, nanoseconds since the epoch. This is `after`
+    /// itself for a continuous schedule, and `None` if no time within the supported range matches.
     pub fn next_after(&self, after: i64) -> Option<i64> {
         let Kind::Cron(cron, zone) = &self.0 else {
             return Some(after);
         };
-        // Instants lie on whole seconds.
+        // Scheduled times are whole seconds.
         let from = DateTime::<Utc>::from_timestamp(after.div_euclid(NANOS_PER_SECOND), 0)?;
         let next = cron.find_next_occurrence(&from.with_timezone(zone), false).ok()?;
         next.timestamp_nanos_opt()
     }
 
-    /// Whether a move may begin at `now`, when the last one of its kind ended at `since`: whether an instant has
-    /// come since then, however long ago.
+    /// Returns true if a scheduled time has come since `since`, the end of the last run of its kind, however long
+    /// ago.
     pub fn is_due(&self, since: i64, now: i64) -> bool {
         self.next_after(since).is_some_and(|next| next <= now)
     }
 }
 
-/// Returns when work that is `ready` may begin by a schedule: at once, or at the first time of the schedule that is neither
-/// before `ready` nor before the latest of `since`. `None` if the schedule cannot be kept.
+/// Returns when work that is `ready` may start by a schedule: at once, or at the first scheduled time that is neither
+/// before `ready` nor before the latest of `since`. `None` if the schedule is invalid.
 ///
-/// `since` are the last time that the schedule was served, and when table and policy were made.
+/// `since` holds the time up to which the schedule was served, the creation of the table and the last change of its
+/// policy.
 pub(crate) fn begins(schedule: &Schedule, since: [Option<i64>; 3], now: i64, ready: i64) -> Option<i64> {
     let timetable = Timetable::new(schedule).ok()?;
     if timetable.is_continuous() {
         return Some(ready);
     }
-    // A clock that went back leaves timestamps of the future behind: they are ignored.
+    // A clock that was set back leaves timestamps of the future; they are ignored.
     let since = since.into_iter().flatten().filter(|at| *at <= now).max();
-    // Work that is ready later waits for the first time after that.
+    // Work that is ready later waits for the first scheduled time after that.
     let since = since.max((ready > now).then(|| ready.saturating_sub(1)));
     timetable
         .next_after(since.unwrap_or(i64::MIN))
@@ -137,17 +147,17 @@ mod tests {
     }
 
     fn at(text: &str) -> i64 {
-        Timestamp::parse_rfc3339(text).expect("an instant").nanos()
+        Timestamp::parse_rfc3339(text).expect("a timestamp").nanos()
     }
 
-    /// The next `count` instants after a start, in the zone's own clock.
+    /// Returns the next `count` scheduled times after a start, in the local time of the zone.
     fn instants(expression: &str, zone: &str, start: &str, count: usize) -> Vec<String> {
         let timetable = timetable(expression, zone);
         let tz: Tz = zone.parse().expect("a zone");
         let mut now = at(start);
         (0..count)
             .map(|_| {
-                now = timetable.next_after(now).expect("a next instant");
+                now = timetable.next_after(now).expect("a next time");
                 let shown = Timestamp::from_nanos_clamped(now).nanos();
                 DateTime::from_timestamp_nanos(shown)
                     .with_timezone(&tz)

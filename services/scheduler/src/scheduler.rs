@@ -1,4 +1,6 @@
-//! The scheduler as services use it: list, run, pause, resume, cancel.
+//! The scheduler as used by services: list, run, pause, resume and cancel jobs.
+//!
+//! [`Scheduler`] owns the thread of the runner. Requests change the state that it shares with the thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +14,19 @@ use crate::journal::Edit;
 use crate::maintenance::WorkError;
 use crate::metrics::Metrics;
 use crate::models::Models;
-use crate::pace::JobCommand;
 use crate::runner::{Shared, State};
+use crate::throttle::JobCommand;
 
-/// What can be set about the scheduler.
+/// Settings of the scheduler.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How long hidden points are kept before their bytes are freed. Default 24 hours.
+    /// Time for which hidden points are kept before their bytes are freed. Default 24 hours.
     pub purge_delay: Duration,
-    /// Time between two looks for work. Default 5 seconds.
+    /// Interval between searches for work. Default 5 seconds.
     pub tick_interval: Duration,
-    /// Past jobs that are remembered. Default 200.
+    /// Number of past jobs that are kept. Default 200.
     pub history: usize,
-    /// Starts the thread, and records whether it has panicked outside of a job.
+    /// Starts the thread, and records a panic outside of a job.
     pub supervisor: Supervisor,
 }
 
@@ -39,30 +41,30 @@ impl Default for Settings {
     }
 }
 
-/// A request that cannot be met.
+/// Error of a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchedulerError {
-    /// No such job, or none any more.
+    /// The job does not exist, or does not exist any more.
     #[error("job {0} does not exist")]
     NoSuchJob(u64),
     /// The job has ended.
     #[error("job {id} is {} already", .state.name())]
     Ended {
-        /// Which.
+        /// Number of the job.
         id: u64,
-        /// How.
+        /// Final state of the job.
         state: JobState,
     },
     /// The job is not paused, so it cannot be resumed.
     #[error("job {0} is not paused")]
     NotPaused(u64),
-    /// The job is done by a request, and only ends.
+    /// The job is run by a request and can only be cancelled.
     #[error(
-        "job {0} is done by the request that began it and cannot be paused; cancel it, and send the request again later: \
-         it does what is left then"
+        "job {0} is run by the request that started it and cannot be paused; cancel it, and send the request \
+         again later to do the rest"
     )]
     RequestedJob(u64),
-    /// No such table.
+    /// The table does not exist.
     #[error("table {0} does not exist")]
     NoSuchTable(String),
     /// The unsealed points of a table could not be read.
@@ -72,8 +74,8 @@ pub enum SchedulerError {
 
 /// Name of the thread.
 pub(crate) const THREAD: &str = "scheduler";
-/// For so long a stop waits for requested jobs; a step of theirs takes a fraction of a second.
-const ERRANDS_WAIT: Duration = Duration::from_secs(5);
+/// Longest wait of a stop for requested jobs. One of their steps takes a fraction of a second.
+const REQUESTED_JOBS_WAIT: Duration = Duration::from_secs(5);
 
 /// Background work of one database: one thread, one job at a time.
 pub struct Scheduler {
@@ -82,16 +84,16 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Starts the thread. It looks for work at once.
+    /// Starts the thread, which searches for work at once.
     ///
     /// # Panics
     ///
-    /// If tables can be created of a model that `models` does not maintain.
+    /// Panics if tables can be created of a model that `models` does not maintain.
     pub fn start(database: Arc<dyn Database>, models: Models, settings: Settings) -> Self {
         let supervisor = settings.supervisor.clone();
         let mut scheduler = Self::without_thread(database, models, settings);
         let shared = Arc::clone(&scheduler.shared);
-        // Callers that wait for a job must not wait for a thread that is gone.
+        // Callers that wait for a job must not wait for a thread that has ended.
         let waited_for = Arc::downgrade(&shared);
         supervisor.on_failure(move |_| {
             if let Some(shared) = waited_for.upgrade() {
@@ -109,7 +111,7 @@ impl Scheduler {
         scheduler
     }
 
-    /// A scheduler that works only in [`tick`](Self::tick) and [`run_due`](Self::run_due).
+    /// Creates a scheduler that works only in [`tick`](Self::tick) and [`run_due`](Self::run_due).
     ///
     /// # Panics
     ///
@@ -121,45 +123,52 @@ impl Scheduler {
         }
     }
 
-    /// Does the most urgent piece of work that may begin, on the calling thread; whether there was one.
+    /// Runs the most urgent work that may start, on the calling thread. Returns true if there was any.
     pub fn tick(&self) -> bool {
         self.shared.tick()
     }
 
-    /// Does all work that may begin, on the calling thread; how many jobs.
+    /// Runs all work that may start, on the calling thread. Returns the number of jobs.
     pub fn run_due(&self) -> usize {
         std::iter::repeat_with(|| self.tick())
             .take_while(|worked| *worked)
             .count()
     }
 
-    /// Jobs: the running one, then waiting ones in the order in which they would be done, then past ones from new to
-    /// old.
+    /// Returns jobs: the running one, then waiting ones in their order, then past ones, newest first.
     pub fn jobs(&self, filter: &JobFilter) -> Vec<Job> {
         self.shared.note_unplanned();
         self.shared.list(filter)
     }
 
-    /// One job.
+    /// Returns one job.
     pub fn job(&self, id: u64) -> Option<Job> {
         self.shared.find(&mut self.shared.state.lock(), id)
     }
 
-    /// Looks for work of a kind, and puts it in front of all other work, whatever its schedule and pauses say. Returns
-    /// the ids of the jobs, one that runs already included; none where there is nothing to do.
+    /// Plans work of a kind and moves it to the front, whatever its schedule and pauses. Returns the ids of the jobs,
+    /// a running one included; empty if there is nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`SchedulerError::NoSuchTable`] if the table does not exist.
     pub fn run(&self, kind: JobKind, table: Option<&str>) -> Result<Vec<u64>, SchedulerError> {
         let overview = self.shared.refresh();
         let table = table.map(|name| overview.named(name)).transpose()?;
         let ids = {
             let mut state = self.shared.state.lock();
-            state.ask_for(kind, table.map(|table| table.id))
+            state.request(kind, table.map(|table| table.id))
         };
         self.shared.wake_up();
         Ok(ids)
     }
 
-    /// Pauses a job. A planned job pauses all jobs of its kind and table, over restarts and until it is resumed; a requested
-    /// job is paused alone. A running rewrite waits, and after a minute gives way to other work.
+    /// Pauses a job. A planned job pauses all jobs of its kind and table, across restarts, until it is resumed. A
+    /// requested job is paused alone. A running rewrite waits; after a minute it ends and other work runs.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the job does not exist, has ended, or is run by a request.
     pub fn pause(&self, id: u64) -> Result<Job, SchedulerError> {
         let mut state = self.shared.state.lock();
         let entry = self.shared.live(&mut state, id)?;
@@ -173,13 +182,17 @@ impl Scheduler {
         let mut row = None;
         if !entry.by_hand {
             row = state.journal.set_paused(entry.work.table, entry.work.kind, true);
-        } else if let Some(waiting) = state.agenda.find(id) {
+        } else if let Some(waiting) = state.queue.find(id) {
             waiting.is_paused = true;
         }
         self.told(state, id, row)
     }
 
     /// Resumes a paused job, and the kind that was paused with it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the job does not exist, has ended, or is not paused.
     pub fn resume(&self, id: u64) -> Result<Job, SchedulerError> {
         let mut state = self.shared.state.lock();
         if state.requested_job(id).is_some() {
@@ -195,9 +208,9 @@ impl Scheduler {
             .as_ref()
             .is_some_and(|running| running.entry.id == id)
         {
-            self.shared.control.command(JobCommand::GoOn);
+            self.shared.control.command(JobCommand::Continue);
         }
-        if let Some(waiting) = state.agenda.find(id) {
+        if let Some(waiting) = state.queue.find(id) {
             waiting.is_paused = false;
         }
         let row =
@@ -207,23 +220,27 @@ impl Scheduler {
         job
     }
 
-    /// Ends a job. A requested job stops between two steps, and what it has done stays. A running rewrite leaves everything as
-    /// it was; what else runs ends by itself in a moment. The same work is not begun again before its schedule comes, or
-    /// before an hour has passed.
+    /// Cancels a job. A requested job stops between two steps and keeps what it has done. A running rewrite leaves
+    /// everything unchanged; other running work completes within a moment. The same work does not start again before
+    /// the next time of its schedule, or for an hour without a schedule.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the job does not exist or has ended.
     pub fn cancel(&self, id: u64) -> Result<Job, SchedulerError> {
         let mut state = self.shared.state.lock();
         if state.cancel_requested(id) {
             return self.told(state, id, None);
         }
         self.shared.live(&mut state, id)?;
-        let Some(entry) = state.agenda.remove(id) else {
+        let Some(entry) = state.queue.remove(id) else {
             self.shared.control.command(JobCommand::Cancel);
             return self.told(state, id, None);
         };
         let overview = state.overview.clone();
         if let Some(overview) = &overview {
             state
-                .agenda
+                .queue
                 .cancelled(&entry, overview, self.shared.clock.monotonic());
         }
         let mut job = entry.job(&state.journal);
@@ -238,13 +255,21 @@ impl Scheduler {
         Ok(job)
     }
 
-    /// Pauses a kind of jobs, for one table or for the whole store, over restarts and until it is resumed. A running job
-    /// continues.
+    /// Pauses a kind of jobs, for one table or for the whole store, across restarts, until it is resumed. A running
+    /// job continues.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`SchedulerError::NoSuchTable`] if the table does not exist.
     pub fn pause_kind(&self, kind: JobKind, table: Option<&str>) -> Result<(), SchedulerError> {
         self.set_paused(kind, table, true)
     }
 
     /// Resumes a paused kind of jobs.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`SchedulerError::NoSuchTable`] if the table does not exist.
     pub fn resume_kind(&self, kind: JobKind, table: Option<&str>) -> Result<(), SchedulerError> {
         self.set_paused(kind, table, false)
     }
@@ -265,7 +290,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Waits until a job has ended, the scheduler is stopped, or `timeout` has passed; the job as it is then.
+    /// Waits until a job has ended, the scheduler is stopped or `timeout` has passed. Returns the job in its state
+    /// then; `None` if it does not exist.
     pub fn wait(&self, id: u64, timeout: Duration) -> Option<Job> {
         let deadline = std::time::Instant::now().checked_add(timeout);
         let mut state = self.shared.state.lock();
@@ -287,18 +313,18 @@ impl Scheduler {
         }
     }
 
-    /// Believes the machine's clock: an operator says that it is right.
+    /// Accepts the machine's clock as right, on behalf of an operator.
     pub fn confirm_clock(&self) {
         self.shared.database.confirm_clock();
         self.shared.wake_up();
     }
 
-    /// Figures of this moment.
+    /// Returns the current metrics.
     pub fn metrics(&self) -> Metrics {
         Metrics::of(&self.shared.state.lock())
     }
 
-    /// Ends the thread after giving up the running rewrite, and the requested jobs, and waits for both. Repeatable.
+    /// Ends the running rewrite and the requested jobs, waits for them and ends the thread. May be called again.
     pub fn stop(&self) {
         {
             let mut state = self.shared.state.lock();
@@ -312,11 +338,11 @@ impl Scheduler {
         self.shared.note_unplanned();
         let unwritten = std::mem::take(&mut self.shared.state.lock().unwritten);
         self.shared.write(unwritten);
-        let deadline = std::time::Instant::now() + ERRANDS_WAIT;
+        let deadline = std::time::Instant::now() + REQUESTED_JOBS_WAIT;
         let mut state = self.shared.state.lock();
         while !state.requested.is_empty() {
             if self.shared.ended.wait_until(&mut state, deadline).timed_out() {
-                tracing::warn!("work of a request did not end in time");
+                tracing::warn!("requested jobs did not end in time");
                 return;
             }
         }
@@ -326,7 +352,7 @@ impl Scheduler {
         &self.shared
     }
 
-    /// Ends a request about a job: the row that it changed, and the job as it is now.
+    /// Completes a request about a job: stores the changed row and returns the job in its current state.
     fn told(
         &self,
         mut state: parking_lot::MutexGuard<'_, State>,

@@ -1,17 +1,17 @@
 //! Maintenance of series tables: seals, folds, moves between tiers, archive, purges, expiry, catalog.
 //!
-//! Every move is the store's: load, edit, drop. The store refuses what an old plan says, and a job that ends early leaves
-//! everything as it was.
+//! The store performs every move: load, edit, drop. It refuses work of an outdated plan, and a job that ends early
+//! leaves everything unchanged.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`plan`] | facts → work; one file for each kind of jobs; the preview of a policy |
-//! | `perform` | one unit of work |
+//! | [`plan`] | planner: facts → work, one file for each kind of jobs, and the preview of a policy |
+//! | `perform` | execution of one unit of work |
 //! | `moves` | work that reads and writes segments |
 //! | `seals` | seals of the store, as jobs |
-//! | `requests` | restoring archived points, previewing a policy |
+//! | `requests` | restore of archived points, preview of a policy |
 //! | [`archives`] | progress of archives |
-//! | [`work`] | the trait behind which the database is, and the engine behind it |
+//! | [`work`] | trait of the database, implemented by the engine |
 
 pub mod archives;
 mod moves;
@@ -27,7 +27,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tideline_engine::model::{JobKind, SegmentId, TableModel};
 
-use self::plan::{Facts, Past, TableFacts};
+use self::plan::{Facts, History, TableFacts};
 pub use self::work::SeriesWork;
 use crate::maintenance::{
     Maintenance, Outcome, PlanSettings, Planned, SegmentCounts, Served, Survey, TableState, Unplanned,
@@ -38,11 +38,11 @@ use crate::run::Run;
 /// Maintenance of series tables.
 pub(crate) struct Series {
     work: Arc<dyn SeriesWork>,
-    /// When segments were first seen with deletes, trusted nanoseconds since the epoch.
+    /// Time when each segment was first seen with deletes, trusted nanoseconds since the epoch.
     deletes_since: Mutex<HashMap<SegmentId, i64>>,
 }
 
-/// Series tables at one moment.
+/// Survey of the series tables at one moment.
 struct SeriesSurvey {
     facts: Facts,
     tables: Vec<TableState>,
@@ -57,7 +57,7 @@ impl Series {
         }
     }
 
-    /// Records which segments have deletes now; returns since when each has.
+    /// Records which segments have deletes now. Returns the time since which each has them.
     fn deletes_since(&self, facts: &Facts) -> HashMap<SegmentId, i64> {
         let segments = facts.tables.iter().flat_map(|table| &table.segments);
         let deleted = segments.filter(|segment| segment.has_deletes);
@@ -111,7 +111,7 @@ impl Survey for SeriesSurvey {
     }
 
     fn plan(&self, served: &Served, settings: &PlanSettings) -> Vec<Planned> {
-        let past = Past {
+        let past = History {
             served: served.clone(),
             deletes_since: self.deletes_since.clone(),
         };

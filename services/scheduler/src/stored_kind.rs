@@ -1,13 +1,13 @@
 //! Names of job kinds in stored rows.
 //!
-//! Earlier builds stored five kinds under shorter names than the API has. Rows keep those names, so that rows of earlier
-//! builds open here and rows of this build open there.
+//! Earlier builds stored five kinds under shorter names than those of the API. Rows keep the short names, so that this
+//! build reads rows of earlier builds, and they read rows of this build.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tideline_engine::model::JobKind;
 
-/// A kind of jobs as rows hold it.
+/// Kind of jobs as stored in rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StoredKind(pub(crate) JobKind);
 
@@ -47,13 +47,13 @@ impl<'de> Deserialize<'de> for StoredKind {
     }
 }
 
-/// Serializes the kind of a job as rows hold it.
+/// Serializes the kind of a job in its stored form.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
 pub(crate) fn serialize<S: Serializer>(kind: &JobKind, to: S) -> Result<S::Ok, S::Error> {
     StoredKind(*kind).serialize(to)
 }
 
-/// Deserializes the kind of a job as rows hold it.
+/// Deserializes the kind of a job from its stored form.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<JobKind, D::Error> {
     StoredKind::deserialize(from).map(|StoredKind(kind)| kind)
 }

@@ -1,4 +1,4 @@
-//! Work that was in no plan, such as seals by size and age: listed as past jobs.
+//! History jobs for work that was in no plan, such as seals by size and age.
 
 use tideline_engine::model::JobKind;
 
@@ -8,10 +8,10 @@ use crate::maintenance::Unplanned;
 use crate::runner::{Shared, State};
 
 impl Shared {
-    /// Lists unplanned work that has ended since the last call. Its rows are written with the next ones.
+    /// Lists unplanned work that ended since the last call. Its rows are written with the next ones.
     pub(crate) fn note_unplanned(&self) {
         let mut state = self.state.lock();
-        // Seals that end while one runs, or while a request waits for one, belong to its job.
+        // Seals that end during a seal job, or while a request waits for a seal, belong to that job.
         let running = state.running.as_ref().map(|running| running.entry.work.kind);
         if running == Some(JobKind::Seal) || state.seals_awaited > 0 {
             return;
@@ -26,7 +26,7 @@ impl Shared {
 }
 
 impl State {
-    /// Assigns a number to a job that has ended, and records it; returns the rows to store.
+    /// Assigns a number to a job that has ended and records it. Returns the rows to store.
     pub(crate) fn list_past(&mut self, job: &mut Job, history: usize) -> Edit {
         job.id = self.journal.next_id();
         job.done.seconds_left = None;
@@ -38,7 +38,7 @@ impl State {
 }
 
 impl Unplanned {
-    /// A past job, without a number yet.
+    /// Converts the work to a past job, without a number yet.
     pub(crate) fn into_job(self) -> Job {
         let lasting = i64::try_from(self.lasting.as_nanos()).unwrap_or(i64::MAX);
         let (from, to) = self.span.unzip();

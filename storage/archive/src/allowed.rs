@@ -1,7 +1,8 @@
-//! Targets that requests may name: those of the configuration, what lies below them, and what the operator lists.
+//! Access control for targets: requests may use configured targets, addresses under them, and addresses that the
+//! operator lists.
 //!
-//! The server reaches targets with credentials of its own, and directories as its own user. So a request must not be able to
-//! name just any address.
+//! The server accesses targets with its own credentials, and directories as its own user. Therefore requests must not
+//! be able to choose arbitrary addresses.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,23 +17,23 @@ use crate::error::{ArchiveError, Result, redacted};
 use crate::target::Target;
 use crate::{Archive, DEFAULT_TARGET};
 
-/// Schemes of addresses that need no bucket or container.
+/// Address schemes without a bucket or container.
 const LOCAL_SCHEMES: [&str; 2] = ["file", "memory"];
 
-/// An address below which targets are allowed: a bucket, a folder of one, or a directory.
+/// Address under which targets are allowed: a bucket, a folder in a bucket, or a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetPrefix {
-    /// As it was given, without credentials.
+    /// The address as given, without credentials.
     text: String,
     scheme: String,
-    /// Bucket, container or host, with the part before `@` that names a container of Azure.
+    /// Bucket, container or host. Includes the part before `@`, which names an Azure container.
     authority: String,
-    /// Decoded folders.
+    /// Decoded path segments.
     folders: Vec<String>,
 }
 
 impl TargetPrefix {
-    /// Whether an address is this one or lies below it, folder by folder.
+    /// Returns true if `other` is this address or under it, compared by path segments.
     fn contains(&self, other: &Self) -> bool {
         let is_same_store = self.scheme == other.scheme && self.authority == other.authority;
         is_same_store && other.folders.starts_with(&self.folders)
@@ -48,7 +49,12 @@ impl fmt::Display for TargetPrefix {
 impl FromStr for TargetPrefix {
     type Err = ArchiveError;
 
-    /// Parses an address as opening a target does: schemes in lower case, `..` and backslashes resolved.
+    /// Parses an address in the same way as opening a target: schemes in lower case, `..` and backslashes resolved.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchiveError::BadTarget`] if the address is not valid, has credentials or options, or its path could be read
+    /// as another path.
     fn from_str(address: &str) -> Result<Self> {
         let text = redacted(address);
         let bad = |reason: String| ArchiveError::BadTarget {
@@ -63,13 +69,13 @@ impl FromStr for TargetPrefix {
         let has_user = !url.username().is_empty() && !url.scheme().starts_with("abfs");
         if has_user || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
             return Err(bad(
-                "credentials and options do not belong into the address".into()
+                "credentials and options are not allowed in the address".into()
             ));
         }
         ObjectStoreScheme::parse(&url).map_err(|error| bad(error.to_string()))?;
         let is_local = LOCAL_SCHEMES.contains(&url.scheme());
         if !is_local && url.host_str().is_none_or(str::is_empty) {
-            return Err(bad("it names no bucket or container".into()));
+            return Err(bad("it has no bucket or container".into()));
         }
         let decoded = |part: &str| {
             let part = percent_decode_str(part).decode_utf8().ok()?.into_owned();
@@ -79,7 +85,7 @@ impl FromStr for TargetPrefix {
         let parts = url.path().split('/').filter(|part| !part.is_empty());
         let folders: Option<Vec<String>> = parts.map(decoded).collect();
         let folders =
-            folders.ok_or_else(|| bad("its path is not plain: no encoded slashes, dots or zeros".into()))?;
+            folders.ok_or_else(|| bad("its path has encoded slashes, zero bytes or dot segments".into()))?;
         Ok(Self {
             scheme: url.scheme().to_owned(),
             authority: url.authority().to_owned(),
@@ -89,11 +95,11 @@ impl FromStr for TargetPrefix {
     }
 }
 
-/// Open targets that are kept besides those of the configuration.
+/// Maximum number of open targets in addition to the configured ones.
 const OPEN_TARGETS_MAX: usize = 32;
 
-/// The targets that are open. Those that requests name are forgotten again, the least recently used first: a client of an object
-/// store takes some 100 KB.
+/// Open targets. Targets opened by address are closed in least-recently-used order, because a client of an object store
+/// takes about 100 KB.
 #[derive(Debug, Default)]
 pub(crate) struct OpenTargets {
     configured: HashMap<String, Arc<Target>>,
@@ -137,22 +143,23 @@ impl OpenTargets {
 }
 
 impl Archive {
-    /// Checks that requests may name a target, and opens it.
+    /// Checks that requests may use a target, and opens it.
     ///
     /// # Errors
     ///
-    /// If the address is not allowed, is not valid, or its options are wrong.
+    /// The errors of [`check_allowed`](Self::check_allowed), and [`ArchiveError::BadTarget`] if its options are not
+    /// valid.
     pub fn allow(&self, name: &str) -> Result<()> {
         self.check_allowed(name)?;
         self.target(name).map(drop)
     }
 
-    /// Checks that requests may name a target: one of the configuration, an address below one of these, or an address below
+    /// Checks that requests may use a target: a configured one, an address under a configured one, or an address under
     /// [`ArchiveSettings::allowed`](crate::ArchiveSettings::allowed).
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::NotAllowed`] where they may not; another one where it is not an address.
+    /// [`ArchiveError::NotAllowed`] if they may not; [`ArchiveError::BadTarget`] if `name` is not a valid address.
     pub fn check_allowed(&self, name: &str) -> Result<()> {
         let targets = &self.settings.targets;
         if targets.contains_key(name) {
@@ -179,7 +186,7 @@ impl Archive {
         })
     }
 
-    /// Targets that are open at the moment.
+    /// Returns the number of open targets.
     pub fn open_targets(&self) -> usize {
         self.open.lock().len()
     }
@@ -187,11 +194,11 @@ impl Archive {
 
 fn named_list(allowed: &[TargetPrefix]) -> String {
     if allowed.is_empty() {
-        return "none, since neither archive.target nor archive.allowed_targets is set".to_owned();
+        return "none, because neither archive.target nor archive.allowed_targets is set".to_owned();
     }
     let names: Vec<&str> = allowed.iter().map(|prefix| prefix.text.as_str()).collect();
     format!(
-        "what lies below {} (archive.target, archive.allowed_targets)",
+        "addresses under {} (archive.target, archive.allowed_targets)",
         names.join(", ")
     )
 }

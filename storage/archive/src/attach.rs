@@ -1,7 +1,7 @@
-//! What an archive says to a database that did not write it.
+//! Reading of archives that another database wrote.
 //!
-//! Everything is checked against the name of the description, which has the checksum of its content, and the checksums in
-//! it: what is read here is what was written, or an error says why not.
+//! Descriptions are verified with the checksum in their object names, and files with the checksums in their
+//! descriptions. So every result is what was written, or an error describes the damage.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::read::fields;
 use crate::read::timelines::TimelinesFile;
 
 impl Archive {
-    /// The names of the descriptions at a target, of one table or of all. Costs a list of what is there.
+    /// Returns the object names of the descriptions at a target, of one table or all, sorted. Costs one listing.
     ///
     /// # Errors
     ///
-    /// Where the target cannot be asked.
+    /// Fails if the target is not valid or cannot be reached.
     pub fn descriptions(&self, target: &str, table: Option<&TableName>) -> Result<Vec<String>> {
         let under = table.map_or_else(String::new, layout::segments_prefix);
         let listed = self.target(target)?.list(&under)?;
@@ -32,32 +32,32 @@ impl Archive {
         Ok(keys)
     }
 
-    /// Reads the description of this name. Its files are as it says, but for the target, which is the one that is asked.
+    /// Reads the description with the given object name. Sets the target of its files to `target`.
     ///
     /// # Errors
     ///
-    /// Where the target fails, and where it is not what was written under this name.
+    /// [`ArchiveError::Damaged`] if it is not what was written under this name; other errors if the target fails.
     pub fn description(&self, target: &str, key: &str) -> Result<Description> {
         let opened = self.target(target)?;
         let damaged = |reason: String| opened.damaged(key, reason);
         let (_, segment, digits) =
-            name_of(key).ok_or_else(|| damaged("its name is not that of a description".into()))?;
+            name_of(key).ok_or_else(|| damaged("its name is not a valid description name".into()))?;
         let content = opened.get(key, DESCRIPTION_BYTES_MAX)?;
         if !sha256_hex(&content).starts_with(digits) {
-            return Err(damaged("its checksum is another one".into()));
+            return Err(damaged("its checksum does not match".into()));
         }
         let mut described = description::parse(&content).map_err(damaged)?;
         if !key.starts_with(&layout::segments_prefix(&described.table)) {
-            return Err(damaged(format!("it is of table {}", described.table)));
+            return Err(damaged(format!("it belongs to table {}", described.table)));
         }
         let under = layout::table_prefix(described.table.as_str());
         let copy = &described.archive;
         let is_outside = |key: &&str| !key.starts_with(&under) || key.split('/').any(|part| part == "..");
         if let Some(outside) = copy.keys().find(is_outside) {
-            return Err(damaged(format!("it names {outside:?}, which is not the table's")));
+            return Err(damaged(format!("it lists {outside:?} outside its table folder")));
         }
         if described.segment["id"] != segment.0 {
-            return Err(damaged("it is of another segment".into()));
+            return Err(damaged("it belongs to another segment".into()));
         }
         described.archive = ArchiveCopy {
             target: target.to_owned(),
@@ -68,22 +68,22 @@ impl Archive {
         Ok(described)
     }
 
-    /// Fetches the file of timelines of a segment onto the local disk and compares it with what is known of it.
+    /// Fetches the file of timelines of a segment to the local disk and verifies its checksum.
     ///
     /// # Errors
     ///
-    /// Where the target or the disk fails, and where it is not what was written.
+    /// [`ArchiveError::Damaged`] if it is not what was written; other errors if the target or the local disk fails.
     pub fn timelines(&self, copy: &Arc<ArchiveCopy>) -> Result<TimelinesFile> {
         let target = self.target(&copy.target)?;
         TimelinesFile::fetch(target, Arc::clone(copy), self.temporary()?)
     }
 
-    /// The fields of the measurements of a segment, as its files say them: for descriptions that do not. Reads the footers,
-    /// and of files that measurements share the rows.
+    /// Returns the fields of the measurements of a segment, read from its files; for descriptions without fields. Reads
+    /// the footers, and the rows of shared files.
     ///
     /// # Errors
     ///
-    /// As [`timelines`](Self::timelines).
+    /// Same as [`timelines`](Self::timelines).
     pub fn fields(&self, copy: &ArchiveCopy) -> Result<DescribedFields> {
         let target = self.target(&copy.target)?;
         fields::of(&target, &self.footers, copy, self.temporary()?)
@@ -96,7 +96,7 @@ impl Archive {
     }
 }
 
-/// Which database wrote a description, and as which of its segments; `None` of what is named otherwise.
+/// Returns the origin and the segment number in the object name of a description; `None` for other names.
 pub fn origin_of(key: &str) -> Option<(&str, SegmentId)> {
     name_of(key).map(|(origin, segment, _)| (origin, segment))
 }

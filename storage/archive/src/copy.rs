@@ -1,80 +1,80 @@
-//! What is kept about the files of a segment: in the manifest, and beside the files.
+//! Metadata of the files of a segment, stored in the manifest and with the files.
 
 use serde::{Deserialize, Serialize};
 
-/// The files of one segment: everything that is needed to read and to check them.
+/// Files of one segment, with all data that is needed to read and verify them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchiveCopy {
-    /// The target, as the table's policy names it.
+    /// Target, as named in the table's policy.
     pub target: String,
-    /// Files of points, in the order that extents count in.
+    /// Files of points. Extents refer to them by index.
     pub files: Vec<ArchiveFile>,
-    /// The file that says where each timeline is, and what it is.
+    /// File of timelines: locations and identities of all timelines.
     pub timelines: ArchiveFile,
-    /// The name of the object that describes all of this; empty until it is written.
+    /// Object name of the description; empty until it is written.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sidecar: String,
-    /// Whose files they are, of a segment that another database wrote; `None` of what this one wrote.
+    /// Ownership of the files of a segment that another database wrote; `None` for segments of this database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attached: Option<Attached>,
 }
 
-/// Whose the files are of a segment that another database wrote.
+/// Ownership of the files of a segment that another database wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Attached {
-    /// Still that one's, or nobody's: they are never removed from here.
+    /// The files belong to the other database or to none. This database never removes them.
     Foreign,
-    /// This one's from now on.
+    /// The files belong to this database from now on.
     Owned,
 }
 
-/// One file.
+/// Archive file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchiveFile {
-    /// The name of the object below the target.
+    /// Object name, relative to the target.
     pub key: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
     /// SHA-256 of its bytes, in hexadecimal.
     pub sha256: String,
-    /// Where in it begins what readers need first: page indexes and footer.
+    /// Offset of the page indexes and footer, which readers fetch first.
     pub index_from: u64,
-    /// SHA-256 of its bytes from there on; empty in what earlier builds have described.
+    /// SHA-256 of the bytes from `index_from` on, in hexadecimal; empty in descriptions of earlier builds.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub index_sha256: String,
-    /// Its rows.
+    /// Number of rows.
     pub rows: u64,
-    /// The first instant in it.
+    /// Earliest timestamp, nanoseconds since the epoch.
     pub first: i64,
-    /// The last instant in it.
+    /// Latest timestamp, nanoseconds since the epoch.
     pub last: i64,
-    /// Whether small measurements share it: a row for each value.
+    /// True if small measurements share the file, with one row per value.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
 }
 
 impl ArchiveCopy {
-    /// The names of all its objects, the description last.
+    /// Returns the object names of the segment, the description last.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         let files = self.files.iter().map(|file| file.key.as_str());
         let own = [self.timelines.key.as_str(), self.sidecar.as_str()];
         files.chain(own).filter(|key| !key.is_empty())
     }
 
-    /// The same in the order in which they are removed.
+    /// Returns the object names of the segment in the order of removal: the description first.
     pub fn newest_first(&self) -> impl Iterator<Item = &str> {
         let files = self.files.iter().rev().map(|file| file.key.as_str());
         let own = [self.sidecar.as_str(), self.timelines.key.as_str()].into_iter();
         own.chain(files).filter(|key| !key.is_empty())
     }
 
-    /// Whether its files may be removed when nothing here needs them any more.
+    /// Returns true if this database may remove the files once it no longer needs them.
     pub fn is_owned(&self) -> bool {
         self.attached != Some(Attached::Foreign)
     }
 
-    /// Bytes of all files.
+    /// Returns the total size of all files in bytes.
     pub fn bytes(&self) -> u64 {
         let files = self.files.iter().chain([&self.timelines]);
         files.fold(0, |sum, file| sum.saturating_add(file.bytes))

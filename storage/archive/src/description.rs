@@ -1,4 +1,6 @@
-//! What is said of a segment beside its files: everything that another database needs to make it one of its own.
+//! Description of a segment, stored with its files. It has all data that another database needs to attach the segment.
+//!
+//! Members added in later builds are optional, so that descriptions of earlier builds can be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,41 +9,41 @@ use tideline_model::{TableName, TableSpec, ValueType};
 
 use crate::copy::ArchiveCopy;
 use crate::file::columns::ShapeField;
-use crate::known::Fields;
+use crate::timeline_metadata::Fields;
 
-/// The fields of measurements, by measurement, in the order in which they were first used.
+/// Fields by measurement, in order of first use.
 pub type DescribedFields = BTreeMap<String, Vec<DescribedField>>;
 
-/// A field of a measurement.
+/// Field of a measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DescribedField {
-    /// Its name.
+    /// Name of the field.
     pub name: String,
-    /// The types of its values, first used first, in the words of line protocol.
+    /// Types of its values in order of first use, with the names used in line protocol.
     pub types: Vec<String>,
 }
 
-/// The description of a segment.
+/// Description of a segment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Description {
-    /// [`FORMAT`](crate::FORMAT).
+    /// Format number, [`FORMAT`](crate::FORMAT).
     pub format: u32,
-    /// The table that it is of.
+    /// Table of the segment.
     pub table: TableName,
-    /// What the table's settings were. Earlier builds did not say.
+    /// Settings of the table when the files were written. Missing in descriptions of earlier builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<TableSpec>,
-    /// The fields of its measurements. Earlier builds did not say; then the files do.
+    /// Fields of the measurements. Missing in descriptions of earlier builds; then they are read from the files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields: Option<DescribedFields>,
-    /// The segment, in the words of the store.
+    /// The segment, in the form of the store.
     pub segment: serde_json::Value,
-    /// Its files.
+    /// Files of the segment.
     pub archive: ArchiveCopy,
 }
 
 impl DescribedField {
-    /// The types of its values; `None` where there is one that is not known.
+    /// Returns the types of the values; `None` if one of them is unknown.
     pub fn known_types(&self) -> Option<Vec<ValueType>> {
         let known = |name: &String| ValueType::ALL.into_iter().find(|of| of.name() == name);
         self.types.iter().map(known).collect()
@@ -57,7 +59,7 @@ impl From<ShapeField> for DescribedField {
     }
 }
 
-/// The fields of some measurements.
+/// Returns the fields of some measurements.
 pub(crate) fn described(measurements: BTreeSet<String>, fields: &dyn Fields) -> DescribedFields {
     let fields_of = |name: String| {
         let of_measurement = fields.of_measurement(&name).into_iter();
@@ -67,7 +69,7 @@ pub(crate) fn described(measurements: BTreeSet<String>, fields: &dyn Fields) -> 
     measurements.into_iter().map(fields_of).collect()
 }
 
-/// Takes note of a field with a type.
+/// Adds a field and type, if they are new.
 pub(crate) fn note(fields: &mut DescribedFields, measurement: &str, name: &str, of: ValueType) {
     if !fields.contains_key(measurement) {
         fields.insert(measurement.to_owned(), Vec::new());
@@ -88,7 +90,7 @@ pub(crate) fn note(fields: &mut DescribedFields, measurement: &str, name: &str, 
     }
 }
 
-/// Reads a description; in words why it is none.
+/// Parses a description; on error, returns a human-readable reason.
 pub(crate) fn parse(content: &[u8]) -> Result<Description, String> {
     #[derive(Deserialize)]
     struct Version {

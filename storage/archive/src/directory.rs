@@ -1,7 +1,7 @@
-//! The file of timelines of a segment: where each one is, and what it is.
+//! Writing of the file of timelines of a segment: location and identity of each timeline.
 //!
-//! The local store has the same places as extents, and the catalog the same identities. This file is what both are made
-//! again from where they are lost, and what tells other tools which timeline an id is.
+//! The local store has the same locations as extents, and the catalog the same identities. Both can be restored from
+//! this file, and other tools use it to look up timeline ids.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,11 +13,11 @@ use crate::error::Result;
 use crate::file::buffer::Buffer;
 use crate::file::columns;
 use crate::file::writer::{FileWriter, FinishedFile};
-use crate::known::People;
-use crate::layout::SegmentPlace;
+use crate::layout::SegmentTarget;
 use crate::spool::Extents;
+use crate::timeline_metadata::TimelineMetadata;
 
-/// The names of its columns of integers, in their order.
+/// Names of the integer columns, in column order.
 pub(crate) const NUMBERS: [&str; 7] = [
     "file",
     "row",
@@ -28,13 +28,13 @@ pub(crate) const NUMBERS: [&str; 7] = [
     "highest_sequence",
 ];
 
-/// Writes the file; also the measurements of the timelines in it.
+/// Writes the file. Returns it with the measurements of its timelines.
 pub(crate) fn write_timelines(
     directory: &Path,
-    place: &SegmentPlace,
+    place: &SegmentTarget,
     files: &[ArchiveFile],
     extents: &mut Extents,
-    people: &dyn People,
+    metadata: &dyn TimelineMetadata,
 ) -> Result<(FinishedFile, BTreeSet<String>)> {
     let format = columns::format;
     let mut leaves = vec![
@@ -66,7 +66,7 @@ pub(crate) fn write_timelines(
     let mut measurements = BTreeSet::new();
     for next in extents {
         let (id, extent) = next?;
-        let who = people.identity(id);
+        let who = metadata.identity(id);
         if let Some(name) = who.as_deref().map(|who| who.measurement())
             && !measurements.contains(name)
         {
@@ -95,7 +95,7 @@ pub(crate) fn write_timelines(
         texts[0].push_text(Some(object), 1);
         texts[1].push_text(who.as_deref().map(|who| who.measurement()), 1);
         texts[2].push_map(who.as_deref().map_or(&[][..], |who| who.tags()), 1);
-        texts[3].push_text(people.attributes(id).as_deref(), 1);
+        texts[3].push_text(metadata.attributes(id).as_deref(), 1);
         file.pushed(1)?;
     }
     Ok((file.finish()?, measurements))

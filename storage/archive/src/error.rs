@@ -1,89 +1,91 @@
-//! What can go wrong between the database and its archive, in words that help and hold no secret.
+//! Errors of the archive. Messages describe the problem without credentials.
+//!
+//! Reasons reported by a target are redacted and limited in length before they become part of an error.
 
 use std::io;
 
-/// A failure of the archive.
+/// Error of the archive.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// The text does not name a target, or an option of it is wrong.
+    /// The address or name of a target is not valid, or one of its options is not valid.
     #[error("archive target {target:?}: {reason}")]
     BadTarget {
-        /// What was given, without credentials.
+        /// The address or name, without credentials.
         target: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         reason: String,
     },
-    /// Requests may not name the target.
-    #[error("archive target {target:?} is not allowed; allowed is {allowed}")]
+    /// Requests may not use the target.
+    #[error("archive target {target:?} is not allowed; allowed: {allowed}")]
     NotAllowed {
         /// The target, without credentials.
         target: String,
-        /// The allowed targets, and the settings that name them.
+        /// Allowed targets, and the settings that list them.
         allowed: String,
     },
-    /// The target did not do what it was asked to.
+    /// A request to the target failed.
     #[error("archive target {target}: {action} of {object:?} failed: {reason}")]
     Target {
-        /// The target.
+        /// The target, without credentials.
         target: String,
-        /// What was asked for.
+        /// Requested operation.
         action: &'static str,
-        /// The object.
+        /// Name of the object.
         object: String,
-        /// What the target, or the way to it, said.
+        /// Error of the target or of the connection.
         reason: String,
-        /// Why, as far as it matters to callers.
+        /// Kind of the fault.
         kind: TargetFault,
     },
-    /// What is stored is not what was written.
+    /// A stored object is not what was written.
     #[error("archive target {target}: {object:?} is damaged: {reason}")]
     Damaged {
-        /// The target.
+        /// The target, without credentials.
         target: String,
-        /// The object.
+        /// Name of the object.
         object: String,
-        /// What was found.
+        /// Description of the damage.
         reason: String,
     },
-    /// The local disk failed, where files are made before they are sent.
+    /// The local disk failed while a temporary file was written or read.
     #[error("archive: {action} a local file failed: {source}")]
     Local {
-        /// What was done.
+        /// Attempted operation.
         action: &'static str,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Everything stops, and so did this.
+    /// The archive is shutting down, or the caller has stopped the operation.
     #[error("the archive is stopping")]
     Stopped,
-    /// A file could not be made or decoded.
+    /// A file could not be encoded or decoded.
     #[error("archive: {what}: {reason}")]
     Format {
-        /// Of what.
+        /// The file or structure.
         what: String,
-        /// What is wrong.
+        /// Description of the problem.
         reason: String,
     },
 }
 
-/// Kinds of faults of a target.
+/// Kind of a fault of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetFault {
-    /// There is no such object.
+    /// The object does not exist.
     Missing,
-    /// There is an object of that name already.
+    /// An object of this name exists already.
     Exists,
-    /// It does not let us.
+    /// The target denied the request or does not support it.
     Refused,
-    /// It was not reached, was too slow, or is in trouble: it may work later.
+    /// The target could not be reached, was too slow or has a temporary problem; a retry can succeed.
     Unreachable,
 }
 
-/// The outcome of work on the archive.
+/// Result of an archive operation.
 pub type Result<T> = std::result::Result<T, ArchiveError>;
 
 impl ArchiveError {
-    /// Whether trying again later may help.
+    /// Returns true if a retry can succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Target { kind, .. } => *kind == TargetFault::Unreachable,
@@ -94,7 +96,7 @@ impl ArchiveError {
         }
     }
 
-    /// Whether the object is not there.
+    /// Returns true if the object does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(
             self,
@@ -117,18 +119,18 @@ impl ArchiveError {
     }
 }
 
-/// Runs a decoder that was written for sound files and may panic on others; in words what came of that.
+/// Runs a decoder that may panic on damaged files. Converts a panic to a human-readable reason.
 pub(crate) fn guarded<T>(decode: impl FnOnce() -> T) -> std::result::Result<T, String> {
-    // What it leaves half done is thrown away by every caller.
+    // Every caller discards the state that a panic leaves behind.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode))
         .map_err(|_| "it cannot be decoded".to_owned())
 }
 
-/// Longest reason that is passed on.
+/// Maximum length of a reported reason, in bytes.
 const REASON_MAX: usize = 300;
 
-/// What a target said, without what could be a credential: queries and user parts of addresses, and of an answer in
-/// XML everything but its code and message.
+/// Removes possible credentials from a message of a target: queries and user parts of URLs, and of XML responses all
+/// but code and message. Limits the length.
 pub(crate) fn redacted(text: &str) -> String {
     let text = text.split_once("<?xml").map_or_else(
         || text.to_owned(),

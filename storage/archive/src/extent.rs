@@ -1,21 +1,22 @@
-//! Where a run of one timeline lies in the files of a segment.
+//! Location of a run of one timeline in the files of a segment.
 //!
-//! An extent is what the local store keeps instead of a chunk: about twenty bytes for each run of up to some
-//! thousand points, and summaries of its numbers by the hour, or where an hour has few points by the day. So finding a timeline in the archive costs no request, nor
-//! does an aggregate over whole hours or days, and what files hold is known while their target is not.
+//! The local store keeps an extent instead of a chunk. It takes about twenty bytes per run of up to some thousand
+//! points. Summaries of the numbers are stored with it: per hour, or per day if an hour has few points. Finding a
+//! timeline in the archive therefore costs no request, nor does an aggregate over whole hours or days. Both work while
+//! the target is not reachable.
 //!
 //! ```text
-//! format    1 byte    1, 2 with summaries, or 3 with summaries that builds which write no 3 refuse: of few rows
-//! first     8 bytes   first instant, little-endian
-//! file      varint    place in the list of the segment's files
-//! row       varint    its first row in that file
-//! rows      varint    its rows there
-//! span      varint    last instant − first instant
+//! format    1 byte    1; 2 with dense summaries; 3 with sparse summaries, which older builds reject
+//! first     8 bytes   first timestamp, little-endian
+//! file      varint    index in the file list of the segment
+//! row       varint    first row in that file
+//! rows      varint    number of rows there
+//! span      varint    last − first timestamp
 //! points    varint
 //! values    varint
-//! lowest    varint    lowest sequence of its points in the journal
+//! lowest    varint    lowest journal sequence number of its points
 //! more      varint    highest − lowest
-//! summaries rest      in formats 2 and 3: lone summaries, as `tideline-chunk` writes them
+//! summaries rest      in formats 2 and 3: lone summaries in the form of `tideline-chunk`
 //! ```
 
 use bytes::Bytes;
@@ -26,41 +27,42 @@ use tideline_wire::varint;
 
 use crate::error::{ArchiveError, Result};
 
-/// A run of one timeline in a file.
+/// Run of one timeline in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Place in [`ArchiveCopy::files`](crate::ArchiveCopy::files).
+    /// Index in [`ArchiveCopy::files`](crate::ArchiveCopy::files).
     pub file: u32,
-    /// Its first row in the file.
+    /// First row in the file.
     pub row: u64,
-    /// Its rows in the file: points, or in a shared file values.
+    /// Number of rows in the file: points, or values in a shared file.
     pub rows: u32,
-    /// First instant.
+    /// First timestamp.
     pub first: i64,
-    /// Last instant.
+    /// Last timestamp.
     pub last: i64,
-    /// Points.
+    /// Number of points.
     pub points: u32,
-    /// Field values.
+    /// Number of field values.
     pub values: u32,
-    /// The writes that they come from.
+    /// Sequence numbers of the writes that the points come from.
     pub sequences: SequenceSpan,
 }
 
-/// Without summaries.
+/// Format without summaries.
 const FORMAT_PLAIN: u8 = 1;
-/// With summaries of buckets with 16 rows on average.
+/// Format with summaries of buckets that have at least 16 rows on average.
 const FORMAT_DENSE: u8 = 2;
-/// With summaries of buckets with any number of rows.
+/// Format with summaries of buckets with any number of rows.
 const FORMAT: u8 = 3;
-/// Spans of summaries, nanoseconds. Hours are those of cold chunks, so that a move changes no answer's cost by much; runs
-/// of few rows an hour have days.
+/// Widths of summary buckets, in nanoseconds. Hours are the same as in cold chunks, so that archiving hardly changes
+/// the cost of aggregates. Runs with few rows per hour use days.
 pub(crate) const SUMMARY_WIDTHS: [i64; 2] = [3_600 * NANOS_PER_SECOND, NANOS_PER_DAY];
-/// Bytes of summaries of a run with few rows: beyond them, which is at some thirty fields, its rows are about as short.
+/// Maximum bytes of summaries of a run with few rows. Larger summaries (from about thirty fields on) would be about as
+/// large as the rows.
 pub(crate) const SPARSE_SUMMARIES_BYTES_MAX: usize = 1 << 10;
 
 impl Extent {
-    /// Appends the stored form, with what the numbers of the run come to; empty where that is not known.
+    /// Appends the stored form to `out`. `summaries` may be empty.
     pub fn encode(&self, summaries: &[u8], out: &mut Vec<u8>) {
         out.push(match summaries {
             [] => FORMAT_PLAIN,
@@ -85,7 +87,11 @@ impl Extent {
         out.extend_from_slice(summaries);
     }
 
-    /// Reads the stored form; also the summaries, empty where there are none.
+    /// Decodes the stored form. Returns the extent and its summaries, which may be empty.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchiveError::Format`] if the bytes are damaged or have an unknown format number.
     pub fn decode(stored: &Bytes) -> Result<(Self, Bytes)> {
         let bytes: &[u8] = stored;
         let damaged = || ArchiveError::format("an extent", "it is damaged");
@@ -128,7 +134,7 @@ impl Extent {
     }
 }
 
-/// Whether earlier builds read these summaries.
+/// Returns true if earlier builds can read these summaries.
 pub(crate) fn is_dense(summaries: &[u8]) -> bool {
     LoneSummaries::open(summaries).is_ok_and(|lone| lone.is_dense())
 }

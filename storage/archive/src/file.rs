@@ -1,13 +1,13 @@
-//! Parquet files: their columns, writing them, and what of them is read first.
+//! Parquet files: their columns, and writing them.
 //!
-//! | file | part |
+//! | module | holds |
 //! |---|---|
-//! | [`columns`] | which columns a file of a measurement has, and what they are called |
-//! | [`buffer`] | the values of one column until their row group is written |
-//! | [`writer`] | one file: row groups of buffers |
+//! | [`columns`] | columns of a file of one measurement, and their names |
+//! | [`buffer`] | values of one column until their row group is written |
+//! | [`writer`] | writer of one file from buffered row groups |
 //! | [`sums`] | checksums of the blocks of a file |
-//! | [`wide`] | rows of one measurement: a column for each tag and field |
-//! | [`shared`] | rows of many small measurements: a row for each value |
+//! | [`wide`] | rows of one measurement: one column per tag and field |
+//! | [`shared`] | rows of many small measurements: one row per value |
 
 pub(crate) mod buffer;
 pub(crate) mod columns;

@@ -1,4 +1,6 @@
-//! The names of objects: what lies where in a target. `FORMAT.md` shows the whole tree.
+//! Names of objects at a target. `FORMAT.md` shows all of them.
+//!
+//! A name includes the checksum of its object, so objects are never replaced.
 
 use std::fmt::Write as _;
 
@@ -9,38 +11,39 @@ use tideline_model::{SegmentId, TableName};
 
 use crate::file::columns::NOTE_FORMAT;
 
-/// What a path may hold as it is.
+/// Characters that are percent-encoded in paths.
 const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
-/// Longest encoded measurement in a path: names of files end at 255 bytes, and so do some stores' patience.
+/// Maximum length of an encoded measurement in a path, in bytes. File names are limited to 255 bytes, also by some
+/// object stores.
 const MEASUREMENT_MAX: usize = 160;
 /// Hexadecimal digits of a checksum in a name.
 pub(crate) const DIGITS: usize = 32;
 
-/// Largest description: one of a hundred thousand files has a third of this.
+/// Maximum size of a description. One of a hundred thousand files has a third of this.
 pub(crate) const DESCRIPTION_BYTES_MAX: u64 = 128 << 20;
 
-/// The folder of what describes segments.
+/// Folder of descriptions and files of timelines.
 const SEGMENTS: &str = "_segments";
-/// The folder of files that small measurements share.
+/// Folder of files that small measurements share.
 const SHARED: &str = "_shared";
-/// The folder of what the settings of tables are.
+/// Folder of table settings.
 const SETTINGS: &str = "_settings";
 
-/// Which segment is written.
+/// Segment to be written, and its target.
 #[derive(Debug, Clone)]
-pub struct SegmentPlace {
-    /// Which database writes it: some digits that no other one has, since several may share a target.
+pub struct SegmentTarget {
+    /// Digits that identify the writing database, because several may share a target.
     pub origin: String,
-    /// The table.
+    /// Table of the segment.
     pub table: TableName,
-    /// The segment.
+    /// Number of the segment.
     pub segment: SegmentId,
-    /// The target, as the table's policy names it.
+    /// Target, as named in the table's policy.
     pub target: String,
 }
 
-impl SegmentPlace {
-    /// The notes that every file of the segment has.
+impl SegmentTarget {
+    /// Returns the metadata entries of every file of the segment.
     pub(crate) fn notes(&self) -> Vec<(String, String)> {
         vec![
             (NOTE_FORMAT.into(), crate::FORMAT.to_string()),
@@ -50,17 +53,17 @@ impl SegmentPlace {
     }
 }
 
-/// A day: days since 1970-01-01, negative before it.
+/// Day, as the number of days since 1970-01-01; negative before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(pub i64);
 
 impl Day {
-    /// The day of an instant, nanoseconds since the epoch.
+    /// Returns the day of a timestamp, in nanoseconds since the epoch.
     pub fn of(instant: i64) -> Self {
         Self(instant.div_euclid(NANOS_PER_DAY))
     }
 
-    /// The first instant of the next day; `None` behind the last day.
+    /// Returns the first timestamp of the next day; `None` if it is out of range.
     pub fn end(self) -> Option<i64> {
         (self.0 + 1).checked_mul(NANOS_PER_DAY)
     }
@@ -76,15 +79,15 @@ impl std::fmt::Display for Day {
     }
 }
 
-/// The name of a file of one measurement and day.
-pub(crate) fn data_key(place: &SegmentPlace, measurement: &str, day: Day, sha256: &str) -> String {
+/// Returns the name of a file of one measurement and day.
+pub(crate) fn data_key(place: &SegmentTarget, measurement: &str, day: Day, sha256: &str) -> String {
     let name = measurement_name(measurement);
     let (table, stem) = (&place.table, stem(place, sha256));
     format!("{table}/measurement={name}/day={day}/{stem}.parquet")
 }
 
-/// The name of a file that small measurements share, of a day or from one day to another.
-pub(crate) fn shared_key(place: &SegmentPlace, (first, last): (Day, Day), sha256: &str) -> String {
+/// Returns the name of a shared file of one day or of a range of days.
+pub(crate) fn shared_key(place: &SegmentTarget, (first, last): (Day, Day), sha256: &str) -> String {
     let (table, stem) = (&place.table, stem(place, sha256));
     match first == last {
         true => format!("{table}/{SHARED}/day={first}/{stem}.parquet"),
@@ -92,67 +95,67 @@ pub(crate) fn shared_key(place: &SegmentPlace, (first, last): (Day, Day), sha256
     }
 }
 
-/// The name of the file that says where each timeline of a segment is, and what it is.
-pub(crate) fn timelines_key(place: &SegmentPlace, sha256: &str) -> String {
+/// Returns the name of the file of timelines of a segment.
+pub(crate) fn timelines_key(place: &SegmentTarget, sha256: &str) -> String {
     let (table, stem) = (&place.table, stem(place, sha256));
     format!("{table}/{SEGMENTS}/{stem}.timelines.parquet")
 }
 
-/// The name of the description of a segment.
-pub(crate) fn sidecar_key(place: &SegmentPlace, sha256: &str) -> String {
+/// Returns the name of the description of a segment.
+pub(crate) fn sidecar_key(place: &SegmentTarget, sha256: &str) -> String {
     let (table, stem) = (&place.table, stem(place, sha256));
     format!("{table}/{SEGMENTS}/{stem}.json")
 }
 
-/// The name of the object that holds settings of a table: `revision` counts what the database has written of them.
+/// Returns the name of an object with settings of a table. `revision` is the number of the write by the database.
 pub(crate) fn settings_key(table: &str, origin: &str, revision: u64, sha256: &str) -> String {
     let digits = &sha256[..DIGITS];
     format!("{table}/{SETTINGS}/{origin}-{revision}-{digits}.json")
 }
 
-/// Under what the settings of a table lie.
+/// Returns the common prefix of the settings of a table.
 pub(crate) fn settings_prefix(table: &str) -> String {
     format!("{table}/{SETTINGS}/")
 }
 
-/// An object of a target, by its name.
+/// Parsed name of an object at a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NamedObject<'a> {
-    /// The table's folder.
+    /// Folder of the table.
     pub table: &'a str,
-    /// Kind of its content.
+    /// Kind of the content.
     pub content: ObjectContent,
-    /// The database that wrote it.
+    /// Database that wrote the object.
     pub origin: &'a str,
-    /// The segment that it was written for; of settings their revision.
+    /// Number of the segment, or revision of settings.
     pub number: u64,
-    /// The first half of the checksum of its content.
+    /// First half of the checksum of the content.
     pub(crate) digits: &'a str,
 }
 
 impl NamedObject<'_> {
-    /// The number and the checksum as numbers: no two objects of a database have both in common.
+    /// Returns the number and the checksum as numbers. They are unique among the objects of a database.
     pub fn identity(&self) -> Option<(u64, u128)> {
         let digits = u128::from_str_radix(self.digits, 16).ok()?;
         Some((self.number, digits))
     }
 }
 
-/// Content of objects.
+/// Kind of the content of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectContent {
-    /// Rows of one measurement, or of small ones.
+    /// Rows of one measurement, or of several small ones.
     Points,
-    /// The timelines of a segment.
+    /// Timelines of a segment.
     Timelines,
-    /// The description of a segment.
+    /// Description of a segment.
     Description,
     /// Settings of a table.
     Settings,
 }
 
 impl ObjectContent {
-    /// Its name on the wire.
+    /// Returns the name used in requests and responses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Points => "points",
@@ -163,9 +166,9 @@ impl ObjectContent {
     }
 }
 
-/// Parses the name of an object; `None` of what no archive has written at this place.
+/// Parses the name of an object; `None` if no archive at this target has written it.
 pub fn named(key: &str) -> Option<NamedObject<'_>> {
-    let (table, folder, name) = place_of(key)?;
+    let (table, folder, name) = parse_location(key)?;
     let (stem, content) = match folder {
         SEGMENTS => match name.strip_suffix(".timelines.parquet") {
             Some(stem) => (stem, ObjectContent::Timelines),
@@ -186,24 +189,24 @@ pub fn named(key: &str) -> Option<NamedObject<'_>> {
     })
 }
 
-/// Whether a part of a name is the first half of a checksum.
+/// Returns true if a part of a name has the form of a checksum.
 pub(crate) fn is_digits(part: &str) -> bool {
     part.len() == DIGITS && part.bytes().all(|c| c.is_ascii_hexdigit())
 }
 
-/// Under what the descriptions of a table lie.
+/// Returns the common prefix of the descriptions of a table.
 pub(crate) fn segments_prefix(table: &TableName) -> String {
     format!("{table}/{SEGMENTS}/")
 }
 
-/// Whether an object describes a segment of a table of this place. What lies deeper belongs to another target.
+/// Returns true if an object is a description of a table of this target. Deeper paths belong to another target.
 pub(crate) fn is_sidecar(key: &str) -> bool {
-    place_of(key).is_some_and(|(_, folder, name)| folder == SEGMENTS && name.ends_with(".json"))
+    parse_location(key).is_some_and(|(_, folder, name)| folder == SEGMENTS && name.ends_with(".json"))
 }
 
-/// The table of an object, the first folder below it, and the last part of the name: of what has a name that this
-/// place gives. Another target may lie below this one, and have names that look alike but for where they begin.
-fn place_of(key: &str) -> Option<(&str, &str, &str)> {
+/// Returns the table, the first folder below it, and the last path segment of an object of this target; `None` for
+/// other names. Another target may be below this one; its names are similar except for their start.
+fn parse_location(key: &str) -> Option<(&str, &str, &str)> {
     let parts: Vec<&str> = key.split('/').collect();
     match parts.as_slice() {
         [table, SEGMENTS, name] => Some((table, SEGMENTS, name)),
@@ -219,20 +222,21 @@ fn is_folder_of_days(folder: &str) -> bool {
     folder == SHARED || folder.starts_with("measurement=")
 }
 
-/// Whether a folder is one of those that the objects of a table lie in.
+/// Returns true if a folder contains objects of a table.
 pub(crate) fn is_folder_of_table(folder: &str) -> bool {
     folder == SEGMENTS || folder == SETTINGS || is_folder_of_days(folder)
 }
 
-/// Who wrote an object, for which segment, and what is in it.
-fn stem(place: &SegmentPlace, sha256: &str) -> String {
-    let SegmentPlace { origin, segment, .. } = place;
+/// Returns the base of an object name: origin, segment and checksum.
+fn stem(place: &SegmentTarget, sha256: &str) -> String {
+    let SegmentTarget { origin, segment, .. } = place;
     format!("{origin}-{segment}-{}", &sha256[..DIGITS])
 }
 
-/// Whether an object was written for a table by a database: others may keep theirs in the same place, or below it.
+/// Returns true if a database wrote an object for a table of this target. Other databases may use the same target, or
+/// one below it.
 pub fn is_of(key: &str, table: &str, origin: &str) -> bool {
-    place_of(key).is_some_and(|(of, _, name)| {
+    parse_location(key).is_some_and(|(of, _, name)| {
         of == table
             && name
                 .strip_prefix(origin)
@@ -240,13 +244,13 @@ pub fn is_of(key: &str, table: &str, origin: &str) -> bool {
     })
 }
 
-/// The last part of the name of an object: it says whose it is, of which segment and content, and so no two databases
-/// and no two places have the same.
+/// Returns the last path segment of an object name. It is unique across databases and targets, because it has the
+/// origin, the segment and the checksum.
 pub fn file_name(key: &str) -> &str {
     key.rsplit('/').next().unwrap_or(key)
 }
 
-/// Under what all objects of a table lie.
+/// Returns the common prefix of all objects of a table.
 pub fn table_prefix(table: &str) -> String {
     format!("{table}/")
 }
@@ -254,7 +258,7 @@ pub fn table_prefix(table: &str) -> String {
 fn measurement_name(measurement: &str) -> String {
     let mut name: String = utf8_percent_encode(measurement, NAME).collect();
     if name.bytes().all(|byte| byte == b'.') {
-        // "." and ".." mean something else in a path.
+        // "." and ".." have a special meaning in paths.
         name = name.replace('.', "%2E");
     }
     if name.len() > MEASUREMENT_MAX {
@@ -271,7 +275,7 @@ mod tests {
 
     #[test]
     fn names_are_safe_in_paths() {
-        let place = SegmentPlace {
+        let place = SegmentTarget {
             origin: "0a1b".into(),
             table: TableName::new("default").expect("valid"),
             segment: SegmentId(7),

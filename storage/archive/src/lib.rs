@@ -1,25 +1,26 @@
 //! The archive: old points as Parquet files on an object store.
 //!
-//! Files are the third home of segments, beside the hot and the cold tier. What is kept of them locally is small: a row in
-//! the manifest that names the files ([`ArchiveCopy`]), and for each run of a timeline the place of its rows
-//! ([`Extent`]). So a question finds its rows without asking the target, and then asks for exactly their pages.
+//! Files are the third storage of segments, in addition to the hot and the cold tier. The local database stores only a
+//! manifest row that lists the files ([`ArchiveCopy`]), and for each run of a timeline the location of its rows
+//! ([`Extent`]). A query therefore finds its rows without requests to the target, and then fetches exactly their pages.
 //!
-//! | module | part |
+//! | module | holds |
 //! |---|---|
 //! | `allowed` | targets that requests may name |
-//! | [`target`] | object stores as a few blocking verbs: create-only puts, ranged gets, a check of all of them |
-//! | [`layout`] | the names of objects |
-//! | [`extent`], [`copy`] | what is known of files without reading them |
-//! | [`description`] | what is said of a segment beside its files |
-//! | `settings` | the settings of a table, beside its files |
-//! | `list` | long lists of a segment, in pages |
-//! | `objects` | every object at a target, and which of them descriptions name |
-//! | `file` | the columns of files, and writing them |
-//! | [`write`] | from runs to verified files |
-//! | `read` | from extents to runs |
-//! | [`attach`] | reading what another database wrote |
+//! | [`target`] | blocking operations on object stores: create-only puts, ranged gets, a check of all operations |
+//! | [`layout`] | object names |
+//! | [`extent`], [`copy`] | metadata of files, stored locally |
+//! | [`description`] | description of a segment, stored with its files |
+//! | `settings` | settings of a table, stored with its files |
+//! | `list` | long lists of a segment, split into pages |
+//! | `objects` | listing of all objects at a target, and of the objects that descriptions reference |
+//! | `file` | columns and writing of files |
+//! | [`write`] | writing of runs to verified files |
+//! | `read` | reading of runs by their extents |
+//! | [`attach`] | reading of files that another database wrote |
 //!
-//! It knows no HTTP interface, no search, no catalog: who timelines are comes through [`People`], what fields are called
+//! This crate does not depend on the HTTP interface, search or catalog. Metadata of timelines is provided through
+//! [`TimelineMetadata`], metadata of fields through [`Fields`] and [`FieldNames`].
 //! through [`Fields`] and [`FieldNames`].
 #![doc = include_str!("../FORMAT.md")]
 
@@ -32,7 +33,6 @@ mod directory;
 mod error;
 pub mod extent;
 mod file;
-mod known;
 pub mod layout;
 mod list;
 mod objects;
@@ -41,6 +41,7 @@ mod send;
 mod settings;
 mod spool;
 pub mod target;
+mod timeline_metadata;
 pub mod write;
 
 use std::path::PathBuf;
@@ -59,14 +60,14 @@ pub use digest::new_origin;
 pub use error::{ArchiveError, Result, TargetFault};
 pub use extent::Extent;
 pub use file::columns::{Shape, ShapeField};
-pub use known::{Fields, People};
-pub use layout::{ObjectContent, SegmentPlace};
+pub use layout::{ObjectContent, SegmentTarget};
 pub use list::PagedList;
 pub use objects::{DescribedKeys, TargetObject};
 pub use read::{FieldNames, ReadMemory, SegmentReader, TimelineRun, TimelineRuns, TimelinesFile};
 pub use settings::{FoundSettings, SETTINGS_FORMAT, TableSettings};
 pub use spool::Extents;
 pub use target::{CheckStep, Listed, Target, TargetCheck, TargetOptions, TargetTraffic};
+pub use timeline_metadata::{Fields, TimelineMetadata};
 pub use write::{ArchiveWriter, SentObjects, WrittenSegment};
 
 use crate::allowed::OpenTargets;
@@ -75,37 +76,37 @@ use crate::read::footers::Footers;
 use crate::read::pages::Pages;
 use crate::target::Requests;
 
-/// The format of files and of what describes them.
+/// Format number of files and descriptions.
 pub const FORMAT: u32 = 1;
 
-/// The name of the target that a server's configuration sets.
+/// Name of the target that the server configuration sets.
 pub const DEFAULT_TARGET: &str = "default";
 
-/// Rows with which a measurement of a day gets a file of its own, by default.
+/// Default number of rows at which a measurement of a day gets its own file.
 const OWN_FILE_ROWS: usize = 8_192;
 
-/// What can be set about the archive.
+/// Settings of the archive.
 #[derive(Debug, Clone)]
 pub struct ArchiveSettings {
-    /// Where files are made before they are sent; what an earlier process left there is removed.
+    /// Directory where files are built before they are sent. Files that an earlier process left there are removed.
     pub temporary: PathBuf,
-    /// Where footers are kept on disk, and how many bytes of them.
+    /// Directory of footers on disk, and its maximum size in bytes.
     pub disk_cache: Option<(PathBuf, u64)>,
-    /// Bytes of decoded footers in memory.
+    /// Maximum bytes of decoded footers in memory.
     pub footers_bytes_max: usize,
-    /// Bytes of blocks of rows in memory, for queries that read them again.
+    /// Maximum bytes of cached file blocks in memory, for queries that read them again.
     pub pages_bytes_max: usize,
-    /// Rows with which a measurement of a day gets a file of its own; smaller ones share files.
+    /// Number of rows at which a measurement of a day gets its own file; smaller ones share files.
     pub own_file_rows: usize,
-    /// Targets by name, each with its address and options. Addresses need no name.
+    /// Targets by name, each with its address and options. A target can also be used by its address, without a name.
     pub targets: HashMap<String, (String, TargetOptions)>,
-    /// Addresses below which requests may name targets, besides `targets`; `None`: any, for programs that name targets
-    /// themselves.
+    /// Addresses under which requests may use targets, in addition to `targets`. `None` = any, for programs that choose
+    /// the targets themselves.
     pub allowed: Option<Vec<TargetPrefix>>,
 }
 
 impl ArchiveSettings {
-    /// Defaults, with temporary files in a directory.
+    /// Returns default settings with the given directory for temporary files.
     pub fn new(temporary: PathBuf) -> Self {
         Self {
             temporary,
@@ -119,23 +120,23 @@ impl ArchiveSettings {
     }
 }
 
-/// What came of reading every file of a segment.
+/// Result of reading every file of a segment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// What is not as it was written, or gone, in words.
+    /// Damaged or missing objects, with messages.
     pub wrong: Vec<String>,
-    /// What could not be read, and why: nothing is known of it.
+    /// Objects that could not be read, with messages; their state is unknown.
     pub unread: Vec<String>,
 }
 
 impl Verified {
-    /// Whether everything was read and is as it was written.
+    /// Returns true if all objects were read and are undamaged.
     pub fn is_sound(&self) -> bool {
         self.wrong.is_empty() && self.unread.is_empty()
     }
 }
 
-/// The archive of a database: its targets, and what is kept of their files.
+/// Archive of a database: its targets, and caches of their files.
 #[derive(Debug)]
 pub struct Archive {
     settings: ArchiveSettings,
@@ -145,13 +146,13 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Opens it; no target is asked for anything yet, and folders are made when they are needed.
+    /// Opens the archive. Sends no requests to targets; directories are created on first use.
     ///
     /// # Errors
     ///
-    /// Where a local directory that is there cannot be used.
+    /// [`ArchiveError::Local`] if an existing cache directory cannot be listed.
     pub fn open(settings: ArchiveSettings) -> Result<Self> {
-        sweep_temporary(&settings.temporary);
+        remove_temporary(&settings.temporary);
         let pages = Arc::new(Pages::new(settings.pages_bytes_max));
         let footers = Footers::new(settings.footers_bytes_max, settings.disk_cache.clone(), pages)?;
         Ok(Self {
@@ -162,21 +163,21 @@ impl Archive {
         })
     }
 
-    /// Ends all requests, those under way and those that come: a server that stops does not wait for its targets.
+    /// Ends all requests, current and future ones, so that a server shutdown does not wait for targets.
     pub fn stop(&self) {
         self.requests.stop();
     }
 
-    /// The names of the targets that the configuration sets.
+    /// Returns the names of the targets that the configuration sets.
     pub fn configured(&self) -> impl Iterator<Item = &str> {
         self.settings.targets.keys().map(String::as_str)
     }
 
-    /// The target of a name or an address.
+    /// Returns the target with a name or an address.
     ///
     /// # Errors
     ///
-    /// Where it is neither, or its options are wrong.
+    /// [`ArchiveError::BadTarget`] if `name` is neither, or if its options are not valid.
     pub fn target(&self, name: &str) -> Result<Arc<Target>> {
         let mut open = self.open.lock();
         if let Some(target) = open.get(name) {
@@ -194,25 +195,25 @@ impl Archive {
         Ok(target)
     }
 
-    /// The target that the configuration sets, if it does.
+    /// Returns the default target if the configuration sets it.
     ///
     /// # Errors
     ///
-    /// Where it is none.
+    /// [`ArchiveError::BadTarget`] if its address or options are not valid.
     pub fn default_target(&self) -> Result<Option<Arc<Target>>> {
         let is_set = self.settings.targets.contains_key(DEFAULT_TARGET);
         is_set.then(|| self.target(DEFAULT_TARGET)).transpose()
     }
 
-    /// Begins to write the files of a segment.
+    /// Starts writing the files of a segment.
     ///
     /// # Errors
     ///
     /// If the target is not valid or not allowed, or the local disk fails.
     pub fn writer<'a>(
         &self,
-        place: SegmentPlace,
-        people: &'a dyn People,
+        place: SegmentTarget,
+        metadata: &'a dyn TimelineMetadata,
         fields: &'a dyn Fields,
     ) -> Result<ArchiveWriter<'a>> {
         self.check_allowed(&place.target)?;
@@ -224,20 +225,20 @@ impl Archive {
             target,
             self.settings.temporary.clone(),
             rows,
-            people,
+            metadata,
             fields,
         )
     }
 
-    /// Writes the description of a segment beside its files, as the last step before they count; its name. The name is
-    /// noted among those that were `sent` before the object is put.
+    /// Writes the description of a segment and returns its object name. This is the last step, after which the files
+    /// are valid. The name is recorded in `sent` before the object is put.
     ///
     /// # Errors
     ///
-    /// Where the target fails.
+    /// [`ArchiveError::Target`] if the target fails.
     pub fn describe(
         &self,
-        place: &SegmentPlace,
+        place: &SegmentTarget,
         description: &Description,
         sent: &SentObjects,
     ) -> Result<String> {
@@ -247,17 +248,19 @@ impl Archive {
         Ok(key)
     }
 
-    /// The name that [`describe`](Self::describe) gives a description.
-    pub fn description_name(&self, place: &SegmentPlace, description: &Description) -> String {
+    /// Returns the object name that [`describe`](Self::describe) gives a description.
+    pub fn description_name(&self, place: &SegmentTarget, description: &Description) -> String {
         described(place, description).0
     }
 
-    /// Begins to read a segment: these fields only, or all. `ahead` is how many bytes may be fetched before they are asked
-    /// for, which is right where all timelines are read, and zero where some are.
+    /// Returns a reader of a segment for the given fields, or for all.
+    ///
+    /// `ahead` is the maximum number of bytes to fetch ahead. Use zero to read some timelines, and a read-ahead to read
+    /// all.
     ///
     /// # Errors
     ///
-    /// Where its target is not known any more.
+    /// [`ArchiveError::BadTarget`] if its target is no longer configured or valid.
     pub fn reader(
         &self,
         copy: &Arc<ArchiveCopy>,
@@ -273,16 +276,16 @@ impl Archive {
         ))
     }
 
-    /// Bytes of blocks of rows that are in memory, at most as the settings say.
+    /// Returns the bytes of cached file blocks, at most [`ArchiveSettings::pages_bytes_max`].
     pub fn cached_bytes(&self) -> usize {
         self.footers.pages().bytes()
     }
 
-    /// Reads every file of a segment and compares it with what was stored about it.
+    /// Reads every file of a segment and compares it with its recorded size and checksum.
     ///
     /// # Errors
     ///
-    /// Where its target is not known. What cannot be read is part of the outcome.
+    /// [`ArchiveError::BadTarget`] if its target is not valid. Objects that cannot be read are part of the result.
     pub fn verify(&self, copy: &ArchiveCopy) -> Result<Verified> {
         let target = self.target(&copy.target)?;
         let files = copy.files.iter().chain([&copy.timelines]);
@@ -302,7 +305,7 @@ impl Archive {
                 }
                 Err(error) => {
                     verified.unread.push(error.to_string());
-                    // The next ones would wait as long, and fail as well.
+                    // The next reads would wait as long and fail as well.
                     if error.is_retryable() {
                         break;
                     }
@@ -310,17 +313,17 @@ impl Archive {
             }
         }
         let rest =
-            checks.map(|(key, _)| format!("archive target {target}: {key:?} was not asked for after that"));
+            checks.map(|(key, _)| format!("archive target {target}: {key:?} was not read after the error"));
         verified.unread.extend(rest);
         Ok(verified)
     }
 
-    /// The segments that are described at a target, with the names of their descriptions: what an archive is without its
-    /// database. One that cannot be read is an error of its own.
+    /// Returns the segments described at a target, with the object names of their descriptions. Needs no database. A
+    /// description that cannot be read is reported as an error of its own.
     ///
     /// # Errors
     ///
-    /// Where the target cannot be asked.
+    /// Fails if the target is not valid or cannot be reached.
     pub fn described(&self, target: &str) -> Result<Vec<(String, Result<ArchiveCopy>)>> {
         let opened = self.target(target)?;
         let keys = opened.list("")?.into_iter().map(|object| object.key);
@@ -335,7 +338,7 @@ impl Archive {
                 let described =
                     description::parse(&content).map_err(|reason| opened.damaged(&key, reason))?;
                 if !layout::file_name(&key).contains(&digest::sha256_hex(&content)[..layout::DIGITS]) {
-                    return Err(opened.damaged(&key, "its checksum is another one"));
+                    return Err(opened.damaged(&key, "its checksum does not match"));
                 }
                 Ok(ArchiveCopy {
                     target: target.to_owned(),
@@ -348,11 +351,11 @@ impl Archive {
         keys.into_iter().map(read).collect()
     }
 
-    /// The first object of a segment that is not there, or not of its size; nothing is read of them.
+    /// Returns the first object of a segment that is missing or has another size. Reads no content.
     ///
     /// # Errors
     ///
-    /// Where the target cannot be asked.
+    /// Fails if the target is not valid or cannot be reached.
     pub fn missing(&self, copy: &ArchiveCopy) -> Result<Option<String>> {
         let target = self.target(&copy.target)?;
         let files = copy.files.iter().chain([&copy.timelines]);
@@ -367,33 +370,35 @@ impl Archive {
         Ok(None)
     }
 
-    /// Removes the objects of a segment that no manifest names any more.
+    /// Removes the objects of a segment that is no longer in the manifest.
     ///
     /// # Errors
     ///
-    /// Where the target fails; what is left is swept later.
+    /// Fails if the target fails. Objects that were not removed are removed later by [`sweep`](Self::sweep).
     pub fn remove(&self, copy: &ArchiveCopy) -> Result<()> {
         self.remove_objects(&copy.target, copy.newest_first())
     }
 
-    /// Removes objects one after the other. The description of a segment should come first, since without it nothing takes
-    /// the rest for whole.
+    /// Removes objects one after another. List the description of a segment first: without it, no database treats the
+    /// other objects as a complete segment.
     ///
     /// # Errors
     ///
-    /// Where the target fails; what is left is swept later.
+    /// Fails if the target fails. Objects that were not removed are removed later by [`sweep`](Self::sweep).
     pub fn remove_objects<'k>(&self, target: &str, keys: impl IntoIterator<Item = &'k str>) -> Result<()> {
         let target = self.target(target)?;
         keys.into_iter().try_for_each(|key| target.delete(key))
     }
 
-    /// Removes objects of a table that the database `origin` wrote before an instant and that nobody names; how many.
-    /// `is_named` is called with their names. Its newest settings of the table
-    /// stay for as long as any file of the table is there.
+    /// Removes orphaned objects of a table and returns their number.
+    ///
+    /// Orphans are objects of the database `origin` that were written before `before` (nanoseconds since the epoch) and
+    /// for whose names `is_named` returns false. The newest settings of the table are kept as long as the table has any
+    /// files.
     ///
     /// # Errors
     ///
-    /// Where the target fails.
+    /// Fails if the target fails.
     pub fn sweep(
         &self,
         target: &str,
@@ -429,11 +434,11 @@ impl Archive {
         Ok(removed)
     }
 
-    /// The tables that have objects at a target, whoever wrote them.
+    /// Returns the tables that have objects at a target, of all databases.
     ///
     /// # Errors
     ///
-    /// Where the target fails.
+    /// Fails if the target fails.
     pub fn tables(&self, target: &str) -> Result<Vec<String>> {
         let target = self.target(target)?;
         let mut tables = Vec::new();
@@ -447,14 +452,14 @@ impl Archive {
     }
 }
 
-/// A description as it is written: its name and its content.
-fn described(place: &SegmentPlace, description: &Description) -> (String, Vec<u8>) {
+/// Returns the object name and the content of a description.
+fn described(place: &SegmentTarget, description: &Description) -> (String, Vec<u8>) {
     let content = serde_json::to_vec_pretty(description).expect("plain structures always serialise");
     (layout::sidecar_key(place, &digest::sha256_hex(&content)), content)
 }
 
-/// Removes what a crash left of files in the making.
-fn sweep_temporary(directory: &std::path::Path) {
+/// Removes temporary files that a crash has left.
+fn remove_temporary(directory: &std::path::Path) {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return;
     };
@@ -465,7 +470,7 @@ fn sweep_temporary(directory: &std::path::Path) {
     });
     for entry in names {
         if let Err(error) = std::fs::remove_file(entry.path()) {
-            tracing::warn!(%error, path = %entry.path().display(), "a file that a crash left could not be removed");
+            tracing::warn!(%error, path = %entry.path().display(), "could not remove a temporary file");
         }
     }
 }

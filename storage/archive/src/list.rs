@@ -1,7 +1,7 @@
-//! Lists that are kept apart from the row that names them.
+//! Lists that are stored apart from the row that references them.
 //!
-//! A manifest row is small, and a segment may have any number of files. So a long list is cut into pages, which the store
-//! keeps with the segment; the row keeps their number and checksum.
+//! A manifest row is limited in size, but a segment may have any number of files. A long list is therefore split into
+//! pages, which the store keeps with the segment. The row has the size and checksum of the list.
 
 use bytes::Bytes;
 use ring::digest::{Context, SHA256};
@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 use crate::digest::hex;
 use crate::error::{ArchiveError, Result};
 
-/// Bytes from which a page is complete: far below what a row of a backend may hold.
+/// Size at which a page is complete, far below the row limit of a backend.
 const PAGE_BYTES: usize = 256 << 10;
 
-/// A list that is kept apart: its size and checksum.
+/// Size and checksum of a list stored apart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PagedList {
-    /// Items of all pages.
+    /// Number of items in all pages.
     pub items: u64,
-    /// Pages, each a JSON list.
+    /// Number of pages; each is a JSON list.
     pub pages: u32,
-    /// SHA-256 of the pages, one after another, in hexadecimal.
+    /// SHA-256 of the concatenated pages, in hexadecimal.
     pub sha256: String,
 }
 
 impl PagedList {
-    /// Cuts a list into pages.
+    /// Splits a list into pages.
     pub fn encode<T: Serialize>(items: &[T]) -> (Self, Vec<Bytes>) {
         let mut pages = Vec::new();
         let mut page = Vec::new();
@@ -50,11 +50,11 @@ impl PagedList {
         (list, pages)
     }
 
-    /// Puts the pages together again.
+    /// Joins the pages.
     ///
     /// # Errors
     ///
-    /// Where they are not the pages that were written.
+    /// [`ArchiveError::Format`] if they differ from the pages that were written.
     pub fn decode<T: DeserializeOwned>(&self, pages: &[Bytes]) -> Result<Vec<T>> {
         let damaged = |reason: String| ArchiveError::format("a list of a segment", reason);
         if pages.len() != self.pages as usize {
@@ -65,7 +65,7 @@ impl PagedList {
             )));
         }
         if checksum(pages) != self.sha256 {
-            return Err(damaged("its checksum is another one".into()));
+            return Err(damaged("its checksum does not match".into()));
         }
         let mut items = Vec::new();
         for page in pages {

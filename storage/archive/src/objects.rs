@@ -1,4 +1,4 @@
-//! Every object at a target, by name, and the names that finished descriptions give.
+//! Listing of all objects at a target, and of the object names in complete descriptions.
 
 use std::collections::HashSet;
 
@@ -6,40 +6,40 @@ use crate::Archive;
 use crate::error::Result;
 use crate::layout::{self, ObjectContent};
 
-/// An object at a target that a database has written.
+/// Object at a target that a database has written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetObject {
-    /// Its name below the target.
+    /// Object name, relative to the target.
     pub key: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// When it was written, by the target's clock: nanoseconds since the epoch.
+    /// Time of writing by the clock of the target, in nanoseconds since the epoch.
     pub modified: i64,
-    /// The folder of its table.
+    /// Folder of the table.
     pub table: String,
-    /// Kind of its content.
+    /// Kind of the content.
     pub content: ObjectContent,
-    /// The database that wrote it.
+    /// Database that wrote the object.
     pub origin: String,
-    /// The segment that it was written for; of settings their revision.
+    /// Number of the segment, or revision of settings.
     pub number: u64,
 }
 
-/// Names that the descriptions of a database give.
+/// Object names listed in descriptions of a database.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DescribedKeys {
-    /// The descriptions that read back, and everything that they name.
+    /// Readable descriptions and all objects that they list.
     pub keys: HashSet<String>,
-    /// Descriptions that are cut short or damaged, and why.
+    /// Truncated or damaged descriptions, each with the reason.
     pub broken: Vec<(String, String)>,
 }
 
 impl Archive {
-    /// Every object at a target that has a name which a database gives.
+    /// Returns all objects at a target whose names have the form of an archive object.
     ///
     /// # Errors
     ///
-    /// Where the target fails.
+    /// Fails if the target is not valid or cannot be reached.
     pub fn objects(&self, target: &str) -> Result<Vec<TargetObject>> {
         let listed = self.target(target)?.list("")?;
         let object = |object: crate::Listed| {
@@ -57,11 +57,11 @@ impl Archive {
         Ok(listed.into_iter().filter_map(object).collect())
     }
 
-    /// Reads descriptions, and gathers what they name.
+    /// Reads descriptions and collects the object names in them. Missing descriptions are skipped.
     ///
     /// # Errors
     ///
-    /// Where the target cannot be reached.
+    /// Fails if the target cannot be reached.
     pub fn described_keys<'k>(
         &self,
         target: &str,

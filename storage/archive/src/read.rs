@@ -1,17 +1,17 @@
-//! Reading runs out of files: footers first, once, then only the pages of the rows that are asked for.
+//! Reading of runs: footers are fetched once, then only the pages of the requested rows.
 //!
-//! | file | part |
+//! | module | holds |
 //! |---|---|
-//! | [`footers`] | what is known of open files, in memory and on disk within budgets |
-//! | [`checked`] | what a footer says, checked |
-//! | [`fetch`] | the bytes of a file that were fetched ahead of decoding, compared with their checksums |
-//! | [`pages`] | blocks of files that were read lately, in memory within a budget |
-//! | [`columns`] | one column of a row group, read forwards |
-//! | [`file`] | runs of one file |
-//! | [`segment`] | runs of all files of a segment |
-//! | [`local`] | whole files of others, on the local disk |
-//! | [`timelines`] | the file of timelines of a segment |
-//! | [`fields`] | the fields of a segment |
+//! | [`footers`] | metadata of open files, cached in memory and on disk |
+//! | [`checked`] | validation of footers |
+//! | [`fetch`] | fetched bytes of a file, verified before they are decoded |
+//! | [`pages`] | in-memory cache of file blocks |
+//! | [`columns`] | forward reader of one column of a row group |
+//! | [`file`] | reader of runs of one file |
+//! | [`segment`] | reader of runs of all files of a segment |
+//! | [`local`] | complete foreign files on the local disk |
+//! | [`timelines`] | reader of the file of timelines of a segment |
+//! | [`fields`] | fields of a segment, read from its files |
 
 mod checked;
 mod columns;

@@ -1,4 +1,6 @@
-//! Sending a file, and reading it back before it counts.
+//! Sending of files, and verification at the target before a file is used.
+//!
+//! A file is read back completely after the put, so that it counts only if the target has stored it correctly.
 
 use bytes::Bytes;
 use parquet::file::metadata::ParquetMetaDataReader;
@@ -10,7 +12,7 @@ use crate::file::writer::FinishedFile;
 use crate::layout::{DESCRIPTION_BYTES_MAX, DIGITS, file_name};
 use crate::target::Target;
 
-/// Sends a file under the name of its content and verifies it there.
+/// Sends a file under a name derived from its content, and verifies it at the target.
 pub(crate) fn send(
     target: &Target,
     file: &FinishedFile,
@@ -22,8 +24,8 @@ pub(crate) fn send(
     let content = Bytes::from(content);
     let summed = content.get(..file.sums.end() as usize);
     if summed.is_none_or(|summed| file.sums.first_wrong(0, summed).is_some()) {
-        // Sent with a checksum of their own, they would be taken for what was written.
-        let changed = std::io::Error::other("the disk has given back other bytes than were written");
+        // Otherwise the damaged bytes would get a valid checksum and be accepted.
+        let changed = std::io::Error::other("the disk returned bytes that differ from those written");
         return Err(ArchiveError::local("reading")(changed));
     }
     let sha256 = sha256_hex(&content);
@@ -46,16 +48,16 @@ pub(crate) fn send(
     Ok(sent)
 }
 
-/// Reads an object back whose name has the checksum of its content.
+/// Reads an object and verifies its content with the checksum in its name.
 pub(crate) fn verify_name(target: &Target, key: &str) -> Result<()> {
     let content = target.get(key, DESCRIPTION_BYTES_MAX)?;
     match file_name(key).contains(&sha256_hex(&content)[..DIGITS]) {
         true => Ok(()),
-        false => Err(target.damaged(key, "its checksum is another one")),
+        false => Err(target.damaged(key, "its checksum does not match")),
     }
 }
 
-/// Reads a file back and compares size, checksum, and the rows that its footer speaks of.
+/// Reads a file and verifies its size, checksum, number of rows, and range of timestamps.
 pub(crate) fn verify_file(target: &Target, file: &ArchiveFile) -> Result<()> {
     let content = target.get(&file.key, file.bytes)?;
     let damaged = |reason: String| target.damaged(&file.key, reason);
@@ -67,7 +69,7 @@ pub(crate) fn verify_file(target: &Target, file: &ArchiveFile) -> Result<()> {
         )));
     }
     if sha256_hex(&content) != file.sha256 {
-        return Err(damaged("its checksum is another one".into()));
+        return Err(damaged("its checksum does not match".into()));
     }
     let metadata = ParquetMetaDataReader::new()
         .parse_and_finish(&content)
@@ -75,7 +77,7 @@ pub(crate) fn verify_file(target: &Target, file: &ArchiveFile) -> Result<()> {
     let rows = metadata.file_metadata().num_rows();
     if u64::try_from(rows) != Ok(file.rows) {
         return Err(damaged(format!(
-            "its footer speaks of {rows} rows instead of {}",
+            "its footer declares {rows} rows instead of {}",
             file.rows
         )));
     }
@@ -92,7 +94,7 @@ pub(crate) fn verify_file(target: &Target, file: &ArchiveFile) -> Result<()> {
             && (outside(statistics.min_bytes_opt()) || outside(statistics.max_bytes_opt()))
         {
             return Err(damaged(
-                "its times are outside the range that was stored about it".into(),
+                "its timestamps are outside the range recorded for it".into(),
             ));
         }
     }

@@ -1,7 +1,7 @@
-//! Settings of tables, as they are kept with the files of an archive.
+//! Settings of tables, stored with the files of an archive.
 //!
-//! A description holds the settings that its table had when the files were written. What changes afterwards is an object of
-//! its own, so that another database that attaches the files applies the newest.
+//! A description has the settings that its table had when the files were written. Later settings are stored as separate
+//! objects, so that another database that attaches the files applies the newest.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -12,43 +12,43 @@ use crate::digest::sha256_hex;
 use crate::error::Result;
 use crate::layout::{self, ObjectContent, named, settings_key, settings_prefix};
 
-/// Settings of a table, from one change on.
+/// Settings of a table after a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSettings {
-    /// [`SETTINGS_FORMAT`].
+    /// Format number, [`SETTINGS_FORMAT`].
     pub format: u32,
-    /// The table's name in the database that wrote it.
+    /// Name of the table in the database that wrote the settings.
     pub table: TableName,
-    /// When they were set, nanoseconds since the epoch by that database's trusted clock.
+    /// Time of the change, in nanoseconds since the epoch by the trusted clock of that database.
     pub changed: i64,
-    /// The settings.
+    /// Settings of the table.
     pub spec: TableSpec,
 }
 
-/// Largest object of settings: they are a page of JSON.
+/// Maximum size of a settings object, in bytes.
 const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 
-/// The format of [`TableSettings`].
+/// Format number of [`TableSettings`].
 pub const SETTINGS_FORMAT: u32 = 1;
 
-/// Settings that a target holds.
+/// Settings found at a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundSettings {
-    /// The database that wrote them.
+    /// Database that wrote the settings.
     pub origin: String,
-    /// The number of the change: a database counts them.
+    /// Number of the write by that database; increases with each write.
     pub revision: u64,
-    /// The database that wrote it.
+    /// Settings of the table.
     pub settings: TableSettings,
 }
 
 impl Archive {
-    /// Writes settings of a table into a table's folder at a target, and removes those that the database wrote before.
-    /// Nothing is written where its newest are the same.
+    /// Writes settings of a table into a folder of the table at a target, and removes earlier settings of the same
+    /// database. Writes nothing if the newest settings are equal.
     ///
     /// # Errors
     ///
-    /// If the target is not allowed or fails. Trying again is harmless.
+    /// Fails if the target is not allowed or fails. The call can be repeated.
     pub fn write_settings(
         &self,
         (target, folder): (&str, &str),
@@ -77,12 +77,12 @@ impl Archive {
         own.iter().try_for_each(|key| opened.delete(key))
     }
 
-    /// The settings of a table that a target holds: of each database that has written some its newest. What cannot be read
-    /// is an error of its own.
+    /// Returns the settings of a table at a target: the newest of each database, with object names. Settings that
+    /// cannot be read are reported as errors of their own.
     ///
     /// # Errors
     ///
-    /// Where the target cannot be reached.
+    /// Fails if the target is not valid or cannot be reached.
     pub fn settings(&self, target: &str, folder: &str) -> Result<Vec<(String, Result<FoundSettings>)>> {
         let opened = self.target(target)?;
         let listed = opened.list(&settings_prefix(folder))?;
@@ -94,7 +94,7 @@ impl Archive {
         let read = |key: String| {
             let found = match opened.get(&key, SETTINGS_BYTES_MAX) {
                 Err(error) if error.is_retryable() => return Err(error),
-                // A newer one has taken its place since the list.
+                // A newer object has replaced it since the listing.
                 Err(error) if error.is_missing() => return Ok(None),
                 content => content
                     .and_then(|content| parse(&content, &key).map_err(|reason| opened.damaged(&key, reason))),
@@ -105,7 +105,7 @@ impl Archive {
     }
 }
 
-/// Whether an object holds settings that a database wrote.
+/// Returns true if an object has settings that a database wrote.
 fn is_settings_of(key: &str, origin: &str) -> bool {
     named(key).is_some_and(|object| object.content == ObjectContent::Settings && object.origin == origin)
 }
@@ -116,9 +116,9 @@ fn parse(content: &[u8], key: &str) -> std::result::Result<FoundSettings, String
     struct Version {
         format: u32,
     }
-    let object = layout::named(key).ok_or("its name is not one of settings")?;
+    let object = layout::named(key).ok_or("its name is not a valid settings name")?;
     if !sha256_hex(content).starts_with(object.digits) {
-        return Err("its checksum is another one".into());
+        return Err("its checksum does not match".into());
     }
     let version: Version = serde_json::from_slice(content).map_err(|error| error.to_string())?;
     if version.format != SETTINGS_FORMAT {

@@ -1,7 +1,7 @@
-//! The extents of a segment while its files are made, on the local disk.
+//! Temporary storage of the extents of a segment on the local disk while its files are written.
 //!
-//! They come in the order of timelines, which is the order that they are needed in at the end; but where rows of small
-//! measurements go is known later. So each is a record of fixed size, and the place is filled in when it is known.
+//! Extents arrive in the final order, by timeline, but the location of rows of small measurements is determined later.
+//! Therefore records have a fixed size, and locations are filled in when they are determined.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -13,29 +13,29 @@ use tideline_model::{SequenceNumber, TimelineId};
 use crate::error::{ArchiveError, Result};
 use crate::extent::Extent;
 
-/// Bytes of a record: id, then the numbers of an extent, the place first, then the length of its summaries.
+/// Size of a record in bytes: id, the numbers of an extent starting with its location, and the length of its summaries.
 const RECORD: usize = 16 + 4 + 8 + 4 + 4 + 4 + 4 * 8 + 4;
-/// Where the place (file, row, rows) begins in a record.
+/// Offset of the location (file, row, rows) in a record.
 const PLACE_AT: u64 = 16;
 
-/// Extents that are being gathered.
+/// Writer of extents.
 #[derive(Debug)]
 pub(crate) struct SpoolWriter {
     out: BufWriter<File>,
-    /// The summaries of all records, one after another.
+    /// Summaries of all records, concatenated.
     summaries: BufWriter<File>,
     records: u64,
 }
 
-/// The place of a run: file, first row there, rows there.
+/// Location of a run: file, first row, number of rows.
 pub(crate) type Place = (u32, u64, u32);
 
-/// Extents in the order of timelines and times. It reads itself from its file, so it costs no memory.
+/// Iterator over extents, ordered by timeline and time. Reads from disk; memory usage is constant.
 #[derive(Debug)]
 pub struct Extents {
     from: BufReader<File>,
     summaries: BufReader<File>,
-    /// Those of the extent that came last.
+    /// Summaries of the extent returned last.
     at_hand: Vec<u8>,
     left: u64,
 }
@@ -50,7 +50,7 @@ impl SpoolWriter {
         })
     }
 
-    /// Appends an extent with its summaries; its number.
+    /// Appends an extent with its summaries. Returns the number of the record.
     pub(crate) fn push(&mut self, id: TimelineId, extent: &Extent, summaries: &[u8]) -> Result<u64> {
         let mut record = [0; RECORD];
         record[..16].copy_from_slice(&id.0);
@@ -70,7 +70,7 @@ impl SpoolWriter {
         Ok(self.records - 1)
     }
 
-    /// Fills in the places of earlier extents.
+    /// Fills in the locations of earlier extents.
     pub(crate) fn place(&mut self, places: impl Iterator<Item = (u64, Place)>) -> Result<()> {
         self.out.flush().map_err(ArchiveError::local("writing"))?;
         for (number, place) in places {
@@ -85,7 +85,7 @@ impl SpoolWriter {
         Ok(())
     }
 
-    /// The extents, from the first.
+    /// Returns an iterator over all extents.
     pub(crate) fn finish(self) -> Result<Extents> {
         let whole = |out: BufWriter<File>| {
             let file = out.into_inner().map_err(|error| error.into_error());
@@ -103,7 +103,7 @@ impl SpoolWriter {
 }
 
 impl Extents {
-    /// Begins again; it has `records`.
+    /// Restarts from the first extent. `records` is the total number of extents.
     pub(crate) fn rewind(&mut self, records: u64) -> Result<()> {
         self.left = records;
         let begun = self.from.seek(SeekFrom::Start(0));
@@ -113,12 +113,12 @@ impl Extents {
             .map_err(ArchiveError::local("reading"))
     }
 
-    /// What the numbers of the extent that came last come to; empty where that is not known.
+    /// Returns the summaries of the extent returned last; empty if it has none.
     pub fn summaries(&self) -> &[u8] {
         &self.at_hand
     }
 
-    /// How many are left.
+    /// Returns the number of remaining extents.
     pub fn left(&self) -> u64 {
         self.left
     }

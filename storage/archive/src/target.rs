@@ -1,8 +1,8 @@
-//! A target: where archives are kept, as a few blocking verbs.
+//! A target: an object store with a few blocking operations.
 //!
-//! `object_store` knows the ways to S3 and its likes, Google Cloud Storage, Azure and directories; what it does not
-//! promise is added here. It is asynchronous, and everything below `services/http` blocks, so one small runtime drives it
-//! and callers wait. Requests in flight are bounded.
+//! `object_store` implements S3 and compatible stores, Google Cloud Storage, Azure and directories; guarantees that it
+//! does not give are added here. It is asynchronous, while all code below `services/http` is blocking. A small runtime
+//! therefore drives the requests, and callers wait. The number of requests in flight is limited.
 
 mod check;
 mod open;
@@ -23,34 +23,35 @@ use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, P
 
 pub use check::{CheckStep, TargetCheck};
 pub use open::TargetOptions;
-use requests::NoAnswer;
+use requests::RequestError;
 pub(crate) use requests::Requests;
 
 use crate::digest::sha256_hex;
 use crate::error::{ArchiveError, Result, TargetFault, redacted};
 
-/// Tries of a put whose outcome stays unknown; each one looks before the next.
+/// Attempts of a put whose outcome is unknown. After each attempt the object is read back.
 const PUT_TRIES: usize = 3;
-/// Longest wait for parts of an object, their sizes aside: a question waits for them, and holds a thread of the query pool.
+/// Maximum time for reading parts of an object, not counting their size. A query waits for them and occupies a thread
+/// of the query pool.
 const PARTS_WITHIN: Duration = Duration::from_secs(10);
-/// The slowest way that parts may take, bytes a second.
-const PARTS_PACE: u64 = 1 << 20;
-/// Tries of a read that comes back shorter than it was asked for.
+/// Minimum transfer rate of parts, in bytes per second.
+const PARTS_BYTES_PER_SECOND_MIN: u64 = 1 << 20;
+/// Attempts of a read that returns fewer bytes than requested.
 const GET_TRIES: usize = 3;
 
-/// An object store, and the place in it under which everything lies.
+/// Object store with a path prefix.
 pub struct Target {
-    /// As it was given, without credentials.
+    /// The address as given, without credentials.
     name: String,
     store: Arc<dyn ObjectStore>,
     prefix: Path,
-    /// Whether it is a directory of this machine.
+    /// True if the target is a local directory.
     is_local: bool,
     requests: Arc<Requests>,
     traffic: Traffic,
 }
 
-/// What was asked of a target so far.
+/// Counters of the requests to a target.
 #[derive(Debug, Default)]
 struct Traffic {
     gets: AtomicU64,
@@ -59,12 +60,12 @@ struct Traffic {
     bytes_put: AtomicU64,
 }
 
-/// Counts of what was asked of a target.
+/// Numbers of requests and bytes of a target since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TargetTraffic {
-    /// Reads, one for each range.
+    /// Read requests, one per range.
     pub gets: u64,
-    /// Bytes that came back.
+    /// Bytes received.
     pub bytes_got: u64,
     /// Objects written.
     pub puts: u64,
@@ -72,14 +73,14 @@ pub struct TargetTraffic {
     pub bytes_put: u64,
 }
 
-/// An object in a list.
+/// Object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name below the target's place.
+    /// Object name, relative to the target.
     pub key: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// When it was written, by the target's clock: nanoseconds since the epoch.
+    /// Time of writing by the clock of the target, in nanoseconds since the epoch.
     pub modified: i64,
 }
 
@@ -96,7 +97,7 @@ impl fmt::Display for Target {
 }
 
 impl Target {
-    /// What was asked of it so far.
+    /// Returns the traffic since the target was opened.
     pub fn traffic(&self) -> TargetTraffic {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         TargetTraffic {
@@ -107,19 +108,21 @@ impl Target {
         }
     }
 
-    /// Writes an object that is not there yet. On return it is there with exactly this content, whether this call has
-    /// written it or an earlier one whose answer was lost.
+    /// Writes a new object. On success the object has exactly this content, written by this call or by an earlier one
+    /// whose response was lost.
     ///
     /// # Errors
     ///
-    /// Where the target refuses or cannot be reached, and where an object of that name has other content.
+    /// Fails if the target denies the request or cannot be reached. [`ArchiveError::Damaged`] if an object of this name
+    /// has other content.
     pub(crate) fn put_new(&self, key: &str, content: &Bytes) -> Result<()> {
         let mut failure = None;
         for _ in 0..PUT_TRIES {
             match self.put_once(key, content, PutMode::Create) {
                 Ok(()) => return Ok(()),
                 Err(error) => {
-                    // It may have landed all the same; and "exists" may be said of what has not landed.
+                    // The put may have succeeded anyway. An "exists" error may also be returned for a put that was not
+                    // stored.
                     match self.holds(key, content) {
                         Ok(true) => return Ok(()),
                         Ok(false) => {}
@@ -143,7 +146,7 @@ impl Target {
         Err(failure.expect("a try that does not return has failed"))
     }
 
-    /// Whether an object is there with this content. Another content is an error.
+    /// Returns true if an object exists with this content. Other content is an error.
     fn holds(&self, key: &str, content: &Bytes) -> Result<bool> {
         let found = match self.get(key, content.len() as u64) {
             Ok(found) => found,
@@ -170,7 +173,7 @@ impl Target {
             .map_err(|error| self.failed("put", key, &error))
     }
 
-    /// Reads a whole object of at most `bytes_max`. A larger one is damaged; nothing of it is read.
+    /// Reads a complete object of at most `bytes_max` bytes. A larger object counts as damaged and is not read.
     pub(crate) fn get(&self, key: &str, bytes_max: u64) -> Result<Bytes> {
         let (store, path) = (Arc::clone(&self.store), self.path(key));
         self.traffic.gets.fetch_add(1, Ordering::Relaxed);
@@ -185,7 +188,7 @@ impl Target {
             })
             .map_err(|error| self.failed("get", key, &error))?;
         let got = got.map_err(|bytes| {
-            let reason = format!("it has {bytes} bytes, and an object of its kind has at most {bytes_max}");
+            let reason = format!("it has {bytes} bytes; the limit is {bytes_max}");
             self.damaged(key, reason)
         })?;
         self.traffic
@@ -194,11 +197,12 @@ impl Target {
         Ok(got)
     }
 
-    /// Reads ranges of an object, all at once; none may be empty. A target that does not answer is given up soon.
+    /// Reads non-empty ranges of an object in parallel. Gives up after about ten seconds if the target does not
+    /// respond.
     pub(crate) fn get_ranges(&self, key: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let bytes = ranges.iter().map(|range| range.end.saturating_sub(range.start));
         let bytes = bytes.fold(0, u64::saturating_add);
-        let limit = PARTS_WITHIN.saturating_add(Duration::from_secs(bytes / PARTS_PACE));
+        let limit = PARTS_WITHIN.saturating_add(Duration::from_secs(bytes / PARTS_BYTES_PER_SECOND_MIN));
         let mut tries = 0;
         loop {
             let (store, path) = (Arc::clone(&self.store), self.path(key));
@@ -229,12 +233,12 @@ impl Target {
             }
             tries += 1;
             if tries == GET_TRIES {
-                return Err(self.damaged(key, "it ends before its stored size"));
+                return Err(self.damaged(key, "it is shorter than its recorded size"));
             }
         }
     }
 
-    /// The size of an object; `None` where there is none.
+    /// Returns the size of an object; `None` if it does not exist.
     pub(crate) fn size(&self, key: &str) -> Result<Option<u64>> {
         let (store, path) = (Arc::clone(&self.store), self.path(key));
         let found = self.requests.run(async move { store.head(&path).await });
@@ -245,7 +249,7 @@ impl Target {
         }
     }
 
-    /// Removes an object; that it is not there is as good.
+    /// Removes an object. A missing object is not an error.
     pub(crate) fn delete(&self, key: &str) -> Result<()> {
         let (store, path) = (Arc::clone(&self.store), self.path(key));
         let done = self.requests.run(async move { store.delete(&path).await });
@@ -259,19 +263,23 @@ impl Target {
         Ok(())
     }
 
-    /// Removes the folders of an object that is gone, as far as they are empty: on a disk they are things of their own.
+    /// Removes the empty folders of a deleted object; only local directories have such folders.
     fn remove_empty_folders(&self, key: &str) {
         let base = FilePath::new("/").join(self.prefix.as_ref());
         let folders = FilePath::new(key).ancestors().skip(1);
         for folder in folders.filter(|folder| !folder.as_os_str().is_empty()) {
-            // One that is not empty stays, and so do those above it.
+            // A folder that is not empty is kept, and so are its parents.
             if std::fs::remove_dir(base.join(folder)).is_err() {
                 return;
             }
         }
     }
 
-    /// The objects under a name that ends with a slash.
+    /// Returns the objects under a prefix that ends with a slash.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the target cannot be reached or denies the request.
     pub fn list(&self, under: &str) -> Result<Vec<Listed>> {
         let (store, path) = (Arc::clone(&self.store), self.path(under));
         let found = self
@@ -295,7 +303,7 @@ impl Target {
         Ok(listed.collect())
     }
 
-    /// The names of folders that objects lie in below a name that ends with a slash, or that is empty.
+    /// Returns the names of the folders directly under a prefix that is empty or ends with a slash.
     pub(crate) fn folders(&self, under: &str) -> Result<Vec<String>> {
         let (store, path) = (Arc::clone(&self.store), self.path(under));
         let found = self
@@ -312,7 +320,7 @@ impl Target {
         key.split('/')
             .filter(|part| !part.is_empty())
             .fold(self.prefix.clone(), |path, part| {
-                // The parts are encoded already; what `join` would encode again stays as it is.
+                // The parts are encoded already; `join` would encode them again.
                 Path::parse(format!("{path}/{part}")).unwrap_or_else(|_| path.join(part))
             })
     }
@@ -325,7 +333,7 @@ impl Target {
         }
     }
 
-    fn failed(&self, action: &'static str, key: &str, no_answer: &NoAnswer) -> ArchiveError {
+    fn failed(&self, action: &'static str, key: &str, no_answer: &RequestError) -> ArchiveError {
         use object_store::Error;
         let of_kind = |kind: TargetFault, reason: String| ArchiveError::Target {
             target: self.name.clone(),
@@ -335,10 +343,10 @@ impl Target {
             kind,
         };
         let error = match no_answer {
-            NoAnswer::Failed(error) => error,
-            NoAnswer::Stopped => return ArchiveError::Stopped,
-            NoAnswer::TooLate(limit) => {
-                let reason = format!("no answer within {} s", limit.as_secs());
+            RequestError::Failed(error) => error,
+            RequestError::Stopped => return ArchiveError::Stopped,
+            RequestError::TooLate(limit) => {
+                let reason = format!("no response within {} s", limit.as_secs());
                 return of_kind(TargetFault::Unreachable, reason);
             }
         };
@@ -356,7 +364,7 @@ impl Target {
     }
 }
 
-/// An error and what is behind it, each said once.
+/// Returns the message of an error and of its causes, without repetitions.
 fn reasons(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

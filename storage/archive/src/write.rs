@@ -1,9 +1,10 @@
-//! Writing a segment: runs come timeline by timeline and go into files by measurement and day.
+//! Writer of a segment: receives runs timeline by timeline and writes files by measurement and day.
 //!
-//! A measurement of a day that stays small waits in memory and goes into a shared file at the end; one that grows gets a
-//! file of its own. Neighbouring days with few rows share a file, and a run of few points over many days is not cut at
-//! days at all: else years of one value a day would be thousands of files of one row. What waits, and the row groups of open files, have budgets: beyond them the largest is written. A file
-//! that is complete is sent under the name of its content, read back and compared, and only then counted.
+//! A small measurement of a day is buffered in memory and written to a shared file at the end; a large one gets its own
+//! file. Adjacent days with few rows share a file. A run of few points over many days is not split at days; otherwise
+//! years of one value per day would become thousands of files of one row. Buffered rows and row groups of open files
+//! have memory limits; when a limit is exceeded, the largest item is written. A complete file is sent under a name
+//! derived from its content, read back and verified before it counts.
 
 mod slots;
 
@@ -23,62 +24,62 @@ use crate::extent::{Extent, SPARSE_SUMMARIES_BYTES_MAX, SUMMARY_WIDTHS, is_dense
 use crate::file::columns::Shape;
 use crate::file::shared::SharedFile;
 use crate::file::wide::WideFile;
-use crate::known::{Fields, People};
-use crate::layout::{Day, SegmentPlace, data_key, shared_key, timelines_key};
+use crate::layout::{Day, SegmentTarget, data_key, shared_key, timelines_key};
 use crate::send::send;
 use crate::spool::{Extents, Place, SpoolWriter};
 use crate::target::Target;
+use crate::timeline_metadata::{Fields, TimelineMetadata};
 
-/// Memory of rows that wait for their measurement to grow.
+/// Maximum memory of buffered rows of small measurements.
 const WAITING_BYTES_MAX: usize = 64 << 20;
-/// Memory of the row groups of all open files.
+/// Maximum memory of the row groups of all open files.
 const GROUPS_BYTES_MAX: usize = 128 << 20;
-/// Bytes at which a file is complete and the rows go on in another: it is sent, and read back, in one piece.
+/// Size at which a file is complete and rows continue in another file. A file is sent and read back as a whole.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Files that are open at once.
+/// Maximum number of open files.
 const OPEN_FILES_MAX: usize = 128;
-/// Points with which a shared file holds enough days.
+/// Number of points at which no further days are added to a shared file.
 const SHARED_POINTS: usize = 65_536;
-/// A run with fewer points a day than this is not cut at days, where the segment is sparse.
+/// Runs with fewer points per day are not split at days if the segment is sparse.
 const SPARSE_POINTS_A_DAY: u128 = 64;
 
-/// The names of objects that a job has begun to put at a target: what is to be removed where it fails.
+/// Names of the objects that a job has started to put at a target. They must be removed if the job fails.
 #[derive(Debug, Clone, Default)]
 pub struct SentObjects(Arc<Mutex<Vec<String>>>);
 
 impl SentObjects {
-    /// Takes note of a name before the object is put.
+    /// Records a name before the object is put.
     pub(crate) fn note(&self, key: &str) {
         self.0.lock().push(key.to_owned());
     }
 
-    /// All names so far, the newest first: a description is removed before what it describes.
+    /// Returns all names, newest first, so that a description is removed before the objects that it lists.
     pub fn newest_first(&self) -> Vec<String> {
         self.0.lock().iter().rev().cloned().collect()
     }
 }
 
-/// A measurement, and the day of its rows; no day for runs that are not cut at days.
+/// Measurement and day of rows; the day is `None` for runs that are not split at days.
 type SlotKey = (Option<Box<str>>, Option<Day>);
 
-/// What came of writing a segment.
+/// Result of writing a segment.
 #[derive(Debug)]
 pub struct WrittenSegment {
-    /// Its files, all verified.
+    /// Files of the segment, all verified.
     pub copy: ArchiveCopy,
-    /// Where each timeline is, in order.
+    /// Locations of all runs, in order of timelines.
     pub extents: Extents,
-    /// The fields of its measurements.
+    /// Fields of the measurements.
     pub fields: DescribedFields,
 }
 
-/// Writes the files of one segment.
+/// Writer of the files of one segment.
 pub struct ArchiveWriter<'a> {
-    place: SegmentPlace,
+    place: SegmentTarget,
     target: Arc<Target>,
     directory: std::path::PathBuf,
     own_file_rows: usize,
-    people: &'a dyn People,
+    metadata: &'a dyn TimelineMetadata,
     fields: &'a dyn Fields,
     names: HashMap<FieldId, String>,
     slots: HashMap<SlotKey, Slot>,
@@ -89,21 +90,21 @@ pub struct ArchiveWriter<'a> {
     groups_bytes: usize,
     spool: SpoolWriter,
     summarizer: LoneSummaryWriter,
-    /// Of the run at hand.
+    /// Summaries of the current run.
     summaries: Vec<u8>,
     records: u64,
-    /// Whether no measurement is expected to fill a file a day.
+    /// True if no measurement is expected to fill a file per day.
     is_sparse: bool,
     sent: SentObjects,
 }
 
 impl<'a> ArchiveWriter<'a> {
     pub(crate) fn new(
-        place: SegmentPlace,
+        place: SegmentTarget,
         target: Arc<Target>,
         directory: std::path::PathBuf,
         own_file_rows: usize,
-        people: &'a dyn People,
+        metadata: &'a dyn TimelineMetadata,
         fields: &'a dyn Fields,
     ) -> Result<Self> {
         Ok(Self {
@@ -112,7 +113,7 @@ impl<'a> ArchiveWriter<'a> {
             target,
             directory,
             own_file_rows,
-            people,
+            metadata,
             fields,
             names: HashMap::new(),
             slots: HashMap::new(),
@@ -128,8 +129,8 @@ impl<'a> ArchiveWriter<'a> {
         })
     }
 
-    /// Takes note of how many points will come, between two instants: where all of them together would not fill a file a
-    /// day, runs of few points over many days stay whole.
+    /// Sets the expected number of points and their range of timestamps. If all points together would not fill a file
+    /// per day, runs with few points per day are not split at days.
     #[must_use]
     pub fn expecting(mut self, points: u64, first: i64, last: i64) -> Self {
         let days = u128::from(Day::of(last).0.abs_diff(Day::of(first).0)) + 1;
@@ -137,14 +138,18 @@ impl<'a> ArchiveWriter<'a> {
         self
     }
 
-    /// The names of the objects that are put while this writes; it stays true after a failure.
+    /// Returns the names of the objects that this writer puts. The list remains valid after a failure.
     pub fn sent(&self) -> SentObjects {
         self.sent.clone()
     }
 
-    /// Takes a run of a timeline. Timelines come in rising order, and the runs of one in the order of time.
+    /// Adds a run of a timeline. Timelines must be in ascending order, and runs of a timeline in order of time.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the local disk or the target fails, or if a field has no name.
     pub fn add(&mut self, id: TimelineId, run: &Run, sequences: SequenceSpan) -> Result<()> {
-        let who = self.people.identity(id);
+        let who = self.metadata.identity(id);
         if self.is_sparse && is_sparse(run) {
             return self.add_to_day(id, who, None, run, sequences);
         }
@@ -211,7 +216,7 @@ impl<'a> ArchiveWriter<'a> {
         let Slot::Waiting(waiting, rows) = slot else {
             return Err(ArchiveError::format(
                 "a segment",
-                "a timeline without identity has a file of its own",
+                "a timeline without an identity was assigned its own file",
             ));
         };
         let run = run.clone();
@@ -229,7 +234,8 @@ impl<'a> ArchiveWriter<'a> {
         Ok(())
     }
 
-    /// Too much waits: the largest measurement gets a file, or where too many are open, all that waits is written.
+    /// Reduces the buffered rows: opens a file for the largest measurement, or writes all buffered rows if too many
+    /// files are open.
     fn relieve(&mut self) -> Result<()> {
         let size = |slot: &Slot| match slot {
             Slot::Waiting(waiting, _) => waiting.iter().map(Waiting::bytes).sum::<usize>(),
@@ -250,7 +256,7 @@ impl<'a> ArchiveWriter<'a> {
         }
     }
 
-    /// Makes a file for a measurement of a day and puts into it what waits.
+    /// Opens a file for a measurement of a day and moves its buffered rows to the file.
     fn give_file(&mut self, key: &SlotKey) -> Result<()> {
         let Some(Slot::Waiting(waiting, _)) = self.slots.remove(key) else {
             return Ok(());
@@ -268,7 +274,7 @@ impl<'a> ArchiveWriter<'a> {
         self.spool.place(places.into_iter())
     }
 
-    /// Opens a file for what waits.
+    /// Opens a file with the columns that buffered runs need.
     fn open_file(&mut self, key: &SlotKey, waiting: &[Waiting]) -> Result<u32> {
         let mut shape = self.shape(key);
         for Waiting { who, run, .. } in waiting {
@@ -279,16 +285,16 @@ impl<'a> ArchiveWriter<'a> {
         self.open_with(key, shape, waiting.iter().map(|waiting| &waiting.run))
     }
 
-    /// Everything that is known to occur in a measurement.
+    /// Returns all known tags and fields of a measurement.
     fn shape(&self, (measurement, _): &SlotKey) -> Shape {
         let measurement = measurement.as_deref().unwrap_or_default();
         Shape {
-            tags: self.people.tag_keys(measurement),
+            tags: self.metadata.tag_keys(measurement),
             fields: self.fields.of_measurement(measurement),
         }
     }
 
-    /// Adds to a shape what a run of a timeline needs beyond it.
+    /// Adds to a shape the tags and fields of a run that it does not have.
     fn widen(&self, shape: &mut Shape, who: &Identity, run: &Run) -> Result<()> {
         for (tag, _) in who.tags() {
             if let Err(at) = shape.tags.binary_search(tag) {
@@ -317,7 +323,7 @@ impl<'a> ArchiveWriter<'a> {
         samples: impl Iterator<Item = &'r Run>,
     ) -> Result<u32> {
         let measurement = key.0.as_deref().unwrap_or_default();
-        let no_day = || ArchiveError::format("a segment", "rows of no day have a file of their own");
+        let no_day = || ArchiveError::format("a segment", "rows without a day have their own file");
         let day = key.1.ok_or_else(no_day)?;
         let mut notes = self.place.notes();
         notes.push(("tideline.measurement".into(), measurement.into()));
@@ -337,7 +343,7 @@ impl<'a> ArchiveWriter<'a> {
         Ok(number)
     }
 
-    /// Adds a run to the file of its measurement and day, or to the next one where that is full or lacks a column.
+    /// Adds a run to the file of its measurement and day, or to a new file if that one is full or lacks a column.
     fn add_to_file(
         &mut self,
         key: &SlotKey,
@@ -369,8 +375,8 @@ impl<'a> ArchiveWriter<'a> {
         Ok(place)
     }
 
-    /// The next file of a measurement and day, with columns for what has just come, and for all that the one before had:
-    /// what takes turns needs no file for each turn.
+    /// Opens the next file of a measurement and day, with the columns of the previous one and of the new run. Timelines
+    /// with alternating columns therefore do not need a file per alternation.
     fn open_again(&mut self, key: &SlotKey, who: &Identity, run: &Run) -> Result<u32> {
         let mut shape = match self.slots.get(key) {
             Some(Slot::File(_, shape)) => Shape::clone(shape),
@@ -385,7 +391,7 @@ impl<'a> ArchiveWriter<'a> {
         self.fields.name(field).ok_or_else(unknown)
     }
 
-    /// Row groups of open files stay within their budget: the largest is written.
+    /// Writes the largest row groups until those of open files are within their memory limit.
     fn bound_groups(&mut self) -> Result<()> {
         while self.groups_bytes > GROUPS_BYTES_MAX {
             let open = self.files.iter_mut().filter_map(|file| match file {
@@ -404,7 +410,7 @@ impl<'a> ArchiveWriter<'a> {
         Ok(())
     }
 
-    /// Writes everything that waits into shared files. Neighbouring days go into one until it holds enough points.
+    /// Writes all buffered rows to shared files. Adjacent days share a file until it has enough points.
     fn share(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         let waiting = |(key, slot): (&SlotKey, &Slot)| match slot {
             Slot::Waiting(waiting, points) if !waiting.is_empty() => Some((key.clone(), *points)),
@@ -418,7 +424,7 @@ impl<'a> ArchiveWriter<'a> {
         for of_day in keys.chunk_by(|(a, _), (b, _)| a.1 == b.1) {
             let more: usize = of_day.iter().map(|(_, points)| *points).sum();
             let is_cut = |key: &SlotKey| key.1.is_some();
-            // What is not cut at days has files of its own, with all of its days.
+            // Runs that are not split at days have separate files.
             let is_apart = together.first().map(is_cut) != of_day.first().map(|(key, _)| is_cut(key));
             if !together.is_empty() && (is_apart || points + more > SHARED_POINTS) {
                 self.share_together(&std::mem::take(&mut together), go_on)?;
@@ -433,7 +439,7 @@ impl<'a> ArchiveWriter<'a> {
         }
     }
 
-    /// Writes what waits of some slots into one shared file.
+    /// Writes the buffered rows of some slots to one shared file.
     fn share_together(&mut self, keys: &[SlotKey], go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         if !go_on() {
             return Err(ArchiveError::Stopped);
@@ -471,13 +477,13 @@ impl<'a> ArchiveWriter<'a> {
         Ok(())
     }
 
-    /// The name of an object that is about to be put.
+    /// Records the name of an object that is about to be put, and returns it.
     fn noted(&self, key: String) -> String {
         self.sent.note(&key);
         key
     }
 
-    /// Ends a file, sends it, and compares what is there.
+    /// Completes a file, sends it and verifies it at the target.
     fn complete(&mut self, at: usize) -> Result<()> {
         let FileState::Open(_, about) = &self.files[at] else {
             return Ok(());
@@ -500,16 +506,17 @@ impl<'a> ArchiveWriter<'a> {
         Ok(())
     }
 
-    /// Whether nothing was added.
+    /// Returns true if no run was added.
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
 
-    /// Ends all files. On return they are at the target and were read back. Asks before each whether to go on.
+    /// Completes all files. On success they are stored at the target and verified. Calls `go_on` before each file and
+    /// stops if it returns false.
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::Stopped`] where it was not to; else as the target and the local disk fail.
+    /// [`ArchiveError::Stopped`] if `go_on` returned false; other errors if the target or the local disk fails.
     pub fn finish(mut self, go_on: &mut dyn FnMut() -> bool) -> Result<WrittenSegment> {
         self.share(go_on)?;
         for at in 0..self.files.len() {
@@ -527,7 +534,7 @@ impl<'a> ArchiveWriter<'a> {
         let files: Vec<ArchiveFile> = files.collect();
         let mut extents = self.spool.finish()?;
         let (timelines, measurements) =
-            write_timelines(&self.directory, &self.place, &files, &mut extents, self.people)?;
+            write_timelines(&self.directory, &self.place, &files, &mut extents, self.metadata)?;
         let sent = self.sent.clone();
         let name = |sha256: &str| {
             let key = timelines_key(&self.place, sha256);
@@ -553,7 +560,7 @@ impl<'a> ArchiveWriter<'a> {
     }
 }
 
-/// Whether a run has few points for the days that it spans, and more than one of those.
+/// Returns true if a run spans several days and has few points per day.
 fn is_sparse(run: &Run) -> bool {
     let ends = run.timestamps.first().zip(run.timestamps.last());
     ends.is_some_and(|(first, last)| {

@@ -1,6 +1,6 @@
-//! Speeds of the embedded backend: journal append and recovery, loads, opens.
+//! Benchmarks of the embedded backend: journal append and recovery, loads, opens.
 //!
-//! `cargo bench -p tideline-backend-fjall` prints one line each. Run it where the data will lie: `TMPDIR` chooses.
+//! `cargo bench -p tideline-backend-fjall` prints one line each. `TMPDIR` selects the disk to measure.
 
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
-//! What the second store costs while it is idle, and what everything else feels of a large load.
+//! Benchmark of the two tiers: the cost of an idle cold store, and the effect of a large load on other operations.
 //!
-//! `cargo bench -p tideline-backend-fjall --bench tiers` prints one line each. Run it where the data will lie: `TMPDIR`
-//! chooses. The size of the load in MiB may be given as an argument.
+//! `cargo bench -p tideline-backend-fjall --bench tiers` prints one line each. `TMPDIR` selects the disk to measure.
+//! The size of the load in MiB may be given as an argument.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -57,7 +57,7 @@ fn main() {
         sequence: 0,
         version: 0,
     };
-    // From now on the hot cache is full, so what memory grows by is the load's.
+    // From now on the hot cache is full, so further growth of memory is caused by the load.
     read(&backend, hot(1));
     work.run("nothing else runs", &AtomicBool::new(false));
     for (what, segment) in [("a cold load runs", cold(2)), ("a hot load runs", hot(2))] {
@@ -114,7 +114,7 @@ fn load(
     backend.load(segment, 0, rows).expect("load");
 }
 
-/// Opens, looks, closes.
+/// Measures an idle backend: time of an open, threads, memory and disk space.
 fn idle(what: &str, folder: &Path, open: &dyn Fn() -> FjallBackend) {
     let threads = || std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
     let (threads_before, memory_before) = (threads(), resident());
@@ -134,7 +134,7 @@ fn idle(what: &str, folder: &Path, open: &dyn Fn() -> FjallBackend) {
     );
 }
 
-/// Chunks of 2 to 20 KiB that cannot be compressed.
+/// Generator of chunks of 2 to 20 KiB that cannot be compressed.
 struct Chunks {
     noise: Bytes,
 }
@@ -158,7 +158,7 @@ impl Chunks {
         })
     }
 
-    /// Rows of so many bytes.
+    /// Returns rows with at least this many bytes in total.
     fn rows(&self, bytes: u64) -> impl Iterator<Item = tideline_backend::Result<Row>> {
         let mut left = bytes as i64;
         (0..).map_while(move |n| {
@@ -170,7 +170,7 @@ impl Chunks {
     }
 }
 
-/// As long as the key of a chunk.
+/// Returns a key with the length of a chunk key.
 fn key(n: u64) -> Bytes {
     [n.to_be_bytes(), [7; 8], [1; 8]].concat().into()
 }
@@ -181,7 +181,7 @@ fn random(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 27)
 }
 
-/// What the hot side does all the time.
+/// Constant load on the hot store.
 struct Work<'a> {
     backend: &'a FjallBackend,
     epoch: Epoch,
@@ -190,7 +190,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Works for at least [`ROUNDS`] and as long as something goes on.
+    /// Runs for at least [`ROUNDS`] rounds, and as long as `goes_on` is true.
     fn run(&mut self, what: &str, goes_on: &AtomicBool) {
         let [mut appends, mut edits, mut gets] = [Vec::new(), Vec::new(), Vec::new()];
         let mut state = 3;
@@ -245,7 +245,7 @@ fn report(name: &str, mut times: Vec<Duration>) {
     );
 }
 
-/// A whole scan, and single timelines.
+/// Measures a whole scan, and reads of single timelines.
 fn read(backend: &FjallBackend, segment: SegmentRef) {
     let partition = Partition::segment(segment, 0);
     let cache = |backend: &FjallBackend| match segment.tier {
@@ -287,7 +287,7 @@ fn read(backend: &FjallBackend, segment: SegmentRef) {
     );
 }
 
-/// Bytes of memory of this process.
+/// Returns the resident memory of this process, in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = status
@@ -297,7 +297,7 @@ fn resident() -> u64 {
     pages.unwrap_or(0) * 4_096
 }
 
-/// Bytes that a folder occupies on the disk.
+/// Returns the disk space of a folder, in bytes.
 fn occupied(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).expect("a folder");
     let sizes = entries.map(|entry| {

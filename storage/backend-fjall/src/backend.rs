@@ -1,8 +1,11 @@
-//! The embedded backend: rows, segments and manifests in fjall, journals in own files.
+//! Implementation of the `Backend` trait: rows, segments and manifests in fjall, journals in own files.
+//!
+//! The methods of the trait check the state of the backend, encode keys, and commit one batch or append to a journal.
+//! Locks order the changes: commits are counted in the order in which they happen.
 
 mod assess;
 mod journaling;
-mod keeper;
+mod maintenance;
 mod open;
 #[cfg(test)]
 mod tests;
@@ -30,25 +33,26 @@ use crate::format::FolderFormat;
 use crate::highwater::HighWater;
 use crate::journal::Journals;
 use crate::keys::{ManifestKey, manifest_key, partition_prefix, prefixed, shard_prefix};
-use crate::ledger::{Ledger, ShardHead, head_change};
 use crate::lock::FolderLock;
 use crate::options::FjallOptions;
-use crate::store::{EngineGuard, Store, Takes, closed};
-use keeper::Keeper;
+use crate::shard_state::{ShardHead, ShardState, head_change};
+use crate::store::{EngineGuard, SpaceDemand, Store, closed};
+use maintenance::Maintenance;
 pub(crate) use open::JOURNAL;
 
-/// The embedded default. One process for each data folder; every method may be called from many threads.
+/// The embedded default backend. One process may use a data folder; every method may be called from many threads.
 ///
-/// Rows, manifests, hot segments and hot parts are in one fjall database, cold ones in another, with their own cache, thread
-/// and, if wanted, disk. It keeps its promises itself: after a failed write a database refuses writes and is reopened;
-/// while its disk is full it refuses what takes space. Dropping it closes it.
+/// Rows, manifests, hot segments and hot parts are in one fjall database. Cold segments and parts are in another, with
+/// its own cache, thread and, optionally, disk. After a failed write a database refuses writes and is reopened
+/// automatically. While its disk is full, a database refuses writes that take space. Dropping the value closes the
+/// backend.
 #[derive(Debug)]
 pub struct FjallBackend {
     inner: Arc<Inner>,
-    keeper: Keeper,
+    maintenance: Maintenance,
 }
 
-/// What the backend shares with its keeper.
+/// State that the backend shares with its maintenance thread.
 #[derive(Debug)]
 struct Inner {
     options: FjallOptions,
@@ -57,20 +61,21 @@ struct Inner {
     format: Arc<FolderFormat>,
     hot: Store,
     cold: Cold,
-    /// Locked for the whole of a commit, so commits are counted in the order they happen.
-    ledger: Mutex<Ledger>,
+    /// Locked for the whole of a commit, so that commits are counted in the order in which they happen.
+    shard_state: Mutex<ShardState>,
     journals: Journals,
     high_water: HighWater,
-    /// Why a journal takes no appends, if one does not.
+    /// Failure of a journal that accepts no appends, if there is one.
     journal_failure: Mutex<Option<JournalFailure>>,
-    /// Why writes are refused for good, if they are.
+    /// Description of missing acknowledged data, because of which writes are refused for good.
     loss: Mutex<Option<String>>,
     is_closed: AtomicBool,
-    /// Where the copy is that serves reads while the data folder is left as it is. Goes after all that uses it.
+    /// Folder of the copy that serves reads while the data folder is left unchanged. Last field, so that it is dropped
+    /// last.
     scratch: Option<Scratch>,
 }
 
-/// The failure of a journal, and the attempts to repair it.
+/// Failure of a journal, and the attempts to repair it.
 #[derive(Debug)]
 struct JournalFailure {
     reason: String,
@@ -87,7 +92,8 @@ impl JournalFailure {
         }
     }
 
-    /// Reads need no journal; each round of the maintenance thread tries to repair it.
+    /// Returns the health of the backend. Reads need no journal, and each round of the maintenance thread tries to
+    /// repair it.
     fn health(&self, interval: Duration) -> Health {
         Health::Poisoned {
             reason: format!("the journal: {}", self.reason),
@@ -103,12 +109,12 @@ impl JournalFailure {
 }
 
 impl Inner {
-    /// The hot engine, for the time of one call.
+    /// Returns the hot engine for the duration of one call.
     fn engine(&self) -> Result<EngineGuard<'_>> {
         self.hot.opened()
     }
 
-    /// The store of a tier.
+    /// Returns the store of a tier.
     fn store(&self, tier: Tier) -> &Store {
         match tier {
             Tier::Hot => &self.hot,
@@ -116,47 +122,48 @@ impl Inner {
         }
     }
 
-    /// The engine that holds a partition; `None` if the store has not been made, so nothing is in it.
+    /// Returns the engine that holds a partition; `None` if its store has not been created, and is therefore empty.
     fn engine_of(&self, partition: Partition) -> Result<Option<EngineGuard<'_>>> {
         self.store(partition.unit.tier()).engine()
     }
 
-    /// Refuses a change to a tier that cannot be promised now.
-    fn check_writable(&self, tier: Tier, takes: Takes) -> Result<()> {
+    /// Refuses a change to a tier whose durability cannot be guaranteed now.
+    fn check_writable(&self, tier: Tier, takes: SpaceDemand) -> Result<()> {
         if self.is_closed.load(Ordering::Acquire) {
             return Err(closed());
         }
         if let Some(missing) = &*self.loss.lock() {
             return Err(BackendError::Misconfigured {
-                reason: format!("read-only, because something acknowledged is missing: {missing}"),
+                reason: format!("read-only, because acknowledged data is missing: {missing}"),
             });
         }
         self.store(tier).check(takes)
     }
 
-    /// Commits changes durably and counts the commit. A failure poisons the store, since its outcome is unknown.
-    fn commit(&self, engine: &Engine, ledger: &mut Ledger, changes: Vec<Change>) -> Result<()> {
-        self.commit_as(engine, ledger, changes, Durability::Synced)
+    /// Commits changes durably and counts the commit. A failure marks the store as failed, because the outcome is
+    /// unknown.
+    fn commit(&self, engine: &Engine, shard_state: &mut ShardState, changes: Vec<Change>) -> Result<()> {
+        self.commit_as(engine, shard_state, changes, Durability::Synced)
     }
 
     fn commit_as(
         &self,
         engine: &Engine,
-        ledger: &mut Ledger,
+        shard_state: &mut ShardState,
         mut changes: Vec<Change>,
         durability: Durability,
     ) -> Result<()> {
-        if durability == Durability::Synced && ledger.has_buffered() {
+        if durability == Durability::Synced && shard_state.has_buffered() {
             engine.sync().map_err(|error| self.hot.failed(error))?;
-            let counted = ledger.commits();
-            ledger.note_durable(counted);
+            let counted = shard_state.commits();
+            shard_state.note_durable(counted);
         }
         let has_parts = engine.parts().is_some();
-        changes.extend(ledger.next_commit(has_parts, durability));
+        changes.extend(shard_state.next_commit(has_parts, durability));
         engine
             .commit(changes, durability)
             .map_err(|error| self.hot.failed(error))?;
-        let commits = ledger.committed(has_parts, durability);
+        let commits = shard_state.committed(has_parts, durability);
         match durability {
             Durability::Synced => self.high_water.note_commit(commits),
             Durability::Buffered => self.hot.note_buffered(),
@@ -166,10 +173,10 @@ impl Inner {
 
     /// Makes the buffered rows of both stores durable.
     fn sync_rows(&self) -> Result<()> {
-        self.check_writable(Tier::Hot, Takes::Little)?;
-        let commits = self.ledger.lock().commits();
+        self.check_writable(Tier::Hot, SpaceDemand::Little)?;
+        let commits = self.shard_state.lock().commits();
         self.hot.sync_rows()?;
-        self.ledger.lock().note_durable(commits);
+        self.shard_state.lock().note_durable(commits);
         self.high_water.note_commit(commits);
         self.cold.sync_rows(&self.high_water)
     }
@@ -177,7 +184,7 @@ impl Inner {
     fn write(&self, partition: Partition, changes: &[RowChange], durability: Durability) -> Result<()> {
         check_write(partition, changes)?;
         let tier = partition.unit.tier();
-        self.check_writable(tier, Takes::Space)?;
+        self.check_writable(tier, SpaceDemand::Space)?;
         if changes.is_empty() {
             return Ok(());
         }
@@ -200,8 +207,8 @@ impl Inner {
         if table == Table::Parts {
             self.hot.begin_parts(&engine)?;
         }
-        let mut ledger = self.ledger.lock();
-        self.commit_as(&engine, &mut ledger, batch, durability)
+        let mut shard_state = self.shard_state.lock();
+        self.commit_as(&engine, &mut shard_state, batch, durability)
     }
 
     fn load(
@@ -210,8 +217,8 @@ impl Inner {
         bucket: u16,
         rows: &mut dyn Iterator<Item = Result<Row>>,
     ) -> Result<()> {
-        self.check_writable(segment.tier, Takes::Space)?;
-        // An empty load makes nothing.
+        self.check_writable(segment.tier, SpaceDemand::Space)?;
+        // An empty load creates nothing.
         let Some(first) = rows.next().transpose()? else {
             return Ok(());
         };
@@ -223,12 +230,12 @@ impl Inner {
     }
 
     fn manifest(&self, shard: Shard) -> Result<Manifest> {
-        // What a failed write has left in the log is read when the store is opened again, and may be an edit.
-        self.hot.check(Takes::Little)?;
+        // A failed write may have left an edit in the log. It is read when the store is opened again.
+        self.hot.check(SpaceDemand::Little)?;
         let engine = self.engine()?;
-        // The ledger's lock makes head and rows of one moment.
-        let ledger = self.ledger.lock();
-        let head = ledger.head(shard);
+        // The lock of the ledger keeps the head and the rows consistent with each other.
+        let shard_state = self.shard_state.lock();
+        let head = shard_state.head(shard);
         let mut rows = Vec::new();
         for (key, detail) in engine.manifest_rows(&shard_prefix(shard))? {
             if let Some(ManifestKey::Row(_, kind, name)) = ManifestKey::parse(&key) {
@@ -250,10 +257,10 @@ impl Inner {
         changes: &[ManifestChange],
     ) -> Result<EditOutcome> {
         check_edit(changes)?;
-        self.check_writable(Tier::Hot, Takes::Little)?;
+        self.check_writable(Tier::Hot, SpaceDemand::Little)?;
         let engine = self.engine()?;
-        let mut ledger = self.ledger.lock();
-        let head = ledger.head(shard);
+        let mut shard_state = self.shard_state.lock();
+        let head = shard_state.head(shard);
         if head.epoch.0 == 0 || (head.epoch, head.version) != (epoch, version) {
             return Ok(EditOutcome::Refused {
                 epoch: head.epoch,
@@ -274,8 +281,8 @@ impl Inner {
             version: version + 1,
         };
         batch.push(head_change(shard, head));
-        self.commit(&engine, &mut ledger, batch)?;
-        ledger.set_head(shard, head);
+        self.commit(&engine, &mut shard_state, batch)?;
+        shard_state.set_head(shard, head);
         Ok(EditOutcome::Applied {
             version: head.version,
         })
@@ -318,7 +325,7 @@ impl Inner {
     }
 }
 
-/// fjall cannot tell two changes of one key in one batch apart, so the last one is kept.
+/// Keeps the last change of each key, because fjall cannot order two changes of one key in one batch.
 fn last_of_each(table: Table, changes: impl Iterator<Item = (Vec<u8>, Option<Bytes>)>) -> Vec<Change> {
     let changes: BTreeMap<_, _> = changes.collect();
     let changes = changes.into_iter();
@@ -375,7 +382,7 @@ impl Backend for FjallBackend {
     }
 
     fn reclaim(&self, segment: SegmentRef) -> Result<()> {
-        self.inner.check_writable(segment.tier, Takes::Little)?;
+        self.inner.check_writable(segment.tier, SpaceDemand::Little)?;
         self.inner.store(segment.tier).reclaim(segment)
     }
 
@@ -391,7 +398,7 @@ impl Backend for FjallBackend {
     }
 
     fn reclaim_part(&self, part: PartRef) -> Result<()> {
-        self.inner.check_writable(part.tier, Takes::Little)?;
+        self.inner.check_writable(part.tier, SpaceDemand::Little)?;
         self.inner.store(part.tier).reclaim_part(part)
     }
 
@@ -428,10 +435,10 @@ impl Backend for FjallBackend {
     fn epochs(&self, shard: Shard) -> Result<Vec<JournalEpoch>> {
         let _open = self.inner.engine()?;
         let epochs = self.inner.journals.shard(shard).lock().epochs();
-        let ledger = self.inner.ledger.lock();
+        let shard_state = self.inner.shard_state.lock();
         let epochs = epochs.into_iter().map(|epoch| JournalEpoch {
             epoch,
-            end: ledger.end(shard, epoch),
+            end: shard_state.end(shard, epoch),
         });
         Ok(epochs.collect())
     }
@@ -445,7 +452,7 @@ impl Backend for FjallBackend {
     ) -> Result<()> {
         drop(self.inner.engine()?);
         let replay = self.inner.journals.shard(shard).lock().replay(epoch, from)?;
-        let end = self.inner.ledger.lock().end(shard, epoch);
+        let end = self.inner.shard_state.lock().end(shard, epoch);
         replay.run(end, visit)
     }
 
@@ -484,7 +491,7 @@ impl Backend for FjallBackend {
     }
 
     fn close(&self) -> Result<()> {
-        self.keeper.stop();
+        self.maintenance.stop();
         self.inner.close()
     }
 }

@@ -1,10 +1,10 @@
-//! The store of cold segments and parts, and its folder: inside the data folder, or on another disk.
+//! Store of cold segments and parts, and its folder: inside the data folder, or on another disk.
 //!
-//! It is made for the first cold segment or part. The steps are ordered so that a kill between any two leaves a folder that
-//! opens: the data folder gets its id, the cold folder gets the same, the store is made aside, its list of keyspaces
-//! is written, the store is renamed to its place. Only then is anything put into it. So a list that names more than
-//! rows and manifest proves that there was a whole store, and without one the start is refused: its disk is not mounted, or it has been
-//! moved.
+//! The store is created for the first cold segment or part. The steps are ordered so that a kill between any two leaves
+//! a folder that opens: the data folder gets its id, the cold folder gets the same id, the store is created under
+//! another name, its list of keyspaces is written, the store is renamed to its place. Only then is anything stored in
+//! it. So a list that names more than rows and manifest proves that a whole store existed. If such a list exists, but
+//! the store does not, the start is refused: its disk is not mounted, or the folder was moved.
 
 use std::fs;
 use std::io;
@@ -21,60 +21,61 @@ use crate::error::at;
 use crate::format::{FolderFormat, FolderId, Format, read_owner, write_owner};
 use crate::highwater::HighWater;
 use crate::keyspace_list::KeyspaceList;
-use crate::ledger::{Ledger, settle_counts};
 use crate::lock::FolderLock;
 use crate::options::{FjallOptions, Setup};
+use crate::shard_state::{ShardState, settle_counts};
 use crate::store::{EngineGuard, Place, STORE, Store};
 use crate::verify::Checked;
 
-/// The cold folder, unless another is named.
+/// Name of the cold folder, unless the options name another one.
 const COLD: &str = "cold";
 
-/// The store of cold segments and parts.
+/// Store of cold segments and parts.
 #[derive(Debug)]
 pub(crate) struct Cold {
     pub(crate) store: Store,
-    /// The format of the data folder.
+    /// Format of the data folder.
     format: Arc<FolderFormat>,
     root: PathBuf,
-    /// The lock of the cold folder, once it is used. Locked itself while the store is made.
+    /// Lock of the cold folder, once it is used. The mutex is held while the store is created.
     lock: Mutex<Option<FolderLock>>,
-    /// Counts loads, and writes to parts. Locked while one is counted.
-    ledger: Mutex<Ledger>,
+    /// Counts of loads and of writes to parts. Locked while one is counted.
+    shard_state: Mutex<ShardState>,
 }
 
-/// How a cold folder is found.
+/// State of a cold folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// There is no store, and nothing is missed.
+pub(crate) enum ColdFolderState {
+    /// There is no store, and none is expected.
     Unmade,
-    /// There is a store, and it is this data folder's.
+    /// There is a store, and it belongs to this data folder.
     Made,
-    /// There is no store, but there was one with something in it.
+    /// There is no store, but a store with content is expected.
     Missing(Missing),
 }
 
-/// What is known of a store that is missing.
+/// Description of a missing store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Missing {
     root: PathBuf,
-    /// How many keyspaces of segments or parts were in it; `None` if their list is damaged.
+    /// Number of keyspaces of groups or parts that were in it; `None` if their list is damaged.
     keyspaces: Option<usize>,
 }
 
 impl Cold {
-    /// The cold folder of a data folder.
+    /// Returns the path of a data folder's cold folder.
     pub(crate) fn root(data_folder: &Path, cold_dir: Option<&Path>) -> PathBuf {
         cold_dir.map_or_else(|| data_folder.join(COLD), Path::to_owned)
     }
 
-    /// The cold folder of a data folder, which is there if the settings name one.
+    /// Returns the path of a data folder's cold folder. Returns an error if the options name a folder that does not
+    /// exist.
     pub(crate) fn checked_root(data_folder: &Path, options: &FjallOptions) -> Result<PathBuf> {
         let root = Self::root(data_folder, options.cold_dir.as_deref());
         if options.cold_dir.is_some() && !root.is_dir() {
             return Err(BackendError::Misconfigured {
                 reason: format!(
-                    "the cold folder {} is not there: make it, or mount its disk",
+                    "the cold folder {} does not exist: create it, or mount its disk",
                     root.display()
                 ),
             });
@@ -82,7 +83,7 @@ impl Cold {
         Ok(root)
     }
 
-    /// Opens a copy of the store in `scratch`, if it has been made, and keeps other processes away from `root`.
+    /// Opens a copy of the store in `scratch`, if it has been created, and locks `root` against other processes.
     pub(crate) fn open_copy(
         scratch: &Scratch,
         root: &Path,
@@ -104,7 +105,7 @@ impl Cold {
             format: Arc::clone(format),
             root: scratch.cold(),
             lock: Mutex::new(lock),
-            ledger: Mutex::new(Ledger::of(Tier::Cold)),
+            shard_state: Mutex::new(ShardState::of(Tier::Cold)),
         };
         if is_made {
             cold.store.open(None)?;
@@ -112,8 +113,8 @@ impl Cold {
         Ok(cold)
     }
 
-    /// Opens the store, if it has been made, and whose files have perhaps been `checked` already. Refuses a folder that
-    /// is another's, and the lack of one that had something in it.
+    /// Opens the store, if it has been created. `checked` is the result of an earlier check of its files. Refuses a
+    /// folder that belongs to another data folder, and a missing store that had content.
     pub(crate) fn open(
         data_folder: &Path,
         format: &Arc<FolderFormat>,
@@ -122,18 +123,18 @@ impl Cold {
     ) -> Result<Self> {
         let root = Self::checked_root(data_folder, options)?;
         let is_named = options.cold_dir.is_some();
-        let mut standing = Standing::of(data_folder, &root, format.get())?;
-        if let Standing::Missing(missing) = &standing {
+        let mut standing = ColdFolderState::of(data_folder, &root, format.get())?;
+        if let ColdFolderState::Missing(missing) = &standing {
             if !options.accept_loss {
                 return Err(missing.error());
             }
-            tracing::error!(error = %missing.error(), "an operator accepts that cold segments are missing");
+            tracing::error!(error = %missing.error(), "an operator accepts the loss of cold segments");
             KeyspaceList::of(Tier::Cold, Vec::new())
                 .write(data_folder)
                 .map_err(at(data_folder))?;
-            standing = Standing::Unmade;
+            standing = ColdFolderState::Unmade;
         }
-        let is_made = standing == Standing::Made;
+        let is_made = standing == ColdFolderState::Made;
         let disk = if is_named { &root } else { data_folder };
         let place = Place {
             root: root.clone(),
@@ -147,7 +148,7 @@ impl Cold {
             format: Arc::clone(format),
             root,
             lock: Mutex::new(lock),
-            ledger: Mutex::new(Ledger::of(Tier::Cold)),
+            shard_state: Mutex::new(ShardState::of(Tier::Cold)),
         };
         if is_made {
             cold.store.sweep()?;
@@ -156,10 +157,10 @@ impl Cold {
         Ok(cold)
     }
 
-    /// Loads one bucket of a segment. The first load makes the store.
+    /// Loads one bucket of a segment. The first load creates the store.
     ///
-    /// Loads are counted in the store before they begin, and remembered in the data folder when they are done: so a
-    /// store that is older than what was acknowledged is noticed, and a crash between the two is no such case.
+    /// A load is counted in the store before it begins, and in the data folder after it is complete. So a store that is
+    /// older than the acknowledged loads is detected, and a crash between the two counts is not mistaken for one.
     pub(crate) fn load(
         &self,
         segment: SegmentRef,
@@ -174,7 +175,8 @@ impl Cold {
         Ok(())
     }
 
-    /// Writes rows of parts. The first write makes the store. It is counted as a load is, in the batch of the rows.
+    /// Writes rows of parts. The first write creates the store. A write is counted like a load, in the batch of the
+    /// rows.
     pub(crate) fn write_part(
         &self,
         rows: Vec<Change>,
@@ -193,79 +195,79 @@ impl Cold {
 
     /// Makes buffered rows durable.
     pub(crate) fn sync_rows(&self, high_water: &HighWater) -> Result<()> {
-        let number = self.ledger.lock().commits();
+        let number = self.shard_state.lock().commits();
         self.store.sync_rows()?;
-        self.ledger.lock().note_durable(number);
+        self.shard_state.lock().note_durable(number);
         high_water.note_cold_load(number);
         Ok(())
     }
 
-    /// The count of loads and writes so far, all of them durable after a close.
+    /// Returns the count of loads and writes. All of them are durable after a close.
     pub(crate) fn counted(&self) -> u64 {
-        self.ledger.lock().commits()
+        self.shard_state.lock().commits()
     }
 
-    /// Commits changes and counts them; the count.
+    /// Commits changes and counts them. Returns the count.
     fn commit(&self, engine: &Engine, mut changes: Vec<Change>, durability: Durability) -> Result<u64> {
-        let mut ledger = self.ledger.lock();
-        if durability == Durability::Synced && ledger.has_buffered() {
+        let mut shard_state = self.shard_state.lock();
+        if durability == Durability::Synced && shard_state.has_buffered() {
             engine.sync().map_err(|error| self.store.failed(error))?;
-            let counted = ledger.commits();
-            ledger.note_durable(counted);
+            let counted = shard_state.commits();
+            shard_state.note_durable(counted);
         }
         let has_parts = engine.parts().is_some();
-        changes.extend(ledger.next_commit(has_parts, durability));
+        changes.extend(shard_state.next_commit(has_parts, durability));
         engine
             .commit(changes, durability)
             .map_err(|error| self.store.failed(error))?;
         if durability == Durability::Buffered {
             self.store.note_buffered();
         }
-        Ok(ledger.committed(has_parts, durability))
+        Ok(shard_state.committed(has_parts, durability))
     }
 
-    /// The counts that the store holds, where they matter: where nothing is left, nothing can be missing.
-    pub(crate) fn found(&self) -> Result<Option<Ledger>> {
+    /// Returns the counts in the store; `None` if it holds no groups or parts, because then nothing can be missing.
+    pub(crate) fn found(&self) -> Result<Option<ShardState>> {
         match self.store.engine()? {
-            Some(engine) if self.store.filled() > 0 => Ok(Some(Ledger::read(&engine)?)),
+            Some(engine) if self.store.filled() > 0 => Ok(Some(ShardState::read(&engine)?)),
             _ => Ok(None),
         }
     }
 
-    /// Continues the count where the data folder or the store has stopped, whichever has more.
+    /// Continues the count of the data folder or of the store, whichever is higher.
     pub(crate) fn count_from(&self, remembered: u64) -> Result<()> {
-        let mut ledger = match self.store.engine()? {
-            Some(engine) => Ledger::read(&engine)?,
-            None => Ledger::of(Tier::Cold),
+        let mut shard_state = match self.store.engine()? {
+            Some(engine) => ShardState::read(&engine)?,
+            None => ShardState::of(Tier::Cold),
         };
-        ledger.count_from(remembered);
-        *self.ledger.lock() = ledger;
+        shard_state.count_from(remembered);
+        *self.shard_state.lock() = shard_state;
         Ok(())
     }
 
-    /// Counts again in all keyspaces where they differ without a loss.
+    /// Counts once more in all keyspaces if their counts differ without a loss.
     pub(crate) fn settle_counts(&self) -> Result<()> {
         match self.store.engine()? {
-            Some(engine) => settle_counts(&engine, &mut self.ledger.lock()),
+            Some(engine) => settle_counts(&engine, &mut self.shard_state.lock()),
             None => Ok(()),
         }
     }
 
-    /// Counts in all keyspaces again, after a loss that was accepted; the count. `None` if there is no store.
+    /// Counts once more in all keyspaces after an accepted loss. Returns the count; `None` if there is no store.
     pub(crate) fn count_again(&self) -> Result<Option<u64>> {
         let engine = self.store.engine()?;
         let commit = |engine: EngineGuard<'_>| self.commit(&engine, Vec::new(), Durability::Synced);
         engine.map(commit).transpose()
     }
 
-    /// Syncs and closes.
+    /// Syncs and closes the store.
     pub(crate) fn close(&self) -> Result<()> {
         let closed = self.store.close();
         *self.lock.lock() = None;
         closed
     }
 
-    /// Makes the store if it has not been made.
+    /// Creates the store if it has not been created.
     fn require_made(&self) -> Result<()> {
         if self.store.engine()?.is_some() {
             return Ok(());
@@ -289,13 +291,14 @@ impl Cold {
         }
         self.store.make()?;
         self.store.open(None)?;
-        tracing::info!(folder = %root.display(), "the store of cold segments has been made");
+        tracing::info!(folder = %root.display(), "the store of cold segments has been created");
         Ok(())
     }
 }
 
-impl Standing {
-    /// Looks at a cold folder, and at what the data folder remembers of it. An error if it is another's.
+impl ColdFolderState {
+    /// Compares a cold folder with the records in the data folder. Returns an error if it belongs to another data
+    /// folder.
     pub(crate) fn of(data_folder: &Path, root: &Path, format: Format) -> Result<Self> {
         let owner = read_owner(root)?;
         if let Some(owner) = owner {
@@ -306,7 +309,7 @@ impl Standing {
             (Some(_), true) => return Ok(Self::Made),
             (None, true) => {
                 return Err(BackendError::corrupt(format!(
-                    "{} does not say whose it is",
+                    "{} has a store, but no file FORMAT that names its data folder",
                     root.display()
                 )));
             }
@@ -327,13 +330,13 @@ impl Standing {
 }
 
 impl Missing {
-    /// What is wrong, and what to do about it.
+    /// Returns an error that describes the fault and its remedy.
     pub(crate) fn error(&self) -> BackendError {
         let keyspaces = self.keyspaces.map(|keyspaces| keyspaces.to_string());
         BackendError::Misconfigured {
             reason: format!(
-                "the cold folder {} has no store, but {} keyspaces of segments or parts were in one: is its disk mounted, \
-                 has it been moved?",
+                "the cold folder {} has no store, but {} keyspaces of segments or parts are expected: mount its disk, \
+                 or set the folder to which it was moved",
                 self.root.display(),
                 keyspaces.as_deref().unwrap_or("an unknown number of")
             ),
@@ -346,8 +349,8 @@ fn check_owner(root: &Path, owner: FolderId, own: Option<FolderId>) -> Result<()
         return Ok(());
     }
     let own = own.map_or_else(
-        || "which has none yet".to_owned(),
-        |own| format!("which has {own}"),
+        || "which has no id yet".to_owned(),
+        |own| format!("which has the id {own}"),
     );
     Err(BackendError::Misconfigured {
         reason: format!(

@@ -1,6 +1,6 @@
-//! A copy of a data folder that fjall may open, which writes whenever it opens a folder.
+//! Copy of a data folder for fjall, which writes whenever it opens a folder.
 //!
-//! Tables are nearly everything, never change, and are only linked. Logs and the small files beside them are copied.
+//! Tables are almost all of the data and never change, so they are only linked. Logs and small files are copied.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -16,13 +16,13 @@ use crate::safety::{SAFETY, TABLES};
 use crate::store::STORE;
 use crate::wal::data_end;
 
-/// A folder outside the data folder that goes with this value.
+/// Folder outside the data folder that is removed when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes an empty folder for a data folder, below the system's folder of temporary files. One that a killed process
-    /// left for the same data folder goes first.
+    /// Creates an empty folder for a data folder, in the system's folder of temporary files. Removes a folder that a
+    /// killed process left for the same data folder.
     pub(crate) fn make(folder: &Path) -> Result<Self> {
         let of = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
         let name = format!(
@@ -40,7 +40,7 @@ impl Scratch {
         &self.0
     }
 
-    /// Copies the hot store of `folder`, and the cold store of `cold` if it has been made. The folder of the latter.
+    /// Copies the hot store of `folder`, and the cold store of `cold` if it has been created.
     pub(crate) fn fill(&self, folder: &Path, cold: Option<&Path>) -> Result<()> {
         let copied = copy_root(folder, &self.0, Journals::Left).and_then(|()| match cold {
             Some(cold) => copy_root(cold, &self.0.join(COLD_COPY), Journals::Left),
@@ -49,7 +49,7 @@ impl Scratch {
         copied.map_err(|error| Self::failed(&self.0, &error))
     }
 
-    /// The folder of the cold store's copy.
+    /// Returns the folder of the cold store's copy.
     pub(crate) fn cold(&self) -> PathBuf {
         self.0.join(COLD_COPY)
     }
@@ -57,8 +57,8 @@ impl Scratch {
     fn failed(path: &Path, error: &io::Error) -> BackendError {
         BackendError::Misconfigured {
             reason: format!(
-                "something acknowledged seems to be missing, so the store is opened from a copy and left as it is, but \
-                 {} cannot hold the copy of its logs: {error}; set TMPDIR to a folder that can",
+                "acknowledged data seems to be missing, so the store is opened from a copy and left unchanged, but \
+                 {} cannot hold the copy of its logs: {error}; set TMPDIR to a folder with enough space",
                 path.display()
             ),
         }
@@ -75,14 +75,14 @@ impl Drop for Scratch {
 
 const COLD_COPY: &str = "cold";
 
-/// Whether a copy has the journals too.
+/// Treatment of the journals in a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Journals {
     Copied,
     Left,
 }
 
-/// Copies what an open of a data folder or a cold folder may write, and links tables.
+/// Copies the files that an open of a data folder or a cold folder may write, and links tables.
 pub(crate) fn copy_root(from: &Path, to: &Path, journals: Journals) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for path in list(from)? {
@@ -92,7 +92,7 @@ pub(crate) fn copy_root(from: &Path, to: &Path, journals: Journals) -> io::Resul
             Some(JOURNAL) if journals == Journals::Left => {}
             Some(folder @ (STORE | JOURNAL)) => copy_folder(&path, &to.join(folder))?,
             _ if path.is_file() => drop(fs::copy(&path, to.join(name))?),
-            // The index of searches, the cold folder.
+            // Not copied: the search index and the cold folder.
             _ => {}
         }
     }
@@ -117,7 +117,7 @@ fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies a log of fjall without the hole that most of it is.
+/// Copies a log of fjall without the hole that fills most of it.
 fn copy_log(from: &Path, to: &Path) -> io::Result<()> {
     let source = File::open(from)?;
     let end = data_end(&source)?;

@@ -1,8 +1,8 @@
-//! fjall behind the backend: which keyspaces, set up how, read and written how. Each tier has a database of its own.
+//! Access to fjall: keyspaces and their options, reads and writes. Each tier has a database of its own.
 //!
-//! Reads go through `Database::snapshot()`, never through a keyspace directly, which can see half a batch. Writes are
-//! one batch each, synced before it is visible. fjall panics on sizes that it does not like, so everything has been
-//! checked before it comes here.
+//! Reads use `Database::snapshot()`, never a keyspace directly, which may return half of a batch. Each write is one
+//! batch, which is visible only after its sync, if it is synced. fjall panics on keys and values of invalid sizes, so
+//! callers check all sizes before.
 
 use std::collections::HashMap;
 use std::fs;
@@ -28,61 +28,62 @@ use crate::files::list;
 use crate::keys::{Bounds, COMMITS, MANIFEST, PARTS, ROWS, bounds, group_name, group_of, partition_prefix};
 use crate::options::Setup;
 
-/// Data blocks of hot chunks: a few chunks each, so that an index entry pays.
+/// Block size of hot chunks: a few chunks per block, so that an index entry is worth its cost.
 const HOT_BLOCK_BYTES: u32 = 16 << 10;
-/// Data blocks of cold chunks of 2 to 20 KiB. Measured over a segment of 1 GiB: against 16 KiB a scan is a sixth
-/// faster with half the system calls; against 64 KiB it is a tenth slower, but reading one timeline takes 49 KiB
-/// instead of 79, from the disk and of the cache.
+/// Block size of cold chunks, which have 2 to 20 KiB. Measured over a segment of 1 GiB: compared with 16 KiB, a scan is
+/// a sixth faster with half the system calls. Compared with 64 KiB, a scan is a tenth slower, but a read of one
+/// timeline takes 49 KiB instead of 79, both from the disk and in the cache.
 const COLD_BLOCK_BYTES: u32 = 32 << 10;
-/// Data blocks of rows, which are small and read one by one.
+/// Block size of rows, which are small and read one by one.
 const ROW_BLOCK_BYTES: u32 = 4 << 10;
-/// Memtable of a group, which only ever holds the deletes of a reclaim.
+/// Memtable size of a group, which only ever holds the deletes of a reclaim.
 const GROUP_MEMTABLE_BYTES: u64 = 4 << 20;
-/// Total of fjall's own journals before memtables are flushed to free them.
+/// Total size of fjall's own logs above which memtables are flushed to free logs.
 const WAL_BYTES_MAX: u64 = 128 << 20;
-/// The unit in which the system counts what a file occupies.
+/// Unit in which the system counts the disk space of a file, in bytes.
 const STAT_BLOCK_BYTES: u64 = 512;
-/// Sequence numbers that an open after drops takes; see [`Engine::pass_dropped_sequences`]. A few milliseconds in all.
+/// Number of sequence numbers that an open after drops uses up; see [`Engine::pass_dropped_sequences`]. SpaceDemand a few
+/// milliseconds.
 const PASSED_SEQUENCES: usize = 2_048;
-/// A key of the manifest keyspace that never has a row.
+/// Key of the manifest keyspace that never has a row.
 const NO_ROW: &[u8] = b"-";
-/// A value that is shorter is copied: a reference would keep its whole block in memory.
+/// Length up to which values are copied. A reference to a short value would keep its whole block in memory.
 const COPIED_BYTES_MAX: usize = 2 << 10;
 
-/// An open fjall database and its keyspaces.
+/// Open fjall database and its keyspaces.
 pub(crate) struct Engine {
     database: Database,
     folder: PathBuf,
     tier: Tier,
-    /// Size at which a memtable of rows is flushed.
+    /// Size at which a memtable of rows is flushed, in bytes.
     row_memtable_bytes: u64,
     rows: Keyspace,
     manifest: Keyspace,
     /// `None` until the first write to a part.
     parts: RwLock<Option<Keyspace>>,
     groups: RwLock<HashMap<GroupId, Keyspace>>,
-    /// Keyspaces of which tables were dropped whose files are still there, by number.
+    /// Keyspaces with dropped tables whose files still exist, by number.
     unfreed: Mutex<HashMap<u64, Keyspace>>,
-    /// Whether buffered batches may not be synced yet.
+    /// True if buffered batches may not be synced yet.
     has_buffered: AtomicBool,
 }
 
-/// Blocks that were not in the cache. fjall counts the others too, but leaves out those of scans.
+/// Blocks that were not in the cache. fjall also counts cache hits, but not those of scans.
 #[derive(Debug, Clone, Copy, Default)]
 struct Misses {
     blocks: u64,
     bytes: u64,
 }
 
-/// A change of one row in a batch.
+/// Change of one row in a batch.
 pub(crate) struct Change {
     pub(crate) table: Table,
     pub(crate) key: Vec<u8>,
-    /// `None` deletes.
+    /// `None` deletes the row.
     pub(crate) value: Option<Bytes>,
 }
 
-/// A keyspace that batches write to.
+/// Keyspace that batches write to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Table {
     Rows,
@@ -91,7 +92,7 @@ pub(crate) enum Table {
 }
 
 impl Engine {
-    /// Opens the database in a folder, creating what is missing.
+    /// Opens the database in a folder, and creates what is missing.
     pub(crate) fn open(folder: &Path, setup: &Setup) -> fjall::Result<Self> {
         let database = Database::builder(folder)
             .cache_size(setup.cache_bytes)
@@ -126,12 +127,12 @@ impl Engine {
         })
     }
 
-    /// Takes sequence numbers until they are above those of keyspaces that an earlier build dropped in the last run.
+    /// Uses up sequence numbers until they are above those of keyspaces that an earlier build dropped in the last run.
     ///
-    /// fjall 3.1.13 gives the folder number of a dropped keyspace to a later one, finds out its next sequence number
-    /// without looking at where it noted the drop, and lets the higher one win. So a new keyspace may count as dropped,
-    /// and the next open removes it with all that is in it. A drop takes one or two numbers, and there are fewer
-    /// keyspaces than this.
+    /// fjall 3.1.13 reuses the folder number of a dropped keyspace. It computes its next sequence number without the
+    /// number at which it recorded the drop, and lets the record with the higher number win. So a new keyspace may
+    /// count as dropped, and the next open removes it with its content. A drop takes one or two numbers, and there are
+    /// fewer keyspaces than the numbers used up here.
     pub(crate) fn pass_dropped_sequences(&self) -> fjall::Result<()> {
         for _ in 0..PASSED_SEQUENCES {
             let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
@@ -141,7 +142,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The number and name of every keyspace, as fjall names its folders.
+    /// Returns number and name of every keyspace. The number is the name of its folder.
     pub(crate) fn keyspaces(&self) -> Vec<(u64, String)> {
         let keyspaces = self.all_keyspaces();
         let keyspaces = keyspaces.iter();
@@ -183,7 +184,7 @@ impl Engine {
             if page.is_full() {
                 return Ok(page.partial());
             }
-            background::give_way();
+            background::yield_core();
             let (key, value) = next.into_inner().map_err(read_error)?;
             page.push(Row {
                 key: Bytes::copy_from_slice(key.get(prefix.len()..).unwrap_or_default()),
@@ -192,7 +193,7 @@ impl Engine {
         }
     }
 
-    /// Every row of the manifest keyspace whose key begins with `prefix`.
+    /// Returns every row of the manifest keyspace whose key begins with `prefix`.
     pub(crate) fn manifest_rows(&self, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>> {
         let found = self.database.snapshot().prefix(&self.manifest, prefix);
         found
@@ -203,7 +204,7 @@ impl Engine {
             .collect()
     }
 
-    /// The numbers of commits that the keyspaces of rows and of parts hold; `None` where none was ever counted.
+    /// Returns the counts of commits in the keyspaces of rows and of parts; `None` if commits were never counted there.
     pub(crate) fn counted_commits(&self) -> Result<[Option<Bytes>; 2]> {
         let counted = |keyspace: Option<&Keyspace>| {
             let Some(keyspace) = keyspace else {
@@ -216,7 +217,7 @@ impl Engine {
         Ok(counts.map(|count| count.map(into_bytes)))
     }
 
-    /// The counts of commits that tables hold, whatever the logs have after them: of the manifest, the rows, the parts.
+    /// Returns the counts of commits in tables, without the logs: of the manifest, the rows and the parts.
     pub(crate) fn flushed_commits(&self) -> Result<[Option<Bytes>; 3]> {
         let flushed = |keyspace: &Keyspace| {
             let Some(highest) = keyspace.tree.get_highest_persisted_seqno() else {
@@ -230,7 +231,7 @@ impl Engine {
         Ok(counts.map(|count| count.map(into_bytes)))
     }
 
-    /// Writes all rows, those of parts, and the manifest to tables, and waits for it.
+    /// Flushes the memtables of rows, parts and manifest to tables, and waits for it.
     pub(crate) fn flush_rows(&self) -> fjall::Result<()> {
         self.rows.rotate_memtable_and_wait()?;
         if let Some(parts) = self.parts() {
@@ -239,14 +240,14 @@ impl Engine {
         self.manifest.rotate_memtable_and_wait()
     }
 
-    /// Writes the rows to tables and leaves the manifest in the log.
+    /// Flushes the memtable of rows to tables and leaves the manifest in the log.
     #[cfg(test)]
     pub(crate) fn flush_rows_alone(&self) -> fjall::Result<()> {
         self.rows.rotate_memtable_and_wait()
     }
 
-    /// Commits changes as one batch: all or nothing, never seen in part. A synced batch makes all earlier ones durable, since
-    /// they are in the same log, or in a log that was synced when it was full.
+    /// Commits changes as one atomic batch. A synced batch makes all earlier ones durable, because they are in the same
+    /// log, or in a log that was synced when it was full.
     pub(crate) fn commit(&self, changes: Vec<Change>, durability: Durability) -> fjall::Result<()> {
         let mode = match durability {
             Durability::Synced => PersistMode::SyncData,
@@ -270,8 +271,8 @@ impl Engine {
         batch.commit()
     }
 
-    /// Syncs buffered batches before one that has no count follows. After a power cut such a batch would show that something
-    /// before it is missing, although that was never acknowledged as durable.
+    /// Syncs buffered batches before a batch without a count follows. Otherwise, after a power cut, such a batch would
+    /// suggest that earlier commits are missing, although they were never acknowledged as durable.
     fn sync_before_uncounted(&self) -> fjall::Result<()> {
         match self.has_buffered.swap(false, Ordering::AcqRel) {
             true => self.sync(),
@@ -279,17 +280,17 @@ impl Engine {
         }
     }
 
-    /// Asks fjall whether it still takes writes; its threads may have failed unnoticed.
+    /// Checks that fjall still accepts writes; its threads may have failed unnoticed.
     pub(crate) fn check(&self) -> fjall::Result<()> {
         self.database.persist(PersistMode::Buffer)
     }
 
-    /// Syncs what is buffered.
+    /// Syncs buffered batches.
     pub(crate) fn sync(&self) -> fjall::Result<()> {
         self.database.persist(PersistMode::SyncAll)
     }
 
-    /// Bytes on disk: tables and fjall's own log, without the hole that most of a log file is.
+    /// Returns the size on disk: tables and fjall's own logs, without the hole that fills most of a log file.
     pub(crate) fn disk_bytes(&self) -> u64 {
         let tables: u64 = self.all_keyspaces().iter().map(Keyspace::disk_space).sum();
         let files = list(&self.folder).unwrap_or_default();
@@ -300,7 +301,7 @@ impl Engine {
         tables + blocks.sum::<u64>() * STAT_BLOCK_BYTES
     }
 
-    /// What the block cache holds, and what has been read past it since the database was opened.
+    /// Returns the size of the block cache, and the blocks that were read past it since the database was opened.
     pub(crate) fn cache(&self) -> CacheUsage {
         let mut misses = Misses::default();
         for keyspace in self.all_keyspaces() {
@@ -314,12 +315,12 @@ impl Engine {
         }
     }
 
-    /// The keyspace of a group, if it has one.
+    /// Returns the keyspace of a group, if it has one.
     pub(crate) fn group(&self, group: GroupId) -> Option<Keyspace> {
         self.groups.read().get(&group).cloned()
     }
 
-    /// Every group that has a keyspace.
+    /// Returns every group that has a keyspace.
     pub(crate) fn groups(&self) -> Vec<(GroupId, Keyspace)> {
         let groups = self.groups.read();
         groups
@@ -328,7 +329,7 @@ impl Engine {
             .collect()
     }
 
-    /// Creates the keyspace of a group. About 12 ms.
+    /// Creates the keyspace of a group. SpaceDemand about 12 ms.
     pub(crate) fn create_group(&self, group: GroupId) -> fjall::Result<Keyspace> {
         let options = || group_options(self.tier);
         let keyspace = self.database.keyspace(&group_name(group), options)?;
@@ -336,12 +337,12 @@ impl Engine {
         Ok(keyspace)
     }
 
-    /// The keyspace of parts, if it has been made.
+    /// Returns the keyspace of parts, if it has been created.
     pub(crate) fn parts(&self) -> Option<Keyspace> {
         self.parts.read().clone()
     }
 
-    /// Creates the keyspace of parts, or returns the one that is there.
+    /// Returns the keyspace of parts, and creates it first if it is missing.
     pub(crate) fn create_parts(&self) -> fjall::Result<Keyspace> {
         let mut parts = self.parts.write();
         let keyspace = match parts.take() {
@@ -353,12 +354,13 @@ impl Engine {
         Ok(parts.insert(keyspace).clone())
     }
 
-    /// The tier that it stores.
+    /// Returns the tier of the database.
     pub(crate) fn tier(&self) -> Tier {
         self.tier
     }
 
-    /// Groups whose keyspaces hold no row, lowest first. One that cannot be read counts as filled.
+    /// Returns the groups whose keyspaces hold no row, lowest first. A keyspace that cannot be read does not count as
+    /// empty.
     pub(crate) fn empty_groups(&self) -> Vec<GroupId> {
         let everything = || (Bound::Unbounded, Bound::Unbounded);
         let is_empty = |keyspace| matches!(self.first_key(keyspace, everything()), Ok(None));
@@ -369,14 +371,14 @@ impl Engine {
         empty
     }
 
-    /// The first key of a range of a keyspace.
+    /// Returns the first key of a range of a keyspace.
     pub(crate) fn first_key(&self, keyspace: &Keyspace, range: Bounds) -> fjall::Result<Option<Slice>> {
         let mut found = self.database.snapshot().range(keyspace, range);
         found.next().map(fjall::Guard::key).transpose()
     }
 
-    /// Removes every row of a range: whole tables first, then what is left, batch by batch. The files of those tables
-    /// go with [`free_dropped_tables`](Self::free_dropped_tables).
+    /// Removes every row of a range: whole tables first, then the other rows in batches. The files of those tables are
+    /// deleted by [`free_dropped_tables`](Self::free_dropped_tables).
     pub(crate) fn remove_range(
         &self,
         keyspace: &Keyspace,
@@ -391,26 +393,26 @@ impl Engine {
             let found = self.database.snapshot().range(keyspace, range.clone());
             for next in found.take(batch_rows) {
                 let key = next.key()?;
-                // The next batch does not pass over the deletes of this one.
+                // The next batch starts after the deletes of this one.
                 range.0 = Bound::Excluded(key.to_vec());
                 batch.remove(keyspace, key);
             }
             if batch.is_empty() {
                 return Ok(());
             }
-            // fjall derives its next sequence number from the keyspaces that exist. An earlier build may drop this one
-            // while its log has this batch, after which later batches would get lower numbers than this one.
+            // fjall derives its next sequence number from the existing keyspaces. An earlier build may drop this
+            // keyspace while its log holds this batch; later batches would then get lower numbers than this one.
             batch.remove(&self.manifest, NO_ROW);
             self.sync_before_uncounted()?;
             batch.commit()?;
         }
     }
 
-    /// Lets fjall delete the files of tables that were dropped, unless a snapshot still reads from them; then the next
-    /// call does. One small write, and none where nothing was dropped.
+    /// Lets fjall delete the files of dropped tables. Files that a snapshot still reads are left to a later call. Costs
+    /// one small write, or nothing if no tables were dropped.
     ///
-    /// fjall 3.1.13 keeps such tables with the older versions of their keyspace, and looks whether those are of use only
-    /// when it rotates a memtable, of whichever keyspace, that is not empty.
+    /// fjall 3.1.13 keeps such tables with the older versions of their keyspace. It checks whether those versions are
+    /// still in use only when it rotates a memtable that is not empty, of any keyspace.
     pub(crate) fn free_dropped_tables(&self) -> fjall::Result<()> {
         let waiting = std::mem::take(&mut *self.unfreed.lock());
         if waiting.is_empty() {
@@ -421,7 +423,7 @@ impl Engine {
         self.sync_before_uncounted()?;
         batch.commit()?;
         self.manifest.rotate_memtable()?;
-        // Asked without a lock of ours: fjall may be writing a version just now.
+        // Checked without a lock of this type, because fjall may be writing a version at the same time.
         let is_held = |keyspace: &Keyspace| keyspace.tree.version_free_list_len() > 0;
         let held = waiting.into_iter().filter(|(_, keyspace)| is_held(keyspace));
         let held: Vec<(u64, Keyspace)> = held.collect();
@@ -455,7 +457,7 @@ impl Misses {
     }
 }
 
-/// Rows: many small ones, compressed.
+/// Returns the options of rows: many small ones, compressed.
 fn row_options(memtable_bytes: u64) -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(memtable_bytes)
@@ -463,7 +465,7 @@ fn row_options(memtable_bytes: u64) -> KeyspaceCreateOptions {
         .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
 }
 
-/// Chunks: packed already, read by range, so neither compression nor filters pay.
+/// Returns the options of groups: chunks are packed and read by range, so compression and filters do not pay off.
 fn group_options(tier: Tier) -> KeyspaceCreateOptions {
     let options = KeyspaceCreateOptions::default()
         .max_memtable_size(GROUP_MEMTABLE_BYTES)
@@ -471,7 +473,7 @@ fn group_options(tier: Tier) -> KeyspaceCreateOptions {
         .expect_point_read_hits(true);
     match tier {
         Tier::Hot => options.data_block_size_policy(BlockSizePolicy::all(HOT_BLOCK_BYTES)),
-        // The index of what is cold outgrows its cache: it is read in blocks of 4 KiB instead of one for each table.
+        // The index of cold data outgrows its cache, so it is read in blocks of 4 KiB instead of one block per table.
         Tier::Cold | Tier::Archive => options
             .data_block_size_policy(BlockSizePolicy::all(COLD_BLOCK_BYTES))
             .index_block_partitioning_policy(PartitioningPolicy::all(true)),
@@ -482,7 +484,7 @@ fn read_error(error: fjall::Error) -> tideline_backend::BackendError {
     from_fjall(error, During::Read)
 }
 
-/// A fjall value, without a copy if it is long.
+/// Converts a fjall value to bytes, without a copy if it is long.
 fn into_bytes(value: UserValue) -> Bytes {
     if value.len() <= COPIED_BYTES_MAX {
         Bytes::copy_from_slice(&value)

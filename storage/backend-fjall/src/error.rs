@@ -1,4 +1,4 @@
-//! Turns the errors of fjall and of the file system into the kinds that the caller acts on.
+//! Conversion of errors of fjall and of the file system to the error kinds that callers react to.
 
 use std::io;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tideline_backend::BackendError;
 
-/// When to try again after a failure that heals by itself.
+/// Delay before a retry after a failure that is repaired automatically.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What was being done when an error came.
+/// Operation during which an error occurred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum During {
     /// Nothing has changed.
@@ -18,13 +18,13 @@ pub(crate) enum During {
     Write,
 }
 
-/// The kind of a fjall error.
+/// Converts a fjall error.
 pub(crate) fn from_fjall(error: fjall::Error, during: During) -> BackendError {
     match error {
         fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) => {
             from_io(&error, "the store", during)
         }
-        fjall::Error::Poisoned => unavailable("the store is poisoned and about to be reopened"),
+        fjall::Error::Poisoned => unavailable("the store failed and will be reopened"),
         fjall::Error::Locked => BackendError::Misconfigured {
             reason: "the store is locked by another process".to_owned(),
         },
@@ -41,12 +41,12 @@ pub(crate) fn from_fjall(error: fjall::Error, during: During) -> BackendError {
     }
 }
 
-/// The kind of a file system error.
+/// Converts a file system error. `what` names the object in the message.
 pub(crate) fn from_io(error: &io::Error, what: &str, during: During) -> BackendError {
     let reason = format!("{what}: {error}");
     match (during, error.kind()) {
         (During::Write, _) => BackendError::Unknown { reason },
-        // fjall seeks by numbers that it reads: in a file that is too short they are invalid arguments.
+        // fjall seeks to offsets that it reads. In a file that is too short they are invalid arguments.
         (
             During::Read,
             io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput,
@@ -62,12 +62,12 @@ pub(crate) fn from_io(error: &io::Error, what: &str, during: During) -> BackendE
     }
 }
 
-/// The kind of a file system error at a path, where nothing has changed.
+/// Returns a converter for file system errors at a path, for operations that have changed nothing.
 pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> BackendError + '_ {
     move |error| from_io(&error, &path.display().to_string(), During::Read)
 }
 
-/// A failure that heals by itself.
+/// Returns the error of a failure that is repaired automatically.
 pub(crate) fn unavailable(reason: impl Into<String>) -> BackendError {
     BackendError::Unavailable {
         reason: reason.into(),

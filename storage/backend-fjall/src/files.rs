@@ -1,4 +1,6 @@
 //! Small durable file operations, and the free space of a disk.
+//!
+//! Files are replaced as a whole: a complete and synced copy is renamed over the old file, and the folder is synced.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,7 +17,7 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Replaces files as a whole, in order: of each the old content or the new one is there, never a part.
+/// Replaces files as a whole, in order. Each file always has either its old or its new content.
 pub(crate) fn replace(folder: &Path, names: &[&str], content: &[u8]) -> io::Result<()> {
     let fresh = |name: &str| with_suffix(&folder.join(name), NEW);
     for name in names {
@@ -29,28 +31,28 @@ pub(crate) fn replace(folder: &Path, names: &[&str], content: &[u8]) -> io::Resu
     sync_folder(folder)
 }
 
-/// Suffix of a file that is complete and durable before it replaces the file of that name.
+/// Suffix of a copy that is complete and durable before it replaces the file of that name.
 pub(crate) const NEW: &str = ".new";
-/// Bytes copied at once.
+/// Buffer size of copies, in bytes.
 const COPY_BYTES: usize = 256 << 10;
 
-/// A copy of a file, made while the file is read, that replaces it.
+/// Copy of a file that is written while the file is read, and that replaces it.
 ///
-/// After a failed write-back Linux marks pages clean: they stay readable and are not on the disk, and no sync of that
-/// file writes them. A copy in a new file is written whole, with its metadata and its entry in the folder. The bytes
-/// pass through memory, since `copy_file_range` may share the blocks on the disk instead, which are the doubtful ones.
+/// After a failed write-back Linux marks pages as clean: they stay readable but are not on the disk, and no sync of
+/// that file writes them. A copy in a new file is written completely, with its metadata and its entry in the folder.
+/// The bytes pass through memory, because `copy_file_range` may share the doubtful blocks on the disk instead.
 ///
-/// Dropped before [`finish`](Self::finish), it removes the copy, so that a full disk gets back its room.
+/// If it is dropped before [`finish`](Self::finish), the copy is removed, so that a full disk gets its space back.
 #[derive(Debug)]
 pub(crate) struct Renewal<R> {
     reader: R,
     fresh: PathBuf,
-    /// `None` once it is finished.
+    /// `None` once the copy is finished.
     copy: Option<BufWriter<File>>,
 }
 
 impl<R: Read> Renewal<R> {
-    /// Starts the copy of the file at `path`. `reader` yields the part of it that is kept.
+    /// Starts the copy of the file at `path`. `reader` yields the part of the file that is kept.
     pub(crate) fn start(path: &Path, reader: R) -> io::Result<Self> {
         let fresh = with_suffix(path, NEW);
         remove_file(&fresh)?;
@@ -62,7 +64,8 @@ impl<R: Read> Renewal<R> {
         })
     }
 
-    /// Syncs the copy of the first `length` bytes, all of which have been read. [`put_in_place`] does the rest.
+    /// Syncs the copy with a length of `length` bytes, all of which have been read. [`put_in_place`] completes the
+    /// replacement.
     pub(crate) fn finish(mut self, length: u64) -> io::Result<()> {
         if let Some(copy) = &mut self.copy {
             copy.flush()?;
@@ -97,14 +100,14 @@ pub(crate) fn put_in_place(path: &Path) -> io::Result<()> {
     fs::rename(with_suffix(path, NEW), path)
 }
 
-/// A path with a suffix after its name.
+/// Appends a suffix to a path.
 pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// Removes a file if it is there.
+/// Removes a file if it exists.
 pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -112,7 +115,7 @@ pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a folder if it is there.
+/// Removes a folder if it exists.
 pub(crate) fn remove_folder(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -120,7 +123,7 @@ pub(crate) fn remove_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// The paths in a folder; none if it is missing.
+/// Returns the paths in a folder; none if it does not exist.
 pub(crate) fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
     match fs::read_dir(folder) {
         Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
@@ -129,7 +132,7 @@ pub(crate) fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// Free space, looked up at most once an interval.
+/// Free space of a disk, looked up at most once per interval.
 #[derive(Debug)]
 pub(crate) struct FreeSpace {
     folder: PathBuf,
@@ -139,7 +142,7 @@ pub(crate) struct FreeSpace {
     last: Mutex<Option<(Instant, Space)>>,
 }
 
-/// What is free and what must be.
+/// Free space and the required minimum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Space {
     pub(crate) free_bytes: u64,
@@ -163,7 +166,7 @@ impl FreeSpace {
         }
     }
 
-    /// Makes the disk seem full, or what it is.
+    /// Simulates a full disk, or ends the simulation.
     #[cfg(test)]
     pub(crate) fn seem_full(&self, is_full: bool) {
         let full = Space {
@@ -174,8 +177,8 @@ impl FreeSpace {
         *self.last.lock() = is_full.then_some((far, full));
     }
 
-    /// The space now, or less than an interval ago. A disk that cannot be asked counts as having space: the write
-    /// itself will tell.
+    /// Returns the free space, which is less than one interval old. If the lookup fails, the disk counts as having
+    /// space; the write itself then reports the error.
     pub(crate) fn get(&self) -> Space {
         let mut last = self.last.lock();
         if let Some((asked, space)) = *last

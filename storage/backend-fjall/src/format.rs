@@ -1,8 +1,8 @@
-//! The files `FORMAT`: which format a data folder has, and which data folder a cold folder belongs to.
+//! The files `FORMAT`: the format of a data folder, and the data folder that a cold folder belongs to.
 //!
-//! A data folder has format 1 until its first cold segment or part. Then it gets an id and format 2, so that no build that
-//! knows nothing of a cold store opens it, and the cold folder gets the same id, so that no other folder is taken for
-//! it. Before its first part it gets format 3, with or without an id, for the same reason.
+//! A data folder has format 1 until its first cold segment or part. Then it gets an id and format 2, so that builds
+//! without a cold store refuse it. The cold folder gets the same id, so that no other folder is mistaken for it. Before
+//! its first part the data folder gets format 3, with or without an id, for the same reason.
 
 use std::fmt;
 use std::fs;
@@ -16,37 +16,37 @@ use tideline_backend::{BackendError, Result};
 use crate::error::at;
 use crate::files::replace;
 
-/// The file in the data folder and in the cold folder.
+/// File in the data folder and in the cold folder.
 pub(crate) const FORMAT_FILE: &str = "FORMAT";
 const HOT_TITLE: &str = "tideline-fjall 1\n";
 const TIERED_TITLE: &str = "tideline-fjall 2\n";
 const PARTS_TITLE: &str = "tideline-fjall 3\n";
 const COLD_TITLE: &str = "tideline-fjall-cold 1\n";
 
-/// The format of a data folder. The default is that of a new folder.
+/// Format of a data folder. The default is that of a new folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Format {
-    /// The id that its cold folder bears; `None` until something cold is stored.
+    /// Id of the folder, shared with its cold folder; `None` until cold data is stored.
     pub(crate) id: Option<FolderId>,
-    /// Whether it may hold parts, or a manifest that names some.
+    /// True if the folder may hold parts, or a manifest that names some.
     pub(crate) has_parts: bool,
 }
 
-/// The format of an open data folder, which rises when something is stored that earlier builds cannot read.
+/// Format of an open data folder. It rises before data is stored that earlier builds cannot read.
 #[derive(Debug)]
 pub(crate) struct FolderFormat {
     folder: PathBuf,
     format: Mutex<Format>,
 }
 
-/// Tells data folders apart.
+/// Random id of a data folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FolderId(u128);
 
 impl FolderId {
-    /// An id that no other folder has.
+    /// Creates a random id.
     pub(crate) fn fresh() -> Self {
-        // The hasher's keys are the randomness of the standard library.
+        // The keys of the hasher are the only randomness in the standard library.
         let random = || u128::from(RandomState::new().hash_one(std::process::id()));
         Self(random() << 64 | random())
     }
@@ -65,7 +65,7 @@ impl fmt::Display for FolderId {
 }
 
 impl Format {
-    /// Reads it; `None` if the file is not there.
+    /// Reads the format; `None` if the file does not exist.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>> {
         let Some(text) = read(folder)? else {
             return Ok(None);
@@ -89,7 +89,7 @@ impl Format {
         format.map(Some).ok_or_else(|| unknown(folder, &text))
     }
 
-    /// Writes it, durably.
+    /// Writes the format, durably.
     pub(crate) fn write(self, folder: &Path) -> Result<()> {
         let title = match (self.id, self.has_parts) {
             (None, false) => HOT_TITLE,
@@ -102,7 +102,7 @@ impl Format {
 }
 
 impl FolderFormat {
-    /// The format that a data folder has.
+    /// Creates the state of a data folder with this format.
     pub(crate) fn new(folder: &Path, format: Format) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -110,12 +110,12 @@ impl FolderFormat {
         }
     }
 
-    /// The format now.
+    /// Returns the current format.
     pub(crate) fn get(&self) -> Format {
         *self.format.lock()
     }
 
-    /// The id of the folder, which gets one first if it has none.
+    /// Returns the id of the folder. Creates and stores one if it has none.
     pub(crate) fn require_id(&self) -> Result<FolderId> {
         let mut format = self.format.lock();
         if let Some(id) = format.id {
@@ -131,7 +131,7 @@ impl FolderFormat {
         Ok(id)
     }
 
-    /// Makes earlier builds refuse the folder: it is about to hold parts.
+    /// Raises the format so that earlier builds refuse the folder, which is about to hold parts.
     pub(crate) fn require_parts(&self) -> Result<()> {
         let mut format = self.format.lock();
         if format.has_parts {
@@ -147,7 +147,7 @@ impl FolderFormat {
     }
 }
 
-/// Whose cold folder this is; `None` if it is nobody's.
+/// Returns the id of the data folder that a cold folder belongs to; `None` if it belongs to none.
 pub(crate) fn read_owner(cold: &Path) -> Result<Option<FolderId>> {
     let Some(text) = read(cold)? else {
         return Ok(None);
@@ -176,7 +176,7 @@ fn write(folder: &Path, text: &str) -> Result<()> {
 
 fn unknown(folder: &Path, text: &str) -> BackendError {
     BackendError::Misconfigured {
-        reason: format!("{} has format {text:?}", folder.display()),
+        reason: format!("{} has the unsupported format {text:?}", folder.display()),
     }
 }
 
@@ -209,14 +209,14 @@ mod tests {
             assert_eq!(written, text);
             assert!(
                 read_owner(folder.path()).is_err(),
-                "a data folder is no cold folder"
+                "a data folder is not a cold folder"
             );
         }
         write_owner(folder.path(), id).expect("write");
         assert_eq!(read_owner(folder.path()).expect("read"), Some(id));
         assert!(
             Format::read(folder.path()).is_err(),
-            "a cold folder is no data folder"
+            "a cold folder is not a data folder"
         );
         for text in [
             "",

@@ -1,8 +1,8 @@
-//! The high-water mark: a sidecar file that remembers how much had been acknowledged.
+//! High-water mark: a sidecar file that records how much has been acknowledged.
 //!
-//! fjall and a cut journal can lose acknowledged writes without noticing: a damaged last record looks like a torn
-//! one. What is recovered is therefore compared with this file; if it is less, the store starts read-only. The file
-//! is written at most once an interval, so the last second is its blind spot. `FORMAT.md` draws it.
+//! fjall and a truncated journal can lose acknowledged writes without an error, because a damaged last record looks
+//! like a torn one. The recovered data is therefore compared with this file. If it is less, the store opens read-only.
+//! The file is written at most once per interval, so it does not cover the last second. `FORMAT.md` has the layout.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,23 +21,23 @@ const MAGIC: [u8; 8] = *b"TLHIGHW1";
 const SLOT_BYTES: usize = 4096;
 const MARK_BYTES: usize = 18;
 const MARKS_AT: usize = 28;
-/// Behind the marks, where older builds left zeros.
+/// Offset of the cold loads: after the marks, where older builds wrote zeros.
 const COLD_LOADS_AT: usize = SLOT_BYTES - 12;
-/// Most journals that fit into a slot; the embedded store has one shard and rarely more than two epochs.
+/// Largest number of journals in a slot. The embedded store has one shard and rarely more than two epochs.
 const MARKS_MAX: usize = (COLD_LOADS_AT - MARKS_AT) / MARK_BYTES;
 
-/// What has been acknowledged.
+/// Amount of acknowledged data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
-    /// Commits of rows, manifests and owners.
+    /// Number of commits of rows, manifests and owners.
     pub(crate) commits: u64,
-    /// Loads into the cold store.
+    /// Number of loads into the cold store, and of writes to its parts.
     pub(crate) cold_loads: u64,
-    /// The last durable entry of each journal that is not forgotten.
+    /// Last durable entry of each journal that is not deleted.
     pub(crate) journals: BTreeMap<(Shard, Epoch), SequenceNumber>,
 }
 
-/// The open sidecar. Noting takes a moment only, also while the file is being written.
+/// Open sidecar file. Recording a mark only takes a short lock, even while the file is being written.
 #[derive(Debug)]
 pub(crate) struct HighWater {
     noted: Mutex<Noted>,
@@ -55,26 +55,26 @@ struct Slots {
     folder: PathBuf,
     /// `None` until the first write.
     file: Option<File>,
-    /// Whether the file holds a slot. If not, the first write creates it as a whole: an empty file could not be
-    /// distinguished from a lost one.
+    /// True if the file holds a slot. Otherwise the first write creates it as a whole, because an empty file could not
+    /// be distinguished from a lost one.
     is_made: bool,
     counter: u64,
 }
 
-/// What the sidecar said when it was opened.
+/// Content of the sidecar file when it was opened.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Remembered {
-    /// This much had been acknowledged, and perhaps a little more.
+pub(crate) enum StoredMarks {
+    /// At least this much had been acknowledged.
     Marks(Marks),
-    /// The file was not there, or holds only zeros: builds before this one created it empty and wrote the first mark
-    /// after that.
+    /// The file did not exist, or holds only zeros. Earlier builds created it empty and wrote the first mark after
+    /// that.
     Missing,
     /// Neither slot can be read.
     Damaged,
 }
 
-impl Remembered {
-    /// The acknowledged marks, if they are known.
+impl StoredMarks {
+    /// Returns the acknowledged marks, if they are known.
     pub(crate) fn marks(&self) -> Option<&Marks> {
         match self {
             Self::Marks(marks) => Some(marks),
@@ -83,7 +83,7 @@ impl Remembered {
     }
 }
 
-/// The slots that hold something and are damaged, from 0; none where there is no file.
+/// Returns the slots that are not empty and damaged, numbered from 0. Empty if there is no file.
 pub(crate) fn damaged_slots(folder: &Path) -> io::Result<Vec<usize>> {
     let content = match std::fs::read(folder.join(FILE_NAME)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -101,8 +101,8 @@ pub(crate) fn damaged_slots(folder: &Path) -> io::Result<Vec<usize>> {
 }
 
 impl HighWater {
-    /// Reads the sidecar of a data folder. Nothing is written before the first mark.
-    pub(crate) fn open(folder: &Path) -> io::Result<(Self, Remembered)> {
+    /// Reads the sidecar file of a data folder. Nothing is written before the first mark.
+    pub(crate) fn open(folder: &Path) -> io::Result<(Self, StoredMarks)> {
         let content = match fs::read(folder.join(FILE_NAME)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             read => read?,
@@ -113,9 +113,9 @@ impl HighWater {
             .filter_map(|slot| decode(slot.try_into().ok()?))
             .max_by_key(|(counter, _)| *counter);
         let (counter, marks, remembered) = match newest {
-            Some((counter, marks)) => (counter, marks.clone(), Remembered::Marks(marks)),
-            None if is_made => (0, Marks::default(), Remembered::Damaged),
-            None => (0, Marks::default(), Remembered::Missing),
+            Some((counter, marks)) => (counter, marks.clone(), StoredMarks::Marks(marks)),
+            None if is_made => (0, Marks::default(), StoredMarks::Damaged),
+            None => (0, Marks::default(), StoredMarks::Missing),
         };
         let high_water = Self {
             noted: Mutex::new(Noted {
@@ -132,32 +132,32 @@ impl HighWater {
         Ok((high_water, remembered))
     }
 
-    /// Everything that was noted.
+    /// Returns all recorded marks.
     #[cfg(test)]
     pub(crate) fn marks(&self) -> Marks {
         self.noted.lock().marks.clone()
     }
 
-    /// Commits that were acknowledged.
+    /// Returns the number of acknowledged commits.
     pub(crate) fn commits(&self) -> u64 {
         self.noted.lock().marks.commits
     }
 
-    /// Notes a durable commit.
+    /// Records a durable commit.
     pub(crate) fn note_commit(&self, commits: u64) {
         let mut noted = self.noted.lock();
         noted.marks.commits = noted.marks.commits.max(commits);
         noted.is_dirty = true;
     }
 
-    /// Notes a durable load into the cold store.
+    /// Records a durable load into the cold store.
     pub(crate) fn note_cold_load(&self, loads: u64) {
         let mut noted = self.noted.lock();
         noted.marks.cold_loads = noted.marks.cold_loads.max(loads);
         noted.is_dirty = true;
     }
 
-    /// Notes a durable journal entry.
+    /// Records a durable journal entry.
     pub(crate) fn note_entry(&self, shard: Shard, epoch: Epoch, sequence: SequenceNumber) {
         let mut noted = self.noted.lock();
         let mark = noted.marks.journals.entry((shard, epoch)).or_insert(sequence);
@@ -165,7 +165,7 @@ impl HighWater {
         noted.is_dirty = true;
     }
 
-    /// Drops the marks of journals that are about to be forgotten, durably.
+    /// Removes the marks of journals that are about to be deleted, durably.
     pub(crate) fn forget(&self, shard: Shard, epochs: &[Epoch]) -> io::Result<()> {
         {
             let mut noted = self.noted.lock();
@@ -179,7 +179,7 @@ impl HighWater {
         self.save()
     }
 
-    /// Replaces what is remembered by what is there, durably.
+    /// Replaces the marks by those of the existing data, durably.
     pub(crate) fn reset(&self, folder: &Path, marks: Marks) -> io::Result<()> {
         *self.noted.lock() = Noted {
             marks,
@@ -189,7 +189,7 @@ impl HighWater {
         sync_folder(folder)
     }
 
-    /// Writes the marks if they have changed: the older slot, then a sync.
+    /// Writes the marks if they have changed: overwrites the older slot, then syncs.
     pub(crate) fn save(&self) -> io::Result<()> {
         let mut slots = self.slots.lock();
         let marks = {
@@ -236,7 +236,7 @@ impl Slots {
 }
 
 impl Marks {
-    /// What of `self` is missing in `found`; `None` if nothing is.
+    /// Describes the first part of `self` that is missing in `found`; `None` if nothing is.
     pub(crate) fn missing_in(&self, found: &Self) -> Option<String> {
         if found.commits < self.commits {
             return Some(format!(
@@ -270,7 +270,7 @@ fn encode(counter: u64, marks: &Marks) -> [u8; SLOT_BYTES] {
     slot[..8].copy_from_slice(&MAGIC);
     slot[8..16].copy_from_slice(&counter.to_le_bytes());
     slot[16..24].copy_from_slice(&marks.commits.to_le_bytes());
-    // Newest epochs last, and they matter most.
+    // The newest epochs are last and matter most.
     let skipped = marks.journals.len().saturating_sub(MARKS_MAX);
     let kept = marks.journals.iter().skip(skipped);
     slot[24..MARKS_AT].copy_from_slice(&(kept.len() as u32).to_le_bytes());
@@ -353,7 +353,7 @@ mod tests {
     fn a_torn_write_leaves_the_slot_before() {
         let folder = tempfile::tempdir().expect("a folder");
         let (high_water, remembered) = HighWater::open(folder.path()).expect("open");
-        assert_eq!(remembered, Remembered::Missing);
+        assert_eq!(remembered, StoredMarks::Missing);
         for commits in 1..=4 {
             high_water.note_commit(commits);
             high_water.save().expect("save");
@@ -365,14 +365,14 @@ mod tests {
         let (_, remembered) = HighWater::open(folder.path()).expect("open");
         assert_eq!(
             remembered,
-            Remembered::Marks(Marks {
+            StoredMarks::Marks(Marks {
                 commits: 3,
                 ..Marks::default()
             })
         );
         file.set_len(10).expect("truncate");
         let (_, remembered) = HighWater::open(folder.path()).expect("open");
-        assert_eq!(remembered, Remembered::Damaged);
+        assert_eq!(remembered, StoredMarks::Damaged);
     }
 
     #[test]
@@ -385,7 +385,7 @@ mod tests {
         for length in [0, SLOT_BYTES, 2 * SLOT_BYTES] {
             fs::write(&path, vec![0; length]).expect("write");
             let (_, remembered) = HighWater::open(folder.path()).expect("open");
-            assert_eq!(remembered, Remembered::Missing, "{length} zeros");
+            assert_eq!(remembered, StoredMarks::Missing, "{length} zeros");
         }
         high_water.note_commit(1);
         high_water.save().expect("save");
@@ -394,7 +394,7 @@ mod tests {
         let (_, remembered) = HighWater::open(folder.path()).expect("open");
         assert_eq!(
             remembered,
-            Remembered::Marks(Marks {
+            StoredMarks::Marks(Marks {
                 commits: 1,
                 ..Marks::default()
             })

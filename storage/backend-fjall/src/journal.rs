@@ -1,14 +1,14 @@
-//! The journal: own append-only files, one for each (shard, epoch, generation since a cut).
+//! The journal: append-only files of this backend, one for each (shard, epoch, generation since a cut).
 //!
-//! fjall's write-ahead log is not used for it, since dropping a keyspace neither rotates nor frees that log. Three
-//! rules make the files trustworthy:
+//! fjall's write-ahead log is not used, because dropping a keyspace neither rotates nor frees that log. Three rules
+//! make the files trustworthy:
 //!
-//! 1. Every frame says how much of its file was durable when it was written. So a bad frame before an intact one is
-//!    either *damage* (it had been durable) or a *torn write* (it had not), and the two are never mixed up.
-//! 2. After a failed write or sync nothing is appended to that file any more. A failed sync leaves pages that look
-//!    written and are not; `settle` puts a durable copy of the file in its place before it is trusted.
-//! 3. Only the newest file may have a torn end; it is settled at each open, so each later file begins after sound
-//!    ones.
+//! 1. Every frame stores how many bytes of its file were durable when it was written. So a bad frame before an intact
+//!    one is either *damage* (it had been durable) or a *torn write* (it had not been), and the two are always
+//!    distinguished.
+//! 2. After a failed write or sync nothing more is appended to that file. A failed sync leaves pages that can be read
+//!    but are not on the disk; `settle` replaces the file by a durable copy before it is used again.
+//! 3. Only the newest file may have a torn end. Each open settles it, so each later file begins after sound ones.
 
 mod ending;
 mod frame;
@@ -38,7 +38,7 @@ use reader::{Walk, walk};
 pub(crate) use recovery::survey;
 use recovery::{Survey, settle, settle_end, sweep};
 
-/// The journals of all shards.
+/// Journals of all shards.
 #[derive(Debug)]
 pub(crate) struct Journals {
     folder: PathBuf,
@@ -46,17 +46,17 @@ pub(crate) struct Journals {
 }
 
 impl Journals {
-    /// Reads the journals in a folder and changes nothing: every frame is checked, a torn newest end is left out. Damage is
-    /// refused.
+    /// Reads the journals in a folder without changing anything. Every frame is checked, and a torn end of the newest
+    /// file is ignored. Damage is refused.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         let mut found = survey(folder)?;
-        // Refuses, as no loss is accepted.
+        // Refuses damage, because no loss is accepted.
         found.cut(folder, folder, false)?;
         Ok(Self::of(folder, found))
     }
 
-    /// Reads the journals in a folder. Damage is refused; if an operator accepts the loss, an epoch ends at it, and what is
-    /// cut is kept in `root`.
+    /// Reads the journals in a folder. Damage is refused. If an operator accepts the loss, an epoch ends at the damage,
+    /// and what is cut is kept in `root`.
     pub(crate) fn judge(folder: &Path, root: &Path, accept_loss: bool) -> Result<Self> {
         let mut found = survey(folder)?;
         found.cut(folder, root, accept_loss)?;
@@ -81,7 +81,7 @@ impl Journals {
         }
     }
 
-    /// Reads and settles.
+    /// Reads and settles the journals in a folder.
     #[cfg(test)]
     pub(crate) fn open(folder: &Path, root: &Path, accept_loss: bool) -> Result<Self> {
         fs::create_dir_all(folder).map_err(at(folder))?;
@@ -90,7 +90,7 @@ impl Journals {
         Ok(journals)
     }
 
-    /// Makes journals that were read fit for appends: cuts torn ends, and writes doubtful ones again.
+    /// Prepares journals that were read for appends: truncates torn ends, and rewrites doubtful ones.
     pub(crate) fn settle(&self) -> Result<()> {
         fs::create_dir_all(&self.folder)
             .and_then(|()| sweep(&self.folder))
@@ -101,13 +101,13 @@ impl Journals {
         Ok(())
     }
 
-    /// The last entry of each epoch of all shards.
+    /// Returns the last entry of each epoch of all shards.
     pub(crate) fn marks(&self) -> BTreeMap<(Shard, Epoch), SequenceNumber> {
         let all = self.all().into_iter();
         all.flat_map(|journal| journal.lock().marks()).collect()
     }
 
-    /// The journal of one shard. Hold its lock for as long as the order of appends matters.
+    /// Returns the journal of one shard. Hold its lock for as long as the order of appends matters.
     pub(crate) fn shard(&self, shard: Shard) -> Arc<Mutex<ShardJournal>> {
         let mut shards = self.shards.lock();
         let journal = shards
@@ -116,31 +116,31 @@ impl Journals {
         Arc::clone(journal)
     }
 
-    /// Every shard's journal.
+    /// Returns the journals of all shards.
     pub(crate) fn all(&self) -> Vec<Arc<Mutex<ShardJournal>>> {
         self.shards.lock().values().cloned().collect()
     }
 }
 
-/// The journal of one shard.
+/// Journal of one shard.
 #[derive(Debug)]
 pub(crate) struct ShardJournal {
     folder: PathBuf,
     shard: Shard,
-    /// By epoch, then generation. The active one is the last.
+    /// Files by epoch, then generation. The active one is the last.
     files: Vec<JournalFile>,
     active: Option<ActiveFile>,
-    /// Where the next file begins, if somebody asked for it.
+    /// First sequence of the next file, if a cut was requested.
     cut: Option<SequenceNumber>,
-    /// What may not be repeated any more.
+    /// Last acknowledged entry and its epoch: appends must be above it.
     acknowledged: Option<(Epoch, SequenceNumber)>,
     broken: Option<Broken>,
-    /// The newest file that the folder had, until it is settled.
+    /// Newest file found in the folder, until it is settled.
     unsettled: Option<FileId>,
     buffer: Vec<u8>,
 }
 
-/// A file that holds acknowledged entries.
+/// File that holds acknowledged entries.
 #[derive(Debug, Clone, Copy)]
 struct JournalFile {
     id: FileId,
@@ -148,7 +148,7 @@ struct JournalFile {
     bytes: u64,
 }
 
-/// The file that is appended to.
+/// File that receives appends.
 #[derive(Debug)]
 struct ActiveFile {
     id: FileId,
@@ -157,7 +157,7 @@ struct ActiveFile {
     synced_bytes: u64,
 }
 
-/// A file that nothing may be appended to until it is settled, or that could not be created.
+/// File that accepts no appends until it is settled, or that could not be created.
 #[derive(Debug)]
 struct Broken {
     id: FileId,
@@ -179,7 +179,7 @@ impl ShardJournal {
         }
     }
 
-    /// Settles the newest of the files that the folder had.
+    /// Settles the newest file that was found in the folder.
     fn settle(&mut self) -> Result<()> {
         if let Some(newest) = self.unsettled {
             let settled = settle_end(&self.folder, newest)?;
@@ -192,7 +192,7 @@ impl ShardJournal {
         Ok(())
     }
 
-    /// Appends entries of the owner. The caller has checked the epoch while holding this journal's lock.
+    /// Appends entries of the owner. The caller has checked the epoch while holding the lock of this journal.
     pub(crate) fn append(
         &mut self,
         epoch: Epoch,
@@ -249,8 +249,8 @@ impl ShardJournal {
         Ok(())
     }
 
-    /// Starts a file; its header goes out with the first entries. A failure breaks the journal, so that it is reported until
-    /// a file can be created again.
+    /// Creates a file; its header is written with the first entries. A failure marks the journal as broken, so that it
+    /// is reported until a file can be created again.
     fn create(&mut self, epoch: Epoch, first: SequenceNumber) -> Result<ActiveFile> {
         let newest = self.files.last().filter(|file| file.id.epoch == epoch);
         let id = FileId {
@@ -260,7 +260,7 @@ impl ShardJournal {
         };
         let file = create_file(&self.folder, id).map_err(|error| {
             self.set_broken(id, &error);
-            // Nothing was written: the outcome is known, unlike that of a failed write.
+            // Nothing was written, so the outcome is known, unlike that of a failed write.
             unavailable(format!("{}: {error}", id.name()))
         })?;
         self.buffer.extend_from_slice(&id.header(first));
@@ -272,7 +272,7 @@ impl ShardJournal {
         })
     }
 
-    /// Makes everything appended so far durable.
+    /// Makes all appended entries durable.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.check_broken()?;
         let Some(active) = &mut self.active else {
@@ -287,32 +287,32 @@ impl ShardJournal {
         }
     }
 
-    /// Lets the file end before the entries from `at` on.
+    /// Ends the current file before the entries from `at` on.
     pub(crate) fn cut(&mut self, at: SequenceNumber) {
         self.cut = Some(at);
     }
 
-    /// Epochs that have entries, lowest first.
+    /// Returns the epochs that have entries, lowest first.
     pub(crate) fn epochs(&self) -> Vec<Epoch> {
         let mut epochs: Vec<_> = self.files.iter().map(|file| file.id.epoch).collect();
         epochs.dedup();
         epochs
     }
 
-    /// The highest sequence of an epoch.
+    /// Returns the highest sequence of an epoch.
     pub(crate) fn last(&self, epoch: Epoch) -> Option<SequenceNumber> {
         let files = self.files.iter().filter(|file| file.id.epoch == epoch);
         files.map(|file| file.last).max()
     }
 
-    /// The last entry of each epoch.
+    /// Returns the last entry of each epoch.
     pub(crate) fn marks(&self) -> Vec<((Shard, Epoch), SequenceNumber)> {
         let epochs = self.epochs().into_iter();
         let marks = epochs.filter_map(|epoch| Some(((self.shard, epoch), self.last(epoch)?)));
         marks.collect()
     }
 
-    /// What a [`Replay`] of an epoch needs, so that it runs without this journal's lock.
+    /// Opens the files for a [`Replay`] of an epoch, which then runs without the lock of this journal.
     pub(crate) fn replay(&self, epoch: Epoch, from: SequenceNumber) -> Result<Replay> {
         let files = self
             .files
@@ -332,14 +332,14 @@ impl ShardJournal {
         })
     }
 
-    /// Epochs up to `epoch` of which [`forget`](Self::forget) would leave nothing.
+    /// Returns the epochs up to `epoch` of which [`forget`](Self::forget) would leave nothing.
     pub(crate) fn forgotten_epochs(&self, epoch: Epoch, to: SequenceNumber) -> Vec<Epoch> {
         let mut epochs = self.epochs();
         epochs.retain(|&held| held <= epoch && self.last(held) < Some(to));
         epochs
     }
 
-    /// Removes files whose entries all lie below `to`.
+    /// Removes the files up to `epoch` whose entries are all below `to`.
     pub(crate) fn forget(&mut self, epoch: Epoch, to: SequenceNumber) -> Result<()> {
         let broken = self.broken.as_ref().map(|broken| broken.id);
         let is_gone =
@@ -355,7 +355,7 @@ impl ShardJournal {
             if is_first && is_gone(&file) {
                 let path = self.folder.join(file.id.name());
                 if let Err(error) = fs::remove_file(&path) {
-                    tracing::warn!(path = %path.display(), %error, "a journal file stays");
+                    tracing::warn!(path = %path.display(), %error, "a journal file could not be removed");
                     kept.push(file);
                 }
             } else {
@@ -366,19 +366,19 @@ impl ShardJournal {
         sync_folder(&self.folder).map_err(at(&self.folder))
     }
 
-    /// Bytes of all files.
+    /// Returns the size of all files, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// Why nothing can be appended, if so.
+    /// Returns the reason why nothing can be appended, if there is one.
     pub(crate) fn broken(&self) -> Option<&str> {
         self.broken.as_ref().map(|broken| broken.reason.as_str())
     }
 
-    /// Tries to make a broken journal sound again, by settling its last file. A failure leaves it broken.
+    /// Repairs a broken journal by settling its last file. If that fails, the journal stays broken.
     ///
-    /// If nothing is left of that file, the next append creates it: that this works is tried first.
+    /// If nothing is left of that file, the next append creates it; this function first checks that it can be created.
     pub(crate) fn heal(&mut self) -> Result<()> {
         let Some(broken) = &self.broken else {
             return Ok(());
@@ -410,7 +410,7 @@ impl ShardJournal {
         }
     }
 
-    /// Gives a file up after a failed write or sync: what it holds beyond its acknowledged entries is unknown.
+    /// Marks a file as broken after a failed write or sync. Its content after the acknowledged entries is unknown.
     fn break_at(&mut self, id: FileId, error: &io::Error) -> BackendError {
         self.set_broken(id, error);
         from_io(error, &id.name(), During::Write)
@@ -426,7 +426,7 @@ impl ShardJournal {
     }
 }
 
-/// Creates the file, which must not exist.
+/// Creates the file, which must not exist yet.
 fn create_file(folder: &Path, id: FileId) -> io::Result<File> {
     OpenOptions::new()
         .write(true)
@@ -435,7 +435,7 @@ fn create_file(folder: &Path, id: FileId) -> io::Result<File> {
 }
 
 impl JournalFile {
-    /// A file with entries.
+    /// Describes a file with entries; `None` if it has none.
     fn of(id: FileId, walk: &Walk) -> Option<Self> {
         Some(Self {
             id,
@@ -465,7 +465,7 @@ impl ActiveFile {
     }
 }
 
-/// The files of an epoch, open and bounded, so that appends and forgets go on meanwhile.
+/// Open files of an epoch with fixed lengths, so that appends and deletions can proceed during the replay.
 #[derive(Debug)]
 pub(crate) struct Replay {
     files: Vec<(FileId, Whole, u64)>,
@@ -473,7 +473,7 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// Hands out the entries below `end`. An append of unknown outcome may be there twice; it is handed out once.
+    /// Passes the entries below `end` to `visit`. An append of unknown outcome may be stored twice; it is passed once.
     pub(crate) fn run(
         self,
         end: Option<SequenceNumber>,

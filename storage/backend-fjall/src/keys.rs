@@ -1,4 +1,6 @@
-//! The keys inside fjall: which keyspace, which prefix. See `FORMAT.md`.
+//! Keys inside fjall: keyspaces and prefixes. See `FORMAT.md`.
+//!
+//! Numbers in keys are big-endian, so that byte order is number order. Golden tests pin the bytes of parts.
 
 use std::ops::Bound;
 
@@ -9,13 +11,14 @@ use tideline_model::{GroupId, PartId, SegmentId, TableId, Tier};
 /// Bounds of whole keys in a keyspace.
 pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// The keyspace of all rows that are changed in place.
+/// Keyspace of all rows that are changed in place.
 pub(crate) const ROWS: &str = "rows";
-/// The keyspace of manifests, owners and ends of closed epochs.
+/// Keyspace of manifests, owners and ends of closed epochs.
 pub(crate) const MANIFEST: &str = "manifest";
-/// The keyspace of all parts of a tier, from the first write to one of them on.
+/// Keyspace of all parts of a tier. Exists from the first write to one of them on.
 pub(crate) const PARTS: &str = "parts";
-/// The row in [`MANIFEST`], [`ROWS`] and [`PARTS`] that counts commits. One byte, so no shard's or partition's prefix covers it.
+/// Key of the row in [`MANIFEST`], [`ROWS`] and [`PARTS`] that counts commits. It has one byte, so no prefix of a shard
+/// or partition covers it.
 pub(crate) const COMMITS: &[u8] = b"c";
 
 const OWNER_TAG: u8 = 0;
@@ -24,18 +27,18 @@ const SEGMENT_BYTES: usize = 8;
 const TABLE_BYTES: usize = 4;
 const SHARD_BYTES: usize = 2;
 
-/// The keyspace of a group.
+/// Returns the name of a group's keyspace.
 pub(crate) fn group_name(group: GroupId) -> String {
     format!("g{:016x}", group.0)
 }
 
-/// The group of a keyspace; `None` for the others.
+/// Returns the group of a keyspace; `None` for other keyspaces.
 pub(crate) fn group_of(name: &str) -> Option<GroupId> {
     let digits = name.strip_prefix('g').filter(|digits| digits.len() == 16)?;
     u64::from_str_radix(digits, 16).ok().map(GroupId)
 }
 
-/// What every key of a partition begins with.
+/// Returns the common prefix of all keys of a partition.
 pub(crate) fn partition_prefix(partition: Partition) -> Vec<u8> {
     let mut prefix = match partition.unit {
         Unit::Segment(SegmentRef { segment, .. }) => segment.0.to_be_bytes().to_vec(),
@@ -46,7 +49,7 @@ pub(crate) fn partition_prefix(partition: Partition) -> Vec<u8> {
     prefix
 }
 
-/// `prefix ‖ key`.
+/// Returns `prefix ‖ key`.
 pub(crate) fn prefixed(prefix: &[u8], key: &[u8]) -> Vec<u8> {
     let mut whole = Vec::with_capacity(prefix.len() + key.len());
     whole.extend_from_slice(prefix);
@@ -54,7 +57,7 @@ pub(crate) fn prefixed(prefix: &[u8], key: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// A range of keys as bounds in the keyspace; `None` if nothing can be inside.
+/// Returns the bounds of a key range in the keyspace; `None` if the range is empty.
 pub(crate) fn bounds(prefix: &[u8], range: &KeyRange) -> Option<Bounds> {
     if range.end.as_ref().is_some_and(|end| *end <= range.start) {
         return None;
@@ -69,13 +72,13 @@ pub(crate) fn bounds(prefix: &[u8], range: &KeyRange) -> Option<Bounds> {
     ))
 }
 
-/// Every key of a segment, in all buckets.
+/// Returns the bounds of all keys of a segment, in all buckets.
 pub(crate) fn segment_bounds(segment: SegmentId) -> Bounds {
     let first = Bound::Included(segment.0.to_be_bytes().to_vec());
     (first, after_segment(segment))
 }
 
-/// The end of a segment's keys.
+/// Returns the end of a segment's keys.
 fn after_segment(segment: SegmentId) -> Bound<Vec<u8>> {
     match segment.0.checked_add(1) {
         Some(next) => Bound::Excluded(next.to_be_bytes().to_vec()),
@@ -83,20 +86,20 @@ fn after_segment(segment: SegmentId) -> Bound<Vec<u8>> {
     }
 }
 
-/// The segment of a key in a group's keyspace.
+/// Returns the segment of a key in a group's keyspace; `None` if the key is too short.
 pub(crate) fn segment_of(key: &[u8]) -> Option<SegmentId> {
     let id = key.first_chunk::<SEGMENT_BYTES>()?;
     Some(SegmentId(u64::from_be_bytes(*id)))
 }
 
-/// Returns the prefix of every key of a part.
+/// Returns the common prefix of all keys of a part.
 fn part_prefix(part: PartRef) -> Vec<u8> {
     let mut prefix = part.table.0.to_be_bytes().to_vec();
     prefix.extend_from_slice(&part.part.0.to_be_bytes());
     prefix
 }
 
-/// Every key of a part, in all buckets.
+/// Returns the bounds of all keys of a part, in all buckets.
 pub(crate) fn part_bounds(part: PartRef) -> Bounds {
     let KeyRange { start, end } = KeyRange::prefix(&part_prefix(part));
     (
@@ -105,7 +108,7 @@ pub(crate) fn part_bounds(part: PartRef) -> Bounds {
     )
 }
 
-/// The part of a key in [`PARTS`]; `None` where the key is too short.
+/// Returns the part of a key in [`PARTS`]; `None` if the key is too short.
 pub(crate) fn part_of(key: &[u8], tier: Tier) -> Option<PartRef> {
     let (table, rest) = key.split_first_chunk::<TABLE_BYTES>()?;
     Some(PartRef {
@@ -115,17 +118,17 @@ pub(crate) fn part_of(key: &[u8], tier: Tier) -> Option<PartRef> {
     })
 }
 
-/// The row that holds a shard's epoch and manifest version.
+/// Returns the key of the row with a shard's epoch and manifest version.
 pub(crate) fn owner_key(shard: Shard) -> Vec<u8> {
     tagged(shard, OWNER_TAG, &[])
 }
 
-/// The row that holds where an epoch ends.
+/// Returns the key of the row with the end of a closed epoch.
 pub(crate) fn closed_key(shard: Shard, epoch: Epoch) -> Vec<u8> {
     tagged(shard, CLOSED_TAG, &epoch.0.to_be_bytes())
 }
 
-/// A row of a shard's manifest.
+/// Returns the key of a row of a shard's manifest.
 pub(crate) fn manifest_key(shard: Shard, kind: ManifestKind, name: &[u8]) -> Vec<u8> {
     tagged(shard, kind as u8, name)
 }
@@ -137,10 +140,10 @@ fn tagged(shard: Shard, tag: u8, name: &[u8]) -> Vec<u8> {
     key
 }
 
-/// What a key of [`MANIFEST`] stands for.
+/// Meaning of a key of [`MANIFEST`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ManifestKey {
-    /// The count of commits.
+    /// Count of commits.
     Commits,
     /// See [`owner_key`].
     Owner(Shard),
@@ -151,7 +154,7 @@ pub(crate) enum ManifestKey {
 }
 
 impl ManifestKey {
-    /// Reads a key; `None` if no build of this format has written it.
+    /// Parses a key; `None` if no build of this format writes it.
     pub(crate) fn parse(key: &[u8]) -> Option<Self> {
         if key == COMMITS {
             return Some(Self::Commits);
@@ -172,7 +175,7 @@ impl ManifestKey {
     }
 }
 
-/// Every row of one kind of tag of a shard, for a scan of its manifest.
+/// Returns the common prefix of all rows of a shard, for a scan of its manifest.
 pub(crate) fn shard_prefix(shard: Shard) -> [u8; SHARD_BYTES] {
     shard.0.to_be_bytes()
 }

@@ -1,11 +1,11 @@
-//! Our own list of fjall's keyspaces, in two checksummed copies.
+//! List of fjall's keyspaces, kept by this backend in two checksummed copies.
 //!
-//! fjall deletes every keyspace folder that its meta keyspace does not name, so one flipped bit there can delete
-//! everything and report success. The list is compared with the folders before fjall is opened, and with what fjall
-//! has opened after. It never names more than there is: a keyspace is listed after it has been created and before
-//! anything is in it, and that of a group is taken off the list when nothing is left in it.
+//! fjall deletes every keyspace folder that its meta keyspace does not name, so one flipped bit there can delete all
+//! data without an error. The list is compared with the folders before fjall is opened, and with the keyspaces that
+//! fjall has opened after that. It never names more than exists: a keyspace is listed after it has been created and
+//! before it holds anything. The keyspace of a group is removed from the list when nothing is left in it.
 //!
-//! Both lists lie in the data folder, that of the cold store too: so a cold folder that is not there is missed.
+//! The lists of both stores are in the data folder, so that a missing cold folder is detected.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,26 +19,26 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::files::replace;
 use crate::keys::{PARTS, group_of};
 
-/// The files that hold the list of a store.
+/// Files that hold the list of a store.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ListFiles {
     names: [&'static str; 2],
     title: &'static str,
 }
 
-/// The list of the hot store.
+/// List of the hot store.
 const HOT: ListFiles = ListFiles {
     names: ["KEYSPACES", "KEYSPACES.copy"],
     title: "tideline keyspaces 1",
 };
-/// The list of the cold store.
+/// List of the cold store.
 const COLD: ListFiles = ListFiles {
     names: ["COLD_KEYSPACES", "COLD_KEYSPACES.copy"],
     title: "tideline cold keyspaces 1",
 };
 
 impl ListFiles {
-    /// The files of a tier's store.
+    /// Returns the files of a tier's store.
     pub(crate) fn of(tier: Tier) -> &'static Self {
         match tier {
             Tier::Hot => &HOT,
@@ -47,17 +47,17 @@ impl ListFiles {
     }
 }
 
-/// Folder numbers and names.
+/// Numbers and names of keyspaces. The number is the name of the keyspace's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyspaceList {
     files: &'static ListFiles,
-    /// Counts the changes, so that the newer copy is known.
+    /// Number of changes; the copy with the higher one is newer.
     generation: u64,
     names: BTreeMap<u64, String>,
 }
 
 impl KeyspaceList {
-    /// A list of what there is.
+    /// Creates a list of these keyspaces.
     pub(crate) fn of(tier: Tier, keyspaces: Vec<(u64, String)>) -> Self {
         Self {
             files: ListFiles::of(tier),
@@ -83,7 +83,7 @@ impl KeyspaceList {
         Ok(copies.into_iter().max_by_key(|list| list.generation))
     }
 
-    /// The copies that are there and damaged.
+    /// Returns the names of the copies that exist and are damaged.
     pub(crate) fn damaged_copies(folder: &Path, tier: Tier) -> io::Result<Vec<&'static str>> {
         let files = ListFiles::of(tier);
         let mut damaged = Vec::new();
@@ -97,7 +97,7 @@ impl KeyspaceList {
         Ok(damaged)
     }
 
-    /// Whether there is a copy, intact or not.
+    /// Returns true if a copy exists, intact or not.
     pub(crate) fn is_there(folder: &Path, tier: Tier) -> io::Result<bool> {
         let names = ListFiles::of(tier).names.iter();
         let there: Vec<bool> = names
@@ -112,44 +112,44 @@ impl KeyspaceList {
         replace(folder, &self.files.names, self.render().as_bytes())
     }
 
-    /// Takes back changes that could not be written. The next generation is still higher than any that was tried.
+    /// Undoes changes that could not be written. The next generation is still higher than any that was tried.
     pub(crate) fn restore(&mut self, before: Self) {
         self.names = before.names;
     }
 
-    /// Names these keyspaces instead. Returns whether that is a change.
+    /// Replaces the keyspaces of the list. Returns true if that changes the list.
     pub(crate) fn set(&mut self, keyspaces: impl Iterator<Item = (u64, String)>) -> bool {
         let before = std::mem::replace(&mut self.names, keyspaces.collect());
         before != self.names
     }
 
-    /// Lists a keyspace.
+    /// Adds a keyspace.
     pub(crate) fn add(&mut self, number: u64, name: &str) {
         self.names.insert(number, name.to_owned());
     }
 
-    /// Takes a keyspace off the list.
+    /// Removes a keyspace.
     pub(crate) fn remove(&mut self, number: u64) {
         self.names.remove(&number);
     }
 
-    /// Whether a keyspace is listed.
+    /// Returns true if a keyspace is listed.
     pub(crate) fn has(&self, number: u64) -> bool {
         self.names.contains_key(&number)
     }
 
-    /// Every folder number.
+    /// Returns every folder number.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
         self.names.keys().copied()
     }
 
-    /// How many keyspaces of segments or parts are listed.
+    /// Returns the number of listed keyspaces of groups or parts.
     pub(crate) fn filled(&self) -> usize {
         let is_filled = |name: &&String| group_of(name).is_some() || *name == PARTS;
         self.names.values().filter(is_filled).count()
     }
 
-    /// The first listed keyspace that is not among `opened`.
+    /// Describes the first listed keyspace that is not among `opened`; `None` if all are.
     pub(crate) fn missing_in(&self, opened: &[(u64, String)]) -> Option<String> {
         let mut listed = self.names.iter();
         let missing = listed.find(|(number, name)| {

@@ -1,8 +1,8 @@
-//! The embedded backend: fjall 3 for segments, manifests and rows, one database for each tier, and own journal files.
+//! Embedded backend: fjall 3 for segments, manifests and rows, with one database per tier, and own files for journals.
 //!
-//! What fjall does well is used as it is; what it does not promise is done here, above it: journals that are freed
-//! with their generation, checks before an open that could delete, a mark that notices lost acknowledgements, and a
-//! store that reopens by itself. Code above sees only the `Backend` trait.
+//! This crate adds what fjall does not guarantee: journals that are freed with their generation, checks before an open
+//! that could delete data, a high-water mark that detects lost acknowledged writes, and automatic reopening of a failed
+//! store. Callers use only the `Backend` trait.
 #![doc = include_str!("../FORMAT.md")]
 
 mod backend;
@@ -16,7 +16,6 @@ mod highwater;
 mod journal;
 mod keys;
 mod keyspace_list;
-mod ledger;
 mod lock;
 mod lost;
 mod options;
@@ -24,6 +23,7 @@ mod parts;
 mod renew;
 mod safety;
 mod segments;
+mod shard_state;
 mod store;
 mod verify;
 mod wal;

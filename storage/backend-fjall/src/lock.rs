@@ -1,4 +1,4 @@
-//! One process for each data folder, and for each cold folder.
+//! Folder lock: only one process uses a data folder, and only one uses a cold folder.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,7 +9,7 @@ use tideline_backend::{BackendError, Result};
 
 use crate::error::at;
 
-/// Holds the lock of a folder until it is dropped. The system frees it when the process dies.
+/// Lock of a folder, held until the value is dropped. The system releases it when the process exits.
 #[derive(Debug)]
 pub(crate) struct FolderLock {
     _file: File,
@@ -18,7 +18,7 @@ pub(crate) struct FolderLock {
 const LOCK_FILE: &str = "LOCK";
 
 impl FolderLock {
-    /// Locks a folder without changing anything in it; a folder that was never opened has nothing to lock.
+    /// Locks a folder without changing anything in it; `None` if the folder was never opened and has no lock file.
     pub(crate) fn hold(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(LOCK_FILE);
         match File::open(&path) {
@@ -28,7 +28,7 @@ impl FolderLock {
         }
     }
 
-    /// Locks the file `LOCK` in a folder, unless it is `held`, and writes this process's id into it.
+    /// Locks the file `LOCK` in a folder, unless `held` is its lock, and writes the id of this process into it.
     pub(crate) fn take(folder: &Path, held: Option<Self>) -> Result<Self> {
         let path = folder.join(LOCK_FILE);
         let mut file = OpenOptions::new()

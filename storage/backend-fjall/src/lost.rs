@@ -1,7 +1,8 @@
-//! Files that an operator accepts to lose, in part or whole: they are kept aside, with a report.
+//! Files whose partial or complete loss an operator has accepted. They are kept aside with a report.
 //!
-//! Nothing of a damaged log is destroyed: before it is cut, the file as it was is linked into `lost/N`, N counting the
-//! acceptances, beside `REPORT`, which says file by file what is lost. The folder may be removed.
+//! Nothing of a damaged log is destroyed: before a file is cut, the original is linked into `lost/N`, where N counts
+//! the acceptances. The file `REPORT` in the same folder lists the losses, one line per file. The folder may be
+//! removed.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,17 +10,17 @@ use std::path::{Path, PathBuf};
 
 use crate::files::sync_folder;
 
-/// The folder of everything that has been set aside.
+/// Folder of all accepted losses.
 pub(crate) const LOST: &str = "lost";
-/// The file that says what is lost.
+/// File that lists the losses.
 const REPORT: &str = "REPORT";
 
-/// The folder of one acceptance.
+/// Folder of one acceptance.
 #[derive(Debug)]
 pub(crate) struct LostFolder(PathBuf);
 
 impl LostFolder {
-    /// Makes the next folder below `root` and writes the report, durably and before anything is cut.
+    /// Creates the next folder in `root` and writes the report, durably and before anything is cut.
     pub(crate) fn create(root: &Path, report: &[String]) -> io::Result<Self> {
         let lost = root.join(LOST);
         fs::create_dir_all(&lost)?;
@@ -40,11 +41,11 @@ impl LostFolder {
         for folder in [&folder, &lost, root] {
             sync_folder(folder)?;
         }
-        tracing::error!(folder = %folder.display(), "files that are cut are kept here; remove it when it is of no use");
+        tracing::error!(folder = %folder.display(), "cut files are kept in this folder; remove it when it is no longer needed");
         Ok(Self(folder))
     }
 
-    /// Keeps a file that is about to be replaced or removed.
+    /// Links a file that is about to be replaced or removed into the folder.
     pub(crate) fn keep(&self, file: &Path) -> io::Result<()> {
         fs::hard_link(file, self.0.join(file.file_name().unwrap_or_default()))?;
         sync_folder(&self.0)

@@ -1,4 +1,4 @@
-//! How the embedded store is set up.
+//! Options of the embedded store.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,31 +13,32 @@ pub struct FjallOptions {
     pub cache_bytes: u64,
     /// Block cache of cold segments, in bytes. Default 32 MiB.
     pub cold_cache_bytes: u64,
-    /// The folder of cold segments, which must be there: better a folder on a disk than its mount point, so that a
-    /// disk that is not mounted is noticed. Default `None`: `cold` inside the data folder.
+    /// Folder of cold segments, which must exist. Prefer a folder on the disk to its mount point, so that a disk that
+    /// is not mounted is detected. Default `None`: `cold` inside the data folder.
     ///
-    /// To move it: stop, move the folder with all that is in it, name its new place.
+    /// To move it: stop the process, move the folder with its content, and set its new path.
     pub cold_dir: Option<PathBuf>,
-    /// Size of a memtable at which it is flushed, in bytes. Rows are few. Default 16 MiB.
+    /// Size of a memtable of rows at which it is flushed, in bytes. Default 16 MiB.
     pub memtable_bytes: u64,
-    /// Threads that flush and compact. Cold segments have one of their own. Default 2.
+    /// Number of threads that flush and compact. Cold segments have one additional thread. Default 2.
     pub worker_threads: usize,
-    /// Most files that fjall keeps open, a third of them cold ones. Default 900.
+    /// Largest number of files that fjall keeps open; a third of them are cold ones. Default 900.
     pub open_files_max: usize,
-    /// Writes are refused below this many free bytes of the disk that they go to … Default 1 GiB.
+    /// Number of free bytes on a disk below which writes to it are refused. The larger of this limit and
+    /// [`free_per_mille_min`](FjallOptions::free_per_mille_min) applies. Default 1 GiB.
     pub free_bytes_min: u64,
-    /// … or below this many thousandths of the disk, whichever is more. Default 50.
+    /// Free share of a disk, in thousandths, below which writes to it are refused. Default 50.
     pub free_per_mille_min: u64,
-    /// How old the known free space may be before it is looked up again. Default 1 s.
+    /// Interval at which the free space is looked up again. Default 1 s.
     pub free_check_interval: Duration,
-    /// How long an acknowledged write may be missing from the high-water mark. Default 1 s.
+    /// Longest time for which an acknowledged write may be missing from the high-water mark. Default 1 s.
     pub high_water_interval: Duration,
-    /// Longest pause between two attempts to reopen a store after a failed write. Attempts never end; the first pauses
-    /// are shorter, and when space returns the next attempt comes at once. Default 10 s.
+    /// Longest pause between two attempts to reopen a store after a failed write. Attempts never end. The first pauses
+    /// are shorter, and the next attempt follows at once when disk space becomes available again. Default 10 s.
     pub reopen_pause_max: Duration,
-    /// Start with what is there, although acknowledged writes are missing. Default false.
+    /// True to start although acknowledged writes are missing, with the data that exists. Default false.
     pub accept_loss: bool,
-    /// Starts the maintenance thread, and records whether it has panicked.
+    /// Starts the maintenance thread, and records its panic.
     pub supervisor: Supervisor,
 }
 
@@ -61,7 +62,7 @@ impl Default for FjallOptions {
     }
 }
 
-/// How the store of one tier is set up: its share of the [`FjallOptions`].
+/// Options of the store of one tier: its share of the [`FjallOptions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Setup {
     pub(crate) tier: Tier,
@@ -74,7 +75,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// The share of a tier.
+    /// Returns the share of a tier.
     pub(crate) fn of(tier: Tier, options: &FjallOptions) -> Self {
         let cold_files = options.open_files_max / 3;
         let (cache_bytes, worker_threads, open_files_max) = match tier {
@@ -83,7 +84,7 @@ impl Setup {
                 options.worker_threads,
                 options.open_files_max - cold_files,
             ),
-            // What is cold is loaded seldom and dropped whole: one thread has little to do.
+            // Cold data is rarely loaded and dropped as a whole, so one thread is enough.
             Tier::Cold | Tier::Archive => (options.cold_cache_bytes, 1, cold_files),
         };
         Self {

@@ -1,7 +1,7 @@
 //! Parts in fjall: one keyspace for all parts of a tier, in which each part is a range of keys.
 //!
-//! Rows of parts are written as rows of key spaces are, in batches that count themselves. Their tables may hold rows of
-//! several parts, so a part that is freed loses the tables that are its own and gets a delete for each other row.
+//! Rows of parts are written like rows of key spaces, in batches that count themselves. A table may hold rows of
+//! several parts. Freeing a part drops the tables that hold nothing else and deletes each other row.
 
 use std::ops::Bound;
 
@@ -20,7 +20,7 @@ pub(crate) fn reclaim(engine: &Engine, part: PartRef) -> fjall::Result<()> {
     }
 }
 
-/// Every part that holds rows, in the order of keys. One seek each.
+/// Returns every part that holds rows, in the order of keys. Costs one seek per part.
 pub(crate) fn list(engine: &Engine) -> Result<Vec<PartRef>> {
     let mut parts = Vec::new();
     let Some(keyspace) = engine.parts() else {

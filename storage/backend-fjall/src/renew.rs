@@ -1,12 +1,12 @@
-//! Makes the pointers of a store durable after a failure.
+//! Renewal of a store's pointers after a failure, so that they are durable.
 //!
-//! fjall names the tables of a keyspace by `current`, which it renames into place. If the sync of the folder fails
-//! after that rename, the new pointer is readable and the old one is on the disk: an open would go by the new one and
-//! delete the tables of the old one, and the next power cut would bring the old one back. So each pointer is replaced
+//! fjall names the tables of a keyspace in the file `current`, which it renames into place. If the sync of the folder
+//! fails after that rename, the new pointer is readable, but the old one is on the disk. An open would use the new one
+//! and delete the tables of the old one, and the next power cut would restore the old one. So each pointer is replaced
 //! by a copy before fjall opens. Version files and tables need no copy: fjall syncs them before anything names them.
 //!
-//! A file beside the store notes that this is to be done, for a start after a kill. It need not be durable: after a power
-//! cut nothing is in memory only.
+//! A file in the root of the store records that this is necessary, for a start after a kill. It need not be durable:
+//! after a power cut nothing is in memory only.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,23 +16,23 @@ use crate::files::{list, remove_file, replace, sync_folder};
 use crate::safety::TABLES;
 use crate::verify::{CURRENT, KEYSPACES};
 
-/// A file in the root of a store that has failed and has not been opened since. It holds the reason.
+/// File in the root of a store that has failed and has not been opened since. It holds the reason.
 const FAILED: &str = "FAILED";
-/// A file that is made and removed, so that the block with the names of a folder is written again. fjall skips files
-/// whose names begin like that.
+/// File that is created and removed, so that the block with the names of a folder is written again. fjall skips files
+/// with such a prefix.
 const TOUCH: &str = "._renewed";
 
-/// Notes that a store has failed.
+/// Records that a store has failed.
 pub(crate) fn note_failure(root: &Path, reason: &str) -> io::Result<()> {
     fs::write(root.join(FAILED), reason)
 }
 
-/// Whether a store failed and was not opened since.
+/// Returns true if a store has failed and has not been opened since.
 pub(crate) fn has_failed(root: &Path) -> io::Result<bool> {
     root.join(FAILED).try_exists()
 }
 
-/// Renews every pointer of the store in `store`. Three syncs for each keyspace.
+/// Renews every pointer of the store in `store`. Costs three syncs per keyspace.
 pub(crate) fn renew_pointers(root: &Path, store: &Path) -> io::Result<()> {
     let keyspaces = store.join(KEYSPACES);
     for keyspace in list(&keyspaces)? {

@@ -1,9 +1,9 @@
-//! A copy of the store's structure, kept while fjall opens it.
+//! Safety copy of the store's structure, kept while fjall opens the store.
 //!
-//! If an open deletes what it should not, tables are still there: they are linked aside before, which costs no space,
-//! and the small files that name them are copied into one file. The copy goes when the open has been proven good; a
-//! copy that is still there after a refused open is what an operator restores from. It is one flat folder, since every
-//! file of it costs time at every start.
+//! If an open deletes tables by mistake, they still exist: they are hard-linked before it, which needs no space, and
+//! the small files that name them are copied into one file. The copy is removed once the open has succeeded. A copy
+//! that remains after a refused open is what an operator restores from. It is one flat folder, because each of its
+//! files costs time at every start.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -12,14 +12,14 @@ use std::path::Path;
 use crate::files::{list, remove_folder};
 use crate::verify::KEYSPACES;
 
-/// The folder of the copy.
+/// Folder of the copy.
 pub(crate) const SAFETY: &str = "safety";
-/// The file in it that holds every `current` and version file: a line with path and length, then the bytes.
+/// File of the copy with every `current` and version file: a line with path and length, then the bytes, for each.
 const VERSIONS: &str = "versions";
-/// fjall's folder of tables inside a keyspace. A table never changes, so a link is a copy.
+/// fjall's folder of tables inside a keyspace. A table never changes, so a link is as good as a copy.
 pub(crate) const TABLES: &str = "tables";
 
-/// Copies the structure of `store` to `safety` beside it, in place of an older copy. Tables are named keyspace-table.
+/// Copies the structure of `store` to `safety` in `root`, replacing an older copy. Links are named keyspace-table.
 pub(crate) fn make(root: &Path, store: &Path) -> io::Result<()> {
     let safety = root.join(SAFETY);
     remove_folder(&safety)?;

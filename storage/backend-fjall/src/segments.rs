@@ -1,10 +1,10 @@
-//! Segments in fjall: a keyspace for each group, in which each segment is a range of keys.
+//! Segments in fjall: one keyspace per group, in which each segment is a range of keys.
 //!
-//! A load is an ingestion: sorted rows become tables of 64 MiB, one after the other, past memtable and write-ahead
-//! log. Ingestions of one keyspace take turns. Only the end of the last table is written while fjall's log is locked,
-//! so commits to the same store wait for that long, and those to the other store not at all. A segment that is freed
-//! loses its tables, which is nearly always everything it has; their files go with the next round of maintenance. A
-//! keyspace without any row left is used again for another group's segments.
+//! A load is an ingestion: sorted rows are written to tables of 64 MiB, one after the other, without memtable and
+//! write-ahead log. Ingestions of one keyspace run one at a time. fjall's log is locked only while the end of the last
+//! table is written. Commits to the same store wait for that long; commits to the other store do not wait. Freeing a
+//! segment drops its tables, which usually hold all its rows; their files are deleted by the next round of maintenance.
+//! A keyspace without rows is reused for the segments of another group.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -21,27 +21,27 @@ use crate::engine::Engine;
 use crate::error::{During, from_fjall};
 use crate::keys::{bounds, partition_prefix, prefixed, segment_bounds, segment_of};
 
-/// Rows of one batch of deletes.
+/// Number of rows in a batch of deletes.
 pub(crate) const RECLAIM_BATCH_ROWS: usize = 1_000;
 
-/// One lock for each group: loads and reclaims of it take turns.
+/// Locks of groups: loads and reclaims of one group run one at a time.
 #[derive(Debug, Default)]
 pub(crate) struct GroupLocks {
     locks: Mutex<HashMap<GroupId, Arc<Mutex<()>>>>,
 }
 
 impl GroupLocks {
-    /// The lock of a group.
+    /// Returns the lock of a group.
     pub(crate) fn of(&self, group: GroupId) -> Arc<Mutex<()>> {
         Arc::clone(self.locks.lock().entry(group).or_default())
     }
 }
 
-/// Whether a failure may have left the store changed.
+/// Failure of a load, by its effect on the store.
 pub(crate) enum LoadError {
-    /// The rows were wrong, or their source failed. What had been loaded before is in the store.
+    /// The rows were invalid, or their source failed. The rows loaded before are in the store.
     Rows(BackendError),
-    /// fjall failed. Tables may lie about that belong to nothing, until the store is opened again.
+    /// fjall failed. Tables that belong to nothing may remain until the store is opened again.
     Store(fjall::Error),
 }
 
@@ -70,12 +70,12 @@ pub(crate) fn load(
             }
         }
     }
-    // Also after a failure: the tables of an ingestion that is dropped would lie about until the next open.
+    // Also needed after a failure: the tables of a dropped ingestion would remain until the next open.
     ingestion.finish().map_err(LoadError::Store)?;
     failure.map_or(Ok(()), |error| Err(LoadError::Rows(error)))
 }
 
-/// A row of a load with its whole key, which lies behind the last one.
+/// Returns the whole key and the value of a row, and checks that the key is above the last one.
 fn checked(row: Row, prefix: &[u8], last: Option<&[u8]>) -> Result<(Vec<u8>, Bytes)> {
     check_row(&row)?;
     let key = prefixed(prefix, &row.key);
@@ -87,7 +87,7 @@ fn checked(row: Row, prefix: &[u8], last: Option<&[u8]>) -> Result<(Vec<u8>, Byt
     Ok((key, row.value))
 }
 
-/// Removes what a failed load has left in a group that has other segments too. The caller holds the group's lock.
+/// Removes the rows of a failed load from a group that has other segments. The caller holds the group's lock.
 pub(crate) fn remove_bucket(
     engine: &Engine,
     keyspace: &Keyspace,
@@ -108,8 +108,8 @@ pub(crate) fn remove_all(engine: &Engine, keyspace: &Keyspace) -> fjall::Result<
     )
 }
 
-/// Frees a segment unless the group has no other; then returns true, and the whole keyspace is to be emptied. The
-/// caller holds the group's lock.
+/// Frees a segment if its group has other segments. Otherwise returns true: the caller then empties the whole keyspace.
+/// The caller holds the group's lock.
 pub(crate) fn reclaim(engine: &Engine, keyspace: &Keyspace, segment: SegmentId) -> fjall::Result<bool> {
     let range = segment_bounds(segment);
     let before = (
@@ -130,7 +130,7 @@ pub(crate) fn reclaim(engine: &Engine, keyspace: &Keyspace, segment: SegmentId) 
     Ok(!is_shared)
 }
 
-/// Every segment of a tier that holds rows, by group, then segment. One seek each.
+/// Returns every segment of a tier that holds rows, by group, then segment. Costs one seek per segment.
 pub(crate) fn list(engine: &Engine, tier: Tier) -> Result<Vec<SegmentRef>> {
     let failed = |error| from_fjall(error, During::Read);
     let mut segments = Vec::new();

@@ -1,7 +1,7 @@
-//! One fjall database with what keeps it safe: the list of its keyspaces, checks before each open, a copy aside
-//! meanwhile, the free space of its disk, whether it has failed, and how it is opened again.
+//! Store: one fjall database with everything that protects it. This is the list of its keyspaces, checks before each
+//! open, the safety copy during an open, the free space of its disk, and the detection and repair of failures.
 //!
-//! Each tier has one. They share nothing, so that what happens to one does not hinder the other.
+//! Each tier has its own store. Stores share nothing, so a failure of one does not affect the other.
 
 mod heal;
 mod open;
@@ -25,15 +25,15 @@ use crate::segments::{self, GroupLocks, LoadError};
 use heal::Poison;
 pub(crate) use open::STORE;
 
-/// Bytes of rows after which a load looks whether it may go on.
+/// Number of bytes after which a load checks whether it may continue.
 const LOAD_CHECK_BYTES: usize = 1 << 20;
 
-/// Where a store lies.
+/// Location of a store.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
-    /// The folder that holds it.
+    /// Folder that holds the store.
     pub(crate) root: PathBuf,
-    /// The folder of its list of keyspaces.
+    /// Folder of its list of keyspaces.
     pub(crate) lists: PathBuf,
 }
 
@@ -43,54 +43,54 @@ pub(crate) struct Store {
     place: Place,
     setup: Setup,
     free_space: FreeSpace,
-    /// Locked for writing only to make, reopen and close, so whoever reads has the engine for the whole call.
+    /// Locked for writing only to create, reopen and close the store, so a reader holds the engine for a whole call.
     slot: RwLock<Slot>,
     keyspaces: Mutex<KeyspaceList>,
     groups: GroupLocks,
     poison: Mutex<Option<Poison>>,
-    /// Whether the copy that was made for the open is still there.
+    /// True if the safety copy of the last open still exists.
     has_safety: AtomicBool,
-    /// Groups whose keyspaces are empty and unlisted, the next to be offered first.
+    /// Groups whose keyspaces are empty and unlisted; the next one to be offered is first.
     spares: Mutex<VecDeque<GroupId>>,
-    /// Set before the slot, so that a long load ends and makes way.
+    /// Set before the slot is closed, so that a long load ends early.
     is_closing: AtomicBool,
     row_sync: Mutex<RowSync>,
 }
 
-/// Buffered writes, and how many of them are synced.
+/// Number of buffered writes, and how many of them are synced.
 #[derive(Debug, Default)]
 struct RowSync {
     written: u64,
     synced: u64,
-    /// Whether the store was reopened with writes in it that were not synced.
+    /// True if the store was reopened with writes that were not synced.
     is_doubtful: bool,
 }
 
-/// What a store has instead of, or as, its engine.
+/// State of the engine.
 #[derive(Debug)]
 enum Slot {
-    /// It has not been made, so it is empty.
+    /// The store has not been created, so it is empty.
     Unmade,
     Open(Engine),
-    /// It failed, and could not be opened again yet.
+    /// The store failed and has not been reopened yet.
     Failed,
     Closed,
 }
 
-/// Whether a change takes space or frees it.
+/// Disk space that a change needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Takes {
-    /// Refused while the disk is nearly full.
+pub(crate) enum SpaceDemand {
+    /// The change takes space. It is refused while the disk is nearly full.
     Space,
-    /// Small, or on the way to freeing space.
+    /// The change is small, or frees space.
     Little,
 }
 
-/// An engine that is not closed while this lives.
+/// Reference to an engine that is not closed while the reference exists.
 pub(crate) type EngineGuard<'a> = MappedRwLockReadGuard<'a, Engine>;
 
 impl Store {
-    /// A store that has not been made. `disk` is a folder on the disk that it lies on.
+    /// Creates the value of a store that has not been created on disk. `disk` is a folder on the same disk.
     pub(crate) fn unmade(place: Place, setup: Setup, options: &FjallOptions, disk: &Path) -> Self {
         Self {
             keyspaces: Mutex::new(KeyspaceList::of(setup.tier, Vec::new())),
@@ -107,8 +107,8 @@ impl Store {
         }
     }
 
-    /// The engine, for the time of one call; `None` if the store has not been made. Recursive, since the rows of a
-    /// load may come from a scan.
+    /// Returns the engine for the duration of one call; `None` if the store has not been created. The lock is
+    /// recursive, because the rows of a load may come from a scan.
     pub(crate) fn engine(&self) -> Result<Option<EngineGuard<'_>>> {
         match RwLockReadGuard::try_map(self.slot.read_recursive(), Slot::engine) {
             Ok(engine) => Ok(Some(engine)),
@@ -120,7 +120,7 @@ impl Store {
         }
     }
 
-    /// The refusal of a read while the store cannot be reopened.
+    /// Returns the error of a read while the store cannot be reopened.
     fn not_reopened(&self) -> BackendError {
         match &*self.poison.lock() {
             Some(poison) => BackendError::Unavailable {
@@ -134,14 +134,14 @@ impl Store {
         }
     }
 
-    /// The engine of a store that has been made.
+    /// Returns the engine of a store that has been created.
     pub(crate) fn opened(&self) -> Result<EngineGuard<'_>> {
         let engine = self.engine()?;
         engine.ok_or_else(|| unavailable("the store has not been made"))
     }
 
-    /// Refuses a change that cannot be promised now.
-    pub(crate) fn check(&self, takes: Takes) -> Result<()> {
+    /// Refuses a change whose durability cannot be guaranteed now.
+    pub(crate) fn check(&self, takes: SpaceDemand) -> Result<()> {
         if let Some(poison) = &*self.poison.lock() {
             return Err(BackendError::Unavailable {
                 reason: format!("the store is being reopened after: {}", poison.reason),
@@ -149,16 +149,16 @@ impl Store {
             });
         }
         let space = self.free_space.get();
-        if takes == Takes::Space && space.is_low() {
+        if takes == SpaceDemand::Space && space.is_low() {
             return Err(unavailable(format!(
-                "only {} bytes are free, {} must be",
+                "the disk is nearly full: {} bytes are free, at least {} are required",
                 space.free_bytes, space.watermark_bytes
             )));
         }
         Ok(())
     }
 
-    /// Loads one bucket of a segment. While it runs it looks whether the disk fills up, and whether it has to make way.
+    /// Loads one bucket of a segment. During the load it checks for a nearly full disk and for a close.
     pub(crate) fn load(
         &self,
         segment: SegmentRef,
@@ -182,7 +182,7 @@ impl Store {
         let Err(failure) = segments::load(&keyspace, segment, bucket, &mut rows) else {
             return Ok(());
         };
-        // While the store is closing, the next open finds what is left.
+        // If the store is closing, the next open handles the remaining rows.
         let cleaned = if self.is_closing.load(Ordering::Acquire) || matches!(failure, LoadError::Store(_)) {
             Ok(())
         } else if was_empty {
@@ -192,7 +192,7 @@ impl Store {
         };
         match failure {
             LoadError::Rows(error) => cleaned.and(Err(error)),
-            // An open removes the tables that belong to nothing.
+            // The next open removes tables that belong to nothing.
             LoadError::Store(error) => Err(self.failed(error)),
         }
     }
@@ -201,7 +201,7 @@ impl Store {
         if self.is_closing.load(Ordering::Acquire) {
             return Err(closed());
         }
-        self.check(Takes::Space)
+        self.check(SpaceDemand::Space)
     }
 
     /// Frees a segment.
@@ -225,7 +225,7 @@ impl Store {
         Ok(())
     }
 
-    /// Creates the keyspace of parts if it is missing, and lists it before anything is in it.
+    /// Creates the keyspace of parts if it is missing, and lists it before anything is stored in it.
     pub(crate) fn begin_parts(&self, engine: &Engine) -> Result<()> {
         let keyspace = match engine.parts() {
             Some(keyspace) => keyspace,
@@ -248,7 +248,7 @@ impl Store {
         }
     }
 
-    /// Every part that holds rows, in no order.
+    /// Returns every part that holds rows, in no particular order.
     pub(crate) fn parts(&self) -> Result<Vec<PartRef>> {
         match self.engine()? {
             Some(engine) => parts::list(&engine),
@@ -256,14 +256,15 @@ impl Store {
         }
     }
 
-    /// Notes a buffered write. The caller holds the engine that has it.
+    /// Records a buffered write. The caller holds the engine that was written to.
     pub(crate) fn note_buffered(&self) {
         self.row_sync.lock().written += 1;
     }
 
-    /// Makes all buffered writes durable that were noted before. `Unknown` once after they may have been lost.
+    /// Makes all buffered writes durable that were recorded before. Returns `Unknown` once after they may have been
+    /// lost.
     pub(crate) fn sync_rows(&self) -> Result<()> {
-        // Held from now on, so that the store is not opened again before the rows are synced.
+        // Held until the end, so that the store is not reopened before the rows are synced.
         let engine = self.engine();
         let written = {
             let mut rows = self.row_sync.lock();
@@ -280,7 +281,7 @@ impl Store {
             }
             rows.written
         };
-        self.check(Takes::Little)?;
+        self.check(SpaceDemand::Little)?;
         let Some(engine) = engine? else {
             return Ok(());
         };
@@ -290,15 +291,15 @@ impl Store {
         Ok(())
     }
 
-    /// Notes that buffered writes may be lost, because the store is opened again. Nothing uses the engine meanwhile.
+    /// Records that buffered writes may be lost, because the store is reopened. The engine is not used at this time.
     fn doubt_buffered(&self) {
         let mut rows = self.row_sync.lock();
         rows.is_doubtful |= rows.synced < rows.written;
         rows.synced = rows.written;
     }
 
-    /// A group whose keyspace is there and empty. Successive calls return different ones while there are several; a
-    /// group is offered until a load takes it.
+    /// Returns a group whose keyspace exists and is empty. Successive calls rotate through such groups. A group is
+    /// offered until a load uses it.
     pub(crate) fn spare_group(&self) -> Option<GroupId> {
         let mut spares = self.spares.lock();
         let next = spares.pop_front()?;
@@ -306,7 +307,7 @@ impl Store {
         Some(next)
     }
 
-    /// Every segment that holds rows, by group, then segment.
+    /// Returns every segment that holds rows, by group, then segment.
     pub(crate) fn segments(&self) -> Result<Vec<SegmentRef>> {
         match self.engine()? {
             Some(engine) => segments::list(&engine, self.setup.tier),
@@ -314,7 +315,7 @@ impl Store {
         }
     }
 
-    /// What keeps it from its promises, if anything does.
+    /// Returns the health of a store that has failed or whose disk is nearly full; `None` otherwise.
     pub(crate) fn trouble(&self) -> Option<Health> {
         if let Some(poison) = &*self.poison.lock() {
             return Some(poison.health());
@@ -326,34 +327,36 @@ impl Store {
         })
     }
 
-    /// Whether it has failed and was not reopened since.
+    /// Returns true if the store has failed and has not been reopened.
     pub(crate) fn has_failed(&self) -> bool {
         self.poison.lock().is_some()
     }
 
-    /// Bytes free on its disk.
+    /// Returns the free space of the disk, in bytes.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.free_space.get().free_bytes
     }
 
-    /// Makes its disk seem full, or what it is.
+    /// Simulates a full disk, or ends the simulation.
     #[cfg(test)]
     pub(crate) fn seem_full(&self, is_full: bool) {
         self.free_space.seem_full(is_full);
     }
 
-    /// How many keyspaces of segments or parts are listed.
+    /// Returns the number of listed keyspaces of groups or parts.
     pub(crate) fn filled(&self) -> usize {
         self.keyspaces.lock().filled()
     }
 
-    /// A failed change, whose outcome is unknown: the store is opened again.
+    /// Marks the store as failed after a change of unknown outcome, so that it is reopened. Returns the error of the
+    /// change.
     pub(crate) fn failed(&self, error: fjall::Error) -> BackendError {
         self.poison(&error.to_string());
         from_fjall(error, During::Write)
     }
 
-    /// The keyspace of a group, created if missing and listed before anything is in it; and whether it is empty.
+    /// Returns the keyspace of a group, and true if it is empty. Creates it if missing, and lists it before anything is
+    /// in it.
     fn begin_group(&self, engine: &Engine, group: GroupId) -> Result<(Keyspace, bool)> {
         let keyspace = match engine.group(group) {
             Some(keyspace) => keyspace,
@@ -369,11 +372,11 @@ impl Store {
         Ok((keyspace, !is_listed))
     }
 
-    /// Removes everything from a group's keyspace, takes it off the list and keeps it for another load.
+    /// Removes everything from a group's keyspace, removes it from the list and keeps it for another load.
     ///
-    /// The keyspace is not deleted. fjall 3.1.13 keeps every version of its own keyspace, with the tables and open
-    /// files of each, until the database is closed, and every row of a deleted keyspace for ever: each keyspace that is
-    /// created or deleted costs one or two files more, and the next one more time.
+    /// The keyspace is not deleted. Until the database is closed, fjall 3.1.13 keeps every version of its own keyspace
+    /// with the tables and open files of each version, and it keeps every row of a deleted keyspace for ever. So each
+    /// creation or deletion of a keyspace costs one or two more files, and makes the next one slower.
     fn empty_group(&self, engine: &Engine, group: GroupId, keyspace: &Keyspace) -> Result<()> {
         segments::remove_all(engine, keyspace).map_err(|error| self.failed(error))?;
         self.list_keyspaces(|list| list.remove(keyspace.id()))?;
@@ -401,7 +404,7 @@ impl Slot {
     }
 }
 
-/// What every call says after a close.
+/// Returns the error of every call after a close.
 pub(crate) fn closed() -> BackendError {
     BackendError::Refused {
         reason: "the backend is closed".to_owned(),

@@ -1,8 +1,8 @@
-//! Checks a store before fjall is let near it.
+//! Checks of a store before fjall opens it.
 //!
-//! fjall stores a checksum of each version file and never reads it back, and it deletes what its version files do not
-//! name. So a flipped bit there is data loss at the next open. These checks read a few kilobytes for each keyspace and
-//! the logs; they run at every open. [`Inspection`] reads everything, of a store that nobody uses.
+//! fjall stores a checksum of each version file but never verifies it, and it deletes files that its version files do
+//! not name. So a flipped bit there causes data loss at the next open. These checks read a few kilobytes per keyspace
+//! and the logs; they run at every open. [`Inspection`] reads all files of a store that no process uses.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use tideline_model::Tier;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::backend::JOURNAL;
-use crate::cold::{Cold, Standing};
+use crate::cold::{Cold, ColdFolderState};
 use crate::error::at;
 use crate::files::list;
 use crate::format::Format;
@@ -29,47 +29,52 @@ pub use inspect::Inspection;
 
 /// fjall's folder of keyspaces.
 pub(crate) const KEYSPACES: &str = "keyspaces";
-/// The file that names a keyspace's version file: number, xxh3-128 of it, kind of checksum.
+/// File that names the version file of a keyspace: number, xxh3-128 of the version file, kind of checksum.
 pub(crate) const CURRENT: &str = "current";
 const CURRENT_BYTES: usize = 25;
-/// fjall's own keyspace, which names all others.
+/// Number of fjall's own keyspace, which names all others.
 const META: u64 = 0;
 
-/// What [`verify`] has seen.
+/// Result of [`verify`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// Keyspaces whose version file is what was written.
+    /// Number of keyspaces with an intact version file.
     pub keyspaces: u64,
-    /// Intact batches in fjall's logs.
+    /// Number of intact batches in fjall's logs.
     pub log_batches: u64,
-    /// Intact entries in the journals.
+    /// Number of intact entries in the journals.
     pub journal_entries: u64,
-    /// Bytes of the journals.
+    /// Size of the journals, in bytes.
     pub journal_bytes: u64,
-    /// Tables whose bytes are what was written; only an [`Inspection`] reads them.
+    /// Number of tables with a correct checksum. Only an [`Inspection`] reads tables.
     pub tables: u64,
-    /// Their bytes.
+    /// Size of these tables, in bytes.
     pub table_bytes: u64,
-    /// Logs whose last batch is not whole: a crash leaves that, and nobody was promised that batch. Where acknowledged
-    /// writes are missing, it is where to look.
+    /// Logs with an incomplete last batch. A crash leaves such a log, and that batch was not acknowledged. If
+    /// acknowledged writes are missing, they may have been there.
     pub torn_ends: Vec<String>,
-    /// What is damaged, one sentence each; empty if nothing is.
+    /// Description of the damage, one sentence per item; empty if there is none.
     pub findings: Vec<String>,
 }
 
 /// Checks a data folder that no process uses, and its cold folder: `cold` inside it, or `cold_dir`. Changes nothing in
 /// them.
 ///
-/// Not checked: the blocks of tables, which fjall checks whenever it reads one.
+/// The blocks of tables are not checked here; fjall checks each block that it reads.
+///
+/// # Errors
+///
+/// `Misconfigured` if `folder` is not a data folder, has an unsupported format, or is in use, or if its cold folder is
+/// in use. An error of the file system if a file cannot be read. Damage is not an error: the report lists it.
 pub fn verify(folder: &Path, cold_dir: Option<&Path>) -> Result<VerifyReport> {
     Ok(verify_locked(folder, cold_dir)?.report)
 }
 
-/// What was verified, and is locked.
+/// Result of a verification whose folders stay locked.
 #[derive(Debug)]
 struct Verified {
     report: VerifyReport,
-    /// The folder of the cold store, if it has been made.
+    /// Folder of the cold store, if it has been created.
     cold: Option<PathBuf>,
     _locks: [Option<FolderLock>; 2],
 }
@@ -77,7 +82,7 @@ struct Verified {
 fn verify_locked(folder: &Path, cold_dir: Option<&Path>) -> Result<Verified> {
     let Some(format) = Format::read(folder)? else {
         return Err(BackendError::Misconfigured {
-            reason: format!("{} is no data folder", folder.display()),
+            reason: format!("{} is not a data folder", folder.display()),
         });
     };
     let lock = FolderLock::hold(folder)?;
@@ -107,7 +112,7 @@ fn verify_locked(folder: &Path, cold_dir: Option<&Path>) -> Result<Verified> {
     })
 }
 
-/// The folder of the cold store, if it has been made.
+/// Returns the folder of the cold store, if it has been created. Adds a finding if it is missing or not valid.
 fn verify_cold(
     folder: &Path,
     cold_dir: Option<&Path>,
@@ -115,10 +120,10 @@ fn verify_cold(
     report: &mut VerifyReport,
 ) -> Result<Option<PathBuf>> {
     let cold = Cold::root(folder, cold_dir);
-    let error = match Standing::of(folder, &cold, format) {
-        Ok(Standing::Made) => return Ok(Some(cold)),
-        Ok(Standing::Unmade) => return Ok(None),
-        Ok(Standing::Missing(missing)) => missing.error(),
+    let error = match ColdFolderState::of(folder, &cold, format) {
+        Ok(ColdFolderState::Made) => return Ok(Some(cold)),
+        Ok(ColdFolderState::Unmade) => return Ok(None),
+        Ok(ColdFolderState::Missing(missing)) => missing.error(),
         Err(error) => error,
     };
     report.findings.push(error.to_string());
@@ -126,7 +131,7 @@ fn verify_cold(
 }
 
 impl VerifyReport {
-    /// Checks the store of a tier and adds what has been seen.
+    /// Checks the store of a tier and adds the results.
     fn store(&mut self, root: &Path, list: Option<KeyspaceList>, tier: Tier) {
         let list = list.unwrap_or_else(|| {
             self.findings
@@ -146,14 +151,14 @@ impl VerifyReport {
     }
 }
 
-/// A store in which no damage has been found.
+/// Result of the checks of a store without damage outside its log.
 #[derive(Debug)]
 pub(crate) struct Checked {
     keyspaces: u64,
     pub(crate) log: Log,
 }
 
-/// Checks version files, the presence of every listed keyspace, and fjall's log.
+/// Checks the version files, the presence of every listed keyspace, and fjall's log.
 pub(crate) fn check_store(root: &Path, expected: &KeyspaceList) -> Result<Checked> {
     let store = root.join(STORE);
     let keyspaces = store.join(KEYSPACES);
@@ -165,7 +170,7 @@ pub(crate) fn check_store(root: &Path, expected: &KeyspaceList) -> Result<Checke
     }
     let mut count = 0;
     for path in list(&keyspaces).map_err(at(&keyspaces))? {
-        // A keyspace that is being made or dropped has no such file yet, or no more.
+        // A keyspace that is being created or dropped does not have this file.
         if path.join(CURRENT).try_exists().map_err(at(&path))? {
             check_version(&path)?;
             count += 1;
@@ -177,7 +182,7 @@ pub(crate) fn check_store(root: &Path, expected: &KeyspaceList) -> Result<Checke
     })
 }
 
-/// Recomputes the checksum of the version file that `current` names; its path.
+/// Verifies the checksum of the version file that `current` names. Returns the path of the version file.
 fn check_version(keyspace: &Path) -> Result<PathBuf> {
     let current_path = keyspace.join(CURRENT);
     let current = fs::read(&current_path).map_err(at(&current_path))?;
@@ -191,12 +196,12 @@ fn check_version(keyspace: &Path) -> Result<PathBuf> {
         .fold(0, |number, byte| number << 8 | u64::from(*byte));
     let path = keyspace.join(format!("v{version}"));
     let content = fs::read(&path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => damaged("names a version that is not there"),
-        // Not damage: a file that cannot be opened just now may be there.
+        io::ErrorKind::NotFound => damaged("names a version file that does not exist"),
+        // Not damage: a file that cannot be opened now may still exist.
         _ => at(&path)(error),
     })?;
     if kind != [0] || checksum != xxh3_128(&content).to_le_bytes() {
-        return Err(damaged("does not fit the version file"));
+        return Err(damaged("does not match the version file"));
     }
     Ok(path)
 }

@@ -1,15 +1,15 @@
-//! Reads fjall's own write-ahead log: to distinguish damage from a torn end, and to write it anew.
+//! Reader of fjall's write-ahead log: distinguishes damage from a torn end, and rewrites logs.
 //!
-//! fjall cuts its log at the first record that it cannot read, whatever comes after. Most of our batches are synced one
-//! by one, so an intact batch after a bad one means that synced writes are about to be dropped silently. Where batches are
-//! buffered, their counts contain how many commits were durable before them, and only those are missed. A torn end is
-//! cut here and not left to fjall, which for some of them refuses to open for ever. The layout is that of fjall 3
-//! (`src/journal/entry.rs`): start (count, sequence), items, end (xxh3 of the items).
+//! fjall truncates its log at the first record that it cannot read, whatever follows. Most batches of this backend are
+//! synced one by one, so an intact batch after a bad one means that synced writes are about to be dropped silently. A
+//! buffered batch contains the number of commits that were durable before it; only the loss of those is damage. A torn
+//! end is truncated here and not by fjall, which refuses for ever to open logs with some torn ends. The layout is that
+//! of fjall 3 (`src/journal/entry.rs`): start (count, sequence), items, end (xxh3 of the items).
 //!
-//! The bytes read may be in memory only: Linux marks pages clean after a failed write-back. fjall would append to such a
-//! file, and the next power cut would leave a hole before the appended batches. So a log is never used again as it is
-//! found: each is copied to a new file, synced and renamed into place, at every start and after every failure. Logs are
-//! bounded, and an open reads them anyway.
+//! The bytes that are read may be in memory only, because Linux marks pages as clean after a failed write-back. fjall
+//! would append to such a file, and the next power cut would leave a hole before the appended batches. So a log is
+//! never used as it was found: at every start and after every failure, each log is copied to a new file, synced and
+//! renamed into place. Logs are bounded, and an open reads them anyway.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -24,60 +24,60 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::error::at;
 use crate::files::{NEW, Renewal, list, put_in_place, remove_file, sync_folder};
 use crate::keys::COMMITS;
-use crate::ledger::DURABLE_AT;
 use crate::lost::LostFolder;
+use crate::shard_state::DURABLE_AT;
 
 const START: u8 = 1;
 const ITEM: u8 = 2;
 const END: u8 = 3;
 const TRAILER: [u8; 4] = [b'F', b'J', b'L', 3];
-/// After its tag: value type, compression, keyspace, length of key, of value, of stored value.
+/// Length of an item's header after its tag: value type, compression, keyspace, lengths of key, value and stored value.
 const ITEM_HEADER_BYTES: usize = 20;
-/// The compression of an item that has none.
+/// Compression byte of an uncompressed item.
 const UNCOMPRESSED: u8 = 0;
-/// fjall numbers batches, loads and versions from one counter, so two neighbours are near each other. The number is
-/// not part of the checksum.
+/// Exclusive upper bound of the step between the sequences of two batches. fjall numbers batches, loads and versions
+/// with one counter, so neighbours are close to each other. The checksum of a batch does not cover its sequence.
 const SEQUENCE_STEP_MAX: u64 = 1 << 32;
-/// Bytes read at once.
+/// Buffer size of reads, in bytes.
 const READ_BYTES: usize = 64 << 10;
 
-/// The logs of a fjall folder.
+/// Logs of a fjall folder.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// How many batches there are, up to the damage.
+    /// Number of batches up to the damage.
     pub(crate) batches: u64,
-    /// The highest count of commits or loads in a batch; `None` where no batch has one.
+    /// Highest count of commits or loads in a batch; `None` if no batch has one.
     commits: Option<u64>,
-    /// The count in the first batch that has one.
+    /// Count in the first batch that has one.
     first_commit: Option<u64>,
-    /// The sequence of the last batch.
+    /// Sequence of the last batch.
     sequence: Option<u64>,
-    /// The logs, oldest first, up to the damage.
+    /// Log files up to the damage, oldest first.
     files: Vec<LogFile>,
-    /// The first place that is not what was written, if there is one.
+    /// First damaged place, if there is one.
     damage: Option<Damage>,
 }
 
-/// A log and how much of it is used.
+/// Log file, and the length of its usable part.
 #[derive(Debug)]
 struct LogFile {
     path: PathBuf,
     intact_bytes: u64,
-    /// Whether a part of an unacknowledged batch follows.
+    /// True if a part of an unacknowledged batch follows.
     is_torn: bool,
 }
 
-/// Where a log is not what was written, and what follows.
+/// Damaged place in a log, and the content after it.
 #[derive(Debug)]
 pub(crate) struct Damage {
     reason: String,
-    /// The sequence of the last batch before it.
+    /// Sequence of the last batch before the damage.
     after: Option<u64>,
-    /// The rest of the damaged log, then the logs after it.
+    /// Rest of the damaged log, then the later logs.
     lost: Vec<LostPart>,
 }
 
-/// A part of a log that an open would have to do without.
+/// Part of a log that an open cannot use.
 #[derive(Debug)]
 struct LostPart {
     path: PathBuf,
@@ -85,17 +85,17 @@ struct LostPart {
     found: Found,
 }
 
-/// Contents that can be read after a damaged place.
+/// Content that can be read after a damaged place.
 #[derive(Debug, Default)]
 struct Found {
     batches: u64,
-    /// The highest number of commits that one of those batches proves to have been durable before it.
+    /// Highest number of commits that were durable before one of those batches, according to its count.
     promised: u64,
     /// First and last sequence of those batches.
     sequences: Option<(u64, u64)>,
     /// Byte ranges that hold no intact batch.
     unreadable: Vec<Range<u64>>,
-    /// Where it ends. Zeros after it are the room that fjall makes.
+    /// End of the content. The zeros after it are space that fjall has reserved.
     end: u64,
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn check(store: &Path) -> Result<Log> {
     let mut log = Log::default();
     let mut before = None;
     for (number, path) in files {
-        // fjall numbers its logs one after the other, and removes the oldest first.
+        // fjall numbers its logs consecutively, and removes the oldest first.
         let is_next = before.is_none_or(|before| number == before + 1);
         before = Some(number);
         if log.damage.is_none() && !is_next {
@@ -135,17 +135,17 @@ pub(crate) fn check(store: &Path) -> Result<Log> {
 }
 
 impl Log {
-    /// Whether the folder has no log at all. fjall makes one with the store and always keeps the newest.
+    /// Returns true if the folder has no log at all. fjall creates one with the store and always keeps the newest.
     pub(crate) fn is_missing(&self) -> bool {
         self.files.is_empty() && self.damage.is_none()
     }
 
-    /// The highest count of commits, or of loads in the cold store, that a batch of it has.
+    /// Returns the highest count of commits, or of loads in the cold store, in a batch.
     pub(crate) fn commits(&self) -> Option<u64> {
         self.commits
     }
 
-    /// The count of commits in the first batch that has one: all before must be in tables.
+    /// Returns the count of commits in the first batch that has one. All earlier commits must be in tables.
     pub(crate) fn first_commit(&self) -> Option<u64> {
         self.first_commit
     }
@@ -160,12 +160,12 @@ impl Log {
         ))
     }
 
-    /// The damage, if there is any.
+    /// Returns the damage, if there is any.
     pub(crate) fn damage(&self) -> Option<&Damage> {
         self.damage.as_ref()
     }
 
-    /// Drops everything from the damage on, of which a copy and a report are kept in `root`.
+    /// Drops everything from the damage on. A copy and a report are kept in `root`.
     pub(crate) fn cut(&mut self, root: &Path, store: &Path) -> Result<()> {
         let Some(damage) = self.damage.take() else {
             return Ok(());
@@ -176,7 +176,8 @@ impl Log {
             for path in &paths {
                 lost.keep(path)?;
             }
-            // The newest goes first: a gap between two logs could not be noticed. The damaged one is cut by `renew`.
+            // The newest log is removed first, so that a kill leaves no gap between logs. `renew` truncates the damaged
+            // log.
             let is_used = |path: &Path| self.files.iter().any(|file| file.path == path);
             for path in paths.iter().rev().filter(|path| !is_used(path)) {
                 fs::remove_file(path)?;
@@ -187,14 +188,14 @@ impl Log {
         cut().map_err(at(store))
     }
 
-    /// Puts a durable copy of the intact part of each log in its place. A torn end goes with it.
+    /// Replaces each log by a durable copy of its intact part, which has no torn end.
     pub(crate) fn renew(&self, store: &Path) -> Result<()> {
         for path in list(store).map_err(at(store))? {
             if path.to_string_lossy().ends_with(&format!(".jnl{NEW}")) {
                 remove_file(&path).map_err(at(&path))?;
             }
         }
-        // One after the other: a nearly full disk needs room for one of them.
+        // One log at a time, so that a nearly full disk needs room for one copy only.
         for file in &self.files {
             file.copy()?;
             put_in_place(&file.path)
@@ -215,7 +216,8 @@ impl Log {
             let Some(batch) = read_batch(&mut reader, &mut scratch).map_err(&failed)? else {
                 let found = search(file, position..length).map_err(&failed)?;
                 is_torn = !found.is_zero();
-                // Writes reach the disk in any order until they are synced.
+                // Writes reach the disk in any order until they are synced, so only the counts of later batches prove
+                // damage.
                 if found.promised > self.commits.unwrap_or(0) {
                     damage = Some(format!(
                         "{} is damaged at byte {position}, before intact batches",
@@ -260,7 +262,7 @@ impl Log {
         Ok(())
     }
 
-    /// Adds a part that an open would have to do without.
+    /// Records a part that an open cannot use.
     fn lose(&mut self, file: &File, path: &Path, bytes: Range<u64>) -> Result<()> {
         let found = search(file, bytes.clone()).map_err(at(path))?;
         if let Some(damage) = &mut self.damage {
@@ -281,7 +283,8 @@ impl Log {
 }
 
 impl LogFile {
-    /// Writes and syncs the copy, batch by batch: pages may have left the memory since they were checked.
+    /// Writes and syncs the copy. Each batch is checked again, because its pages may have been reloaded since the first
+    /// check.
     fn copy(&self) -> Result<()> {
         let failed = at(&self.path);
         if self.is_torn {
@@ -308,14 +311,14 @@ impl LogFile {
 }
 
 impl Damage {
-    /// The error of an open that must not lose anything.
+    /// Returns the error of an open that must not lose anything.
     pub(crate) fn error(&self) -> BackendError {
         BackendError::corrupt(format!(
-            "{self}. Restore the folder, or start once with accept_loss, which goes on without these bytes"
+            "{self}. Restore the folder, or start once with accept_loss to continue without these bytes"
         ))
     }
 
-    /// Losses of an open that uses only the part before the damage, one line for each file.
+    /// Describes the losses of an open that uses only the part before the damage, one line per file.
     fn report(&self) -> Vec<String> {
         let mut report = vec![match self.after {
             Some(after) => format!("{}; batches after sequence {after} are lost", self.reason),
@@ -355,7 +358,7 @@ impl fmt::Display for LostPart {
 }
 
 impl Found {
-    /// Whether there is nothing, so that the log just ends.
+    /// Returns true if nothing follows, so that the log simply ends.
     fn is_zero(&self) -> bool {
         self.batches == 0 && self.unreadable.is_empty()
     }
@@ -368,7 +371,7 @@ impl Found {
     }
 }
 
-/// Where the last written block ends: fjall makes its files 64 MiB long, mostly a hole.
+/// Returns the end of the last written block. fjall creates files of 64 MiB, most of which is a hole.
 pub(crate) fn data_end(file: &File) -> io::Result<u64> {
     let mut end = 0;
     loop {
@@ -418,17 +421,17 @@ fn search(file: &File, part: Range<u64>) -> io::Result<Found> {
     Ok(found)
 }
 
-/// An intact batch.
+/// Intact batch.
 struct Batch {
     sequence: u64,
     bytes: u64,
-    /// The count of commits in it.
+    /// Count of commits in the batch.
     commits: Option<u64>,
-    /// The number of commits that it proves to have been durable before it: all, unless it is a buffered batch.
+    /// Number of commits that were durable before the batch, according to it: all, unless it is buffered.
     promised: u64,
 }
 
-/// Reads a batch; `None` if there is no intact one here.
+/// Reads a batch; `None` if there is no intact one at this position.
 fn read_batch(reader: &mut impl Read, scratch: &mut Vec<u8>) -> io::Result<Option<Batch>> {
     match try_batch(reader, scratch) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
@@ -453,13 +456,13 @@ fn try_batch(reader: &mut impl Read, scratch: &mut Vec<u8>) -> io::Result<Option
         let header = array::<ITEM_HEADER_BYTES>(reader)?;
         let key_bytes = usize::from(u16::from_le_bytes([header[10], header[11]]));
         let value_bytes = u32::from_le_bytes([header[16], header[17], header[18], header[19]]) as usize;
-        // Our keys are a little longer than the contract's, by what names the partition.
+        // Keys of this backend are slightly longer than the contract allows, by the prefix of the partition.
         if key_bytes > 2 * KEY_BYTES_MAX || value_bytes > 2 * VALUE_BYTES_MAX {
             return Ok(None);
         }
         scratch.resize(key_bytes + value_bytes, 0);
         reader.read_exact(scratch)?;
-        // Only keys of our own are that short, and so short a value is never compressed.
+        // The count of commits is the only row with this key, and such a short value is never compressed.
         if scratch.starts_with(COMMITS) && key_bytes == COMMITS.len() && header[1] == UNCOMPRESSED {
             let number = |at: usize| {
                 let bytes = scratch.get(key_bytes + at..)?.first_chunk()?;

@@ -1,7 +1,7 @@
-//! The suite that every backend and character passes: one plain function for each rule of the contract.
+//! Conformance suite for backends: one function per rule of the contract.
 //!
-//! A backend's tests call [`run_all`] with a way to make empty places. A failed rule panics with its own words, so
-//! the suite is for tests only.
+//! The tests of each backend call [`run_all`] with a function that creates empty fixtures. A violated rule panics with
+//! its name, so the suite is for tests only.
 
 mod journal;
 mod manifest;
@@ -18,13 +18,13 @@ use tideline_model::{Durability, GroupId, PartId, SegmentId, SequenceNumber, Tab
 use crate::contract::*;
 use crate::error::Result;
 
-/// A place that keeps a backend's data, empty at first.
+/// Storage of a backend, initially empty.
 pub trait Fixture {
-    /// Opens the place. Called again only after the last handle has been closed and dropped.
+    /// Opens the storage. Called again only after the last handle has been closed and dropped.
     fn open(&self) -> Arc<dyn Backend>;
 }
 
-/// Checks every rule, each in a place of its own; those of segments and parts once for each tier.
+/// Checks every rule, each with its own fixture. Rules of segments and parts are checked once per tier.
 pub fn run_all(place: &dyn Fn() -> Box<dyn Fixture>) {
     for (name, rule) in [rows::RULES, journal::RULES, manifest::RULES, tiers::RULES].concat() {
         println!("conformance: {name}");
@@ -38,10 +38,10 @@ pub fn run_all(place: &dyn Fn() -> Box<dyn Fixture>) {
     }
 }
 
-/// A rule's name and its check.
+/// Name and check of a rule.
 type Rule = (&'static str, fn(&dyn Fixture));
 
-/// A rule that holds in each tier.
+/// Name and check of a rule that applies to each tier.
 type TierRule = (&'static str, fn(&dyn Fixture, Tier));
 
 const SHARD: Shard = Shard(0);
@@ -87,18 +87,18 @@ fn entry(sequence: u64, value: &[u8]) -> JournalEntry {
     }
 }
 
-/// Closes the backend and opens its place again.
+/// Closes the backend and opens its storage again.
 fn reopen(fixture: &dyn Fixture, backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
     backend.close().expect("close");
     drop(backend);
     fixture.open()
 }
 
-/// The value of one row.
+/// Returns the value of one row; `None` if there is no such row.
 ///
 /// # Errors
 ///
-/// That of the scan.
+/// The error of the scan.
 pub fn value_of(backend: &dyn Backend, partition: Partition, key: &[u8]) -> Result<Option<Bytes>> {
     let range = KeyRange::new(key, [key, &[0]].concat());
     let page = backend.scan(partition, &range, Direction::Ascending, EVERYTHING)?;
@@ -106,7 +106,7 @@ pub fn value_of(backend: &dyn Backend, partition: Partition, key: &[u8]) -> Resu
     Ok(page.rows.into_iter().next().map(|row| row.value))
 }
 
-/// Every row of a range, page by page.
+/// Returns all rows of a range, read page by page.
 fn collect(
     backend: &dyn Backend,
     partition: Partition,

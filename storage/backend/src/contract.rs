@@ -1,12 +1,12 @@
-//! The backend trait: what is visible when, what is durable when, what may be repeated.
+//! The backend trait: visibility, durability and idempotence of its calls.
 //!
-//! Keys and values are bytes; order is unsigned byte order. An empty key is a key, an empty value is a value.
-//! A [`Partition`] is a bucket of a segment, of a part or of a key space; it is the unit of atomic writes and of scans.
+//! Keys and values are bytes, in unsigned byte order. Empty keys and empty values are valid. A [`Partition`] is a
+//! bucket of a segment, part or key space; it is the unit of atomic writes and of scans.
 //!
-//! Calls block the calling thread. The embedded engine answers in microseconds on it; a networked one sends
-//! its requests from there, keeps several in flight inside the calls that take many rows, and repeats what is
-//! safe to repeat until its deadline. Never call from a thread that drives an async runtime, except for bounded reads of a backend whose
-//! requests do not travel ([`Capabilities::requests_in_flight`] is 1).
+//! Calls block the calling thread. The embedded engine completes them in microseconds on that thread. A networked
+//! engine sends its requests from there, keeps several in flight within calls that take many rows, and retries what is
+//! safe to retry until its deadline. Never call from a thread that drives an async runtime, except for bounded reads of
+//! a backend without network requests ([`Capabilities::requests_in_flight`] is 1).
 
 use std::fmt;
 use std::time::Duration;
@@ -18,42 +18,43 @@ pub use tideline_model::{KEY_BYTES_MAX, KeyRange, PartRef, Partition, SegmentRef
 use crate::error::Result;
 use crate::page::one_by_one;
 
-/// Longest value, in bytes: half of what a stock Cassandra takes in one request.
+/// Maximum length of a value, in bytes: half of the request limit of Cassandra with default settings.
 pub const VALUE_BYTES_MAX: usize = 8 << 20;
-/// Most changes in one [`Backend::write`].
+/// Maximum number of changes in one [`Backend::write`].
 pub const WRITE_ROWS_MAX: usize = 1_000;
-/// Most bytes, keys and values together, in one [`Backend::write`].
+/// Maximum bytes of keys and values in one [`Backend::write`].
 pub const WRITE_BYTES_MAX: usize = 4 << 20;
-/// Most bytes, name and detail together, of one manifest row.
+/// Maximum bytes of name and detail of one manifest row.
 pub const MANIFEST_ROW_BYTES_MAX: usize = 64 << 10;
 
-/// A fixed range of timeline prefixes with one owner at a time. A single process owns the one shard, 0.
+/// Fixed range of timeline prefixes with one owner at a time. A single process owns the only shard, 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard(pub u16);
 
-/// Counts the owners of a shard; each start takes a higher one. A lower epoch can change nothing any more.
+/// Number of an ownership period of a shard. Each start takes a higher epoch; lower epochs can no longer change
+/// anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
-/// The ownership of a shard, for a while.
+/// Ownership of a shard, possibly limited in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
-    /// Higher than that of any owner before.
+    /// Epoch of the owner, higher than that of any earlier owner.
     pub epoch: Epoch,
-    /// The lowest stamp that this owner may give: above every one that an earlier owner may have given.
+    /// Lowest stamp that this owner may use; above every stamp that an earlier owner may have used.
     pub stamp_min: Stamp,
-    /// The highest stamp that this owner may give, until the lease is renewed.
+    /// Highest stamp that this owner may use until it renews the lease.
     pub stamp_max: Stamp,
-    /// How long the ownership holds, counted from before the call was sent. `None` = until the backend is closed, because
-    /// nobody else can take the shard before.
+    /// Validity of the ownership, counted from before the call was sent. `None` = until the backend is closed, because
+    /// no other process can take the shard before.
     pub holds: Option<Duration>,
 }
 
-/// Orders writes of one row: the highest stamp wins the whole row, a delete wins a tie.
+/// Version of a write. The highest stamp wins the whole row; of equal stamps, a delete wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp(pub u64);
 
-/// The order of a scan.
+/// Order of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Lowest key first.
@@ -62,263 +63,274 @@ pub enum Direction {
     Descending,
 }
 
-/// Where a page ends: at `rows_max`, or after the row that passes `bytes_max`.
+/// Size limit of a page. A page ends at `rows_max` rows, or after the row that exceeds `bytes_max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLimit {
-    /// Most rows; at least 1.
+    /// Maximum number of rows; at least 1.
     pub rows_max: usize,
-    /// Bytes of keys and values after which the page ends.
+    /// Bytes of keys and values; the page ends after the row that exceeds them.
     pub bytes_max: usize,
 }
 
-/// A range of the keys of one partition.
+/// Key range of one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScanRange {
-    /// The partition.
+    /// Partition to scan.
     pub partition: Partition,
-    /// The keys.
+    /// Keys to scan.
     pub keys: KeyRange,
 }
 
-/// One key and its value.
+/// Key and value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// The key.
+    /// Key of the row.
     pub key: Bytes,
-    /// The value.
+    /// Value of the row.
     pub value: Bytes,
 }
 
-/// Part of a scan.
+/// Part of the result of a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     /// Rows in scan order.
     pub rows: Vec<Row>,
-    /// What is left of the range; `None` when the scan is complete.
+    /// Remaining range; `None` if the scan is complete.
     pub next: Option<KeyRange>,
 }
 
-/// A change of one row.
+/// Change of one row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowChange {
-    /// The key.
+    /// Key of the row.
     pub key: Bytes,
-    /// The new value; `None` deletes.
+    /// New value; `None` deletes the row.
     pub value: Option<Bytes>,
 }
 
-/// One journal entry.
+/// Journal entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalEntry {
-    /// Its place. The owner counts; appended in rising order within a call.
+    /// Sequence number, assigned by the owner of the shard. Entries of one call must be in increasing order.
     pub sequence: SequenceNumber,
-    /// Its bytes.
+    /// Content of the entry.
     pub value: Bytes,
 }
 
-/// An epoch whose journal still holds entries.
+/// Epoch with entries in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalEpoch {
-    /// The epoch.
+    /// Number of the epoch.
     pub epoch: Epoch,
-    /// First sequence that is not part of it, once it is closed.
+    /// First sequence number after the epoch; `None` until it is closed.
     pub end: Option<SequenceNumber>,
 }
 
-/// What a manifest row describes. The number is part of the stored form.
+/// Kind of a manifest row. The number is part of the stored form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ManifestKind {
     /// A published segment.
     Segment = 1,
-    /// A position: how far the journal is sealed, next ids.
+    /// A position, such as the end of the sealed part of the journal, or the next ids.
     Cursor = 3,
-    // 4 was set aside for pins; no build has written one.
-    /// A planned or running move.
+    // Code 4 is reserved for pins; no build has written it.
+    /// A planned or running move of data.
     Job = 5,
-    /// A table and its settings.
+    /// A table with its settings.
     Table = 6,
-    /// A published part: how many buckets it has, and what its table's model records of it.
+    /// A published part: its number of buckets, and data of its table's model.
     Part = 7,
 }
 
 impl ManifestKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 5] = [Self::Segment, Self::Cursor, Self::Job, Self::Table, Self::Part];
 
-    /// The kind of a stored number.
+    /// Returns the kind of a stored number.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == code)
     }
 }
 
-/// One row of a shard's manifest. Small: at most [`MANIFEST_ROW_BYTES_MAX`].
+/// Row of a shard's manifest, at most [`MANIFEST_ROW_BYTES_MAX`] bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestRow {
-    /// What it describes.
+    /// Kind of the row.
     pub kind: ManifestKind,
-    /// Its name within the kind.
+    /// Name, unique within the kind.
     pub name: Bytes,
-    /// Its content.
+    /// Content of the row.
     pub detail: Bytes,
 }
 
-/// A shard's manifest at one version.
+/// Manifest of a shard at one version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// The owner's epoch when it was read.
+    /// Epoch of the owner at the time of the read.
     pub epoch: Epoch,
-    /// Rises by one with each applied edit.
+    /// Version; each applied edit increases it by one.
     pub version: u64,
-    /// All rows, by kind, then name.
+    /// All rows, ordered by kind, then name.
     pub rows: Vec<ManifestRow>,
 }
 
-/// One change of a manifest.
+/// Change of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ManifestChange {
-    /// Adds or replaces a row.
+    /// Inserts or replaces a row.
     Put(ManifestRow),
-    /// Removes a row; a missing one is no error.
+    /// Removes a row. A missing row is not an error.
     Remove(ManifestKind, Bytes),
 }
 
-/// What became of an edit. An outcome that could not be found out is an error of kind `Unknown`.
+/// Known outcome of an edit. An unknown outcome is an error of kind `Unknown`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EditOutcome {
-    /// All changes are in, durably; the manifest is now at `version`.
+    /// All changes are applied and durable.
     Applied {
-        /// The new version.
+        /// New version of the manifest.
         version: u64,
     },
-    /// Nothing changed: somebody else owns the shard, or the version was not the seen one.
+    /// Nothing has changed: the epoch is not the owner's, or the version is not the current one.
     Refused {
-        /// The owner's epoch.
+        /// Epoch of the current owner.
         epoch: Epoch,
-        /// The manifest's version.
+        /// Current version of the manifest.
         version: u64,
     },
 }
 
-/// What a backend declares about itself. Use it to be faster, never to be right.
+/// Declared properties of a backend. Use them for speed, never for correctness.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
-    /// A good page for a long scan.
+    /// Recommended page size of a long scan.
     pub page_advice: PageLimit,
-    /// Requests that one call has under way at once: 1 where none of them travels, so that nothing is won by asking for more
-    /// than is needed at the moment.
+    /// Requests that one call keeps in flight at once. 1 if the backend sends no network requests; fetching more than
+    /// is needed at the moment then saves nothing.
     pub requests_in_flight: usize,
 }
 
-/// Whether the backend can keep its promises now.
+/// Current ability of a backend to serve calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
     /// Reads and writes work.
     Ready,
-    /// Reads work; `write`, `load` and `append` are refused until space returns, which is noticed by itself. What
-    /// frees space works, and so does `edit`.
+    /// Reads work; `write`, `load` and `append` are refused until enough space is free, which is detected
+    /// automatically. Calls that free space work, and so does `edit`.
     DiskLow {
-        /// Bytes free on the data disk.
+        /// Free bytes of the data disk.
         free_bytes: u64,
         /// Bytes that must be free.
         watermark_bytes: u64,
     },
-    /// Writes are refused until the backend has been reopened. It tries that forever.
+    /// Writes are refused until the backend has been reopened. It retries this without limit.
     Poisoned {
-        /// What happened first.
+        /// First error.
         reason: String,
-        /// How far the reopening is.
+        /// State of the reopening.
         reopening: Reopening,
     },
-    /// Less was recovered than had been acknowledged: read-only until an operator decides. `take` and
-    /// `close_epoch` work, so that a shard can be opened for reading, but nothing is stored.
+    /// Less was recovered than had been acknowledged: read-only until an operator decides. `take` and `close_epoch`
+    /// work, so that a shard can be opened for reading, but they store nothing.
     ReadOnly {
-        /// What is missing.
+        /// Description of the missing data.
         reason: String,
     },
 }
 
-/// The attempts to reopen a failed store.
+/// State of the attempts to reopen a failed store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reopening {
-    /// Whether reads are still answered. They are until the first attempt; after a failed one they are refused as
-    /// `Unavailable` until an attempt succeeds.
+    /// True if reads work. They do until the first attempt. After a failed attempt they fail as `Unavailable` until an
+    /// attempt succeeds.
     pub reads: bool,
-    /// Whether an attempt is running; reads wait for its end.
+    /// True if an attempt is running; reads wait for its end.
     pub is_running: bool,
-    /// Attempts that have failed.
+    /// Number of failed attempts.
     pub attempts: u32,
-    /// Error of the last one.
+    /// Error of the last failed attempt.
     pub last_error: Option<String>,
-    /// Time until the next one; zero while one is running or due.
+    /// Time until the next attempt; zero while one is running or due.
     pub next_in: Duration,
 }
 
-/// Sizes, for `/metrics` and table statistics.
+/// Sizes for `/metrics` and table statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Bytes of segments, parts and rows on disk: the sum of both tiers.
+    /// Bytes of segments, parts and rows on disk, in both tiers.
     pub data_bytes: u64,
-    /// Bytes of hot segments and parts, and of rows and manifests, which are stored with them.
+    /// Bytes of hot segments and parts, and of rows and manifests, which share their disk.
     pub hot_bytes: u64,
     /// Bytes of cold segments and parts.
     pub cold_bytes: u64,
     /// Bytes of the journal on disk.
     pub journal_bytes: u64,
-    /// Bytes free on the data disk.
+    /// Free bytes of the data disk.
     pub free_bytes: u64,
-    /// Bytes free on the disk of cold segments; the same number when both tiers share one.
+    /// Free bytes of the disk of cold segments; the same number if both tiers share a disk.
     pub cold_free_bytes: u64,
-    /// The cache of hot segments and rows.
+    /// Cache of hot segments and rows.
     pub hot_cache: CacheUsage,
-    /// The cache of cold segments.
+    /// Cache of cold segments.
     pub cold_cache: CacheUsage,
 }
 
-/// A cache of blocks, and what had to be read although there is one. All zero where there is none. Counts begin anew
-/// when the cache does, so they may fall.
+/// Usage of a block cache. All zero without a cache. The counters restart with the cache, so they can decrease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheUsage {
-    /// Most bytes that it may hold.
+    /// Maximum size of the cache.
     pub capacity_bytes: u64,
-    /// Bytes that it holds.
+    /// Current size of the cache.
     pub used_bytes: u64,
-    /// Blocks that were asked for and were not in it.
+    /// Requested blocks that were not in the cache.
     pub misses: u64,
-    /// Bytes of these blocks: what has been read from the files.
+    /// Bytes of these blocks, read from files.
     pub read_bytes: u64,
 }
 
-/// An engine that keeps Tideline's bytes. See the module's first page for the words.
+/// Storage engine of Tideline. See the [module](self) for the terms.
 ///
-/// Every method may be called from many threads at once, unless it says otherwise.
+/// Every method may be called from many threads at once, unless stated otherwise. After [`close`](Backend::close) all
+/// calls fail as `Refused`. [`ErrorKind`](crate::ErrorKind) lists how a caller reacts to each kind of error.
 pub trait Backend: Send + Sync + fmt::Debug + 'static {
-    /// What this backend declares.
+    /// Returns the declared properties of this backend.
     fn capabilities(&self) -> &Capabilities;
 
     // --- ownership -------------------------------------------------------------------------------------
 
-    /// Makes the caller the owner of a shard, in an epoch that is higher than any before.
+    /// Makes the caller the owner of a shard, in an epoch higher than all before.
     ///
-    /// From then on `append` and `edit` of lower epochs are refused. Where a lease holds for a while only, its owner renews it
-    /// in time. Once it has run out, the owner answers neither writes nor reads until a renewal succeeds: another process
-    /// may own the shard.
-    fn take(&self, shard: Shard) -> Result<Lease>;
-
-    /// Prolongs the ownership, with the same epoch and lowest stamp.
+    /// Later `append` and `edit` calls with lower epochs are refused. If the lease is limited in time, its owner must
+    /// renew it before it expires. After it has expired, the owner must serve neither writes nor reads until a renewal
+    /// succeeds, because another process may own the shard.
     ///
     /// # Errors
     ///
-    /// `Refused` when the shard has a newer owner: that is final. After any other error the lease holds as long as before.
+    /// Fails if the new epoch cannot be stored. If the error is `Unknown`, the call may have taken effect; take the
+    /// shard again.
+    fn take(&self, shard: Shard) -> Result<Lease>;
+
+    /// Extends the ownership, with the same epoch and lowest stamp.
+    ///
+    /// # Errors
+    ///
+    /// `Refused` if the shard has a newer owner; this is final. After any other error the lease is valid as long as
+    /// before.
     fn renew(&self, shard: Shard, epoch: Epoch) -> Result<Lease>;
 
     // --- rows ------------------------------------------------------------------------------------------
 
-    /// A page of rows: strict key order, half-open bounds, each key once. Each row has its newest acknowledged value, or a later
-    /// one that is being written.
+    /// Returns a page of rows in strict key order, each key once, with half-open bounds.
     ///
-    /// A page is of one moment; two pages need not be. Rows that do not change during the scan are all seen.
-    /// The next page continues from the last key, never from state kept by the backend.
+    /// Each row has its newest acknowledged value, or a later one that is being written. A page is one consistent
+    /// snapshot; two pages need not show the same state. Rows that do not change during the scan are all returned. The
+    /// next page continues after the last key; the backend keeps no state between pages.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if stored bytes are damaged, `TooManyDead` if too many deleted rows are in the range, `Unavailable` or
+    /// `Timeout` if the engine does not respond.
     fn scan(
         &self,
         partition: Partition,
@@ -327,11 +339,13 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         limit: PageLimit,
     ) -> Result<Page>;
 
-    /// A page of each of many ranges, in the order of the ranges, all with rising keys: what [`scan`](Self::scan) would
-    /// answer for each, with several requests under way where requests travel.
+    /// Returns a page for each range, in the order of the ranges, all with ascending keys.
     ///
-    /// `limit` is for all pages together, and up to [`Capabilities::requests_in_flight`] pages may pass it. A range that was
-    /// not reached has an empty page that continues with all of the range; at least the first range is reached.
+    /// Each page is the result of a [`scan`](Self::scan) of its range. A networked backend keeps several requests in
+    /// flight.
+    ///
+    /// `limit` applies to all pages together; up to [`Capabilities::requests_in_flight`] pages may exceed it. A range
+    /// that was not reached has an empty page that continues with the whole range. At least the first range is reached.
     ///
     /// # Errors
     ///
@@ -342,14 +356,20 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         one_by_one(ranges, limit, scan)
     }
 
-    /// Writes rows of one partition of a key space or part: all or nothing, visible on return, never seen in part.
+    /// Writes rows of one partition of a key space or part atomically: all or none, visible on return.
     ///
-    /// [`Durability::Synced`] rows are durable on return. [`Durability::Buffered`] rows survive a kill of the process, and a power
-    /// cut after the next [`sync_rows`](Self::sync_rows); until then a power cut may take any of these writes and leave others.
+    /// [`Durability::Synced`] rows are durable on return. [`Durability::Buffered`] rows survive a kill of the process.
+    /// They survive a power failure only after the next [`sync_rows`](Self::sync_rows); before that, a power failure
+    /// may lose any of these writes and keep others.
     ///
-    /// At most [`WRITE_ROWS_MAX`] changes and [`WRITE_BYTES_MAX`] bytes, each key at most once. The same write with the same stamp
-    /// again changes nothing. The one writer of a shard submits stamps that rise; a backend whose writes take
-    /// effect in call order may therefore ignore them.
+    /// A write has at most [`WRITE_ROWS_MAX`] changes and [`WRITE_BYTES_MAX`] bytes, and each key at most once.
+    /// Repeating a write with the same stamp changes nothing. The only writer of a shard must use increasing stamps;
+    /// therefore a backend whose writes take effect in call order may ignore them.
+    ///
+    /// # Errors
+    ///
+    /// `TooLarge` if a limit is exceeded, `Misconfigured` if the partition is a bucket of a segment, `Unavailable`
+    /// while the backend accepts no writes.
     fn write(
         &self,
         partition: Partition,
@@ -358,23 +378,27 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         durability: Durability,
     ) -> Result<()>;
 
-    /// Makes all buffered rows of a shard durable that were written before the call. Called by the one writer of buffered rows
-    /// of the shard, before it publishes what relies on them.
+    /// Makes durable all buffered rows of a shard that were written before the call. Called by the only writer of
+    /// buffered rows of the shard, before it publishes anything that depends on them.
     ///
     /// # Errors
     ///
-    /// After any error, buffered rows that were written since the last success may be missing after a power cut: write all of
-    /// them again. `Unknown` once after the store was reopened with such rows in it.
+    /// After any error, buffered rows written since the last success may be missing after a power failure: write all of
+    /// them again. Fails once as `Unknown` after the store was reopened while such rows existed.
     fn sync_rows(&self, shard: Shard) -> Result<()>;
 
     // --- segments --------------------------------------------------------------------------------------
 
-    /// Fills one bucket of a new segment with rows in strictly rising key order; durable on return.
+    /// Writes the rows of one bucket of a new segment, in strictly increasing key order; durable on return.
     ///
-    /// Nobody looks at the segment until an [`edit`](Backend::edit) publishes it. A load that failed or whose
-    /// outcome is unknown is given up: its segment id is never used, and `reclaim` removes the remains.
-    /// An error from `rows` ends the load and is returned. Rows are taken one by one as they are written, so memory
-    /// does not grow with their number. A load may end itself as `Unavailable` when the disk of its tier fills up.
+    /// Readers do not use the segment until an [`edit`](Backend::edit) publishes it. A load that failed or whose
+    /// outcome is unknown is abandoned: its segment id is never used, and `reclaim` removes the remains. Rows are
+    /// consumed one by one as they are written, so memory usage does not grow with their number.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `rows`. `Refused` if keys do not increase, `TooLarge` if a row exceeds a limit, `Unavailable`
+    /// if the disk of the tier becomes full.
     fn load(
         &self,
         segment: SegmentRef,
@@ -382,42 +406,64 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         rows: &mut dyn Iterator<Item = Result<Row>>,
     ) -> Result<()>;
 
-    /// Frees what a segment holds, lazily; may be repeated; a segment that does not exist is no error.
+    /// Frees the data of a segment, lazily. Idempotent; a segment that does not exist is not an error.
     ///
     /// The caller has removed it from the manifest and waited for its readers.
+    ///
+    /// # Errors
+    ///
+    /// Any error leaves the segment to be reclaimed again.
     fn reclaim(&self, segment: SegmentRef) -> Result<()>;
 
-    /// A group of a tier that held segments once and holds none now, to load the next new group's segments into; `None`
-    /// without one, and where a group costs nothing. A hint: using it or not changes no result. It may be returned
-    /// again until something is loaded into it.
+    /// Returns a group of a tier that is empty after earlier use, for the segments of the next new group.
+    ///
+    /// Returns `None` if there is none, or if groups cost nothing. This is a hint: using it does not change any result.
+    /// The same group may be returned again until something is loaded into it.
     fn spare_group(&self, _tier: Tier) -> Option<GroupId> {
         None
     }
 
-    /// The segments of a shard that hold bytes here, published or not: what a sweep compares with the shard's manifest. A
-    /// segment is of the shard that [its id](SegmentId::shard) names: those of other owners are not for this one to free.
+    /// Returns the segments of a shard with stored data, published or not. Garbage collection compares them with the
+    /// manifest of the shard. [The id](tideline_model::SegmentId::shard) of a segment contains its shard; segments of
+    /// other shards must not be freed by this owner.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the engine cannot list its segments.
     fn segments(&self, shard: Shard) -> Result<Vec<SegmentRef>>;
 
     // --- parts -----------------------------------------------------------------------------------------
 
-    /// Frees what a part holds in all of its buckets, lazily; may be repeated; a part that does not exist is no error.
+    /// Frees the data of a part in all of its buckets, lazily. Idempotent; a part that does not exist is not an error.
     ///
-    /// The caller has removed it from the manifest, waited for its readers and ended its writes. A scan that starts after the
-    /// call has returned finds nothing in it.
+    /// The caller has removed it from the manifest, waited for its readers and ended its writes. A scan that starts
+    /// after the call has returned finds no rows.
+    ///
+    /// # Errors
+    ///
+    /// Any error leaves the part to be reclaimed again.
     fn reclaim_part(&self, part: PartRef) -> Result<()>;
 
-    /// The parts of a shard that hold rows here, published or not, sorted: what a sweep compares with the shard's manifest.
-    /// A part is of the shard that [its id](PartId::shard) names.
+    /// Returns the parts of a shard with stored rows, published or not, sorted. Garbage collection compares them with
+    /// the manifest of the shard. [The id](tideline_model::PartId::shard) of a part contains its shard.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the engine cannot list its parts.
     fn parts(&self, shard: Shard) -> Result<Vec<PartRef>>;
 
     // --- journal ---------------------------------------------------------------------------------------
 
-    /// Appends entries to the journal of an epoch. One call at a time for each shard.
+    /// Appends entries to the journal of an epoch. At most one call at a time per shard.
     ///
-    /// After `Ok` every entry is in each later `replay` of the epoch, with the durability asked for. After
-    /// `Unknown` it may be, now or later, until `close_epoch`: repeat the same entries or go on with higher
-    /// sequences, but never give a sequence another value. Sequences that do not rise above the acknowledged ones
-    /// are `Refused`, as is every epoch but the owner's.
+    /// After `Ok`, each later `replay` of the epoch returns every entry, with the requested durability.
+    ///
+    /// # Errors
+    ///
+    /// - `Unknown`: the entries may be appended, now or later, until `close_epoch`. Repeat the same entries or continue
+    ///   with higher sequence numbers; never reuse a sequence number for another value.
+    /// - `Refused`: the epoch is not the owner's, or the sequence numbers do not increase above the acknowledged ones.
+    /// - `TooLarge`: an entry exceeds [`VALUE_BYTES_MAX`].
     fn append(
         &self,
         shard: Shard,
@@ -427,18 +473,34 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ) -> Result<()>;
 
     /// Makes all entries appended so far durable.
+    ///
+    /// # Errors
+    ///
+    /// `Refused` if the epoch is not the owner's. After any other error the entries may not be durable.
     fn sync_journal(&self, shard: Shard, epoch: Epoch) -> Result<()>;
 
-    /// Says that entries from `at` on belong to a new head generation, so that `forget` up to `at` can free
-    /// whole units. A hint: it changes no answer.
+    /// Marks `at` as the start of a new head generation, so that `forget` up to `at` can free whole units. This is a
+    /// hint: it does not change any result.
+    ///
+    /// # Errors
+    ///
+    /// `Refused` if the epoch is not the owner's.
     fn cut(&self, shard: Shard, epoch: Epoch, at: SequenceNumber) -> Result<()>;
 
-    /// Epochs that still have entries, lowest first.
+    /// Returns the epochs that have entries, lowest first.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the engine cannot list its epochs.
     fn epochs(&self, shard: Shard) -> Result<Vec<JournalEpoch>>;
 
-    /// Hands the entries of an epoch from `from` on to `visit`, in rising order; holes are possible.
+    /// Passes the entries of an epoch from `from` on to `visit`, in increasing order. Sequence numbers may have gaps.
     ///
-    /// Damage before an intact entry is `Corrupt`; a torn tail of the newest epoch is cut silently.
+    /// A torn tail of the newest epoch is truncated without an error.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `visit`. `Corrupt` if bytes before an intact entry are damaged.
     fn replay(
         &self,
         shard: Shard,
@@ -447,25 +509,40 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         visit: &mut dyn FnMut(SequenceNumber, Bytes) -> Result<()>,
     ) -> Result<()>;
 
-    /// Ends an older epoch: entries from `end` on are not part of it, whenever they land. Again with the same end
-    /// is no error; another end, or the owner's own epoch, is `Refused`.
+    /// Closes an older epoch: entries from `end` on are not part of it, even if they are stored later.
     ///
-    /// After it, the answer of `replay` never changes (but for `forget`).
+    /// After that, the result of `replay` never changes, except by `forget`. Closing again with the same end is not an
+    /// error.
+    ///
+    /// # Errors
+    ///
+    /// `Refused` if the epoch was closed with another end, or is not older than the owner's.
     fn close_epoch(&self, shard: Shard, epoch: Epoch, end: SequenceNumber) -> Result<()>;
 
-    /// Frees entries below `to` in every epoch up to and including `epoch`, in whole units: some may stay.
+    /// Frees entries below `to` in every epoch up to and including `epoch`. Frees whole units only, so some entries may
+    /// stay.
+    ///
+    /// # Errors
+    ///
+    /// Any error leaves entries to be freed by a later call.
     fn forget(&self, shard: Shard, epoch: Epoch, to: SequenceNumber) -> Result<()>;
 
     // --- manifest --------------------------------------------------------------------------------------
 
-    /// The manifest of a shard, as of the last edit. Final: an edit of unknown outcome that is not in it never will be. As
-    /// long as that cannot be said, the call fails as `Unavailable`.
+    /// Returns the manifest of a shard after the last edit. The result is final: an edit of unknown outcome that is not
+    /// part of it is never applied.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` as long as the outcome of such an edit is undecided.
     fn manifest(&self, shard: Shard) -> Result<Manifest>;
 
-    /// Applies changes if the caller owns the shard and has seen its current version. Linearizable, durable.
+    /// Applies changes if the caller owns the shard and `version` is the current version. Linearizable and durable.
     ///
-    /// An error of kind `Unknown` means that the outcome could not be found out: stop serving the shard until
-    /// `manifest` says.
+    /// # Errors
+    ///
+    /// `Unknown` if the outcome is unknown: stop serving the shard until `manifest` returns. `TooLarge` if a limit is
+    /// exceeded.
     fn edit(
         &self,
         shard: Shard,
@@ -476,21 +553,25 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     // --- operation -------------------------------------------------------------------------------------
 
-    /// Whether promises can be kept now. Cheap; never blocks on the engine.
+    /// Returns the current ability to serve calls. Cheap; never blocks on the engine.
     ///
-    /// It covers the hot segments and parts only: see [`tier_health`](Backend::tier_health).
+    /// Covers hot segments and parts only; see [`tier_health`](Backend::tier_health).
     fn health(&self) -> Health;
 
-    /// Whether segments and parts of a tier can be loaded, written and reclaimed now. A tier on a disk of its own fails and fills up by
-    /// itself, and hinders nothing else. For [`Tier::Hot`], and where tiers share everything, it is
-    /// [`health`](Backend::health).
+    /// Returns the ability to load, write and reclaim segments and parts of a tier. A tier on its own disk fails and
+    /// fills up independently of the others. For [`Tier::Hot`], and if tiers share everything, this is
+    /// [`health`](Self::health).
     fn tier_health(&self, _tier: Tier) -> Health {
         self.health()
     }
 
-    /// Sizes. May cost a few system calls.
+    /// Returns sizes. May cost a few system calls.
     fn usage(&self) -> Usage;
 
-    /// Syncs and closes; every later call fails as `Refused`. Idempotent.
+    /// Syncs and closes the backend. Idempotent; all later calls fail as `Refused`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the last sync fails.
     fn close(&self) -> Result<()>;
 }

@@ -1,99 +1,101 @@
-//! What can go wrong in a backend, sorted by what the caller does next.
+//! Errors of a backend, classified by the reaction of the caller.
+//!
+//! The kinds are few because callers react to them: each kind determines whether a call may be repeated, and how.
 
 use std::time::Duration;
 
-/// The result of a backend call.
+/// Result of a backend call.
 pub type Result<T> = std::result::Result<T, BackendError>;
 
-/// What the caller does next.
+/// Classification of errors by the reaction of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// A fence or condition said no. Final for this owner.
+    /// A fence or condition was violated. Final for this owner.
     Refused,
-    /// It may have happened or not, now or later: find out, or repeat with the same stamp.
+    /// The effect may or may not happen, now or later: read the state, or repeat with the same stamp.
     Unknown,
     /// Nothing was done, or the same write may be repeated, after a pause.
     Unavailable,
-    /// A plain write or a read took too long: repeat the same.
+    /// A plain write or a read took too long: repeat it.
     Timeout,
-    /// A size limit. Final.
+    /// A size limit was exceeded. Final.
     TooLarge,
-    /// The read passed too many deleted rows. Final, and an alarm.
+    /// The read encountered too many deleted rows. Final; raise an alarm.
     TooManyDead,
-    /// Stored bytes are not what was written. Final, and an alarm.
+    /// Stored bytes differ from those written. Final; raise an alarm.
     Corrupt,
-    /// Wrong settings, rights or version. Final until an operator acts.
+    /// Wrong settings, permissions or version. Final until an operator intervenes.
     Misconfigured,
 }
 
 impl ErrorKind {
-    /// Whether sending the same again can help.
+    /// Returns true if repeating the call can succeed.
     pub const fn is_retryable(self) -> bool {
         matches!(self, Self::Unknown | Self::Unavailable | Self::Timeout)
     }
 }
 
-/// A failed backend call.
+/// Error of a backend call.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
     /// See [`ErrorKind::Refused`].
     #[error("refused: {reason}")]
     Refused {
-        /// Which fence or condition.
+        /// Violated fence or condition.
         reason: String,
     },
     /// See [`ErrorKind::Unknown`].
     #[error("outcome unknown: {reason}")]
     Unknown {
-        /// What happened.
+        /// Cause of the unknown outcome.
         reason: String,
     },
     /// See [`ErrorKind::Unavailable`].
     #[error("unavailable: {reason}")]
     Unavailable {
-        /// Why, such as a full disk.
+        /// Cause, such as a full disk.
         reason: String,
-        /// When to try again.
+        /// Time to wait before a retry.
         retry_after: Duration,
     },
     /// See [`ErrorKind::Timeout`].
     #[error("timed out after {after:?}")]
     Timeout {
-        /// How long was waited.
+        /// Time waited.
         after: Duration,
     },
     /// See [`ErrorKind::TooLarge`].
     #[error("{what} of {actual} is over the limit of {limit}")]
     TooLarge {
-        /// What is too large.
+        /// Name of the limited size.
         what: &'static str,
-        /// The limit.
+        /// Limit.
         limit: usize,
-        /// Its size.
+        /// Actual size.
         actual: usize,
     },
     /// See [`ErrorKind::TooManyDead`].
     #[error("too many deleted rows in the way: {reason}")]
     TooManyDead {
-        /// Where.
+        /// Place of the deleted rows.
         reason: String,
     },
     /// See [`ErrorKind::Corrupt`].
     #[error("stored data is damaged: {reason}")]
     Corrupt {
-        /// Which file or key, and how.
+        /// Damaged file or key, and kind of damage.
         reason: String,
     },
     /// See [`ErrorKind::Misconfigured`].
     #[error("misconfigured: {reason}")]
     Misconfigured {
-        /// What to change.
+        /// Required change.
         reason: String,
     },
 }
 
 impl BackendError {
-    /// What the caller does next.
+    /// Returns the classification of this error.
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Refused { .. } => ErrorKind::Refused,
@@ -107,7 +109,7 @@ impl BackendError {
         }
     }
 
-    /// A damaged stored form.
+    /// Creates the error of damaged stored data.
     pub fn corrupt(reason: impl Into<String>) -> Self {
         Self::Corrupt {
             reason: reason.into(),

@@ -1,16 +1,16 @@
-//! The boundary between Tideline and the engine that keeps its bytes.
+//! Interface between Tideline and the storage engine that keeps its data.
 //!
-//! Two real engines stand behind [`Backend`]: fjall in this process, and Cassandra or ScyllaDB for those who
-//! outgrow one machine. What is here is what both can promise; where they differ, they *declare* it in
-//! [`Capabilities`]. Code above may use a declared extra only to be faster, never to be right.
+//! Two engines implement [`Backend`]: the embedded fjall, and Cassandra or ScyllaDB for data sets larger than one
+//! machine. The trait guarantees what both can guarantee; differences are *declared* in [`Capabilities`]. Callers may
+//! use a declared extra only for speed, never for correctness.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`contract`] | the trait, its words and its rules |
-//! | [`error`] | the few kinds of failure, each meaning what the caller does next |
-//! | [`limits`], [`page`] | what every backend checks and how it fills a page |
-//! | [`memory`] | the in-memory backend, in both characters |
-//! | [`conformance`] | the one suite that every backend and character passes |
+//! | [`contract`] | the trait, its types and its guarantees |
+//! | [`error`] | the error kinds, one per reaction of the caller |
+//! | [`limits`], [`page`] | checks and page building shared by all backends |
+//! | [`memory`] | the in-memory backend for tests, embedded or distributed |
+//! | [`conformance`] | test suite that every backend must pass |
 
 pub mod conformance;
 pub mod contract;

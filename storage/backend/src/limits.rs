@@ -1,4 +1,6 @@
-//! The checks that every backend makes before it does anything, so that limits mean the same everywhere.
+//! Checks that every backend makes before a call has any effect.
+//!
+//! They are shared so that limits and their errors are the same everywhere.
 
 use bytes::Bytes;
 use tideline_model::SequenceNumber;
@@ -11,13 +13,21 @@ fn check_key(key: &[u8]) -> Result<()> {
     check("key", key.len(), KEY_BYTES_MAX)
 }
 
-/// Checks a row that is to be loaded.
+/// Checks a row to be loaded.
+///
+/// # Errors
+///
+/// `TooLarge` if the key or value exceeds its limit.
 pub fn check_row(row: &Row) -> Result<()> {
     check_key(&row.key)?;
     check("value", row.value.len(), VALUE_BYTES_MAX)
 }
 
-/// Checks the target and the sizes of a [`Backend::write`].
+/// Checks the target and sizes of a [`Backend::write`].
+///
+/// # Errors
+///
+/// `Misconfigured` if the partition is a bucket of a segment, `TooLarge` if a limit is exceeded.
 pub fn check_write(partition: Partition, changes: &[RowChange]) -> Result<()> {
     if let Unit::Segment(segment) = partition.unit {
         return Err(BackendError::Misconfigured {
@@ -35,7 +45,12 @@ pub fn check_write(partition: Partition, changes: &[RowChange]) -> Result<()> {
     check("bytes of a write", bytes, WRITE_BYTES_MAX)
 }
 
-/// Checks the sizes of journal entries, and that they rise above what the epoch has `acknowledged`.
+/// Checks the sizes of journal entries, and that their sequence numbers increase above `acknowledged`, the highest one
+/// acknowledged in the epoch.
+///
+/// # Errors
+///
+/// `TooLarge` if an entry exceeds its limit, `Refused` if the sequence numbers do not increase.
 pub fn check_entries(entries: &[JournalEntry], acknowledged: Option<SequenceNumber>) -> Result<()> {
     let mut last = acknowledged;
     for entry in entries {
@@ -51,6 +66,10 @@ pub fn check_entries(entries: &[JournalEntry], acknowledged: Option<SequenceNumb
 }
 
 /// Checks the sizes of an edit.
+///
+/// # Errors
+///
+/// `TooLarge` if a limit is exceeded.
 pub fn check_edit(changes: &[ManifestChange]) -> Result<()> {
     let mut bytes = 0;
     for change in changes {
@@ -66,7 +85,11 @@ pub fn check_edit(changes: &[ManifestChange]) -> Result<()> {
     check("bytes of an edit", bytes, WRITE_BYTES_MAX)
 }
 
-/// Refuses to close an epoch that its owner may still append to.
+/// Checks that an epoch can be closed.
+///
+/// # Errors
+///
+/// `Refused` if it is the owner's or later, because the owner may still append to it.
 pub fn check_older(epoch: Epoch, owner: Epoch) -> Result<()> {
     if epoch < owner {
         return Ok(());

@@ -1,9 +1,9 @@
-//! The in-memory backend, in both characters.
+//! In-memory backend for tests, with two behaviors.
 //!
-//! It exists for tests of the code above: [`Character::Embedded`] behaves like the engine in this process,
-//! [`Character::Distributed`] like a cluster, with the outcomes that only a cluster has. Nothing is random unless
-//! a test asks for it, with a seed. A [`MemoryDisk`] outlives the backend, so that opening it again is a restart:
-//! the older handle is dead from then on, like a killed process.
+//! [`Character::Embedded`] behaves like the engine in this process, [`Character::Distributed`] like a cluster,
+//! including outcomes that only a cluster has. Faults are random only if a test enables this, with a seed. A
+//! [`MemoryDisk`] outlives the backend, so reopening it is a restart: the older handle then fails, like a killed
+//! process.
 
 mod journal;
 mod rows;
@@ -25,53 +25,53 @@ use crate::page::one_by_one;
 use journal::Journal;
 use rows::Rows;
 
-/// Keeps everything in the memory of this process. Cheap to open; every call takes one lock.
+/// Backend that stores everything in the memory of this process. Cheap to open; every call takes one lock.
 pub struct MemoryBackend {
     disk: Arc<MemoryDisk>,
     capabilities: Capabilities,
-    /// Which opening of the disk this is; `0` after `close`.
+    /// Number of the opening of the disk that this handle belongs to; `0` after `close`.
     opening: AtomicU64,
 }
 
-/// Which kind of engine the memory behaves like.
+/// Kind of engine that the backend imitates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Character {
-    /// Everything takes effect in call order; stamps are ignored; one handle at a time.
+    /// All calls take effect in call order; stamps are ignored; one handle at a time.
     Embedded,
-    /// The highest stamp wins, several handles share the data, journals are freed in whole slots, and the faults
-    /// of [`MemoryDisk::fail_append`] and [`MemoryDisk::fail_edit`] are possible.
+    /// The highest stamp wins, several handles share the data, journals are freed in whole slots, and the faults of
+    /// [`MemoryDisk::fail_append`] and [`MemoryDisk::fail_edit`] are possible.
     Distributed,
 }
 
-/// What outlives a backend: the rows, journals and manifests, and the faults that a test has planned.
+/// State that outlives a backend: rows, journals, manifests, and planned faults.
 pub struct MemoryDisk {
     character: Character,
     state: Mutex<State>,
-    /// Nanoseconds that each round trip takes.
+    /// Duration of each round trip, in nanoseconds.
     round_trip_nanos: AtomicU64,
     round_trips: AtomicU64,
 }
 
-/// Requests that the distributed character has under way at once in one call.
+/// Requests that one call of the distributed character keeps in flight.
 const REQUESTS_IN_FLIGHT: usize = 32;
 
-/// What becomes of an append that answers `Unknown`.
+/// Actual outcome of an append that returns `Unknown`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AppendFault {
-    /// It never happens.
+    /// The append never takes effect.
     Lost,
-    /// It has happened.
+    /// The append has taken effect.
     Landed,
-    /// It happens at [`MemoryDisk::land_late`], unless the epoch is closed before.
+    /// The append takes effect at [`MemoryDisk::land_late`], unless the epoch is closed before.
     Late,
 }
 
-/// What becomes of an edit that answers `Unknown`.
+/// Actual outcome of an edit that returns `Unknown`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EditFault {
-    /// It never happens.
+    /// The edit never takes effect.
     Lost,
-    /// It has happened.
+    /// The edit has taken effect.
     Applied,
 }
 
@@ -87,11 +87,11 @@ struct State {
     terms: Terms,
 }
 
-/// What leases are like.
+/// Terms of leases.
 #[derive(Debug, Clone, Copy)]
 struct Terms {
     holds: Option<Duration>,
-    /// How many stamps a lease covers beyond those that were covered before.
+    /// Number of stamps that each lease adds to those covered before.
     stamps: u64,
     is_renewal_failing: bool,
 }
@@ -100,14 +100,14 @@ impl Default for Terms {
     fn default() -> Self {
         Self {
             holds: None,
-            // Beyond every wall clock, and still enough for thousands of owners.
+            // Above every wall-clock time, and still enough for thousands of owners.
             stamps: 1 << 52,
             is_renewal_failing: false,
         }
     }
 }
 
-/// A shard's owner, manifest and journals.
+/// Owner, manifest and journals of a shard.
 #[derive(Default)]
 struct ShardState {
     owner: u64,
@@ -118,14 +118,14 @@ struct ShardState {
     journals: BTreeMap<Epoch, Journal>,
 }
 
-/// Random faults from a seed.
+/// Random faults, determined by a seed.
 struct Chance {
     state: u64,
     fault_per_mille: u64,
 }
 
 impl Chance {
-    /// The next number of a SplitMix64 sequence.
+    /// Returns the next number of a SplitMix64 sequence.
     fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -140,7 +140,7 @@ impl Chance {
 }
 
 impl MemoryDisk {
-    /// An empty disk.
+    /// Creates an empty disk.
     pub fn new(character: Character) -> Arc<Self> {
         Arc::new(Self {
             character,
@@ -150,18 +150,18 @@ impl MemoryDisk {
         })
     }
 
-    /// Makes every call take this long for each of its round trips from now on.
+    /// Sets the duration of each round trip of all later calls.
     pub fn delay_round_trips(&self, each: Duration) {
         let nanos = u64::try_from(each.as_nanos()).unwrap_or(u64::MAX);
         self.round_trip_nanos.store(nanos, Ordering::Relaxed);
     }
 
-    /// Round trips of all calls so far: one for each call, more for those of many requests.
+    /// Returns the round trips of all calls so far: one per call, more for calls with many requests.
     pub fn round_trips(&self) -> u64 {
         self.round_trips.load(Ordering::Relaxed)
     }
 
-    /// Waits as long as requests that are under way together.
+    /// Waits as long as `requests` concurrent requests take.
     #[allow(
         clippy::disallowed_methods,
         reason = "the time that a request travels is what is imitated"
@@ -175,45 +175,45 @@ impl MemoryDisk {
         }
     }
 
-    /// Plans what becomes of the next append that has no plan yet. Only a distributed engine has such outcomes.
+    /// Plans the outcome of the next append without a plan. Only the distributed character has such outcomes.
     pub fn fail_append(&self, fault: AppendFault) {
-        self.assert_distributed("an embedded append has an outcome");
+        self.assert_distributed("append faults need the distributed character");
         self.state.lock().append_faults.push_back(fault);
     }
 
-    /// Plans what becomes of the next edit that has no plan yet.
+    /// Plans the outcome of the next edit without a plan. Only the distributed character has such outcomes.
     pub fn fail_edit(&self, fault: EditFault) {
-        self.assert_distributed("an embedded edit has an outcome");
+        self.assert_distributed("edit faults need the distributed character");
         self.state.lock().edit_faults.push_back(fault);
     }
 
-    /// Makes the manifest unreadable, or readable again: as while a cluster is cut off.
+    /// Makes the manifest unreadable, or readable again, as if the cluster were unreachable.
     pub fn hide_manifest(&self, is_hidden: bool) {
-        self.assert_distributed("an embedded manifest is readable");
+        self.assert_distributed("hiding the manifest needs the distributed character");
         self.state.lock().is_manifest_hidden = is_hidden;
     }
 
-    /// Makes appends and edits fail by chance, `fault_per_mille` of a thousand, in an order that the seed fixes.
-    /// Late appends land at chance before other appends.
+    /// Makes appends and edits fail at random: about `fault_per_mille` of every thousand, as determined by the seed.
+    /// Late appends then take effect at random before other appends.
     pub fn fail_by_chance(&self, seed: u64, fault_per_mille: u64) {
-        self.assert_distributed("an embedded call has an outcome");
+        self.assert_distributed("random faults need the distributed character");
         self.state.lock().chance = Some(Chance {
             state: seed,
             fault_per_mille,
         });
     }
 
-    /// Has leases hold for so long, and cover so many stamps more with each renewal.
+    /// Limits the validity of leases to `holds`, and the stamps that each renewal adds to `stamps`.
     pub fn limit_leases(&self, holds: Duration, stamps: u64) {
-        self.assert_distributed("an embedded lease has no end");
+        self.assert_distributed("limited leases need the distributed character");
         let mut state = self.state.lock();
         state.terms.holds = Some(holds);
         state.terms.stamps = stamps;
     }
 
-    /// Makes renewals fail as unavailable, or succeed again.
+    /// Makes renewals fail as `Unavailable`, or succeed again.
     pub fn fail_renewals(&self, are_failing: bool) {
-        self.assert_distributed("an embedded lease has no end");
+        self.assert_distributed("limited leases need the distributed character");
         self.state.lock().terms.is_renewal_failing = are_failing;
     }
 
@@ -221,14 +221,14 @@ impl MemoryDisk {
         assert_eq!(self.character, Character::Distributed, "{otherwise}");
     }
 
-    /// Lets every late append land, where its epoch is not closed.
+    /// Applies all late appends whose epoch is not closed.
     pub fn land_late(&self) {
         for shard in self.state.lock().shards.values_mut() {
             shard.journals.values_mut().for_each(Journal::land_late);
         }
     }
 
-    /// Cuts the power: journal entries and rows that were written as buffered and not synced since are gone, and every open
+    /// Simulates a power failure: buffered journal entries and rows that were not synced are lost, and every open
     /// handle is dead.
     pub fn cut_power(&self) {
         let mut state = self.state.lock();
@@ -275,7 +275,7 @@ impl ShardState {
         self.lease(terms)
     }
 
-    /// The owner's lease, with stamps beyond those that it covered before.
+    /// Returns the owner's lease, extended by further stamps.
     fn lease(&mut self, terms: Terms) -> Lease {
         self.stamp_max = self.stamp_max.saturating_add(terms.stamps);
         Lease {
@@ -298,7 +298,7 @@ impl ShardState {
 }
 
 impl MemoryBackend {
-    /// Opens a disk. In the embedded character every older handle of it fails from now on.
+    /// Opens a disk. In the embedded character, all older handles of it fail from now on.
     pub fn open(disk: &Arc<MemoryDisk>) -> Self {
         let embedded = disk.character == Character::Embedded;
         let opening = {
@@ -321,12 +321,12 @@ impl MemoryBackend {
         }
     }
 
-    /// The state, unless this handle is closed or dead.
+    /// Returns the state, unless this handle is closed or dead.
     fn state(&self) -> Result<MutexGuard<'_, State>> {
         self.state_after(1)
     }
 
-    /// The state after so many requests have travelled.
+    /// Returns the state after a delay for `requests` concurrent requests.
     fn state_after(&self, requests: usize) -> Result<MutexGuard<'_, State>> {
         self.disk.travel(requests);
         let state = self.disk.state.lock();

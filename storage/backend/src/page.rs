@@ -1,9 +1,12 @@
-//! Fills a page of a scan up to its limit, and says where the next one goes on; divides one limit among many scans.
+//! Page building for scans: fills a page up to its limit, computes the start of the next page, and divides one limit
+//! among many scans.
+//!
+//! All backends share it, so that pages end at the same row everywhere.
 
 use crate::contract::{Direction, KeyRange, Page, PageLimit, Row, ScanRange};
 use crate::error::Result;
 
-/// A page that is being filled. Ask [`is_full`](PageBuilder::is_full) before each row.
+/// Page under construction. Check [`is_full`](PageBuilder::is_full) before each row.
 #[derive(Debug)]
 pub struct PageBuilder<'a> {
     range: &'a KeyRange,
@@ -14,7 +17,7 @@ pub struct PageBuilder<'a> {
 }
 
 impl<'a> PageBuilder<'a> {
-    /// An empty page of a scan of `range`.
+    /// Creates an empty page of a scan of `range`.
     pub fn new(range: &'a KeyRange, direction: Direction, limit: PageLimit) -> Self {
         Self {
             range,
@@ -25,7 +28,7 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
-    /// Whether the limit has been reached: if there is one more row, the page is [`partial`](Self::partial).
+    /// Returns true if the limit is reached. If there is another row, the page is [`partial`](Self::partial).
     pub fn is_full(&self) -> bool {
         !self.rows.is_empty() && (self.rows.len() >= self.limit.rows_max || self.bytes > self.limit.bytes_max)
     }
@@ -36,7 +39,7 @@ impl<'a> PageBuilder<'a> {
         self.rows.push(row);
     }
 
-    /// The page, when the range has no more rows.
+    /// Returns the page if the range has no more rows.
     pub fn complete(self) -> Page {
         Page {
             rows: self.rows,
@@ -44,7 +47,7 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
-    /// The page, when the range has more rows. The rest begins right after the last key.
+    /// Returns the page if the range has more rows. The remaining range starts directly after the last key.
     pub fn partial(self) -> Page {
         let mut next = self.range.clone();
         if let Some(last) = self.rows.last() {
@@ -64,11 +67,11 @@ impl<'a> PageBuilder<'a> {
     }
 }
 
-/// Scans many ranges one after the other, until their pages together have reached the limit.
+/// Scans many ranges one after another, until their pages together reach the limit.
 ///
 /// # Errors
 ///
-/// That of the first scan that fails.
+/// The error of the first scan that fails.
 pub fn one_by_one(
     ranges: &[ScanRange],
     limit: PageLimit,
@@ -91,7 +94,7 @@ pub fn one_by_one(
 }
 
 impl PageLimit {
-    /// What a page has left of the limit; `None` where nothing is left.
+    /// Returns the remaining limit after a page; `None` if it is exhausted.
     pub fn after(self, page: &Page) -> Option<Self> {
         let bytes: usize = page.rows.iter().map(|row| row.key.len() + row.value.len()).sum();
         let left = Self {

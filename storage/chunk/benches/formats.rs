@@ -1,6 +1,6 @@
-//! Size and speed of both formats on the shapes that the product is judged by.
+//! Size and speed of chunks, summaries and deltas for typical workloads.
 //!
-//! `cargo bench -p tideline-chunk`. Throughput is in values; sizes are printed first.
+//! Run with `cargo bench -p tideline-chunk`. Throughput is in values. Sizes are printed first.
 
 use std::hint::black_box;
 
@@ -31,7 +31,7 @@ fn chunks(criterion: &mut Criterion) {
     for (name, run, options) in &shapes {
         let bytes = encoded_with(run, options);
         let per_value = bytes.len() as f64 / run.values() as f64;
-        println!("chunk/{name}: {} bytes, {per_value:.3} a value", bytes.len());
+        println!("chunk/{name}: {} bytes, {per_value:.3} per value", bytes.len());
         let mut group = criterion.benchmark_group(format!("chunk/{name}"));
         group.throughput(Throughput::Elements(run.values() as u64));
         let mut out = Vec::new();
@@ -79,7 +79,7 @@ fn point_read(criterion: &mut Criterion) {
     });
 }
 
-/// What a day of one host came to by the hour: 24 buckets of ten fields.
+/// Reads the hourly summaries of one host for one day: 24 buckets of ten fields.
 fn summaries(criterion: &mut Criterion) {
     let bytes = encoded_with(&cpu_run(1, 8_640), &COLD);
     let mut found = Vec::new();
@@ -104,7 +104,7 @@ fn deltas(criterion: &mut Criterion) {
         let bytes = encoded_delta(&delta);
         let per_row = bytes.len() as f64 / delta.rows() as f64;
         println!(
-            "delta/{machines}_machines: {} bytes, {per_row:.2} a row",
+            "delta/{machines}_machines: {} bytes, {per_row:.2} per row",
             bytes.len()
         );
         let mut group = criterion.benchmark_group(format!("delta/{machines}_machines"));

@@ -1,27 +1,27 @@
-//! Packs integers of equal width, and unpacks them with the sum or prefix sum fused in.
+//! Packs integers of equal width, and unpacks them with a fused sum or prefix sum.
 //!
-//! Value `i` of width `w` occupies bits `i·w .. (i+1)·w` of a little-endian bit string, so eight values fill
-//! exactly `w` bytes. Every kernel is specialised by width and works on such groups of eight: offsets and
-//! shifts are then constants, and a value costs one unaligned load, a shift and a mask.
+//! Value `i` of width `w` occupies bits `i·w .. (i+1)·w` of a little-endian bit string, so eight values fill exactly
+//! `w` bytes. Every kernel is specialised by width and processes such groups of eight. Offsets and shifts are then
+//! constants, and unpacking a value costs one unaligned load, a shift and a mask.
 
-/// Values in a full block.
+/// Number of values in a full block.
 pub(crate) const BLOCK: usize = 128;
 
-/// Values that share whole bytes.
+/// Number of values that fill whole bytes at any width.
 const GROUP: usize = 8;
 
-/// Bytes behind a group that its kernel may touch.
+/// Number of bytes after a group that its kernel may access.
 const SLACK: usize = 8;
 
-/// One block's values.
+/// Values of one block.
 pub(crate) type Block = [i64; BLOCK];
 
-/// Bits needed to hold `value`, 0 to 64.
+/// Returns the number of bits needed to hold `value`, 0 to 64.
 pub(crate) fn bits(value: u64) -> usize {
     (u64::BITS - value.leading_zeros()) as usize
 }
 
-/// Bytes that `count` values of `width` bits take.
+/// Returns the number of bytes that `count` values of `width` bits occupy.
 pub(crate) fn packed_bytes(count: usize, width: usize) -> usize {
     (count * width).div_ceil(8)
 }
@@ -41,9 +41,9 @@ macro_rules! by_width {
     };
 }
 
-/// Appends `value − base` of the first `count` values, `width` bits each.
+/// Appends `value − base` for the first `count` values, with `width` bits each.
 ///
-/// All differences must fit the width. Slots of the block behind `count` are overwritten.
+/// All differences must fit the width. Overwrites the slots of the block after `count`.
 pub(crate) fn pack(block: &mut Block, count: usize, base: i64, width: usize, out: &mut Vec<u8>) {
     let groups = count.div_ceil(GROUP);
     block[count..groups * GROUP].fill(base);
@@ -75,16 +75,16 @@ fn pack_groups<const W: usize>(block: &Block, groups: usize, base: i64, out: &mu
 
 /// Unpacks `count` values of `width` bits and adds `base` to each.
 ///
-/// `packed` starts with the [`packed_bytes`] of the values; bytes behind them are looked at but do not matter.
-/// Slots of the block behind `count` are left with arbitrary values.
+/// `packed` starts with the [`packed_bytes`] of the values. Bytes after them may be read but do not affect the
+/// result. The slots of the block after `count` are left with arbitrary values.
 pub(crate) fn unpack(packed: &[u8], count: usize, width: usize, base: i64, block: &mut Block) {
     with_slack(packed, count, width, |packed, groups| {
         by_width!(width, unpack_groups(packed, groups, base, block));
     });
 }
 
-/// Unpacks `count` differences of `width` bits, adds `base` to each, and sums them up from `first`, which is
-/// the value of slot 0 (whose own difference is `base`).
+/// Unpacks `count` differences of `width` bits, adds `base` to each, and computes their prefix sums. `first` is the
+/// value of slot 0, whose own difference is `base`.
 pub(crate) fn unpack_deltas(
     packed: &[u8],
     count: usize,
@@ -98,7 +98,8 @@ pub(crate) fn unpack_deltas(
     });
 }
 
-/// Hands `kernel` bytes that reach [`SLACK`] behind the last group: the given ones where they do, else a copy.
+/// Calls `kernel` with bytes that extend [`SLACK`] bytes past the last group. Copies the bytes only if `packed` is
+/// too short.
 fn with_slack(packed: &[u8], count: usize, width: usize, kernel: impl FnOnce(&[u8], usize)) {
     let groups = count.div_ceil(GROUP);
     if packed.len() >= groups * width + SLACK {
@@ -111,7 +112,7 @@ fn with_slack(packed: &[u8], count: usize, width: usize, kernel: impl FnOnce(&[u
     }
 }
 
-/// The value in `slot` of a group that `window` starts with.
+/// Returns the value in `slot` of the group at the start of `window`.
 #[inline(always)]
 fn extract<const W: usize>(window: &[u8], slot: usize) -> u64 {
     let (byte, shift) = (slot * W / 8, slot * W % 8);
@@ -154,7 +155,7 @@ fn unpack_delta_groups<const W: usize>(
     }
 }
 
-/// Reads `width` bits (at most 64) that start at bit `at`; bits behind the end of `bytes` read as 0.
+/// Reads `width` bits (at most 64) that start at bit `at`. Bits after the end of `bytes` are read as 0.
 pub(crate) fn read_bits(bytes: &[u8], at: usize, width: usize) -> u64 {
     if width == 0 {
         return 0;

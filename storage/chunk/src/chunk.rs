@@ -1,4 +1,4 @@
-//! The chunk: a sealed run of one timeline.
+//! The chunk: the encoded run of one timeline, as it is stored in segments.
 
 pub(crate) mod directory;
 mod reader;
@@ -12,31 +12,32 @@ use tideline_model::SequenceNumber;
 use crate::column::UnknownType;
 use crate::wire::Damaged;
 
-/// The first bytes of every chunk.
+/// Magic bytes at the start of every chunk.
 const MAGIC: [u8; 2] = *b"TC";
 
-/// The version without summaries, whose columns are bit-packed; readers from before the cold tier know no other.
+/// Version without summaries and without entropy-coded columns. Builds from before the cold tier read only this one.
 const VERSION_PLAIN: u8 = 1;
 
-/// The version that may have all of that. It is written only where a chunk needs it.
+/// Version with summaries, entropy-coded integers and spanned timestamps. Written only if a chunk needs one of them.
 const VERSION: u8 = 2;
 
-/// Magic, version and checksum.
+/// Length of magic, version and checksum.
 const PREFIX_BYTES: usize = 7;
 
-/// The journal sequences that went into a chunk; where chunks meet on a point the higher one wins.
+/// Range of the journal sequences of the points in a chunk. If two chunks hold the same point, the chunk with the
+/// higher sequence wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SequenceSpan {
-    /// The lowest sequence of any point in it.
+    /// Lowest sequence of any point in the chunk.
     pub lowest: SequenceNumber,
-    /// The highest sequence of any point in it.
+    /// Highest sequence of any point in the chunk.
     pub highest: SequenceNumber,
 }
 
-/// A run that cannot be encoded, or bytes that are not a whole chunk of this version.
+/// Error of encoding a run or of reading a chunk.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkError {
-    /// A run is longer or wider than one chunk may be; split it.
+    /// The run exceeds [`ROWS_MAX`](crate::ROWS_MAX) or [`VALUES_MAX`](crate::VALUES_MAX); split it.
     #[error("a run of {rows} rows and {columns} columns is too large for one chunk")]
     TooLarge {
         /// Rows of the run.
@@ -44,35 +45,35 @@ pub enum ChunkError {
         /// Columns of the run.
         columns: usize,
     },
-    /// A run or its sequences break a rule that their type states.
+    /// The run or its sequences violate an invariant of their type.
     #[error("the run is malformed: {0}")]
     Malformed(&'static str),
-    /// The bytes do not begin as a chunk does.
+    /// The bytes do not start with the magic of a chunk.
     #[error("not a chunk")]
     NotAChunk,
-    /// The chunk was written by a later version.
-    #[error("chunk version {0} is not known here")]
+    /// The chunk was written by a newer version.
+    #[error("chunk version {0} is not supported by this build")]
     UnknownVersion(u8),
-    /// The bytes are not those that were written.
+    /// The content does not match the checksum.
     #[error("chunk checksum does not match")]
     Checksum,
-    /// A column holds values of a type set aside for later.
+    /// A column has a value type that this version does not support.
     #[error(transparent)]
     UnknownType(#[from] UnknownType),
-    /// The checksum matches, but the content breaks a rule of the format.
+    /// The checksum matches, but the content violates a rule of the format.
     #[error("chunk is damaged: {0}")]
     Damaged(#[from] Damaged),
-    /// The caller asks for rows that the chunk does not have.
-    #[error("rows up to {end} asked of a chunk of {rows}")]
+    /// The requested rows exceed those of the chunk.
+    #[error("requested rows end at {end}, but the chunk has {rows} rows")]
     NoSuchRows {
-        /// End of the rows asked for.
+        /// End of the requested rows.
         end: usize,
         /// Rows of the chunk.
         rows: usize,
     },
 }
 
-/// The checksum over everything behind it: the low half of xxh3-64.
+/// Returns the checksum of `content`: the low half of xxh3-64.
 pub(crate) fn checksum(content: &[u8]) -> [u8; 4] {
     (xxhash_rust::xxh3::xxh3_64(content) as u32).to_le_bytes()
 }

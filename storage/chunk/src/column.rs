@@ -1,4 +1,6 @@
-//! One column of any type: chooses the codec of its [`ValueType`], for chunks and deltas alike.
+//! Encodes and decodes one column of any type.
+//!
+//! Chooses the codec of the [`ValueType`]. Chunks and deltas use the same codecs.
 
 use std::ops::Range;
 
@@ -10,7 +12,7 @@ use crate::strings::{self, Strings};
 use crate::timestamps::TimestampEncoder;
 use crate::wire::{Damaged, Reader};
 
-/// The codecs of all types, with buffers that serve column after column.
+/// Codecs of all types with reusable buffers.
 #[derive(Debug, Default)]
 pub(crate) struct ColumnEncoder {
     pub(crate) integers: IntegerEncoder,
@@ -19,7 +21,7 @@ pub(crate) struct ColumnEncoder {
 }
 
 impl ColumnEncoder {
-    /// Appends `values`; their type and count are stored elsewhere.
+    /// Appends `values`. Type and count are not stored here; the caller stores them.
     pub(crate) fn encode(&mut self, values: &ColumnData, out: &mut Vec<u8>) {
         match values {
             ColumnData::Float(values) => self.floats.encode(values, &mut self.integers, out),
@@ -32,7 +34,7 @@ impl ColumnEncoder {
     }
 }
 
-/// A view of a stored column.
+/// View of a stored column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ColumnView<'a> {
     Float(Floats<'a>),
@@ -44,7 +46,7 @@ pub(crate) enum ColumnView<'a> {
 }
 
 impl<'a> ColumnView<'a> {
-    /// Reads the column of `count` values that stands next.
+    /// Opens the next column, which has `count` values.
     pub(crate) fn open(
         reader: &mut Reader<'a>,
         value_type: ValueType,
@@ -60,9 +62,9 @@ impl<'a> ColumnView<'a> {
         })
     }
 
-    /// Replaces the content of `out` by the values of `rows`, which must lie inside the column.
+    /// Replaces the content of `out` with the values of `rows`, which must be within the column.
     ///
-    /// Keeps the buffer of `out` where it has the column's type already.
+    /// Reuses the buffer of `out` if it already has the type of the column.
     pub(crate) fn decode(&self, rows: Range<usize>, out: &mut ColumnData) -> Result<(), Damaged> {
         match (self, &mut *out) {
             (Self::Float(column), ColumnData::Float(values)) => {
@@ -109,7 +111,7 @@ impl<'a> ColumnView<'a> {
     }
 }
 
-/// The type of a stored code; refuses reserved codes by name.
+/// Returns the type of a stored code. The error names the type if the code is reserved.
 pub(crate) fn value_type(code: u8) -> Result<ValueType, UnknownType> {
     ValueType::from_code(code).ok_or_else(|| {
         let reserved = tideline_model::value::RESERVED_TYPE_CODES;
@@ -118,7 +120,7 @@ pub(crate) fn value_type(code: u8) -> Result<ValueType, UnknownType> {
     })
 }
 
-/// A value type that this version cannot hold: its code and the name it is set aside for.
+/// Error for a value type that this version does not support: its code and its reserved name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("values of type {0} ({1}) need a newer version")]
+#[error("values of type {0} ({1}) require a newer version")]
 pub struct UnknownType(pub u8, pub &'static str);

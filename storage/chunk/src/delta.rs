@@ -1,4 +1,6 @@
-//! The delta: a micro-batch of points of many timelines, one entry of the journal.
+//! The delta: a micro-batch of points of many timelines, stored as one journal entry.
+//!
+//! A delta is self-contained: it needs no catalog for replay. It is always decoded completely.
 
 mod reader;
 mod size;
@@ -10,118 +12,118 @@ use tideline_model::{ColumnData, Measurements, Ordinal, TableId, TimeRange, Time
 use crate::column::UnknownType;
 use crate::wire::Damaged;
 
-/// Most rows × (columns + 2) in one delta, timelines and timestamps counted as columns: bounds what a damaged
-/// delta may make a reader allocate. Writers split what is larger.
+/// Maximum number of rows × (columns + 2) in one delta; timelines and timestamps count as columns. Limits the memory
+/// that a damaged delta can make a reader allocate. Writers split larger deltas.
 pub const DELTA_VALUES_MAX: usize = 1 << 25;
 
-/// Most timelines in one [`DeleteRecord`], a megabyte of ids: bounds what one entry of the journal makes every
-/// reader remember. Writers split what is larger.
+/// Maximum number of timelines in one [`DeleteRecord`] (one mebibyte of ids). Limits the memory that one journal
+/// entry occupies in every reader. Writers split larger deletes.
 pub const DELETE_TIMELINES_MAX: usize = 65_536;
 
-/// The first bytes of every delta.
+/// Magic bytes at the start of every delta.
 const MAGIC: [u8; 2] = *b"TD";
 
-/// The version that is written, and the only one there is.
+/// Current version, and the only one so far.
 const VERSION: u8 = 1;
 
-/// Where the content that the checksum covers begins: behind magic, version and checksum.
+/// Offset of the content covered by the checksum, after magic, version and checksum.
 const CONTENT_AT: usize = 7;
 
-/// Kinds of sections, in the order in which they stand.
+/// Kinds of sections. They are stored in this order, except that mixed groups are stored among the groups.
 mod section {
-    /// At most one: the idempotency record.
+    /// Idempotency record; at most one.
     pub(super) const REQUEST: u8 = 1;
-    /// At most one: timelines that no earlier delta has named.
+    /// Timelines that occur in no earlier delta; at most one.
     pub(super) const NEW_TIMELINES: u8 = 2;
-    /// At most one: the dictionary of the rows' timelines.
+    /// Dictionary of the timelines of the rows; at most one.
     pub(super) const TIMELINES: u8 = 3;
-    /// Any number: rows of one shape and measurement.
+    /// Rows of one shape and one measurement; any number.
     pub(super) const GROUP: u8 = 4;
-    /// At most one: what is deleted.
+    /// Delete; at most one.
     pub(super) const DELETE: u8 = 5;
-    /// Any number, among those of kind [`GROUP`]: rows of one shape and several measurements.
+    /// Rows of one shape and several measurements; any number, mixed with those of kind [`GROUP`].
     pub(super) const MIXED_GROUP: u8 = 6;
 }
 
-/// A columnar micro-batch of points as it was received. Self-contained: it needs no catalog to be replayed.
+/// Columnar micro-batch of points in the order in which they were received. Self-contained: replay needs no catalog.
 ///
-/// The order of groups and rows is kept; where two rows meet on a point the later one wins.
+/// The order of groups and rows is preserved. If two rows hold the same point, the later one wins.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Delta {
-    /// The table of all its points.
+    /// Table of all points.
     pub table: TableId,
-    /// What a repeated request is answered with, when this one carried a key.
+    /// Recorded outcome of the request, if the request had an idempotency key.
     pub request: Option<RequestRecord>,
-    /// Timelines that no earlier delta has named.
+    /// Timelines that occur in no earlier delta.
     pub new_timelines: Vec<NewTimeline>,
-    /// The distinct timelines of the rows.
+    /// Distinct timelines of the rows.
     pub timelines: Vec<TimelineId>,
-    /// The rows, by shape.
+    /// Rows, grouped by shape.
     pub groups: Vec<DeltaGroup>,
-    /// What is deleted of the points that earlier deltas hold. Such a delta may have no rows at all.
+    /// Delete of points in earlier deltas. A delta with a delete may have no rows.
     pub delete: Option<DeleteRecord>,
 }
 
-/// Remembers a request, so that sending it again is safe.
+/// Record of a request that makes repeating it safe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestRecord {
-    /// The hash of the idempotency key.
+    /// Hash of the idempotency key.
     pub key: [u8; 16],
-    /// The answer, opaque here.
+    /// Encoded response; not interpreted here.
     pub outcome: Vec<u8>,
 }
 
-/// A timeline on its first use.
+/// Timeline at its first use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTimeline {
-    /// Its id.
+    /// Id of the timeline.
     pub id: TimelineId,
-    /// The number that the catalog gave it.
+    /// Number assigned by the catalog.
     pub ordinal: Ordinal,
-    /// Its identity in stored form.
+    /// Identity in stored form.
     pub identity: Vec<u8>,
 }
 
-/// Takes back points that were written before.
+/// Delete of points that were written before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeleteRecord {
-    /// Whose points: rising, each once, at most [`DELETE_TIMELINES_MAX`].
+    /// Timelines whose points are deleted: strictly increasing, at most [`DELETE_TIMELINES_MAX`].
     pub timelines: Vec<TimelineId>,
-    /// Which of their instants.
+    /// Time range of the deleted points.
     pub range: TimeRange,
-    /// Whether the timelines themselves leave the catalog too.
+    /// True if the timelines are also removed from the catalog.
     pub removes_timelines: bool,
 }
 
-/// Rows of one shape. All vectors over rows have one length; every row has every field.
+/// Rows of one shape. All row vectors have the same length, and every row has every field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeltaGroup {
-    /// The measurement of each row.
+    /// Measurement of each row.
     pub measurements: Measurements,
-    /// Field names, one for each column.
+    /// Field name of each column.
     pub fields: Vec<Box<str>>,
-    /// One column a field.
+    /// One column per field.
     pub columns: Vec<ColumnData>,
-    /// The timeline of each row: an index into [`Delta::timelines`].
+    /// Timeline of each row, as an index into [`Delta::timelines`].
     pub timelines: Vec<u32>,
-    /// Nanoseconds since the epoch of each row.
+    /// Timestamp of each row in nanoseconds since the epoch.
     pub timestamps: Vec<i64>,
 }
 
 impl DeltaGroup {
-    /// Rows in this group.
+    /// Returns the number of rows in this group.
     pub fn rows(&self) -> usize {
         self.timestamps.len()
     }
 }
 
 impl Delta {
-    /// Rows in all groups.
+    /// Returns the number of rows in all groups.
     pub fn rows(&self) -> usize {
         self.groups.iter().map(DeltaGroup::rows).sum()
     }
 
-    /// Field values in all groups.
+    /// Returns the number of field values in all groups.
     pub fn values(&self) -> usize {
         self.groups
             .iter()
@@ -130,39 +132,39 @@ impl Delta {
     }
 }
 
-/// A delta that cannot be encoded, or bytes that are not a whole delta of this version.
+/// Error of encoding or decoding a delta.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeltaError {
-    /// It holds more values than [`DELTA_VALUES_MAX`]; split it.
+    /// The delta has more values than [`DELTA_VALUES_MAX`]; split it.
     #[error("a delta of {0} values is too large")]
     TooLarge(usize),
-    /// It deletes from more timelines than [`DELETE_TIMELINES_MAX`]; split it.
+    /// The delta deletes from more timelines than [`DELETE_TIMELINES_MAX`]; split it.
     #[error("a delete from {0} timelines is too large for one delta")]
     DeleteTooLarge(usize),
-    /// It breaks a rule that its type states.
+    /// The delta violates an invariant of its type.
     #[error("the delta is malformed: {0}")]
     Malformed(&'static str),
-    /// The bytes do not begin as a delta does.
+    /// The bytes do not start with the magic of a delta.
     #[error("not a delta")]
     NotADelta,
-    /// It was written by a later version.
-    #[error("delta version {0} is not known here")]
+    /// The delta was written by a newer version.
+    #[error("delta version {0} is not supported by this build")]
     UnknownVersion(u8),
-    /// The bytes are not those that were written.
+    /// The content does not match the checksum.
     #[error("delta checksum does not match")]
     Checksum,
-    /// It has a section of a kind that only a later version knows.
-    #[error("delta section {0} needs a newer version")]
+    /// The delta has a section of a kind that this version does not support.
+    #[error("delta section {0} requires a newer version")]
     UnknownSection(u8),
-    /// A column holds values of a type set aside for later.
+    /// A column has a value type that this version does not support.
     #[error(transparent)]
     UnknownType(#[from] UnknownType),
-    /// The checksum matches, but the content breaks a rule of the format.
+    /// The checksum matches, but the content violates a rule of the format.
     #[error("delta is damaged: {0}")]
     Damaged(#[from] Damaged),
 }
 
-/// The checksum over everything behind it: the low half of xxh3-64.
+/// Returns the checksum of `content`: the low half of xxh3-64.
 fn checksum(content: &[u8]) -> [u8; 4] {
     (xxhash_rust::xxh3::xxh3_64(content) as u32).to_le_bytes()
 }

@@ -1,22 +1,23 @@
-//! Entropy coding: a symbol of probability p costs −log₂ p bits, whole or not.
+//! Entropy coding with tANS: a symbol of probability p costs −log₂ p bits, which may be a fraction.
 //!
-//! The code is tANS (Duda, "Asymmetric numeral systems", 2013) as FSE arranges it (Collet, 2013). A table of
-//! `2^log` slots gives every symbol as many slots as its count says. A decoder stands in a slot, which names the
-//! symbol, how many bits to read, and the slot from which these bits count to the next; an encoder walks the
-//! same way backwards, so that the bits of a sequence are found from its last symbol to its first.
+//! The code is tANS (Duda, "Asymmetric numeral systems", 2013) in the arrangement of FSE (Collet, 2013). A table of
+//! `2^log` slots assigns each symbol as many slots as its count. The state of a decoder is a slot. The slot
+//! determines the symbol, the number of bits to read, and the slot to which the value of these bits is added to get
+//! the next state. An encoder computes the same transitions backwards, from the last symbol of a sequence to the
+//! first.
 
-/// Slots of the largest table, as a power of two. With more, sequences of ten thousand symbols shrink by a
-/// thousandth, and a table takes longer to build than it saves.
+/// Binary logarithm of the maximum table size. With larger tables, sequences of ten thousand symbols shrink by a
+/// thousandth, which does not pay for building the table.
 pub(crate) const LOG_MAX: usize = 10;
 
-/// Slots of the largest table.
+/// Number of slots of the largest table.
 pub(crate) const SLOTS_MAX: usize = 1 << LOG_MAX;
 
-/// The slots of all symbols: those of the first symbol, those of the second, and so on, dealt out so that the
-/// slots of each are spread evenly.
+/// Deals the slots of the table to the symbols in order, so that the slots of each symbol are spread evenly. Calls
+/// `take` with each slot and its symbol.
 fn deal(counts: impl Iterator<Item = usize>, log: usize, mut take: impl FnMut(usize, usize)) {
     let slots = 1usize << log;
-    // Odd and close to 5/8 of the slots: it visits every slot once.
+    // The step is odd and close to 5/8 of the slots, so it visits every slot once.
     let step = (slots >> 1) + (slots >> 3) + 3;
     let mut slot = 0;
     for (symbol, count) in counts.enumerate() {
@@ -27,12 +28,12 @@ fn deal(counts: impl Iterator<Item = usize>, log: usize, mut take: impl FnMut(us
     }
 }
 
-/// Scales frequencies to counts of at least one that together are `2^log`; there must be twice as many slots as
+/// Scales frequencies to counts of at least one whose sum is `2^log`. Requires at least twice as many slots as
 /// symbols, or one symbol and one slot.
 pub(crate) fn scale(frequencies: &[u32], log: usize, counts: &mut Vec<u16>) {
     let slots = 1u64 << log;
     let total: u64 = frequencies.iter().map(|frequency| u64::from(*frequency)).sum();
-    // One slot for each symbol; the others are shared by what a symbol should have beyond one.
+    // Each symbol gets one slot. The others are distributed in proportion to the share above one slot.
     let spare = slots - frequencies.len() as u64;
     let beyond = |frequency: u32| (u64::from(frequency) * slots).saturating_sub(total);
     let all: u64 = frequencies.iter().map(|frequency| beyond(*frequency)).sum();
@@ -47,48 +48,48 @@ pub(crate) fn scale(frequencies: &[u32], log: usize, counts: &mut Vec<u16>) {
     }));
 }
 
-/// How to walk backwards from symbol to symbol.
+/// Transition table of the encoder.
 #[derive(Debug, Default)]
 pub(crate) struct EncodeTable {
     log: usize,
     symbols: Vec<EncodeSymbol>,
-    /// The slots of the first symbol, rising, those of the second, and so on.
+    /// Slots of all symbols in order; the slots of each symbol are increasing.
     slots: Vec<u16>,
     dealt: Vec<u16>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct EncodeSymbol {
-    /// Added to a state, it has the number of bits to write above bit 16.
+    /// Added to a state, it yields the number of bits to write in bits 16 and above.
     bits: u32,
-    /// Added to what these bits leave of the state, it is a place in `slots`.
+    /// Added to the state without these bits, it yields an index into `slots`.
     place: u32,
 }
 
-/// Bits that one step writes.
+/// Bits written by one step.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Step(u16);
 
 impl Step {
-    /// How many bits, at most [`LOG_MAX`].
+    /// Returns the number of bits, at most [`LOG_MAX`].
     pub(crate) fn width(self) -> usize {
         usize::from(self.0 >> 12)
     }
 
-    /// The bits.
+    /// Returns the bits.
     pub(crate) fn bits(self) -> u64 {
         u64::from(self.0 & 0xfff)
     }
 }
 
 impl EncodeTable {
-    /// Prepares for symbols with these counts, whose sum is `2^log`.
+    /// Builds the table for symbols with these counts, whose sum must be `2^log`.
     pub(crate) fn build(&mut self, counts: &[u16], log: usize) {
         self.log = log;
         self.symbols.clear();
         let mut start = 0u32;
         for count in counts.iter().map(|count| u32::from(*count)) {
-            // A state lies in slots..2·slots. Cut to count..2·count it loses so many bits, or one less.
+            // A state is in slots..2·slots. Reducing it to count..2·count removes `most` bits, or one less.
             let most = log as u32 - (count - 1).checked_ilog2().unwrap_or(0);
             self.symbols.push(EncodeSymbol {
                 bits: (most << 16).wrapping_sub(count << most),
@@ -113,12 +114,12 @@ impl EncodeTable {
         }
     }
 
-    /// Where a walk begins: in the slot in which the decoder ends.
+    /// Returns the initial state, which is the slot in which the decoder ends.
     pub(crate) fn start(&self) -> u32 {
         1 << self.log
     }
 
-    /// Moves `state` over `symbol`.
+    /// Advances `state` by `symbol`, and returns the bits to write.
     pub(crate) fn step(&self, state: &mut u32, symbol: usize) -> Step {
         let symbol = self.symbols[symbol];
         let width = state.wrapping_add(symbol.bits) >> 16;
@@ -128,30 +129,30 @@ impl EncodeTable {
         step
     }
 
-    /// The slot of a state: what a decoder has to be told.
+    /// Returns the slot of a state, which is the start slot of the decoder.
     pub(crate) fn slot(&self, state: u32) -> u64 {
         u64::from(state - (1 << self.log))
     }
 }
 
-/// What a decoder finds in a slot.
+/// Slot of a decode table.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Slot {
-    /// What the slot's symbol stands for.
+    /// Number that the symbol of the slot represents.
     pub(crate) value: i32,
-    /// The slot that bits of zero lead to.
+    /// Next slot for bits of zero.
     pub(crate) next: u16,
-    /// How many bits to read.
+    /// Number of bits to read.
     pub(crate) bits: u8,
-    /// How many bits of the value's own follow.
+    /// Number of extra bits of the value that follow.
     pub(crate) extra: u8,
 }
 
-/// The table of a decoder; as large as the largest, so that any slot of ten bits is inside.
+/// Decode table. It always has the maximum size, so any slot number of ten bits is in bounds.
 pub(crate) type DecodeTable = [Slot; SLOTS_MAX];
 
-/// Fills the first `2^log` slots for symbols with these counts, whose sum is `2^log`; `stands_for` gives value and
-/// extra bits of a symbol.
+/// Fills the first `2^log` slots for symbols with these counts, whose sum must be `2^log`. `stands_for` returns
+/// value and extra bits of a symbol.
 pub(crate) fn build_decode_table(
     counts: impl Iterator<Item = usize> + Clone,
     log: usize,
@@ -231,7 +232,7 @@ mod tests {
             .sum();
         for log in 5..=LOG_MAX {
             let bits = round_trip(&skewed, log) as f64;
-            // A rare symbol has a slot of few at least.
+            // With few slots, rare symbols get more than their share.
             let most = entropy * if log < 7 { 1.06 } else { 1.01 };
             assert!(bits < most, "{bits} bits with {log}, entropy {entropy}");
         }

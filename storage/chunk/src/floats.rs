@@ -1,11 +1,12 @@
-//! Columns of doubles, kept bit for bit.
+//! Codec of columns of doubles. All values are restored bit for bit.
 //!
-//! Most measured values are short decimals. Those are scaled by a power of ten to integers, and a value that
-//! the division does not restore exactly (NaN, infinities, −0.0, long fractions) is an exception stored whole:
-//! the idea of ALP (Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point Compression", 2023), here
-//! with a true division, so that every decimal of up to 15 digits is exact. Other columns are packed as the
-//! integers that their bits are: neighbours share sign and exponent, and doubles that come from narrower
-//! floats share trailing zeros, which are shifted away.
+//! Most measured values are short decimals. They are scaled by a power of ten to integers. A value that the division
+//! does not restore exactly (NaN, infinities, −0.0, long fractions) is an exception and is stored separately. The
+//! idea is that of ALP (Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point Compression", 2023), here
+//! with a true division, so that every decimal of up to 15 digits is exact.
+//!
+//! Other columns are packed as the integers of their bits: neighbouring values share sign and exponent. Doubles
+//! converted from narrower floats also share trailing zeros, which are shifted out.
 
 use std::ops::Range;
 
@@ -18,27 +19,27 @@ const DECIMAL: u8 = 0;
 /// Form byte of shifted bits: this plus the shift, 0 to 63.
 const BITS: u8 = 64;
 
-/// Powers of ten beyond 15 digits restore nothing that a shorter one does not.
+/// Maximum exponent of the power of ten. Larger ones restore no value that a smaller one does not.
 pub(crate) const EXPONENT_MAX: usize = 18;
 
 const POWERS: [f64; EXPONENT_MAX + 1] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
 ];
 
-/// Adding this (1.5·2⁵²) to a double below 2⁵¹ in magnitude rounds it to an integer in the low mantissa bits,
-/// in two instructions that vectorise on every machine.
+/// Rounding constant (1.5·2⁵²). Adding it to a double below 2⁵¹ in magnitude rounds to an integer in the low
+/// mantissa bits, in two instructions that vectorise on every architecture.
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
 
-/// Largest magnitude that [`ROUNDER`] rounds.
+/// Exclusive upper bound of the magnitudes that [`ROUNDER`] can round.
 const SCALED_MAX: f64 = 2_251_799_813_685_248.0;
 
-/// Values looked at to choose the exponent.
+/// Maximum number of values that are sampled to choose the exponent.
 const SAMPLE: usize = 32;
 
-/// Decimals wider than this many bytes a value are compared with shifted bits.
+/// Average decimal size in bytes per value above which decimals are compared with shifted bits.
 pub(crate) const DECIMAL_WIDE_BYTES: usize = 5;
 
-/// Writes columns; keeps its buffers from one to the next.
+/// Encoder of float columns with reusable buffers.
 #[derive(Debug, Default)]
 pub(crate) struct FloatEncoder {
     integers: Vec<i64>,
@@ -85,7 +86,7 @@ impl FloatEncoder {
                 fill = *integer;
             } else {
                 self.exceptions.push(row as u32);
-                // The slot repeats its neighbour, so that it costs no width.
+                // An exception repeats the previous integer, so that it does not increase the width.
                 *integer = fill;
             }
         }
@@ -120,13 +121,13 @@ impl FloatEncoder {
     }
 }
 
-/// The nearest integer to `value · power`; any integer where that is beyond 2⁵¹.
+/// Returns the integer nearest to `value · power`. Arbitrary if that is above 2⁵¹ in magnitude.
 fn scaled(value: f64, power: f64) -> i64 {
     let rounded = value * power + ROUNDER;
     (rounded.to_bits() as i64).wrapping_sub(ROUNDER.to_bits() as i64)
 }
 
-/// The inverse of [`scaled`]. The trick with [`ROUNDER`] is exact below 2⁵¹, and no larger integer is stored.
+/// Inverts [`scaled`]. Exact below 2⁵¹; larger integers are never stored.
 pub(crate) fn unscaled(integer: i64, power: f64) -> f64 {
     (f64::from_bits((ROUNDER.to_bits() as i64).wrapping_add(integer) as u64) - ROUNDER) / power
 }
@@ -135,25 +136,25 @@ fn restores(value: f64, integer: i64, power: f64) -> bool {
     (value * power).abs() < SCALED_MAX && unscaled(integer, power).to_bits() == value.to_bits()
 }
 
-/// Ten to the power of `exponent`, which is at most [`EXPONENT_MAX`].
+/// Returns ten to the power of `exponent`, which must be at most [`EXPONENT_MAX`].
 pub(crate) fn power_of(exponent: usize) -> f64 {
     POWERS[exponent]
 }
 
-/// The integer that [`unscaled`] turns into `value`, bit for bit, where there is one.
+/// Returns the integer that [`unscaled`] converts to exactly `value`, if there is one.
 pub(crate) fn restored(value: f64, power: f64) -> Option<i64> {
     let integer = scaled(value, power);
     restores(value, integer, power).then_some(integer)
 }
 
-/// The integer that [`unscaled`] turns into a number close to `value`, and what is missing from that; `None` where
-/// the integer is too large.
+/// Returns the integer whose [`unscaled`] double is close to `value`, and the difference of `value` from that
+/// double. Returns `None` if the integer is too large.
 pub(crate) fn near(value: f64, power: f64) -> Option<(i64, f64)> {
     let integer = scaled(value, power);
     ((value * power).abs() < SCALED_MAX).then(|| (integer, value - unscaled(integer, power)))
 }
 
-/// The exponent that costs least over a sample; `None` when too few values are decimals.
+/// Returns the exponent with the lowest cost in a sample; `None` if too few values are decimals.
 pub(crate) fn choose_exponent(values: &[f64]) -> Option<usize> {
     let mut needing = [0usize; EXPONENT_MAX + 1];
     let stride = values.len().div_ceil(SAMPLE).max(1);
@@ -173,7 +174,7 @@ pub(crate) fn choose_exponent(values: &[f64]) -> Option<usize> {
     if decimals * 8 < seen * 7 {
         return None;
     }
-    // A digit more costs every value 10/3 bits; a value left out costs about 80.
+    // One more digit costs 10/3 bits per value. An exception costs about 80 bits.
     let mut exceptions = seen;
     let costs = needing.iter().enumerate().map(|(exponent, count)| {
         exceptions -= count;
@@ -182,7 +183,7 @@ pub(crate) fn choose_exponent(values: &[f64]) -> Option<usize> {
     costs.min().map(|(_, exponent)| exponent)
 }
 
-/// A view of a stored column.
+/// View of a stored column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Floats<'a> {
     integers: Integers<'a>,
@@ -202,9 +203,9 @@ enum Form<'a> {
 
 #[derive(Debug, Clone, Copy)]
 struct Exceptions<'a> {
-    /// Rising.
+    /// Rows of the exceptions, strictly increasing.
     rows: PackedArray<'a>,
-    /// Eight bytes each.
+    /// Values of the exceptions, eight bytes each.
     values: &'a [u8],
 }
 
@@ -223,7 +224,7 @@ impl<'a> Exceptions<'a> {
         Ok(Self { rows, values })
     }
 
-    /// Overwrites the exceptional values among `rows`, which `out` holds.
+    /// Overwrites the exceptions among `rows` in `out`, which holds the values of `rows`.
     fn apply(&self, rows: &Range<usize>, out: &mut [f64]) {
         let (values, _) = self.values.as_chunks::<8>();
         let first = self.rows.partition_point(|row| (row as usize) < rows.start);
@@ -238,7 +239,7 @@ impl<'a> Exceptions<'a> {
 }
 
 impl<'a> Floats<'a> {
-    /// Reads the column of `count` values that stands next.
+    /// Opens the next column, which has `count` values.
     pub(crate) fn open(reader: &mut Reader<'a>, count: usize) -> Result<Self, Damaged> {
         let code = reader.byte()?;
         let form = match code {
@@ -260,7 +261,7 @@ impl<'a> Floats<'a> {
         Ok(Self { integers, form })
     }
 
-    /// Appends the values of `rows`, which must lie inside the column.
+    /// Appends the values of `rows`, which must be within the column.
     pub(crate) fn decode(&self, rows: Range<usize>, out: &mut Vec<f64>) {
         out.reserve(rows.len());
         match self.form {

@@ -1,15 +1,15 @@
-//! Columns of 64-bit integers.
+//! Codec of columns of 64-bit integers.
 //!
-//! Signed, unsigned, booleans, indexes, text ends, scaled decimals and float bits all end here. Arithmetic
-//! wraps, so every bit pattern of 64 bits is ordinary. The layout is drawn in `FORMAT.md`.
+//! Signed and unsigned values, booleans, indexes, text ends, scaled decimals and float bits are all encoded here.
+//! Arithmetic wraps, so every 64-bit pattern is a regular value. `FORMAT.md` describes the layout.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `packed` | forms of bit-packed blocks: constant, offsets, differences |
-//! | `coded` | the entropy-coded form, read |
-//! | `coding` | the entropy-coded form, written |
-//! | `bins` | the alphabet of the entropy-coded form |
-//! | `tests` | of all forms |
+//! | `packed` | bit-packed forms: constant, offsets, differences |
+//! | `coded` | decoder of the entropy-coded form |
+//! | `coding` | encoder of the entropy-coded form |
+//! | `bins` | alphabet of the entropy-coded form |
+//! | `tests` | tests of all forms |
 
 mod bins;
 mod coded;
@@ -26,70 +26,71 @@ pub(crate) use self::packed::Packed;
 use self::packed::PackedEncoder;
 use crate::wire::{Damaged, Reader};
 
-/// The form byte of entropy-coded integers; those of packed ones are below.
+/// Form byte of entropy-coded integers. The packed forms have lower numbers.
 const CODED: u8 = 3;
 
-/// Columns that are packed into fewer bytes than this stay so: a code takes some thirty bytes to describe.
+/// Minimum packed size in bytes for which entropy coding is tried. The description of a code takes about thirty
+/// bytes.
 const CODED_BYTES_MIN: usize = 40;
 
-/// Fewer values than this are always packed.
+/// Minimum number of values for which entropy coding is tried.
 const CODED_VALUES_MIN: usize = 64;
 
-/// A type whose values are stored as 64-bit integers.
-pub(crate) trait Lane: Copy {
-    /// The stored integer.
-    fn into_lane(self) -> i64;
-    /// The value of a stored integer; one that was never stored gives any value.
-    fn from_lane(lane: i64) -> Self;
+/// Type whose values are stored as 64-bit integers.
+pub(crate) trait PackedInt: Copy {
+    /// Returns the stored integer.
+    fn into_packed(self) -> i64;
+    /// Returns the value of a stored integer. Integers that no value produces give an arbitrary value.
+    fn from_packed(lane: i64) -> Self;
 }
 
-impl Lane for i64 {
-    fn into_lane(self) -> i64 {
+impl PackedInt for i64 {
+    fn into_packed(self) -> i64 {
         self
     }
-    fn from_lane(lane: i64) -> Self {
+    fn from_packed(lane: i64) -> Self {
         lane
     }
 }
 
-impl Lane for u64 {
-    fn into_lane(self) -> i64 {
+impl PackedInt for u64 {
+    fn into_packed(self) -> i64 {
         self as i64
     }
-    fn from_lane(lane: i64) -> Self {
+    fn from_packed(lane: i64) -> Self {
         lane as u64
     }
 }
 
-impl Lane for u32 {
-    fn into_lane(self) -> i64 {
+impl PackedInt for u32 {
+    fn into_packed(self) -> i64 {
         i64::from(self)
     }
-    fn from_lane(lane: i64) -> Self {
+    fn from_packed(lane: i64) -> Self {
         lane as u32
     }
 }
 
-impl Lane for bool {
-    fn into_lane(self) -> i64 {
+impl PackedInt for bool {
+    fn into_packed(self) -> i64 {
         i64::from(self)
     }
-    fn from_lane(lane: i64) -> Self {
+    fn from_packed(lane: i64) -> Self {
         lane != 0
     }
 }
 
-/// Writes columns; keeps its buffers from one to the next.
+/// Encoder of integer columns with reusable buffers.
 #[derive(Debug, Default)]
 pub(crate) struct IntegerEncoder {
     packed: PackedEncoder,
-    /// Where entropy coding may be used.
+    /// Encoder of the entropy-coded form; `None` if the form is not allowed.
     coded: Option<Box<CodedEncoder>>,
     wrote_coded: bool,
 }
 
 impl IntegerEncoder {
-    /// Allows or forbids entropy coding from here on; to begin with it is forbidden.
+    /// Allows or forbids entropy coding for the following columns. A new encoder forbids it.
     pub(crate) fn allow_coding(&mut self, allowed: bool) {
         if allowed != self.coded.is_some() {
             self.coded = allowed.then(Box::default);
@@ -97,13 +98,13 @@ impl IntegerEncoder {
         self.wrote_coded = false;
     }
 
-    /// Whether any column since [`IntegerEncoder::allow_coding`] was entropy-coded.
+    /// Returns true if any column since [`IntegerEncoder::allow_coding`] was entropy-coded.
     pub(crate) fn wrote_coded(&self) -> bool {
         self.wrote_coded
     }
 
-    /// Appends `values` in the smallest of the forms that are allowed.
-    pub(crate) fn encode<T: Lane>(&mut self, values: &[T], out: &mut Vec<u8>) {
+    /// Appends `values` in the smallest of the allowed forms.
+    pub(crate) fn encode<T: PackedInt>(&mut self, values: &[T], out: &mut Vec<u8>) {
         let plan = self.packed.plan(values);
         if let Some(coded) = &mut self.coded
             && values.len() >= CODED_VALUES_MIN
@@ -119,7 +120,7 @@ impl IntegerEncoder {
     }
 }
 
-/// A view of a stored column. Opening it checks every length, so reading cannot fail.
+/// View of a stored column. Opening it checks every length, so reading cannot fail.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Integers<'a> {
     Packed(Packed<'a>),
@@ -127,9 +128,9 @@ pub(crate) enum Integers<'a> {
 }
 
 impl<'a> Integers<'a> {
-    /// Reads the column of `count` values that stands next; `count` must be backed by a checked limit.
+    /// Opens the next column, which has `count` values. The caller must have checked `count` against a limit.
     ///
-    /// Costs a few instructions a block.
+    /// Costs a few instructions per block.
     #[inline]
     pub(crate) fn open(reader: &mut Reader<'a>, count: usize) -> Result<Self, Damaged> {
         match reader.byte()? {
@@ -138,7 +139,7 @@ impl<'a> Integers<'a> {
         }
     }
 
-    /// Whether the column that `bytes` begin with is entropy-coded.
+    /// Returns true if the column at the start of `bytes` is entropy-coded.
     pub(crate) fn are_coded(bytes: &[u8]) -> bool {
         bytes.first() == Some(&CODED)
     }
@@ -150,7 +151,7 @@ impl<'a> Integers<'a> {
         }
     }
 
-    /// The values of `rows`, which must lie inside the column, block by block in order.
+    /// Calls `visit` with the values of `rows`, block by block in order. `rows` must be within the column.
     pub(crate) fn for_each_block(&self, rows: Range<usize>, visit: impl FnMut(&[i64])) {
         match self {
             Self::Packed(column) => column.for_each_block(rows, visit),
@@ -158,31 +159,32 @@ impl<'a> Integers<'a> {
         }
     }
 
-    /// Hands each value to `visit`, in order.
+    /// Calls `visit` with each value in order.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(i64)) {
         self.for_each_block(0..self.count(), |values| {
             values.iter().for_each(|value| visit(*value));
         });
     }
 
-    /// Appends the values of `rows`, which must lie inside the column.
-    pub(crate) fn decode<T: Lane>(&self, rows: Range<usize>, out: &mut Vec<T>) {
+    /// Appends the values of `rows`, which must be within the column.
+    pub(crate) fn decode<T: PackedInt>(&self, rows: Range<usize>, out: &mut Vec<T>) {
         out.reserve(rows.len());
         self.for_each_block(rows, |values| {
-            out.extend(values.iter().map(|value| T::from_lane(*value)));
+            out.extend(values.iter().map(|value| T::from_packed(*value)));
         });
     }
 
-    /// One value. Costs the unpacking of its block, or its frame up to there.
+    /// Returns one value. Unpacks its block, or decodes its frame up to the row.
     pub(crate) fn get(&self, row: usize) -> i64 {
         let mut found = 0;
         self.for_each_block(row..row + 1, |values| found = values[0]);
         found
     }
 
-    /// Of a rising column, how many values satisfy `before`, which must hold for a prefix of it.
+    /// Returns the number of leading values of a rising column that satisfy `before`. The values that satisfy it
+    /// must form a prefix.
     ///
-    /// Costs a binary search over the heads of blocks or frames and the unpacking of at most one.
+    /// Costs a binary search over the heads of blocks or frames, and unpacking of at most one block or frame.
     pub(crate) fn partition_point(&self, before: impl Fn(i64) -> bool) -> usize {
         let (firsts, length) = match self {
             Self::Packed(column) => match column.rising_heads() {

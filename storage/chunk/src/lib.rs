@@ -1,15 +1,16 @@
-//! The byte formats of Tideline's points, and nothing else: no I/O, no async, no clock.
+//! Byte formats of Tideline's points. This crate does no I/O, has no async code and reads no clock.
 //!
-//! | type | is |
+//! | type | holds |
 //! |---|---|
-//! | [`Run`] | consecutive points of one timeline, unpacked |
-//! | [`Chunk`] | the same as bytes, read in place; [`ChunkEncoder`] or [`encode_chunk`] writes it |
-//! | [`Summaries`] | what the numbers of a chunk come to in buckets of time |
-//! | [`Delta`] | a micro-batch of points of many timelines, or a delete, as the journal keeps it |
+//! | [`Run`] | consecutive points of one timeline, decoded |
+//! | [`Chunk`] | the encoded form of a run, read in place; written by [`ChunkEncoder`] or [`encode_chunk`] |
+//! | [`Summaries`] | sum, extremes, first and last value of the numeric columns of a chunk per time bucket |
+//! | [`Delta`] | a micro-batch of points of many timelines, or a delete; one journal entry |
 //!
-//! Modules, from the small to the large: `wire` (numbers and checked reading), `bitpack` (kernels),
-//! `packed_array` (single elements), `entropy` (codes), one codec a kind of column (`integers`, `floats`, `strings`,
-//! `timestamps`, `presence`), `column` (choice by type), then `run`, `summaries`, `chunk` and `delta`.
+//! Modules from the lowest to the highest layer: `wire` (numbers and checked reading), `bitpack` (kernels),
+//! `packed_array` (random access to elements), `entropy` (tANS codes), one codec per kind of column (`integers`,
+//! `floats`, `strings`, `timestamps`, `presence`), `column` (choice by type), then `run`, `summaries`, `chunk` and
+//! `delta`.
 //!
 #![doc = include_str!("../FORMAT.md")]
 

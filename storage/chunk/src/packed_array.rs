@@ -1,18 +1,18 @@
-//! A small array of integers whose elements can be read one by one: block heads, exception rows, dictionary ends.
+//! Array of integers with random access: block heads, exception rows, dictionary ends.
 //!
 //! ```text
 //! base    signed varint      smallest element
-//! width   1 byte             bits a slot, 0 to 64; absent when there is one element
+//! width   1 byte             bits per slot, 0 to 64; absent if there is one element
 //! slots   ⌈count·width/8⌉    element − base
 //! ```
 //!
-//! The count is known from context. One element costs its varint and nothing else, which keeps columns of few
-//! rows small.
+//! The count is known from context. An array of one element consists only of its varint, which keeps columns with
+//! few rows small.
 
 use crate::bitpack::{bits, packed_bytes, read_bits};
 use crate::wire::{Damaged, Reader, put_signed};
 
-/// A view of a stored array. Reading an element costs a few instructions.
+/// View of a stored array. Reading an element costs a few instructions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PackedArray<'a> {
     base: i64,
@@ -22,7 +22,7 @@ pub(crate) struct PackedArray<'a> {
 }
 
 impl<'a> PackedArray<'a> {
-    /// Appends `elements`, at least one.
+    /// Appends `elements`, of which there must be at least one.
     pub(crate) fn encode(elements: impl Iterator<Item = i64> + Clone, out: &mut Vec<u8>) {
         let base = elements.clone().min().unwrap_or(0);
         let count = elements.clone().count();
@@ -48,7 +48,7 @@ impl<'a> PackedArray<'a> {
         }
     }
 
-    /// Reads the array of `count` elements that stands next; `count` must be backed by a checked limit.
+    /// Opens the next array, which has `count` elements. The caller must have checked `count` against a limit.
     pub(crate) fn open(reader: &mut Reader<'a>, count: usize) -> Result<Self, Damaged> {
         let base = reader.signed()?;
         let width = if count <= 1 {
@@ -68,18 +68,19 @@ impl<'a> PackedArray<'a> {
         })
     }
 
-    /// Elements held.
+    /// Returns the number of elements.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    /// Element `index`, which must be below [`PackedArray::len`].
+    /// Returns element `index`, which must be below [`PackedArray::len`].
     pub(crate) fn get(&self, index: usize) -> i64 {
         let offset = read_bits(self.slots, index * self.width, self.width);
         self.base.wrapping_add(offset as i64)
     }
 
-    /// How many elements from the front satisfy `before`; they must be a prefix.
+    /// Returns the number of leading elements that satisfy `before`. The elements that satisfy it must form a
+    /// prefix.
     pub(crate) fn partition_point(&self, before: impl Fn(i64) -> bool) -> usize {
         let (mut low, mut high) = (0, self.count);
         while low < high {

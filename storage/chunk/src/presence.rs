@@ -1,4 +1,7 @@
-//! Which rows of a run have a value in a column.
+//! Presence: the rows of a run that have a value in a column.
+//!
+//! Columns are dense: they store only the values of present rows. Ranks convert row numbers to positions in a
+//! column.
 
 use std::ops::Range;
 
@@ -8,17 +11,17 @@ use crate::wire::{Damaged, Reader, put_varint};
 
 const WORD: usize = u64::BITS as usize;
 
-/// Which rows of a run a column has values for.
+/// Set of the rows of a run that have a value in a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Presence {
     /// Every row.
     All,
-    /// The rows whose bit is set; the bitmap is as long as the run.
+    /// The rows whose bit is set. The bitmap is as long as the run.
     Some(Bitmap),
 }
 
 impl Presence {
-    /// How many of the run's `rows` have a value.
+    /// Returns the number of present rows. `rows` is the number of rows of the run.
     pub fn count(&self, rows: usize) -> usize {
         match self {
             Self::All => rows,
@@ -26,7 +29,7 @@ impl Presence {
         }
     }
 
-    /// Whether row `row` has a value.
+    /// Returns true if row `row` has a value.
     pub fn contains(&self, row: usize) -> bool {
         match self {
             Self::All => true,
@@ -34,7 +37,8 @@ impl Presence {
         }
     }
 
-    /// How many rows before `row` have a value: the place of that row's value in the dense column.
+    /// Returns the number of present rows before `row`, which is the position of that row's value in the dense
+    /// column.
     pub fn rank(&self, row: usize) -> usize {
         match self {
             Self::All => row,
@@ -43,7 +47,7 @@ impl Presence {
     }
 }
 
-/// One bit a row. Bits behind its length are zero.
+/// Bitmap with one bit per row. Unused bits of the last word are zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bitmap {
     words: Vec<u64>,
@@ -51,7 +55,7 @@ pub struct Bitmap {
 }
 
 impl Bitmap {
-    /// `length` rows, all absent.
+    /// Returns a bitmap of `length` absent rows.
     pub fn absent(length: usize) -> Self {
         Self {
             words: vec![0; length.div_ceil(WORD)],
@@ -59,19 +63,19 @@ impl Bitmap {
         }
     }
 
-    /// `length` rows, all present.
+    /// Returns a bitmap of `length` present rows.
     pub fn present(length: usize) -> Self {
         let mut bitmap = Self::default();
         bitmap.reset_present(length);
         bitmap
     }
 
-    /// Rows covered.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether it covers no row.
+    /// Returns true if the bitmap has no rows.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -91,23 +95,23 @@ impl Bitmap {
     ///
     /// # Panics
     ///
-    /// When there is no such row.
+    /// Panics if `row` is out of bounds.
     pub fn set(&mut self, row: usize) {
         assert!(row < self.length, "row {row} of {}", self.length);
         self.words[row / WORD] |= 1 << (row % WORD);
     }
 
-    /// Whether row `row` is present; rows behind the end are not.
+    /// Returns true if row `row` is present. Rows after the end are absent.
     pub fn get(&self, row: usize) -> bool {
         row < self.length && self.words[row / WORD] >> (row % WORD) & 1 == 1
     }
 
-    /// Present rows.
+    /// Returns the number of present rows.
     pub fn count_ones(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Present rows before `row`.
+    /// Returns the number of present rows before `row`.
     pub fn rank(&self, row: usize) -> usize {
         let row = row.min(self.length);
         let whole: usize = self.words[..row / WORD]
@@ -121,7 +125,7 @@ impl Bitmap {
         whole + (self.words[row / WORD] & ((1 << part) - 1)).count_ones() as usize
     }
 
-    /// The present rows in rising order.
+    /// Iterates over the present rows in increasing order.
     pub fn iter_ones(&self) -> impl Iterator<Item = usize> {
         self.words.iter().enumerate().flat_map(|(index, word)| {
             let mut rest = *word;
@@ -133,7 +137,7 @@ impl Bitmap {
         })
     }
 
-    /// Becomes `length` present rows; keeps its buffer.
+    /// Resets the bitmap to `length` present rows. Reuses the buffer.
     pub fn reset_present(&mut self, length: usize) {
         self.words.clear();
         self.words.resize(length.div_ceil(WORD), u64::MAX);
@@ -143,14 +147,14 @@ impl Bitmap {
         }
     }
 
-    /// Becomes `length` absent rows; keeps its buffer.
+    /// Resets the bitmap to `length` absent rows. Reuses the buffer.
     pub fn reset_absent(&mut self, length: usize) {
         self.words.clear();
         self.words.resize(length.div_ceil(WORD), 0);
         self.length = length;
     }
 
-    /// Marks `rows` as present; they must lie inside.
+    /// Marks `rows` as present. They must be in bounds.
     fn set_range(&mut self, rows: Range<usize>) {
         let mut row = rows.start;
         while row < rows.end {
@@ -161,7 +165,7 @@ impl Bitmap {
         }
     }
 
-    /// The rows at which present and absent alternate; the rows before the first are absent.
+    /// Iterates over the rows at which absent and present alternate. Rows before the first one are absent.
     fn flips(&self) -> impl Iterator<Item = i64> + Clone {
         (0..self.length)
             .filter(|row| self.get(*row) != (*row > 0 && self.get(*row - 1)))
@@ -177,7 +181,7 @@ impl FromIterator<bool> for Bitmap {
     }
 }
 
-/// A view of a stored presence.
+/// View of a stored presence.
 ///
 /// ```text
 /// form    varint    0 = bits, else 1 + number of flips
@@ -185,7 +189,7 @@ impl FromIterator<bool> for Bitmap {
 /// flips   array     rows at which absent and present alternate  (otherwise)
 /// ```
 ///
-/// The smaller one is written: one gap costs a few bytes, an alternation one bit a row.
+/// The smaller form is written. One gap costs a few bytes, and alternating rows cost one bit per row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PresenceView<'a> {
     All,
@@ -217,7 +221,7 @@ impl<'a> PresenceView<'a> {
         }
     }
 
-    /// Reads what stands next.
+    /// Opens the next presence, which covers `rows` rows.
     pub(crate) fn open(reader: &mut Reader<'a>, rows: usize) -> Result<Self, Damaged> {
         let flips = reader.count(rows + 1)?;
         if flips == 0 {
@@ -236,7 +240,7 @@ impl<'a> PresenceView<'a> {
         Ok(Self::Flips { flips, rows })
     }
 
-    /// Present rows before `row`.
+    /// Returns the number of present rows before `row`.
     pub(crate) fn rank(&self, row: usize) -> usize {
         match self {
             Self::All => row,
@@ -248,7 +252,7 @@ impl<'a> PresenceView<'a> {
         }
     }
 
-    /// Makes `bitmap` say which of `rows` are present; its row 0 is the first of them.
+    /// Fills `bitmap` with the presence of `rows`. Bit 0 is the first of these rows.
     pub(crate) fn read(&self, rows: Range<usize>, bitmap: &mut Bitmap) {
         match self {
             Self::All => bitmap.reset_present(rows.len()),
@@ -268,7 +272,7 @@ impl<'a> PresenceView<'a> {
         }
     }
 
-    /// The stretches of present rows inside `rows`, for the form with flips.
+    /// Iterates over the ranges of present rows within `rows`. Applies only to the form with flips.
     fn present_ranges(&self, rows: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let (flips, end) = match *self {
             Self::Flips { flips, rows } => (Some(flips), rows),

@@ -1,4 +1,6 @@
-//! The unpacked form of a chunk: what seals, merges and reads exchange.
+//! The decoded form of a chunk.
+//!
+//! Seals (flushes of the head), merges and queries exchange points as runs.
 
 use std::ops::Range;
 
@@ -7,55 +9,55 @@ use tideline_model::{ColumnData, FieldId};
 use crate::ChunkError;
 use crate::presence::Presence;
 
-/// Most rows in one run. A day at one second fits; writers split what is longer.
+/// Maximum number of rows in one run. A day at one point per second fits; writers split longer runs.
 pub const ROWS_MAX: usize = 1 << 17;
 
-/// Most rows × columns in one run: bounds what a damaged chunk may make a reader allocate.
+/// Maximum number of rows × columns in one run. Limits the memory that a damaged chunk can make a reader allocate.
 pub const VALUES_MAX: usize = 1 << 24;
 
 /// Consecutive points of one timeline in columns.
 ///
-/// Rows are sorted by strictly rising timestamp, at least one, at most [`ROWS_MAX`]. Columns are sorted by
-/// strictly rising (field, type code). A field may have several columns of numeric types; a row has a value in
-/// at most one of them.
+/// Rows are sorted by strictly increasing timestamp. There are between one and [`ROWS_MAX`] rows. Columns are sorted
+/// by strictly increasing (field, type code). A field may have several columns of numeric types; a row has a value
+/// in at most one of them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Run {
-    /// Nanoseconds since the epoch, one a row.
+    /// Timestamp of each row in nanoseconds since the epoch.
     pub timestamps: Vec<i64>,
-    /// The values.
+    /// Columns with the values.
     pub columns: Vec<RunColumn>,
 }
 
-/// The values of one field and type in a [`Run`].
+/// Values of one field and type in a [`Run`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunColumn {
-    /// The field.
+    /// Field of the values.
     pub field: FieldId,
-    /// Which rows have a value here.
+    /// Rows that have a value in this column.
     pub presence: Presence,
-    /// The values of those rows only, in row order.
+    /// Values of the present rows only, in row order.
     pub values: ColumnData,
 }
 
 impl RunColumn {
-    /// What columns are sorted by.
+    /// Returns the sort key of columns.
     pub(crate) fn order(&self) -> (FieldId, u8) {
         (self.field, self.values.value_type().code())
     }
 }
 
 impl Run {
-    /// Rows held.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.timestamps.len()
     }
 
-    /// Field values held.
+    /// Returns the number of field values in all columns.
     pub fn values(&self) -> usize {
         self.columns.iter().map(|column| column.values.len()).sum()
     }
 
-    /// Some of its rows. Columns without a value in them are left out.
+    /// Returns a copy of the given rows, without columns that have no value in them.
     #[must_use]
     pub fn slice(&self, rows: Range<usize>) -> Self {
         if rows == (0..self.rows()) {
@@ -84,7 +86,13 @@ impl Run {
         }
     }
 
-    /// Checks what the encoder relies on: sizes, order and lengths. Costs one pass over the timestamps.
+    /// Checks the invariants that the encoder relies on: sizes, order and lengths. Costs one pass over the
+    /// timestamps.
+    ///
+    /// # Errors
+    ///
+    /// [`ChunkError::TooLarge`] if the run exceeds [`ROWS_MAX`] or [`VALUES_MAX`], [`ChunkError::Malformed`] if it
+    /// has no rows, is not sorted, or a column does not match its presence.
     pub fn check(&self) -> Result<(), ChunkError> {
         let rows = self.rows();
         if rows == 0 {
@@ -97,7 +105,7 @@ impl Run {
             });
         }
         if !self.timestamps.is_sorted_by(|a, b| a < b) {
-            return Err(ChunkError::Malformed("its timestamps do not rise"));
+            return Err(ChunkError::Malformed("its timestamps are not increasing"));
         }
         if !self.columns.is_sorted_by(|a, b| a.order() < b.order()) {
             return Err(ChunkError::Malformed(
@@ -114,7 +122,7 @@ impl Run {
             }
             if column.presence.count(rows) != column.values.len() {
                 return Err(ChunkError::Malformed(
-                    "a column has not one value for each present row",
+                    "a column's values and present rows differ in number",
                 ));
             }
         }
@@ -122,7 +130,7 @@ impl Run {
     }
 }
 
-/// Values one after another.
+/// Copies a range of values.
 fn part(values: &ColumnData, range: Range<usize>) -> ColumnData {
     match values {
         ColumnData::Float(values) => ColumnData::Float(values[range].to_vec()),

@@ -1,4 +1,6 @@
-//! Columns of texts and of bytes: each value behind another, or a dictionary where values repeat.
+//! Codec of text and byte columns: concatenated values, or a dictionary if values repeat.
+//!
+//! Values are located by their end offsets. UTF-8 is checked when values are decoded, not when the column is opened.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,7 +14,8 @@ use crate::wire::{Damaged, Reader, put_varint};
 const PLAIN: u8 = 0;
 const DICTIONARY: u8 = 1;
 
-/// Most bytes that a dictionary may unfold to: few bytes stand for many there, so it needs a bound.
+/// Maximum size in bytes to which a dictionary column may expand. A few stored bytes can expand to many, so a limit
+/// is needed.
 const UNFOLDED_BYTES_MAX: usize = 1 << 22;
 
 /// Appends `values`.
@@ -46,7 +49,7 @@ pub(crate) fn encode<B: Joined>(values: &JoinedColumn<B>, integers: &mut Integer
     }
 }
 
-/// Where each value ends when all stand behind each other.
+/// Returns the end offset of each value in their concatenation.
 fn ends<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<i64> {
     values
         .scan(0, |end, value| {
@@ -56,7 +59,7 @@ fn ends<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<i64> {
         .collect()
 }
 
-/// A view of a stored column.
+/// View of a stored column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Strings<'a> {
     Plain {
@@ -71,7 +74,7 @@ pub(crate) enum Strings<'a> {
 }
 
 impl<'a> Strings<'a> {
-    /// Reads the column of `count` values that stands next.
+    /// Opens the next column, which has `count` values.
     pub(crate) fn open(reader: &mut Reader<'a>, count: usize) -> Result<Self, Damaged> {
         match reader.byte()? {
             PLAIN => {
@@ -98,7 +101,7 @@ impl<'a> Strings<'a> {
         }
     }
 
-    /// Appends the values of `rows`, which must lie inside the column.
+    /// Appends the values of `rows`, which must be within the column.
     pub(crate) fn decode<B: Joined>(
         &self,
         rows: Range<usize>,
@@ -135,7 +138,7 @@ impl<'a> Strings<'a> {
                             let value = entry(ends, joined, *index)?;
                             budget = budget
                                 .checked_sub(value.len())
-                                .ok_or(Damaged("dictionary unfolds beyond its limit"))?;
+                                .ok_or(Damaged("dictionary expands beyond its limit"))?;
                             take(value)
                         });
                     }
@@ -155,7 +158,7 @@ fn entry<'a>(ends: &PackedArray<'_>, joined: &'a [u8], index: i64) -> Result<&'a
     let index = usize::try_from(index)
         .ok()
         .filter(|index| *index < ends.len())
-        .ok_or(Damaged("no such dictionary entry"))?;
+        .ok_or(Damaged("dictionary index out of range"))?;
     let start = if index == 0 { 0 } else { ends.get(index - 1) };
     slice(joined, start, ends.get(index))
 }

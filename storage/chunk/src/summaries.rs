@@ -1,8 +1,8 @@
-//! Summaries: what the numbers of a chunk add up to in aligned buckets of time, so that a reader that asks for
-//! hours or days need not decode the rows.
+//! Summaries of the numeric columns of a chunk per aligned time bucket.
 //!
-//! A bucket is `width` nanoseconds from a multiple of `width`, and only buckets with rows exist. For each of
-//! them, and for each numeric column, there is one [`ColumnSummary`]. The layout is drawn in `FORMAT.md`.
+//! Queries over hours or days use them instead of decoding the rows. A bucket covers `width` nanoseconds from a
+//! multiple of `width`, and only buckets with rows exist. There is one [`ColumnSummary`] per bucket and numeric
+//! column. `FORMAT.md` describes the layout.
 
 mod lone;
 mod reader;
@@ -14,10 +14,11 @@ pub(crate) use writer::SummaryEncoder;
 
 use std::ops::Range;
 
-/// Fewest rows a bucket, on average, for which summaries are written in a chunk: below, they save too little work.
+/// Minimum number of rows per bucket, on average, for which a chunk gets summaries. With fewer rows they save too
+/// little work.
 const ROWS_PER_BUCKET_MIN: usize = 16;
-/// Fewest rows of a chunk: of sixty rows of one small integer, summaries were a third of the chunk, and rows of one block
-/// are decoded together anyway.
+/// Minimum number of rows of a chunk with summaries. For sixty rows of one small integer, summaries were a third of
+/// the chunk; and the rows of one block are decoded together anyway.
 const ROWS_MIN: usize = 128;
 
 /// States of a column in a bucket.
@@ -31,85 +32,86 @@ mod state {
 mod flag {
     /// Some bucket is not known; the states follow.
     pub(super) const PARTIAL: u8 = 1;
-    /// In some bucket a row has no value; counts and offsets of the edges follow.
+    /// In some bucket a row has no value; gap counts and the offsets of first and last value follow.
     pub(super) const SPARSE: u8 = 2;
     /// Some sum has more than 64 bits.
     pub(super) const WIDE: u8 = 4;
-    /// Free for later versions.
+    /// Reserved for later versions.
     pub(super) const RESERVED: u8 = 0xf8;
 }
 
-/// Form byte of floats that are no short decimals; lower ones are the exponent of decimals.
+/// Form byte of floats that are not short decimals. Lower values are the exponent of decimals.
 const BITS: u8 = 64;
 
-/// Low bits of a float sum's correction that are not kept. What is left has thirteen significant bits, of a number
-/// that is 2⁻⁵³ of the sum or 2⁻⁴⁴ of the largest magnitude at most.
+/// Number of low bits that are dropped from the correction of a float sum. The rest has thirteen significant bits of
+/// a number that is at most 2⁻⁵³ of the sum or 2⁻⁴⁴ of the largest magnitude.
 const CORRECTION_SHIFT: u32 = 40;
 
-/// A stretch of aligned time that has rows.
+/// Aligned time bucket with at least one row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SummaryBucket {
-    /// Where it begins: a multiple of the width, or `i64::MIN` where that lies before time does.
+    /// Start of the bucket: a multiple of the width, or `i64::MIN` if the multiple is below that.
     pub start: i64,
-    /// The rows of the chunk in it, at least one.
+    /// Rows of the chunk in the bucket, at least one.
     pub rows: Range<usize>,
-    /// The instant of the first of these rows.
+    /// Timestamp of the first of these rows.
     pub first_timestamp: i64,
-    /// The instant of the last of these rows.
+    /// Timestamp of the last of these rows.
     pub last_timestamp: i64,
 }
 
-/// What is known of one column in one bucket.
+/// Summary of one column in one bucket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ColumnSummary {
     /// No row of the bucket has a value in the column.
     Empty,
-    /// There are values, and only they can tell: a NaN or an infinity is among them, or their sum passes the
-    /// range of doubles.
+    /// There are values, but no summary; they must be decoded. Applies if the values include a NaN or an infinity,
+    /// or if their sum exceeds the range of doubles.
     Unknown,
-    /// There are values, and this is what they come to.
+    /// There are values, and this is their summary.
     Known(ValueSummary),
 }
 
-/// What the values of one column in one bucket come to.
+/// Aggregates of the values of one column in one bucket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ValueSummary {
-    /// How many values, at least one.
+    /// Number of values, at least one.
     pub count: u64,
-    /// Their sum.
+    /// Sum of the values.
     pub sum: Sum,
-    /// The lowest; among floats −0.0 is below 0.0.
+    /// Minimum. For floats, −0.0 is less than 0.0.
     pub min: Number,
-    /// The highest.
+    /// Maximum.
     pub max: Number,
-    /// The earliest value, and its instant.
+    /// Timestamp and value of the first point.
     pub first: (i64, Number),
-    /// The latest value, and its instant.
+    /// Timestamp and value of the last point.
     pub last: (i64, Number),
 }
 
-/// A sum of many values.
+/// Sum of many values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Sum {
-    /// Of integers: exact.
+    /// Exact sum of integers.
     Integer(i128),
-    /// Of floats: `sum + correction`, unrounded, is the sum of the doubles to 2⁻⁶⁶ of itself or 2⁻⁵⁷ of the largest
-    /// magnitude among them. Corrections of several sums may be added apart, as compensated summation does.
+    /// Sum of floats. The exact value of `sum + correction` deviates from the sum of the doubles by at most 2⁻⁶⁶ of
+    /// the sum or 2⁻⁵⁷ of the largest magnitude. To add several sums, add their corrections separately, as in
+    /// compensated summation.
     Float {
         /// The sum, or a short decimal close to it.
         sum: f64,
-        /// What is missing from it: little beside the largest magnitude or the sum.
+        /// Difference between the exact sum and `sum`. Small compared with the largest magnitude or the sum.
         correction: f64,
     },
 }
 
-/// A value of a numeric column.
+/// Value of a numeric column.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
-    /// Of a column of floats; never NaN or infinite.
+    /// Value of a float column; never NaN or infinite.
     Float(f64),
-    /// Of a column of signed integers.
+    /// Value of a signed integer column.
     Signed(i64),
-    /// Of a column of unsigned integers.
+    /// Value of an unsigned integer column.
     Unsigned(u64),
 }

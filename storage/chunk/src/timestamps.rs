@@ -1,4 +1,7 @@
-//! Columns of instants: a regular series by arithmetic, any other as integers in the coarsest unit that fits.
+//! Codec of timestamp columns.
+//!
+//! A regular series is stored as first timestamp and step. Any other series is stored as integers in the largest
+//! unit that divides all timestamps, so that its rows are found by binary search.
 
 use std::ops::Range;
 
@@ -7,13 +10,15 @@ use tideline_model::TimeRange;
 use crate::integers::{IntegerEncoder, Integers};
 use crate::wire::{Damaged, Reader, put_signed, put_varint};
 
-/// Form codes stand in the high four bits of the first byte, the unit (a power of ten) in the low four.
+/// Form codes. They are stored in the high four bits of the first byte. A regular series stores the unit, a power of
+/// ten, in the low four bits.
 const REGULAR: u8 = 0;
 const PACKED: u8 = 1;
-/// As packed, with the last instant in front: the integers are entropy-coded, and it lies deep in them.
+/// Packed, preceded by the last timestamp: the integers are entropy-coded, so reading the last one would decode a
+/// frame.
 const SPANNED: u8 = 2;
 
-/// Powers of ten that fit a unit: 10¹⁵ ns is more than eleven days.
+/// Powers of ten that can be a unit. 10¹⁵ ns is more than eleven days.
 const UNITS: [i64; 16] = {
     let mut units = [1; 16];
     let mut exponent = 1;
@@ -24,7 +29,7 @@ const UNITS: [i64; 16] = {
     units
 };
 
-/// The exponent of the largest power of ten that divides all `values`.
+/// Returns the exponent of the largest power of ten that divides all `values`.
 fn common_unit(values: impl IntoIterator<Item = i64>) -> usize {
     let mut exponent = UNITS.len() - 1;
     let mut seen = 0;
@@ -39,7 +44,7 @@ fn common_unit(values: impl IntoIterator<Item = i64>) -> usize {
     exponent
 }
 
-/// Writes columns; keeps its buffer from one to the next.
+/// Encoder of timestamp columns with reusable buffers.
 #[derive(Debug, Default)]
 pub(crate) struct TimestampEncoder {
     scaled: Vec<i64>,
@@ -47,7 +52,7 @@ pub(crate) struct TimestampEncoder {
 }
 
 impl TimestampEncoder {
-    /// Appends the timestamps of a run: at least one, strictly rising. Returns whether they are regular.
+    /// Appends the timestamps of a run: at least one, strictly increasing. Returns true if they are regular.
     pub(crate) fn encode_rising(
         &mut self,
         values: &[i64],
@@ -57,7 +62,7 @@ impl TimestampEncoder {
         let first = values[0];
         let last = values[values.len() - 1];
         let step = values.get(1).map_or(0, |second| second.wrapping_sub(first));
-        // A span beyond `i64` would overflow the reader's arithmetic.
+        // A span that exceeds `i64` would overflow the arithmetic of the reader.
         let regular = last.checked_sub(first).is_some()
             && values
                 .windows(2)
@@ -111,7 +116,7 @@ impl TimestampEncoder {
     }
 }
 
-/// A view of the stored timestamps of a chunk.
+/// View of the stored timestamps of a chunk.
 #[derive(Debug, Clone, Copy)]
 pub struct Timestamps<'a> {
     rows: usize,
@@ -126,13 +131,13 @@ enum Form<'a> {
     },
     Packed {
         packed: PackedTimestamps<'a>,
-        /// The last instant, where it is cheap to tell.
+        /// Last timestamp, if it is stored separately.
         last: Option<i64>,
     },
 }
 
 impl<'a> Timestamps<'a> {
-    /// Reads the timestamps of `rows` rows, at least one, that stand next.
+    /// Opens the timestamps of the next `rows` rows, of which there must be at least one.
     pub(crate) fn open(reader: &mut Reader<'a>, rows: usize) -> Result<Self, Damaged> {
         let code = reader.byte()?;
         let form = match code >> 4 {
@@ -145,7 +150,7 @@ impl<'a> Timestamps<'a> {
                 let span = step.checked_mul(rows as i64 - 1).ok_or(beyond)?;
                 first.checked_add(span).ok_or(beyond)?;
                 if step == 0 && rows > 1 {
-                    return Err(Damaged("timestamps do not rise"));
+                    return Err(Damaged("timestamps are not increasing"));
                 }
                 Form::Regular { first, step }
             }
@@ -167,12 +172,12 @@ impl<'a> Timestamps<'a> {
         Ok(Self { rows, form })
     }
 
-    /// Rows covered.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// `(first, step)` in nanoseconds when row `i` lies at `first + i·step`.
+    /// Returns `(first, step)` in nanoseconds if the timestamp of each row `i` is `first + i·step`.
     pub fn regular(&self) -> Option<(i64, i64)> {
         match self.form {
             Form::Regular { first, step } => Some((first, step)),
@@ -180,12 +185,14 @@ impl<'a> Timestamps<'a> {
         }
     }
 
-    /// The instant of row `row`. Costs the unpacking of at most one block or, but for the first and the last row of
-    /// a chunk written tightly, of one frame.
+    /// Returns the timestamp of row `row`.
+    ///
+    /// Unpacks at most one block. In an entropy-coded column, decodes one frame unless `row` is the last row or the
+    /// first row of a frame.
     ///
     /// # Panics
     ///
-    /// When there is no such row.
+    /// Panics if `row` is out of bounds.
     pub fn get(&self, row: usize) -> i64 {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         match &self.form {
@@ -195,15 +202,16 @@ impl<'a> Timestamps<'a> {
         }
     }
 
-    /// The rows whose instants lie in `range`.
+    /// Returns the rows with timestamps in `range`.
     ///
-    /// Costs arithmetic for a regular series, else a binary search over block heads and at most two blocks or frames.
+    /// Costs only arithmetic for a regular series, else a binary search over block heads and at most two blocks or
+    /// frames.
     pub fn row_range(&self, range: TimeRange) -> Range<usize> {
         let start = self.lower_bound(range.start);
         start..self.lower_bound(range.end).max(start)
     }
 
-    /// How many rows lie before `instant`.
+    /// Returns the number of rows before the timestamp `instant`.
     pub fn lower_bound(&self, instant: i64) -> usize {
         match &self.form {
             Form::Regular { first, .. } if instant <= *first => 0,
@@ -223,11 +231,11 @@ impl<'a> Timestamps<'a> {
         }
     }
 
-    /// Appends the instants of `rows`.
+    /// Appends the timestamps of `rows`.
     ///
     /// # Panics
     ///
-    /// When `rows` reach beyond the chunk.
+    /// Panics if `rows` exceed the chunk.
     pub fn decode(&self, rows: Range<usize>, out: &mut Vec<i64>) {
         assert!(rows.end <= self.rows, "rows {rows:?} of {}", self.rows);
         match &self.form {
@@ -239,7 +247,7 @@ impl<'a> Timestamps<'a> {
     }
 }
 
-/// A view of timestamps stored as integers of a unit.
+/// View of timestamps stored as integers in a unit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PackedTimestamps<'a> {
     unit: i64,
@@ -247,7 +255,7 @@ pub(crate) struct PackedTimestamps<'a> {
 }
 
 impl<'a> PackedTimestamps<'a> {
-    /// Reads the `count` timestamps that stand next.
+    /// Opens the next `count` timestamps.
     pub(crate) fn open(reader: &mut Reader<'a>, count: usize) -> Result<Self, Damaged> {
         let unit = *UNITS
             .get(usize::from(reader.byte()?))
@@ -260,13 +268,13 @@ impl<'a> PackedTimestamps<'a> {
         self.integers.get(row).wrapping_mul(self.unit)
     }
 
-    /// Hands each timestamp to `visit`, in order.
+    /// Calls `visit` with each timestamp in order.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(i64)) {
         self.integers
             .for_each(|value| visit(value.wrapping_mul(self.unit)));
     }
 
-    /// Appends the timestamps of `rows`, which must lie inside.
+    /// Appends the timestamps of `rows`, which must be within the column.
     pub(crate) fn decode(&self, rows: Range<usize>, out: &mut Vec<i64>) {
         out.reserve(rows.len());
         self.integers.for_each_block(rows, |values| {

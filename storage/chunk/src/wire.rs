@@ -1,32 +1,32 @@
-//! The smallest parts of both formats: signed numbers, byte strings and a reader that cannot leave its bytes.
+//! Basic parts of all formats: signed numbers, byte strings and a bounds-checked reader.
 //!
-//! Every length in a chunk or delta is read through [`Reader`], so damage shows as [`Damaged`], never as a
+//! Every length in a chunk or delta is read through [`Reader`], so damage results in [`Damaged`] and never in a
 //! panic.
 
 use tideline_wire::varint::{self, VarintError, unzigzag, zigzag};
 
 pub(crate) use tideline_wire::varint::put as put_varint;
 
-/// Bytes that no writer of ours leaves behind; the text says which rule they break.
+/// Error for bytes that violate the format; the text names the violated rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Damaged(pub &'static str);
 
-/// Appends a signed number so that small magnitudes of either sign are short.
+/// Appends a signed number in zigzag form, which keeps small magnitudes of either sign short.
 pub(crate) fn put_signed(value: i64, out: &mut Vec<u8>) {
     put_varint(zigzag(value), out);
 }
 
-/// Appends a byte string behind its length.
+/// Appends the length of a byte string, followed by its bytes.
 pub(crate) fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     put_varint(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 
-/// Walks over a part of a larger byte string.
+/// Reader over a part of a larger byte string.
 ///
-/// It gives out only bytes before its end, but [`Reader::take_padded`] lets the unpacking kernels *look* at the
-/// bytes of the container that follow, which spares them a copy.
+/// It returns only bytes before its end. The exception is [`Reader::take_padded`], whose result includes the
+/// following bytes of the container. Unpacking kernels may load these bytes and ignore them, which avoids a copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a> {
     container: &'a [u8],
@@ -35,7 +35,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads all of `container`.
+    /// Returns a reader over all of `container`.
     pub(crate) fn new(container: &'a [u8]) -> Self {
         Self {
             container,
@@ -44,29 +44,29 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Bytes left.
+    /// Returns the number of remaining bytes.
     pub(crate) fn remaining(&self) -> usize {
         self.end - self.at
     }
 
-    /// The next `length` bytes.
+    /// Reads the next `length` bytes.
     #[inline]
     pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8], Damaged> {
         self.take_padded(length).map(|padded| &padded[..length])
     }
 
-    /// The next `length` bytes, and behind them whatever else the container holds.
+    /// Reads the next `length` bytes. The returned slice also contains all later bytes of the container.
     #[inline]
     pub(crate) fn take_padded(&mut self, length: usize) -> Result<&'a [u8], Damaged> {
         if length > self.remaining() {
-            return Err(Damaged("bytes end early"));
+            return Err(Damaged("unexpected end of data"));
         }
         let padded = &self.container[self.at..];
         self.at += length;
         Ok(padded)
     }
 
-    /// A reader over the next `length` bytes, which are skipped here.
+    /// Returns a reader over the next `length` bytes and skips them in this reader.
     #[inline]
     pub(crate) fn split(&mut self, length: usize) -> Result<Reader<'a>, Damaged> {
         let start = self.at;
@@ -78,62 +78,62 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The next byte.
+    /// Reads the next byte.
     #[inline]
     pub(crate) fn byte(&mut self) -> Result<u8, Damaged> {
         self.take(1).map(|bytes| bytes[0])
     }
 
-    /// The next `N` bytes as an array.
+    /// Reads the next `N` bytes as an array.
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);
         Ok(array)
     }
 
-    /// A number written by [`put_varint`].
+    /// Reads a number written by [`put_varint`].
     #[inline]
     pub(crate) fn varint(&mut self) -> Result<u64, Damaged> {
         let read = varint::read(&self.container[self.at..self.end]);
         let (value, length) = read.map_err(|error| match error {
-            VarintError::CutOff => Damaged("bytes end early"),
+            VarintError::CutOff => Damaged("unexpected end of data"),
             VarintError::TooLong => Damaged("number longer than 64 bits"),
         })?;
         self.at += length;
         Ok(value)
     }
 
-    /// A number written by [`put_signed`].
+    /// Reads a number written by [`put_signed`].
     pub(crate) fn signed(&mut self) -> Result<i64, Damaged> {
         self.varint().map(unzigzag)
     }
 
-    /// A count or length that may not pass `max`.
+    /// Reads a count or length of at most `max`.
     #[inline]
     pub(crate) fn count(&mut self, max: usize) -> Result<usize, Damaged> {
         usize::try_from(self.varint()?)
             .ok()
             .filter(|count| *count <= max)
-            .ok_or(Damaged("count passes its limit"))
+            .ok_or(Damaged("count exceeds its limit"))
     }
 
-    /// A byte string written by [`put_bytes`].
+    /// Reads a byte string written by [`put_bytes`].
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Damaged> {
         let length = self.count(self.remaining())?;
         self.take(length)
     }
 
-    /// A byte string written by [`put_bytes`] that is text.
+    /// Reads a UTF-8 string written by [`put_bytes`].
     pub(crate) fn text(&mut self) -> Result<&'a str, Damaged> {
         std::str::from_utf8(self.bytes()?).map_err(|_| Damaged("text is not UTF-8"))
     }
 
-    /// Checks that nothing is left.
+    /// Checks that no bytes remain.
     pub(crate) fn finish(&self) -> Result<(), Damaged> {
         if self.remaining() == 0 {
             Ok(())
         } else {
-            Err(Damaged("bytes run on"))
+            Err(Damaged("unexpected trailing bytes"))
         }
     }
 }

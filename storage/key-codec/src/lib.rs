@@ -1,9 +1,9 @@
-//! Every key of the store is made here, and nowhere else.
+//! Encoding of every key of the store; the only crate that builds row keys.
 //!
-//! Keys are compared as unsigned bytes, so numbers are written big-endian and signed ones with their sign bit
-//! flipped: the order of the bytes is the order of the values.
+//! Keys are compared as unsigned bytes. Numbers are therefore big-endian, and signed numbers have their sign bit
+//! inverted, so that the order of the bytes is the order of the values.
 //!
-//! # The key spaces
+//! # Key spaces
 //!
 //! | space | no. | key | value | written by |
 //! |---|---|---|---|---|
@@ -13,15 +13,15 @@
 //! | `METADATA` | 12 | table ‖ metric name | type, help and unit (timeline-catalog's `FORMAT.md`) | timeline-catalog |
 //! | `REQUESTS` | 14 | table ‖ request key | outcome of a request with an idempotency key | series-store |
 //! | `SEARCHES` | 16 | table ‖ name | saved search (timeline-catalog's `FORMAT.md`) | timeline-catalog |
-//! | chunks | – | timeline id ‖ chunk start | chunk (`chunk`'s `FORMAT.md`) | series-store, in segments, in buckets by leading bits of the id |
+//! | chunks | – | timeline id ‖ chunk start | chunk (`chunk`'s `FORMAT.md`) | series-store, in segments, one bucket per leading bits of the id |
 //! | lists | – | list ‖ page | page of a list that is too long for the segment's manifest row | series-store, in segments, in a bucket of their own |
 //!
-//! Numbers that are missing were set aside once and never used. Rows of wide tables, feeds and indexes are in parts, which are
-//! dropped as a whole, not in a key space.
+//! The missing numbers are reserved and have never been used. Rows of wide tables, feeds and indexes are stored in
+//! parts, not in a key space: a part is dropped as a whole.
 //!
 //! Tables, segments, parts, cursors and jobs are rows of the shard's manifest, not of a key space: they change only
-//! by a fenced edit. A segment's generation is the segment itself: its rows are a partition of their own, so
-//! a late chunk never replaces another.
+//! by a fenced edit. The rows of a segment form a partition of their own, so a late chunk never replaces a chunk of
+//! another segment.
 //!
 //! Key columns of wide tables are encoded by [`mod@tuple`]; its page holds the byte format.
 
@@ -33,35 +33,35 @@ use tideline_model::{
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// The numbers of the key spaces; the table is in the crate's first page.
+/// Numbers of the key spaces; the crate documentation has the table.
 pub mod space {
     use tideline_model::Space;
 
-    /// One row a timeline.
+    /// Catalog: one row per timeline.
     pub const CATALOG: Space = Space(1);
     /// Fields of each measurement, with ids and types.
     pub const SCHEMAS: Space = Space(3);
-    /// Deletes that segments still have to be cleared of.
+    /// Deletes that have not yet been applied to all segments.
     pub const DELETES: Space = Space(4);
-    /// What senders say of metrics.
+    /// Metadata of metrics as sent by writers: type, help and unit.
     pub const METADATA: Space = Space(12);
     /// Outcomes of requests that carried an idempotency key.
     pub const REQUESTS: Space = Space(14);
-    /// Conditions that people gave a name.
+    /// Saved searches.
     pub const SEARCHES: Space = Space(16);
 }
 
-/// Bytes of a chunk key.
+/// Length of a chunk key, in bytes.
 pub const CHUNK_KEY_BYTES: usize = 24;
 
-/// The single bucket of every space while one process owns the one shard; a distributed store takes the shard
-/// of the row here, which is a range of timeline prefixes.
+/// The only bucket of every key space, because one process owns the only shard. A distributed store would use the
+/// number of the row's shard, which is a range of timeline prefixes.
 const SINGLE_SHARD_BUCKET: u16 = 0;
 
-/// Derives the id of a timeline: 8 bytes of MD5 over its source, then xxh3-64 over its identity.
+/// Derives the id of a timeline: 8 bytes of the MD5 of its source, then the xxh3-64 of its identity.
 ///
-/// `source` is the machine, `None` when no source tag is present: then the whole identity stands for it.
-/// `salt` is 0 but where two identities of one table clash; then the later one takes the next salt.
+/// `source` is the value of the first source tag that is present. If there is none, the identity takes its place.
+/// `salt` is 0. If two identities of one table have the same id, the later one uses the next salt.
 pub fn timeline_id(source: Option<&str>, identity: &[u8], salt: u32) -> TimelineId {
     let machine = Md5::digest(source.map_or(identity, str::as_bytes));
     let mut id = [0; 16];
@@ -70,37 +70,37 @@ pub fn timeline_id(source: Option<&str>, identity: &[u8], salt: u32) -> Timeline
     TimelineId(id)
 }
 
-/// The name of a manifest row that describes the segment with this id.
+/// Returns the name of the manifest row that describes a segment.
 pub fn segment_name(id: SegmentId) -> [u8; 8] {
     id.0.to_be_bytes()
 }
 
-/// The name of a manifest row that describes the part with this id.
+/// Returns the name of the manifest row that describes a part.
 pub fn part_name(id: PartId) -> [u8; 8] {
     id.0.to_be_bytes()
 }
 
-/// Reads the name of a part's manifest row; `None` when it has another length.
+/// Parses the name of a part's manifest row; `None` if its length is not 8 bytes.
 pub fn parse_part_name(name: &[u8]) -> Option<PartId> {
     Some(PartId(u64::from_be_bytes(name.try_into().ok()?)))
 }
 
-/// The name of a manifest row that describes the table with this id.
+/// Returns the name of the manifest row that describes a table.
 pub fn table_name(id: TableId) -> [u8; 4] {
     id.0.to_be_bytes()
 }
 
-/// Writes a signed number so that byte order is number order.
+/// Encodes a signed number so that byte order is number order.
 pub fn ordered_i64(value: i64) -> [u8; 8] {
     (value as u64 ^ (1 << 63)).to_be_bytes()
 }
 
-/// Reads what [`ordered_i64`] wrote.
+/// Decodes the output of [`ordered_i64`].
 pub fn from_ordered_i64(bytes: [u8; 8]) -> i64 {
     (u64::from_be_bytes(bytes) ^ (1 << 63)) as i64
 }
 
-/// The key of a chunk inside a segment: where its timeline lies, then when it begins.
+/// Returns the key of a chunk inside a segment: the timeline id, then the start of the chunk.
 pub fn chunk_key(id: TimelineId, start: i64) -> [u8; CHUNK_KEY_BYTES] {
     let mut key = [0; CHUNK_KEY_BYTES];
     key[..16].copy_from_slice(&id.0);
@@ -108,20 +108,20 @@ pub fn chunk_key(id: TimelineId, start: i64) -> [u8; CHUNK_KEY_BYTES] {
     key
 }
 
-/// Reads a chunk key; `None` when it has another length.
+/// Parses a chunk key; `None` if its length is not [`CHUNK_KEY_BYTES`].
 pub fn parse_chunk_key(key: &[u8]) -> Option<(TimelineId, i64)> {
     let key: &[u8; CHUNK_KEY_BYTES] = key.try_into().ok()?;
     let (id, start) = key.split_first_chunk::<16>()?;
     Some((TimelineId(*id), from_ordered_i64(start.try_into().ok()?)))
 }
 
-/// The chunks of one timeline that begin before `range.end`. Those that begin before `range.start` may reach
-/// into the range, so they are part of it; the reader looks at each chunk's own span.
+/// Returns the key range of all chunks of a timeline that start before `range.end`. It includes the chunks that start
+/// before `range.start`, because they may reach into the range; the reader filters by the time span of each chunk.
 pub fn chunks_of(id: TimelineId, range: TimeRange) -> KeyRange {
     KeyRange::new(chunk_key(id, i64::MIN), chunk_key(id, range.end))
 }
 
-/// All chunks of the timelines from `first` to `last`, both included.
+/// Returns the key range of all chunks of the timelines from `first` to `last`, both included.
 pub fn chunks_between(first: TimelineId, last: TimelineId) -> KeyRange {
     KeyRange {
         start: first.0.to_vec(),
@@ -129,48 +129,48 @@ pub fn chunks_between(first: TimelineId, last: TimelineId) -> KeyRange {
     }
 }
 
-/// Most leading bits of a timeline id that a segment's buckets go by.
+/// Largest number of leading timeline id bits that select a segment's bucket.
 pub const BUCKET_BITS_MAX: u8 = 12;
 
-/// The bucket of a segment that holds a timeline's chunks: the leading `bits` of its id, at most [`BUCKET_BITS_MAX`]. So
-/// buckets follow each other in the order of ids.
+/// Returns the bucket of a segment that holds a timeline's chunks: the leading `bits` of the id, at most
+/// [`BUCKET_BITS_MAX`]. The order of buckets is the order of ids.
 pub fn chunk_bucket(id: TimelineId, bits: u8) -> u16 {
     let [first, second, ..] = id.0;
     let leading = u32::from(u16::from_be_bytes([first, second]));
     u16::try_from(leading >> (16 - u32::from(bits.min(BUCKET_BITS_MAX)))).unwrap_or(0)
 }
 
-/// The bucket of a segment that holds its lists; no timeline's chunks are in it.
+/// Bucket of a segment that holds its lists. It never holds chunks.
 pub const LISTS_BUCKET: u16 = u16::MAX;
 
-/// A list of a segment. The number is part of the key.
+/// List of a segment. The number of the variant is part of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum SegmentList {
-    /// Its files.
+    /// Files of the segment.
     Files = 1,
-    /// Descriptions of other databases whose points are in it.
+    /// Descriptions of other databases whose points are in the segment.
     Replaces = 2,
 }
 
-/// The key of a page of a list.
+/// Returns the key of one page of a list.
 pub fn list_key(list: SegmentList, page: u32) -> [u8; 5] {
     let mut key = [list as u8; 5];
     key[1..].copy_from_slice(&page.to_be_bytes());
     key
 }
 
-/// All pages of a list.
+/// Returns the key range of all pages of a list.
 pub fn list_pages(list: SegmentList) -> KeyRange {
     KeyRange::prefix(&[list as u8])
 }
 
-/// Where the catalog row of a timeline lies.
+/// Returns the partition of a timeline's catalog row.
 pub fn catalog_partition(_id: TimelineId) -> Partition {
     Partition::space(space::CATALOG, SINGLE_SHARD_BUCKET)
 }
 
-/// The key of a catalog row.
+/// Returns the key of a catalog row.
 pub fn catalog_key(table: TableId, id: TimelineId) -> [u8; 20] {
     let mut key = [0; 20];
     key[..4].copy_from_slice(&table.0.to_be_bytes());
@@ -178,7 +178,7 @@ pub fn catalog_key(table: TableId, id: TimelineId) -> [u8; 20] {
     key
 }
 
-/// Reads a catalog key; `None` when it has another length.
+/// Parses a catalog key; `None` if its length is not 20 bytes.
 pub fn parse_catalog_key(key: &[u8]) -> Option<(TableId, TimelineId)> {
     let (table, id) = key.split_first_chunk::<4>()?;
     Some((
@@ -187,7 +187,7 @@ pub fn parse_catalog_key(key: &[u8]) -> Option<(TableId, TimelineId)> {
     ))
 }
 
-/// Where all rows of a table in a space lie, and the range of their keys.
+/// Returns the partition of all rows of a table in a key space, and the range of their keys.
 pub fn table_rows(space: Space, table: TableId) -> (Partition, KeyRange) {
     (
         Partition::space(space, SINGLE_SHARD_BUCKET),
@@ -195,7 +195,7 @@ pub fn table_rows(space: Space, table: TableId) -> (Partition, KeyRange) {
     )
 }
 
-/// The key of a row that is named by text or bytes inside its table: a measurement, a request key.
+/// Returns the key of a row that has a name inside its table, such as a measurement or a request key.
 pub fn named_key(table: TableId, name: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(4 + name.len());
     key.extend_from_slice(&table.0.to_be_bytes());
@@ -203,7 +203,7 @@ pub fn named_key(table: TableId, name: &[u8]) -> Vec<u8> {
     key
 }
 
-/// The key of a delete: its place in the journal orders the rows of a table.
+/// Returns the key of a delete. Deletes of a table sort by their sequence in the journal.
 pub fn delete_key(table: TableId, sequence: SequenceNumber) -> [u8; 12] {
     let mut key = [0; 12];
     key[..4].copy_from_slice(&table.0.to_be_bytes());
@@ -211,7 +211,7 @@ pub fn delete_key(table: TableId, sequence: SequenceNumber) -> [u8; 12] {
     key
 }
 
-/// Reads the key of a delete; `None` when it has another length.
+/// Parses the key of a delete; `None` if its length is not 12 bytes.
 pub fn parse_delete_key(key: &[u8]) -> Option<(TableId, SequenceNumber)> {
     let (table, sequence) = key.split_first_chunk::<4>()?;
     Some((
@@ -220,7 +220,7 @@ pub fn parse_delete_key(key: &[u8]) -> Option<(TableId, SequenceNumber)> {
     ))
 }
 
-/// Reads a named key; `None` when it is too short.
+/// Parses a named key; `None` if it is shorter than 4 bytes.
 pub fn parse_named_key(key: &[u8]) -> Option<(TableId, &[u8])> {
     let (table, name) = key.split_first_chunk::<4>()?;
     Some((TableId(u32::from_be_bytes(*table)), name))

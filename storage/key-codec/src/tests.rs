@@ -1,11 +1,13 @@
-//! Keys keep the order of what they are made of, and their bytes never change.
+//! Tests of key order and of the stored bytes, which never change.
+//!
+//! The order is checked with random keys, the bytes with golden values.
 
 use proptest::prelude::*;
 
 use super::*;
 use tideline_model::Identity;
 
-/// The id of an identity in a table with these source tags.
+/// Returns the id of an identity in a table with these source tags.
 fn timeline_id_of(identity: &Identity, source_tags: &[String], salt: u32) -> TimelineId {
     let mut bytes = Vec::new();
     identity.encode(&mut bytes);

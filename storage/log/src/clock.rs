@@ -1,4 +1,4 @@
-//! The trusted time of the database: stored with the cursor, so that a start can compare the wall clock with it.
+//! The trusted clock of a log. Its time is stored with the cursor, so that a start can compare the wall clock with it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use crate::trusted_clock::{StoredClock, TrustedClock, TrustedNow};
 use parking_lot::Mutex;
 use tideline_model::{Clock, Timestamp};
 
-/// The trusted clock of a log.
+/// Trusted clock of a log.
 #[derive(Debug)]
 pub(crate) struct LogClock {
     clock: Arc<dyn Clock>,
@@ -29,7 +29,7 @@ impl LogClock {
         &self.clock
     }
 
-    /// The time, as far as it can be trusted.
+    /// Returns the trusted time.
     pub(crate) fn now(&self) -> TrustedNow {
         let (wall, monotonic) = (self.clock.now(), self.clock.monotonic());
         let mut trusted = self.trusted.lock();
@@ -39,7 +39,7 @@ impl LogClock {
         shown
     }
 
-    /// An operator says that the wall clock is right.
+    /// Accepts the wall clock as right, as confirmed by an operator.
     pub(crate) fn confirm(&self) {
         let (wall, monotonic) = (self.clock.now(), self.clock.monotonic());
         let mut trusted = self.trusted.lock();
@@ -48,12 +48,12 @@ impl LogClock {
         self.count_turn(before, &trusted);
     }
 
-    /// Takes note of the newest instant that is stored.
+    /// Records the newest timestamp that is stored.
     pub(crate) fn note_stored(&self, newest: i64) {
         self.trusted.lock().note_stored(newest);
     }
 
-    /// How often the trusted time went back since the start.
+    /// Returns how often the trusted time went back since the start.
     pub(crate) fn turns(&self) -> u64 {
         self.turns.load(Ordering::SeqCst)
     }

@@ -1,13 +1,14 @@
-//! Group commit: one thread that appends what waits to the journal, syncs once for all of it, has the models apply it and
-//! answers.
+//! Group commit: one thread appends all waiting entries to the journal, syncs once for all of them, lets the models
+//! apply them, and replies.
 //!
-//! 1. Take the first waiting write, then all others that wait already, up to a budget of bytes or an entry that ends its group.
-//! 2. Number them, append them in one call, synced if any of them asks for it.
-//! 3. Have them applied in order; answer each.
-//! 4. Sync what no append of this thread has synced, if the oldest such write has waited for [`SYNC_INTERVAL`].
-//! 5. Freeze the models when one of them is full or old.
+//! 1. Take the first waiting write, then all others that already wait, up to a budget of bytes or an entry that ends
+//!    its group.
+//! 2. Number the entries and append them in one call; sync if any of them requests it.
+//! 3. Apply the entries in order and reply to each writer.
+//! 4. Sync buffered entries if the oldest of them has waited for [`SYNC_INTERVAL`].
+//! 5. Freeze the models if one of them is full or old.
 //!
-//! While the thread is busy with one group the next one gathers, so groups grow with the load by themselves.
+//! New writes queue up while the thread handles a group, so the size of groups grows with the load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,24 +25,24 @@ use crate::fail_points::{When, pass};
 use crate::log::{Log, SHARD};
 use crate::manifest::put_cursor;
 use crate::model::{LogModel, Pressure};
-use crate::tail::TailEntry;
+use crate::recent_entries::RecentEntry;
 
 /// Name of the thread.
 const THREAD: &str = "committer";
-/// How often the age of generations is checked while nothing is written, and the pause after a failed sync.
+/// Interval of the checks for old generations while nothing is written, and the pause after a failed sync.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
-/// Time from the first unsynced write to the sync, under load and without. The guide promises that a power cut loses
-/// at most a second of buffered writes; the other half of it is for the sync itself.
+/// Delay from the first unsynced write to the sync, under load and without. The guide promises that a power cut loses
+/// at most one second of buffered writes; the other half of it is reserved for the sync itself.
 const SYNC_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Sequences that a run passes over before its first write: more than the run before can have given to entries that are
-/// lost since, as buffered ones in a power cut. A watcher that has seen those has a cursor after them, and would miss what
-/// came next in their place.
+/// Number of sequences that a run skips before its first write. It exceeds the number of sequences that the previous
+/// run can have given to entries that were lost, such as buffered entries in a power cut. A watcher that received such
+/// an entry has a cursor after it, and would miss new entries with the same sequences.
 const START_LEAP: u64 = 1 << 24;
-/// The epoch of the first run.
+/// Epoch of the first run.
 const FIRST_EPOCH: Epoch = Epoch(1);
 
-/// The handle of the committer thread.
+/// Handle of the committer thread.
 #[derive(Debug)]
 pub(crate) struct Committer {
     log: Arc<Log>,
@@ -52,9 +53,9 @@ pub(crate) struct Committer {
 
 enum Message {
     Write(Write),
-    /// Passes over sequences up to the one after the entry's, which is the last of them.
+    /// Skips sequences so that the entry gets the one before the given sequence.
     Raise(SequenceNumber, Write),
-    /// Freezes the models; answers with the first sequence that is not in what was frozen.
+    /// Freezes the models. The reply is the first sequence that is not frozen.
     Freeze(Sender<Result<SequenceNumber>>),
     Stop,
 }
@@ -69,7 +70,7 @@ impl Write {
         self.entry.encoded().len()
     }
 
-    /// A caller that has left gets no reply.
+    /// Sends the reply. A caller that no longer waits gets none.
     fn answer(&self, result: Result<SequenceNumber>) {
         let _ = self.reply.send(result);
     }
@@ -81,16 +82,16 @@ struct Worker {
     receiver: Receiver<Message>,
     pending_bytes: Arc<AtomicUsize>,
     next: SequenceNumber,
-    /// Whether `next` is above everything that earlier runs may have given.
+    /// True if `next` is above every sequence that earlier runs may have given.
     has_leapt: bool,
-    /// When to sync at the latest; `None` while everything is synced.
+    /// Time of the next sync at the latest; `None` while everything is synced.
     sync_due: Option<Instant>,
 }
 
 impl Committer {
-    /// Starts the thread. Sequences go on behind the newest entry.
+    /// Starts the thread. Sequences continue after the newest entry.
     pub(crate) fn start(log: Arc<Log>, models: Vec<Arc<dyn LogModel>>) -> Self {
-        // Unbounded in number, bounded in bytes by `pending_bytes_max`.
+        // The number of messages is unbounded; their bytes are bounded by `pending_bytes_max`.
         let (sender, receiver) = unbounded();
         let pending_bytes = Arc::new(AtomicUsize::new(0));
         let worker = Worker {
@@ -99,7 +100,7 @@ impl Committer {
             models,
             receiver,
             pending_bytes: Arc::clone(&pending_bytes),
-            next: log.tail.end(),
+            next: log.recent.end(),
             sync_due: None,
         };
         let supervisor = &log.settings.supervisor;
@@ -113,8 +114,8 @@ impl Committer {
         }
     }
 
-    /// Sends a message and waits for its reply. Fails when the thread has ended, and when any thread of the database has
-    /// panicked: then nothing more is committed.
+    /// Sends a message and waits for its reply. Fails if the thread has ended, or if any supervised thread of the
+    /// database has panicked: nothing is committed after that.
     fn request(&self, message: Message, answer: &Receiver<Result<SequenceNumber>>) -> Result<SequenceNumber> {
         self.log.check_threads()?;
         let sent = self.sender.send(message);
@@ -146,9 +147,9 @@ impl Committer {
         self.request(Message::Freeze(reply), &answer)
     }
 
-    /// Answers what waits, then ends the thread. Repeatable.
+    /// Completes the waiting writes, then ends the thread. May be called repeatedly.
     pub(crate) fn stop(&self) {
-        // Fails only when the thread has ended already.
+        // Fails only if the thread has already ended.
         let _ = self.sender.send(Message::Stop);
         self.thread.join();
     }
@@ -180,7 +181,7 @@ impl Worker {
         self.sync_buffered();
     }
 
-    /// Answers a message that is no write; false at the end.
+    /// Handles a message that is not part of a group. Returns false for [`Message::Stop`].
     fn answer(&mut self, message: Message) -> bool {
         match message {
             Message::Write(write) => self.commit(vec![write]),
@@ -193,15 +194,15 @@ impl Worker {
         true
     }
 
-    /// How long to wait for a message: until something else is due.
+    /// Returns how long to wait for a message until other work is due.
     fn patience(&self) -> Duration {
         self.sync_due.map_or(IDLE_INTERVAL, |due| {
             due.saturating_duration_since(Instant::now()).min(IDLE_INTERVAL)
         })
     }
 
-    /// What waits already, up to the budget or an entry that ends its group, and a message of another kind that ended the
-    /// gathering.
+    /// Collects the writes that already wait, up to the budget or an entry that ends its group. Returns them, and a
+    /// message of another kind if one ended the group.
     fn gather(&self, first: Write) -> (Vec<Write>, Option<Message>) {
         let (mut bytes, mut is_over) = (first.bytes(), first.entry.ends_group());
         let mut group = vec![first];
@@ -242,7 +243,8 @@ impl Worker {
         self.pending_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Begins above every sequence that an earlier run may have given, durably: a run of which no entry is left is counted too.
+    /// Skips to a sequence above all that earlier runs may have given, durably. This covers runs without any surviving
+    /// entry.
     fn leap(&mut self) -> Result<()> {
         if self.has_leapt {
             return Ok(());
@@ -255,17 +257,17 @@ impl Worker {
             vec![put_cursor(&manifest.cursor)]
         })?;
         self.next = first;
-        self.log.tail.pass_over(first);
+        self.log.recent.pass_over(first);
         self.has_leapt = true;
         Ok(())
     }
 
-    /// Numbers entries from `first` on, journals them, has them applied and answers.
+    /// Numbers entries from `first` on, appends them to the journal, applies them and replies.
     fn append_and_apply(&mut self, group: Vec<Write>, first: SequenceNumber) {
         let synced = group
             .iter()
             .any(|write| write.entry.durability() == Durability::Synced);
-        // The numbers are used up even if the append fails: its entries may still land.
+        // The sequences are used up even if the append fails: its entries may still become durable.
         self.next = SequenceNumber(first.0 + group.len() as u64);
         self.log.counters.appends.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = self.append(&group, first, synced) {
@@ -289,7 +291,7 @@ impl Worker {
             let applied = self.apply(&write, sequence);
             write.answer(applied.map(|()| sequence));
         }
-        self.log.tail.wake();
+        self.log.recent.wake();
     }
 
     fn append(&self, group: &[Write], first: SequenceNumber, synced: bool) -> Result<()> {
@@ -312,7 +314,7 @@ impl Worker {
         backend
             .append(SHARD, ownership.epoch, &entries, durability)
             .inspect_err(|error| ownership.look_into(error, backend))?;
-        // A newer owner may have closed this epoch before the entries came.
+        // A newer owner may have closed this epoch before the append arrived.
         if let Err(lost) = self.log.check_lease() {
             let reason = format!("when the append was acknowledged, {lost}");
             return Err(BackendError::Unknown { reason }.into());
@@ -324,12 +326,13 @@ impl Worker {
         let entry = &write.entry;
         let applied = entry.apply(sequence);
         if let Some(request) = entry.request() {
-            // By the trusted time: a wrong clock would forget all outcomes, and do repeated requests again.
+            // Uses the trusted time: a wrong clock would evict all outcomes, and repeated requests would be executed
+            // again.
             let (now, settings) = (self.log.trusted_now().now, &self.log.settings);
             self.log.requests.remember(entry.table(), request, now, settings);
         }
-        // Before the answer: whoever asks for what followed a cursor after it finds this.
-        self.log.tail.push(TailEntry {
+        // Precedes the reply: a caller that reads from a cursor after this sequence finds the entry.
+        self.log.recent.push(RecentEntry {
             sequence,
             table: entry.table(),
             encoded: entry.encoded().clone(),
@@ -338,7 +341,7 @@ impl Worker {
         pass(entry.kind(), "apply", When::After)
     }
 
-    /// Passes over sequences with an entry behind them: so a restart begins behind them as well.
+    /// Handles [`Message::Raise`]: the entry with the highest skipped sequence makes a restart continue after it.
     fn raise(&mut self, to: SequenceNumber, write: &Write) {
         write.answer(self.raised(to, write));
     }
@@ -363,7 +366,7 @@ impl Worker {
         }
     }
 
-    /// Syncs what no append has synced.
+    /// Syncs buffered entries, if there are any.
     fn sync_buffered(&mut self) {
         if self.sync_due.is_none() {
             return;
@@ -371,7 +374,7 @@ impl Worker {
         match self.log.backend.sync_journal(SHARD, self.log.epoch()) {
             Ok(()) => self.sync_due = None,
             Err(error) => {
-                tracing::warn!(%error, "syncing buffered writes failed; it is tried again");
+                tracing::warn!(%error, "syncing buffered writes failed; the sync is retried");
                 self.sync_due = Some(Instant::now() + IDLE_INTERVAL);
             }
         }
@@ -387,7 +390,7 @@ impl Worker {
             Pressure::Low => return,
             Pressure::Full => {}
             Pressure::Over => {
-                // This wait may be long, and nothing is synced meanwhile.
+                // This wait may be long, and nothing is synced during it.
                 self.sync_buffered();
                 self.log.wait_for_flush(IDLE_INTERVAL);
                 if self.pressure() == Pressure::Low {

@@ -1,13 +1,16 @@
-//! Edits of the manifest: one at a time, and the state in memory follows what is durable.
+//! Edits of the manifest: one at a time. The state in memory follows the durable state.
 //!
-//! 1. *Settle*: where the outcome of an earlier edit is open, read the manifest. As long as that fails nothing is edited.
-//! 2. *Edit*: alter a copy, submit the same as rows.
-//! 3. *Follow*: the copy becomes the manifest, and the model that edits publishes the rest of it to its readers.
+//! 1. *Settle*: if the outcome of an earlier edit is unknown, read the manifest. As long as that fails, nothing is
+//!    edited.
+//! 2. *Edit*: change a copy of the manifest in memory, and submit the same change as rows.
+//! 3. *Follow*: the copy becomes the current manifest, and the editing model publishes the rest of the change to its
+//!    readers.
 //!
-//! A backend that cannot say whether an edit was made leaves its outcome *open*. Then the manifest is read back at once;
-//! where that fails too, the flusher and each later edit try again. Until then a table that the edit makes or drops is *in
-//! doubt*: its writes are refused as retryable, since an acknowledged one would vanish with a table that is dropped already.
-//! The manifest that is found replaces the state in memory as a whole: tables, segments, settings and the journal's cursor.
+//! If the backend cannot report whether an edit was applied, the edit is *open*. The manifest is then read back at
+//! once. If that fails as well, the flusher and each later edit retry the read. Until it succeeds, a table that the
+//! edit creates or drops is *in doubt*. Writes to it are refused as retryable, because an acknowledged write would be
+//! lost if the table is already dropped. The manifest that is read replaces the whole state in memory: tables,
+//! segments, settings and the cursor of the journal.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,38 +25,38 @@ use crate::error::{LogError, Result};
 use crate::log::{Log, SHARD};
 use crate::manifest::Manifest;
 
-/// Pause before the manifest is read again.
+/// Delay before the manifest is read again.
 const SETTLE_AGAIN: Duration = Duration::from_secs(1);
 
-/// An edit whose outcome is open.
+/// Edit with an unknown outcome.
 #[derive(Debug)]
 pub(crate) struct OpenEdit {
     reason: String,
-    /// Tables that it makes.
+    /// Tables that the edit creates.
     made: Vec<TableName>,
-    /// Segments that it adds: freed if the edit was not made.
+    /// Segments that the edit adds. They are freed if it was not applied.
     adds: Vec<SegmentRef>,
 }
 
-/// A change of the manifest.
+/// Change of the manifest.
 #[derive(Debug)]
 pub struct Edit {
-    /// The shared rows after it.
+    /// Shared rows after the change.
     pub manifest: Manifest,
-    /// All of it as rows.
+    /// The whole change as rows.
     pub changes: Vec<ManifestChange>,
-    /// Segments that it adds.
+    /// Segments that the change adds.
     pub adds: Vec<SegmentRef>,
 }
 
 impl Log {
-    /// Changes the manifest: `change` gets the current one and says what is to be done; once that is durable, `follow` makes
-    /// readers see it. Edits are made one after another. Returns the version of the manifest after the edit.
+    /// Changes the manifest. `change` receives the current manifest and returns the edit. Once the edit is durable,
+    /// `follow` makes it visible to readers. Edits are serialized. Returns the version of the manifest after the edit.
     ///
     /// # Errors
     ///
-    /// Those of `change`; retryable where an earlier edit has changed the manifest or may have; those of the backend. After
-    /// an unknown outcome the models are told what became of it.
+    /// The errors of `change` and of the backend; a retryable error if an earlier edit has changed the manifest or may
+    /// have. After an unknown outcome the models are notified once it is resolved.
     pub fn edit<E: From<LogError>>(
         &self,
         change: impl FnOnce(&Arc<Manifest>) -> std::result::Result<Edit, E>,
@@ -73,11 +76,11 @@ impl Log {
         Ok(version)
     }
 
-    /// Changes shared rows only: `change` alters a copy and says the same as rows.
+    /// Changes shared rows only. `change` alters a copy of the manifest and returns the same change as rows.
     ///
     /// # Errors
     ///
-    /// As [`edit`](Self::edit).
+    /// The errors of [`edit`](Self::edit).
     pub fn edit_shared(&self, change: impl FnOnce(&mut Manifest) -> Vec<ManifestChange>) -> Result<()> {
         let alter = |current: &Arc<Manifest>| {
             let mut manifest = Manifest::clone(current);
@@ -92,11 +95,12 @@ impl Log {
         Ok(())
     }
 
-    /// Finds out whether an edit of open outcome was made; true where it was, and the models have followed it.
+    /// Resolves an edit with an unknown outcome. Returns true if it was applied; the models then have its state.
     ///
     /// # Errors
     ///
-    /// Retryable, where the manifest cannot be read yet.
+    /// [`LogError::OpenEdit`], which is retryable, if the manifest cannot be read yet; [`LogError::LeaseLost`] if the
+    /// shard has a newer owner; the errors of the models.
     pub fn settle(&self) -> Result<bool> {
         match self.has_open_edit.load(Ordering::Acquire) {
             true => self.settle_open(&mut self.edit.lock()),
@@ -104,11 +108,11 @@ impl Log {
         }
     }
 
-    /// Finds out whether a table of this name is being made by an edit of open outcome.
+    /// Resolves whether a table of this name is being created by an edit with an unknown outcome.
     ///
     /// # Errors
     ///
-    /// It cannot be found out yet.
+    /// The errors of [`settle`](Self::settle), if the open edit creates a table of this name.
     pub fn settle_name(&self, name: &TableName) -> Result<()> {
         if !self.has_open_edit.load(Ordering::Acquire) {
             return Ok(());
@@ -120,7 +124,7 @@ impl Log {
         }
     }
 
-    /// Submits an edit and finds out what became of it; the version after it.
+    /// Submits an edit and resolves an unknown outcome. Returns the version of the manifest after the edit.
     fn submit(&self, open: &mut Option<OpenEdit>, current: &Arc<Manifest>, edit: &Edit) -> Result<u64> {
         self.check_lease()?;
         let edited = self
@@ -152,7 +156,7 @@ impl Log {
         let dropped = current.tables.keys().filter(|id| !next.tables.contains_key(id));
         self.doubt(&dropped.copied().collect::<Vec<_>>());
         let Ok(stored) = self.backend.manifest(SHARD) else {
-            tracing::error!(%error, "it is not known whether the manifest was edited; it is read again until that is known");
+            tracing::error!(%error, "a manifest edit has an unknown outcome; the manifest is read again");
             return Err(error.into());
         };
         let is_made = stored.epoch == self.epoch() && stored.version == current.version + 1;
@@ -163,14 +167,14 @@ impl Log {
         }
     }
 
-    /// The error of finding the shard in another epoch than ours.
+    /// Marks the lease as lost because the shard has another epoch, and returns the error.
     fn other_owner(&self, epoch: Epoch) -> LogError {
-        let reason = format!("its epoch is {}, ours was {}", epoch.0, self.epoch().0);
+        let reason = format!("the shard has epoch {}, not {}", epoch.0, self.epoch().0);
         self.ownership.lose(&reason);
         LogError::LeaseLost { reason }
     }
 
-    /// Reads the manifest where the outcome of an edit is open; whether it was made.
+    /// Reads the manifest if an edit is open. Returns true if that edit was applied.
     fn settle_open(&self, open: &mut Option<OpenEdit>) -> Result<bool> {
         let Some(edit) = open.as_ref() else {
             return Ok(false);
@@ -187,12 +191,12 @@ impl Log {
         if is_made {
             self.take_over(&stored)?;
         }
-        tracing::warn!(is_made, reason = %edit.reason, "it is known now whether the manifest was edited");
+        tracing::warn!(is_made, reason = %edit.reason, "the outcome of an open manifest edit is known");
         self.close_edit(open, is_made);
         Ok(is_made)
     }
 
-    /// Ends the doubt. What an edit adds that was not made is freed.
+    /// Ends the doubt. Segments of an edit that was not applied are freed.
     fn close_edit(&self, open: &mut Option<OpenEdit>, is_made: bool) {
         let edit = open.take();
         self.has_open_edit.store(false, Ordering::Release);
@@ -210,7 +214,7 @@ impl Log {
         }
     }
 
-    /// Follows a manifest that was edited without the state: what the callers of those edits would have done.
+    /// Takes over a manifest that was edited while the state in memory was not, and updates the models.
     fn take_over(&self, stored: &StoredManifest) -> Result<()> {
         let manifest = Arc::new(Manifest::read(stored)?);
         *self.manifest.write() = Arc::clone(&manifest);
@@ -224,10 +228,10 @@ impl Log {
     }
 }
 
-/// The manifest is not the one that the caller has looked at: it does its work again.
+/// Returns the error for a caller whose manifest is outdated: it repeats its work with the current one.
 fn moved_on() -> LogError {
     BackendError::Unavailable {
-        reason: "an earlier edit of the manifest was made after all".to_owned(),
+        reason: "an earlier edit with an unknown outcome has changed the manifest; try again".to_owned(),
         retry_after: Duration::ZERO,
     }
     .into()

@@ -1,4 +1,7 @@
-//! A write on its way through the log, and the model that its bytes belong to.
+//! Log entries: writes on their way through the log, and the models that they belong to.
+//!
+//! The log handles entries of all models through the trait [`LogEntry`]; only the first two bytes have a common
+//! meaning.
 
 use std::fmt;
 
@@ -7,15 +10,15 @@ use tideline_model::{Durability, SequenceNumber, TableId, TableName};
 
 use crate::requests::RequestRecord;
 
-/// The model that an entry of the journal belongs to: the two bytes that it begins with.
+/// Model of a journal entry, stored as the first two bytes of the entry.
 ///
 /// | first bytes | model |
 /// |---|---|
-/// | `TD` | series: every delta has begun with them from the first build on |
-/// | `TC` | catalogs: what people and senders say of timelines and metrics, and saved searches |
+/// | `TD` | series: points of timelines, in this form since the first build |
+/// | `TC` | catalog: attributes of timelines, metadata of metrics, saved searches |
 /// | `TW` | wide rows |
 /// | `TF` | feeds |
-/// | `TT` | models of tests |
+/// | `TT` | test models |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelTag(pub [u8; 2]);
 
@@ -28,10 +31,10 @@ impl ModelTag {
     pub const WIDE: Self = Self(*b"TW");
     /// Messages of feeds.
     pub const FEED: Self = Self(*b"TF");
-    /// Models of tests.
+    /// Test models.
     pub const TEST: Self = Self(*b"TT");
 
-    /// The model of an encoded entry; `None` for one that is too short.
+    /// Returns the model of an encoded entry; `None` if the entry is shorter than two bytes.
     pub fn of(entry: &[u8]) -> Option<Self> {
         entry.first_chunk().copied().map(Self)
     }
@@ -49,60 +52,61 @@ impl fmt::Display for ModelTag {
     }
 }
 
-/// One write: decoded for its model, encoded for the journal. The committer calls it on its own thread.
+/// One write: decoded for its model, encoded for the journal. The committer calls the methods on its own thread.
 pub trait LogEntry: Send {
-    /// The name of its steps for tests, such as `delete`.
+    /// Returns the prefix of the entry's fail points, such as `delete`.
     fn kind(&self) -> &'static str;
 
-    /// The table that it is written to.
+    /// Returns the table of the entry.
     fn table(&self) -> TableId;
 
-    /// Its bytes in the journal; the first one is of its model's [`ModelTag`].
+    /// Returns the bytes of the entry in the journal. They begin with the [`ModelTag`] of its model.
     fn encoded(&self) -> &Bytes;
 
-    /// When it is acknowledged.
+    /// Returns the durability that the entry needs before it is acknowledged.
     fn durability(&self) -> Durability;
 
-    /// The idempotency key of its request, with the outcome to remember.
+    /// Returns the idempotency key of the request, with the outcome to remember.
     fn request(&self) -> Option<RequestRecord> {
         None
     }
 
-    /// Whether it changes what [`check`](Self::check) of later entries looks at: then it ends its group, so that they are
-    /// checked after it was applied.
+    /// Returns true if the entry changes state that the [`check`](Self::check) of later entries reads. The entry is
+    /// then the last of its group, so that later entries are checked after it was applied.
     fn ends_group(&self) -> bool {
         false
     }
 
-    /// Whether it can still be written, looked at right before its group is numbered.
+    /// Checks that the entry can still be written. Called right before its group is numbered.
     ///
     /// # Errors
     ///
-    /// Nothing of it is written.
+    /// A [`Refusal`]: nothing of the entry is written.
     fn check(&self) -> Result<(), Refusal>;
 
-    /// Makes it visible to readers: it is in the journal. Called in the order of sequences, one after the other.
+    /// Makes the entry, which is in the journal, visible to readers. Called in the order of sequences, one entry at a
+    /// time.
     ///
     /// # Errors
     ///
-    /// It is visible as far as possible; a restart applies it whole.
+    /// An error of the model: the entry is visible as far as possible, and a restart applies all of it.
     fn apply(&self, sequence: SequenceNumber) -> Result<(), ModelError>;
 }
 
-/// A failure of a model, passed through the log to the model's own caller.
+/// Failure of a model, passed through the log to the model's caller.
 pub type ModelError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The reason why an entry was not written.
+/// Reason why an entry was not written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The table was dropped meanwhile.
+    /// The table was dropped before the entry was written.
     #[error("table {0} was dropped")]
     TableDropped(TableId),
-    /// It is not known whether the table was dropped.
+    /// The drop of the table has an unknown outcome.
     #[error("it is not known yet whether table {0} was dropped; the write was not done")]
     TableInDoubt(TableName),
-    /// The state that the entry was made from has changed; the caller makes it anew.
-    #[error("the write was made from a state that has changed meanwhile")]
+    /// The state that the entry was based on has changed; the caller builds the entry again.
+    #[error("the state that the write was based on has changed; nothing was written, send the write again")]
     Outdated,
 }
 

@@ -1,4 +1,6 @@
-//! The errors of the log.
+//! Errors of the log.
+//!
+//! Callers use [`LogError::is_retryable`] and [`LogError::is_not_written`] to decide about a repetition of a write.
 
 use std::time::Duration;
 
@@ -7,79 +9,79 @@ use tideline_runtime::ThreadFailure;
 
 use crate::entry::{ModelError, ModelTag, Refusal};
 
-/// The result of a call of the log.
+/// Result of a call of the log.
 pub type Result<T> = std::result::Result<T, LogError>;
 
-/// A failed call of the log.
+/// Failed call of the log.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The backend failed; its kind says what to do.
+    /// The backend failed. Its [`ErrorKind`] determines the reaction of the caller.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// An entry was appended with others and the backend failed.
+    /// The append of the entry's group failed.
     #[error("write not acknowledged: {reason}")]
     Append {
-        /// What the caller does next.
+        /// Kind of the failure, which determines the reaction of the caller.
         kind: ErrorKind,
-        /// The backend's words.
+        /// Message of the backend.
         reason: String,
-        /// When to try again, where the backend says.
+        /// Delay before a retry, if the backend reports one.
         retry_after: Option<Duration>,
     },
-    /// More is waiting than the budget holds. Nothing was written.
+    /// The waiting entries exceed the budget. Nothing was written.
     #[error("overloaded: {actual} bytes wait to be written, over the limit of {limit}")]
     Overloaded {
-        /// The budget.
+        /// Budget in bytes.
         limit: usize,
-        /// Bytes that wait.
+        /// Bytes of the waiting entries, including the refused one.
         actual: usize,
     },
     /// The entry was not written.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The entry is in the journal and its model could not apply all of it; or a model failed in work that the log does.
+    /// The entry is in the journal and its model could not apply all of it, or a model failed in other work of the log.
     #[error("{0}")]
     Model(ModelError),
-    /// An entry of the journal belongs to a model that this build does not have.
+    /// A journal entry belongs to a model that this build does not support.
     #[error(
-        "journal entry {sequence} is of the model {model}, which this build does not know: start the build that wrote it"
+        "journal entry {sequence} belongs to model {model}, which this build does not support: start the build that wrote it"
     )]
     UnknownModel {
-        /// Its place.
+        /// Sequence of the entry.
         sequence: u64,
-        /// Its model.
+        /// Model of the entry.
         model: ModelTag,
     },
-    /// It is not known whether an earlier edit of the manifest was made, such as one that makes or drops a table.
+    /// An earlier edit of the manifest, such as one that creates or drops a table, has an unknown outcome.
     #[error(
         "it is not known yet whether an earlier change of tables was made ({reason}), and the manifest cannot be read: {cause}"
     )]
     OpenEdit {
-        /// Why the backend could not say.
+        /// Error of that edit.
         reason: String,
-        /// Why it cannot be found out now.
+        /// Error of the read that should have resolved it.
         cause: String,
-        /// When to try again.
+        /// Delay before a retry.
         retry_after: Duration,
     },
     /// A stored row cannot be read.
     #[error("stored {what} cannot be read: {reason}")]
     StoredRow {
-        /// Its kind.
+        /// Kind of the row.
         what: &'static str,
-        /// Why.
+        /// Description of the damage.
         reason: String,
     },
-    /// The shard has a newer owner. This process answers neither reads nor writes of it any more.
+    /// The shard has a newer owner. This process no longer serves reads or writes of it.
     #[error("this process does not serve the data any more: {reason}")]
     LeaseLost {
-        /// What the backend said.
+        /// Evidence of the newer owner, such as the message of the backend.
         reason: String,
     },
-    /// The lease has run out and is not renewed yet: another process may own the shard.
-    #[error("the lease of the data has run out; reads and writes go on when it is renewed")]
+    /// The lease has expired and is not renewed yet: another process may own the shard.
+    #[error("the lease of the data has expired; reads and writes resume when it is renewed")]
     LeaseExpired,
-    /// A thread of the log has panicked. The outcome of a write is unknown; it may be sent again after the restart.
+    /// A thread of the database has panicked. The outcome of a write is unknown; it may be repeated after a restart.
     #[error("{0}; the process has to be restarted, and recovers everything acknowledged")]
     Failed(ThreadFailure),
     /// The log is closed, or another process owns its shard.
@@ -88,7 +90,7 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// Whether sending the same again can help.
+    /// Returns true if the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Backend(error) => error.kind().is_retryable(),
@@ -102,12 +104,12 @@ impl LogError {
         }
     }
 
-    /// Whether it is certain that the entry is not in the journal and never will be.
+    /// Returns true if it is certain that the entry is not in the journal and never will be.
     pub fn is_not_written(&self) -> bool {
         matches!(self, Self::Overloaded { .. } | Self::Refused(_))
     }
 
-    /// The same failure for each writer of a group: nothing of it is known to be appended.
+    /// Returns the error for each writer of a group whose append failed.
     pub(crate) fn for_writer(&self) -> Self {
         match self {
             Self::Backend(error) => Self::of_append(error),
@@ -124,7 +126,7 @@ impl LogError {
         }
     }
 
-    /// A failed append.
+    /// Converts the error of a failed append.
     pub(crate) fn of_append(error: &BackendError) -> Self {
         let retry_after = match error {
             BackendError::Unavailable { retry_after, .. } => Some(*retry_after),
@@ -137,7 +139,7 @@ impl LogError {
         }
     }
 
-    /// Waiting for a flush that fails.
+    /// Builds the error of a wait for a flush that failed.
     pub(crate) fn of_flush(reason: &str) -> Self {
         Self::Append {
             kind: ErrorKind::Unavailable,

@@ -1,39 +1,39 @@
-//! Steps at which tests make the store fail, wait or die.
+//! Fail points: steps at which tests make the store fail, wait or exit.
 //!
-//! A step is named `<work>.<step>.<before|after>`, such as `mig.edit.before`. Without the feature `fail-points` a
-//! step is nothing; builds without debug assertions refuse the feature.
+//! A fail point is named `<work>.<step>.<before|after>`, such as `mig.edit.before`. Without the feature `fail-points`
+//! it does nothing. Builds without debug assertions refuse the feature.
 
 #[cfg(all(feature = "fail-points", not(debug_assertions)))]
 compile_error!("the feature `fail-points` is for tests: it must not be part of a release build");
 
 use tideline_backend::BackendError;
 
-/// Passes a step.
+/// Passes a fail point. Does nothing without the feature `fail-points`.
 ///
 /// # Errors
 ///
-/// A test asks for one.
+/// Never; with the feature `fail-points`, an injected error.
 #[cfg(not(feature = "fail-points"))]
 #[inline(always)]
 pub fn pass<E: From<BackendError>>(_work: &str, _step: &str, _when: When) -> Result<(), E> {
     Ok(())
 }
 
-/// On which side of the step.
+/// Position of a fail point relative to its step.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(not(feature = "fail-points"), allow(dead_code))]
 pub enum When {
-    /// Nothing of it is done.
+    /// Before the step: nothing of it is done.
     Before,
-    /// It is done.
+    /// After the step.
     After,
 }
 
-/// Does a step between its two fail points.
+/// Executes a step between its two fail points.
 ///
 /// # Errors
 ///
-/// The step fails, or a test asks for it.
+/// The errors of the step, or [`BackendError::Unavailable`] if a test injects one.
 pub fn around<T, E: From<BackendError>>(
     work: &str,
     step: &str,
@@ -59,11 +59,11 @@ mod enabled {
 
     use super::When;
 
-    /// Passes a step: does what the test has configured for it.
+    /// Passes a fail point: executes the action that the test has configured for it.
     ///
     /// # Errors
     ///
-    /// The test asks for one.
+    /// [`BackendError::Unavailable`] if the test injects an error.
     pub fn pass<E: From<BackendError>>(work: &str, step: &str, when: When) -> Result<(), E> {
         let when = match when {
             When::Before => "before",
@@ -80,19 +80,19 @@ mod enabled {
         }
     }
 
-    /// Configures steps once, by what the environment says.
+    /// Configures fail points from environment variables. Only the first call has an effect.
     ///
-    /// | variable | at the step that it names |
+    /// | variable | action at the fail point that it names |
     /// |---|---|
     /// | `TIDELINE_FAIL_AT` | the step fails, once |
     /// | `TIDELINE_KILL_AT` | the process kills itself |
     /// | `TIDELINE_PANIC_AT` | the thread panics |
-    /// | `TIDELINE_PAUSE_AT` | the thread waits until the file named by `TIDELINE_PAUSE_UNTIL` is there |
+    /// | `TIDELINE_PAUSE_AT` | the thread waits until the file named by `TIDELINE_PAUSE_UNTIL` exists |
     ///
-    /// Who waits says so by a file beside the awaited one, its name followed by `.reached`.
+    /// A waiting thread first creates a file with the name of the awaited one and the suffix `.reached`.
     ///
-    /// A name may end in `:N`: at its N-th passage. Beside the steps there is `thread.<name>`: the start of a round of a
-    /// supervised thread, such as `thread.committer`.
+    /// A name may end in `:N`: the action happens at the N-th passage. The fail point `thread.<name>`, such as
+    /// `thread.committer`, is the start of each round of a supervised thread.
     pub fn from_environment() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
@@ -120,7 +120,7 @@ mod enabled {
         });
     }
 
-    /// Passes the start of a round of a supervised thread.
+    /// Passes the fail point at the start of a round of a supervised thread.
     pub fn at_round(thread: &'static str) {
         let _only_panics = fail::eval(&format!("thread.{thread}"), |_| ());
     }

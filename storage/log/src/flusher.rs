@@ -1,13 +1,13 @@
-//! Flushing: a frozen generation becomes segments and rows.
+//! Flusher: writes frozen generations to segments and rows, and publishes them.
 //!
-//! 1. Each model writes what it has of the generation, unseen by readers, and rows of what else only the journal carries. All
-//!    rows are synced at once.
-//! 2. Publish: one edit of the manifest adds what all of them have written and moves the cursor of the journal. In the same
-//!    instant readers of each model lose its generation and gain what was published.
-//! 3. Forget the journal.
+//! 1. Each model writes its part of the generation, invisible to readers, and rows for all other state that only the
+//!    journal holds. All rows are synced at once.
+//! 2. Publish: one edit of the manifest adds the output of all models and moves the cursor of the journal. At the same
+//!    moment the readers of each model switch from the generation in memory to the published data.
+//! 3. Delete the flushed journal.
 //!
-//! A failure before 2 leaves orphans, which the next start removes, and the same generation is flushed again later. A
-//! crash between 2 and 3 leaves a journal below the cursor, which replay skips.
+//! A failure before step 2 leaves orphans, which the next start removes; the same generation is flushed again later. A
+//! crash between steps 2 and 3 leaves a journal below the cursor, which replay skips.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use crate::log::{Log, SHARD};
 use crate::manifest::{Manifest, put_cursor};
 use crate::model::{Flushed, LogModel};
 
-/// Name of the thread, which metrics and tests know.
+/// Name of the thread in metrics and fail points.
 const THREAD: &str = "sealer";
-/// How often the trusted time is stored while nothing else is: what passes between storing it and a crash looks like
-/// a jump of the clock to the next start.
+/// Interval at which the trusted time is stored if no edit stores it. A start takes the time between the last store and
+/// a crash for a jump of the clock.
 const TRUSTED_INTERVAL: Duration = Duration::from_secs(60);
-/// Pause before a failed flush is tried again.
+/// Delay before a failed flush is retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The handle of the flusher thread.
+/// Handle of the flusher thread.
 #[derive(Debug)]
 pub(crate) struct Flusher {
     log: Arc<Log>,
@@ -51,7 +51,7 @@ impl Flusher {
             models,
         };
         let supervisor = &log.settings.supervisor;
-        // Callers that wait for a flush, the committer among them, must not wait for a thread that is gone.
+        // Callers that wait for a flush, including the committer, must not wait for a thread that has ended.
         let waited_for = Arc::downgrade(&log);
         supervisor.on_failure(move |_| {
             if let Some(log) = waited_for.upgrade() {
@@ -63,7 +63,7 @@ impl Flusher {
         Self { log, thread }
     }
 
-    /// Ends the thread after the segment that it is working on. Repeatable.
+    /// Ends the thread after the generation that it is flushing. May be called repeatedly.
     pub(crate) fn stop(&self) {
         self.log.flushing.lock().is_stopping = true;
         self.log.notify_flusher();
@@ -72,18 +72,18 @@ impl Flusher {
 }
 
 impl Log {
-    /// Wakes the flusher, and whoever waits for it.
+    /// Wakes the flusher and all callers that wait for it.
     pub fn notify_flusher(&self) {
-        let _held_so_that_nobody_is_between_looking_and_waiting = self.flushing.lock();
+        let _no_lost_wakeup = self.flushing.lock();
         self.flushing_changed.notify_all();
     }
 
-    /// Why the last flush failed, until one succeeds.
+    /// Returns the error of the last flush, until one succeeds.
     pub fn flush_error(&self) -> Option<String> {
         self.flushing.lock().error.clone()
     }
 
-    /// Waits until everything below `end` is flushed, or flushing fails.
+    /// Waits until everything below `end` is flushed, or a flush fails.
     pub(crate) fn wait_flushed(&self, end: SequenceNumber) -> Result<()> {
         let mut progress = self.flushing.lock();
         progress.error = None;
@@ -100,8 +100,8 @@ impl Log {
         Ok(())
     }
 
-    /// Back-pressure: holds the committer, and so all writers, while older generations are flushed; not for ever where
-    /// flushing fails, since then only the memory of a generation is at stake.
+    /// Applies backpressure: blocks the committer, and so all writers, while older generations are flushed. Returns
+    /// after `patience` if flushes fail, because then only the memory of one more generation is at stake.
     pub(crate) fn wait_for_flush(&self, patience: Duration) {
         let started = Instant::now();
         let mut progress = self.flushing.lock();
@@ -145,13 +145,13 @@ impl Worker {
             }
             let idle = log.frozen.lock().is_empty();
             if failed || idle {
-                // Models wait for their last readers; they look again now and then.
+                // Models wait for their last readers; the next round checks again.
                 log.flushing_changed.wait_for(&mut progress, RETRY_INTERVAL);
             }
         }
     }
 
-    /// Frees parts that no manifest named at the start. The next start tries again what fails.
+    /// Frees parts that no manifest named at the start. Failures are retried by the next start.
     fn reclaim_orphans(&self) {
         let orphans = std::mem::take(&mut *self.log.orphans.lock());
         for part in orphans {
@@ -164,14 +164,14 @@ impl Worker {
         }
     }
 
-    /// Finds out about an edit of open outcome, which may be that of the last flush; whether none is left.
+    /// Resolves an edit with an unknown outcome, such as that of the last flush. Returns true if no open edit is left.
     fn settle(&self) -> bool {
         let log = &self.log;
         let settled = log.settle();
         if matches!(settled, Ok(true)) {
             let sealed_to = log.manifest().cursor.sealed_to;
             if let Err(error) = log.backend.forget(SHARD, log.epoch(), sealed_to) {
-                tracing::warn!(%error, "the flushed journal could not be forgotten; the next flush does it");
+                tracing::warn!(%error, "the flushed journal could not be deleted; the next flush retries it");
             }
         }
         let mut progress = log.flushing.lock();
@@ -191,7 +191,7 @@ impl Worker {
         match &flushed {
             Ok(()) => progress.error = None,
             Err(error) => {
-                tracing::warn!(%error, "seal failed; it is tried again");
+                tracing::warn!(%error, "seal failed; the seal is retried");
                 progress.error = Some(error.to_string());
             }
         }
@@ -201,7 +201,7 @@ impl Worker {
 
     fn flush(&self, end: SequenceNumber) -> Result<()> {
         let log = &self.log;
-        // Else an earlier try published it without learning so.
+        // Otherwise an earlier try was published, although its outcome was unknown.
         if log.manifest().cursor.sealed_to < end {
             let mut flushed = Vec::with_capacity(self.models.len());
             for model in &self.models {

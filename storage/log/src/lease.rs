@@ -1,9 +1,10 @@
-//! The lease of the shard: until when this process may serve it, and which stamps it may give.
+//! The lease of the shard: until when this process may serve the shard, and which stamps it may use.
 //!
-//! A backend in this process gives a lease for as long as it is open. One that other processes reach too gives it for a
-//! while: a thread renews it in time. Where that fails until the lease has run out, nothing is read or written until a
-//! renewal succeeds; once the shard has a newer owner, for ever. Whoever answers a write looks at the lease after the
-//! backend has acknowledged it: a newer owner may not have found it.
+//! A backend inside this process grants a lease that holds until the backend is closed. A backend that other processes
+//! can reach grants a lease for a limited time, and a thread renews it in time. If renewals fail until the lease has
+//! expired, reads and writes are refused until a renewal succeeds. If the shard has a newer owner, they are refused for
+//! good. The lease is checked again after the backend has acknowledged an append, before the reply to the writer: a
+//! newer owner may have replayed the journal without it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,28 +21,28 @@ use crate::log::{Log, SHARD};
 
 /// Name of the thread.
 const THREAD: &str = "lease";
-/// A lease is renewed after this part of the time that it holds: two failures in a row do no harm.
+/// Divisor of the lease time: the interval between renewals is a quarter of it, so two failures in a row do no harm.
 const RENEWED_AFTER: u32 = 4;
-/// A lease without an end.
+/// Value of `holds_until` of a lease without an end.
 const FOR_EVER: u64 = u64::MAX;
 
-/// What this process knows of its lease.
+/// State of this process's lease.
 pub(crate) struct Ownership {
     pub(crate) epoch: Epoch,
-    /// The lowest stamp that may be given.
+    /// Lowest stamp that may be used.
     pub(crate) stamp_min: Stamp,
     clock: Arc<dyn Clock>,
-    /// The monotonic time, in nanoseconds, until which it holds.
+    /// Monotonic time, in nanoseconds, until which the lease holds.
     holds_until: AtomicU64,
     stamp_max: AtomicU64,
-    /// Why the shard is lost, once it is.
+    /// Reason why the shard is lost; empty while it is not.
     lost: OnceLock<String>,
-    /// Called when it is.
+    /// Listener that is called when the shard is lost.
     on_loss: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Ownership {
-    /// `sent` is the monotonic time before the call that took it.
+    /// Creates the state of a lease. `sent` is the monotonic time before the call that took it.
     pub(crate) fn new(lease: &Lease, sent: Duration, clock: Arc<dyn Clock>) -> Self {
         let ownership = Self {
             epoch: lease.epoch,
@@ -56,7 +57,7 @@ impl Ownership {
         ownership
     }
 
-    /// A renewal has succeeded that was sent at this monotonic time.
+    /// Extends the lease after a successful renewal that was sent at monotonic time `sent`.
     fn renewed(&self, lease: &Lease, sent: Duration) {
         let until = lease.holds.map_or(FOR_EVER, |holds| nanos(sent + holds));
         self.stamp_max.fetch_max(lease.stamp_max.0, Ordering::Relaxed);
@@ -65,13 +66,13 @@ impl Ownership {
         }
     }
 
-    /// The shard has a newer owner.
+    /// Marks the shard as lost: it has a newer owner.
     pub(crate) fn lose(&self, reason: &str) {
         if self.lost.set(reason.to_owned()).is_ok() {
             tracing::error!(
                 epoch = self.epoch.0,
                 reason,
-                "another process owns the data: this one serves it no more"
+                "another process owns the data; this process stopped serving it"
             );
         }
         self.holds_until.store(0, Ordering::Release);
@@ -80,12 +81,12 @@ impl Ownership {
         }
     }
 
-    /// Has `listener` called when the shard is lost. The first one stays.
+    /// Sets the listener that is called when the shard is lost. Only the first call has an effect.
     pub(crate) fn on_loss(&self, listener: impl Fn() + Send + Sync + 'static) {
         let _first_stays = self.on_loss.set(Box::new(listener));
     }
 
-    /// Refuses to go on without a lease that holds now. Costs a load where leases have no end.
+    /// Fails unless the lease holds now. Costs one atomic load if the lease has no end.
     pub(crate) fn check(&self) -> Result<()> {
         let until = self.holds_until.load(Ordering::Acquire);
         if until == FOR_EVER || nanos(self.clock.monotonic()) < until {
@@ -99,19 +100,19 @@ impl Ownership {
         })
     }
 
-    /// The highest stamp that may be given now.
+    /// Returns the highest stamp that may be used now.
     pub(crate) fn stamp_max(&self) -> Stamp {
         Stamp(self.stamp_max.load(Ordering::Relaxed))
     }
 
-    /// Looks into the error of a call that only the owner may make: whether it is still this process.
+    /// Renews the lease if `error` indicates that this process may no longer be the owner.
     pub(crate) fn look_into(&self, error: &BackendError, backend: &dyn Backend) {
         if error.kind() == ErrorKind::Refused {
             self.renew(backend);
         }
     }
 
-    /// Renews the lease; false where the shard has a newer owner.
+    /// Renews the lease. Returns false if the shard has a newer owner.
     fn renew(&self, backend: &dyn Backend) -> bool {
         let sent = self.clock.monotonic();
         match backend.renew(SHARD, self.epoch) {
@@ -124,7 +125,7 @@ impl Ownership {
                 false
             }
             Err(error) => {
-                tracing::warn!(%error, "the lease could not be renewed; it is tried again");
+                tracing::warn!(%error, "the lease could not be renewed; the renewal is retried");
                 true
             }
         }
@@ -140,12 +141,12 @@ impl fmt::Debug for Ownership {
     }
 }
 
-/// Nanoseconds, which last for centuries.
+/// Converts a duration to nanoseconds; 64 bits last for centuries.
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(FOR_EVER - 1)
 }
 
-/// The thread that renews a lease which holds for a while.
+/// Thread that renews a lease of limited time.
 #[derive(Debug)]
 pub(crate) struct Renewer {
     stop: Sender<()>,
@@ -153,7 +154,7 @@ pub(crate) struct Renewer {
 }
 
 impl Renewer {
-    /// Starts the thread; `holds` is how long each lease holds.
+    /// Starts the thread. `holds` is the time for which each lease holds.
     pub(crate) fn start(
         backend: Arc<dyn Backend>,
         ownership: Arc<Ownership>,
@@ -173,21 +174,22 @@ impl Renewer {
         Self { stop, thread }
     }
 
-    /// Ends the thread. Repeatable.
+    /// Ends the thread. May be called repeatedly.
     pub(crate) fn stop(&self) {
-        // Fails where the thread has ended already, or was told to.
+        // Fails if the thread has already ended or a stop is already pending.
         let _ = self.stop.try_send(());
         self.thread.join();
     }
 }
 
 impl Log {
-    /// Refuses to go on where this process does not own the shard now: what it reads may be old, and what it writes may be
-    /// found by nobody.
+    /// Fails if this process does not own the shard now: data that it reads may be outdated, and a newer owner may not
+    /// see data that it writes.
     ///
     /// # Errors
     ///
-    /// [`LogError::LeaseExpired`] until the lease is renewed, [`LogError::LeaseLost`] for ever.
+    /// [`LogError::LeaseExpired`] until the lease is renewed; [`LogError::LeaseLost`] for good if there is a newer
+    /// owner.
     pub fn check_lease(&self) -> Result<()> {
         self.ownership.check()
     }

@@ -1,24 +1,26 @@
-//! The log that every model writes to.
+//! The log of a shard: journal, group commit, flush and manifest for all data models.
 //!
-//! # The life of an entry
+//! # Life of an entry
 //!
-//! 1. [`LogThreads::commit`] hands a [`LogEntry`] to the committer: it gathers what waits, numbers it, appends it to the
-//!    backend's journal, syncs, has each entry applied by its model and answers.
-//! 2. When a [`LogModel`] says that it is full or old, the committer freezes all models at one sequence: a new generation
-//!    begins in memory and in the journal.
-//! 3. The flusher has each model write its frozen generation, and publishes all of it with one edit of the [`manifest`]
-//!    that also moves the cursor of the journal. Then the journal of that generation is forgotten.
+//! 1. [`LogThreads::commit`] sends a [`LogEntry`] to the committer. The committer collects the waiting entries into a
+//!    group, numbers them, appends them to the backend's journal, lets each model apply its entries, and replies. It
+//!    syncs the journal before the replies if an entry of the group requests it, and at most about a second later
+//!    otherwise.
+//! 2. When a [`LogModel`] reports that its active generation is full or old, the committer freezes the active
+//!    generations of all models at one sequence. A new generation begins in memory and in the journal.
+//! 3. The flusher lets each model write its frozen generation. It then publishes all of them with one edit of the
+//!    [`manifest`], which also moves the cursor of the journal, and deletes the journal of the frozen generation.
 //!
-//! A crash between any two steps neither loses nor doubles an entry: [`Opening::replay`] hands the entries from the
-//! published cursor on to their models again.
+//! A crash between any two steps neither loses nor duplicates an entry: [`Opening::replay`] passes each entry that is
+//! not below the published cursor to its model again.
 //!
-//! Beside that the log keeps what all models need: the shared rows of the manifest and the one way to edit them, the newest
-//! entries for watchers, remembered requests, the trusted clock, the lease of the shard, stamps and ids.
+//! The log also holds what all models share: the common rows of the manifest and the only way to edit them, the newest
+//! entries for watches, remembered requests, the trusted clock, the lease of the shard, stamps and ids.
 //!
-//! # The journal
+//! # Journal
 //!
-//! An entry begins with the two bytes of its [`ModelTag`]; the rest is its model's. Sequences rise over all models of a
-//! shard. A build refuses to open a journal with entries of a model that it does not know.
+//! An entry begins with the two bytes of its [`ModelTag`]; the model defines the other bytes. Sequences rise over all
+//! models of a shard. A build refuses to open a journal with entries of a model that it does not support.
 
 mod clock;
 mod committer;
@@ -32,11 +34,11 @@ mod log;
 pub mod manifest;
 pub mod model;
 mod opening;
+mod recent_entries;
 mod requests;
 mod retired;
 mod settings;
 mod stamps;
-mod tail;
 pub mod trusted_clock;
 
 pub use edits::Edit;
@@ -46,9 +48,9 @@ pub use log::{Log, LogCounts, SHARD};
 pub use manifest::Manifest;
 pub use model::{Flushed, LogModel, Pressure, Replay, Replayed as ReplayedEntry};
 pub use opening::{LogThreads, Opening, Replayed};
+pub use recent_entries::{RecentEntry, RecentError, RecentPage};
 pub use requests::{RequestKey, RequestRecord, Requests};
 pub use retired::{Retired, Versioned};
 pub use settings::LogSettings;
 pub use stamps::Stamps;
-pub use tail::{TailEntry, TailError, TailPart};
 pub use trusted_clock::{ClockDoubt, StoredClock, TrustedClock, TrustedNow};

@@ -1,4 +1,7 @@
-//! The log: the parts that committer, flusher and callers share.
+//! The log: state shared by the committer, the flusher and callers.
+//!
+//! It holds the current manifest, the recent entries, the remembered requests, the clock, stamps and ids. Other modules
+//! of the crate add methods for edits, flushes and the lease.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -15,37 +18,37 @@ use crate::error::{LogError, Result};
 use crate::lease::{Ownership, Renewer};
 use crate::manifest::{Cursor, Manifest, put_cursor, put_job, remove_job};
 use crate::model::LogModel;
+use crate::recent_entries::{RecentEntries, RecentError, RecentPage};
 use crate::requests::{RequestKey, Requests};
 use crate::settings::LogSettings;
 use crate::stamps::Stamps;
-use crate::tail::{Tail, TailError, TailPart};
 
-/// The one shard of a single process.
+/// The only shard of a single process.
 pub const SHARD: Shard = Shard(0);
 
-/// The log of a shard: it numbers, journals and applies what models write, and publishes what they have flushed.
+/// Log of a shard. It numbers, journals and applies the writes of the models, and publishes their flushed generations.
 ///
-/// It is opened by [`Opening`](crate::Opening) and driven by [`LogThreads`](crate::LogThreads).
+/// Opened by [`Opening`](crate::Opening) and driven by [`LogThreads`](crate::LogThreads).
 pub struct Log {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) ownership: Arc<Ownership>,
     pub(crate) settings: LogSettings,
-    pub(crate) tail: Tail,
+    pub(crate) recent: RecentEntries,
     pub(crate) requests: Requests,
     pub(crate) counters: Counters,
     pub(crate) manifest: RwLock<Arc<Manifest>>,
-    /// Held while an edit of the manifest is made; the edit whose outcome is open.
+    /// Edit with an unknown outcome. Locked while any edit of the manifest is made.
     pub(crate) edit: Mutex<Option<OpenEdit>>,
-    /// Whether there is one.
+    /// True if `edit` holds an edit with an unknown outcome.
     pub(crate) has_open_edit: AtomicBool,
-    /// Ends of frozen generations, oldest first.
+    /// Ends of the frozen generations, oldest first.
     pub(crate) frozen: Mutex<Vec<SequenceNumber>>,
     pub(crate) flushing: Mutex<FlushProgress>,
-    /// Signalled when a generation is frozen or flushed, when a flush fails, and at the end.
+    /// Notified when a generation is frozen or flushed, when a flush fails, and at the end.
     pub(crate) flushing_changed: Condvar,
-    /// Renews the lease, where it holds for a while only.
+    /// Renews the lease; `None` if the lease has no end.
     pub(crate) renewer: Mutex<Option<Renewer>>,
-    /// Parts that no row of the manifest named at the start, until they are freed.
+    /// Parts that no row of the manifest named at the start. Empty once the flusher has freed them.
     pub(crate) orphans: Mutex<Vec<PartRef>>,
     models: OnceLock<Vec<Weak<dyn LogModel>>>,
     stamps: Stamps,
@@ -61,17 +64,17 @@ pub(crate) struct Counters {
 
 #[derive(Debug, Default)]
 pub(crate) struct FlushProgress {
-    /// Why the last flush failed, until one succeeds.
+    /// Error of the last flush, until one succeeds.
     pub(crate) error: Option<String>,
     pub(crate) is_stopping: bool,
 }
 
-/// Counts since the start.
+/// Counters since the start.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LogCounts {
-    /// Entries committed.
+    /// Number of committed entries.
     pub commits: u64,
-    /// Appends to the journal: `commits` over this is the size of a group.
+    /// Number of appends to the journal. `commits / appends` is the average size of a group.
     pub appends: u64,
 }
 
@@ -83,7 +86,7 @@ impl Log {
         settings: LogSettings,
         manifest: Manifest,
         requests: Requests,
-        tail: Tail,
+        recent: RecentEntries,
     ) -> Self {
         let stored = manifest.cursor.stored_clock();
         Self {
@@ -104,11 +107,11 @@ impl Log {
             ownership,
             settings,
             requests,
-            tail,
+            recent,
         }
     }
 
-    /// The models that write to it, those that are still there.
+    /// Returns the models that write to the log and still exist.
     pub(crate) fn models(&self) -> Vec<Arc<dyn LogModel>> {
         let models = self.models.get().into_iter().flatten();
         models.filter_map(Weak::upgrade).collect()
@@ -120,29 +123,29 @@ impl Log {
         set.expect("the threads of a log are started once");
     }
 
-    // --- what it is made of ------------------------------------------------------------------------------
+    // --- parts of the log --------------------------------------------------------------------------------
 
-    /// The backend.
+    /// Returns the backend.
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.backend
     }
 
-    /// The epoch in which this process owns the shard.
+    /// Returns the epoch in which this process owns the shard.
     pub fn epoch(&self) -> Epoch {
         self.ownership.epoch
     }
 
-    /// Rising stamps for rows that are changed in place.
+    /// Returns the source of stamps for rows that are changed in place.
     pub fn stamps(&self) -> &Stamps {
         &self.stamps
     }
 
-    /// The shared rows of the manifest.
+    /// Returns the current version of the shared rows of the manifest.
     pub fn manifest(&self) -> Arc<Manifest> {
         Arc::clone(&self.manifest.read())
     }
 
-    /// Counts since the start.
+    /// Returns the counters since the start.
     pub fn counts(&self) -> LogCounts {
         LogCounts {
             commits: self.counters.commits.load(Ordering::Relaxed),
@@ -150,7 +153,7 @@ impl Log {
         }
     }
 
-    /// Fails once a thread that the database depends upon has panicked: nothing is committed or flushed from then on.
+    /// Fails if a thread that the database depends on has panicked: nothing is committed or flushed after that.
     ///
     /// # Errors
     ///
@@ -162,55 +165,57 @@ impl Log {
         }
     }
 
-    /// The error of a call that a thread has left without a reply.
+    /// Returns the error of a call whose thread ended without a reply.
     pub(crate) fn ended(&self) -> LogError {
         self.check_threads().err().unwrap_or(LogError::Closed)
     }
 
-    /// Refuses what would change something while the backend keeps a damaged database as it is.
+    /// Refuses changes while the backend is read-only, which preserves a damaged database.
     ///
     /// # Errors
     ///
-    /// The backend is read-only.
+    /// [`BackendError::Misconfigured`] if the backend is read-only.
     pub fn check_not_read_only(&self) -> Result<()> {
         match self.backend.health() {
             Health::ReadOnly { reason } => Err(BackendError::Misconfigured {
-                reason: format!("read-only, because something acknowledged is missing: {reason}"),
+                reason: format!("read-only, because acknowledged data is missing: {reason}"),
             }
             .into()),
             _ => Ok(()),
         }
     }
 
-    // --- time and numbers --------------------------------------------------------------------------------
+    // --- time and ids ------------------------------------------------------------------------------------
 
-    /// The machine's clock.
+    /// Returns the clock of the machine.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         self.clock.clock()
     }
 
-    /// The time, as far as it can be trusted, and whether expiry may go by it.
+    /// Returns the trusted time, and the time that expiry may use.
     pub fn trusted_now(&self) -> TrustedNow {
         self.clock.now()
     }
 
-    /// Takes note of the newest instant that is stored: expiry never goes beyond what the data itself says.
+    /// Records the newest timestamp that is stored. Expiry never passes it by more than
+    /// [`TOLERANCE`](crate::trusted_clock::TOLERANCE).
     pub fn note_newest(&self, instant: i64) {
         self.clock.note_stored(instant);
     }
 
-    /// How often the trusted time went back since the start: what had expired was visible again after it.
+    /// Returns how often the trusted time went back since the start. Each time, expired data became visible again.
     pub fn clock_turns(&self) -> u64 {
         self.clock.turns()
     }
 
-    /// An operator says that the wall clock is right. That is stored at once: else a crash would bring the doubt back.
+    /// Accepts the wall clock as right, as confirmed by an operator. Stored at once, so that a crash does not restore
+    /// the doubt.
     pub fn confirm_clock(&self) {
         self.clock.confirm();
         self.store_clock();
     }
 
-    /// Stores the trusted time, for the next start to compare the wall clock with.
+    /// Stores the trusted time. The next start compares the wall clock with it.
     pub(crate) fn store_clock(&self) {
         if self.check_not_read_only().is_err() {
             return;
@@ -220,21 +225,21 @@ impl Log {
             vec![put_cursor(&manifest.cursor)]
         });
         if let Err(error) = stored {
-            tracing::warn!(%error, "the trusted time could not be stored; it is tried again");
+            tracing::warn!(%error, "the trusted time could not be stored; it will be retried");
         }
     }
 
-    /// A segment id that was never used.
+    /// Returns a segment id that was never used.
     pub fn next_segment(&self) -> SegmentId {
         SegmentId(self.next_id())
     }
 
-    /// A group id that was never used.
+    /// Returns a group id that was never used.
     pub fn next_group(&self) -> GroupId {
         GroupId(self.next_id())
     }
 
-    /// A part id that was never used.
+    /// Returns a part id that was never used.
     pub fn next_part(&self) -> PartId {
         PartId(self.next_id())
     }
@@ -243,7 +248,7 @@ impl Log {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The cursor to publish together with what uses the ids given out so far.
+    /// Returns the cursor to publish together with rows that use the ids given out so far.
     pub fn cursor(&self, current: Cursor, sealed_to: SequenceNumber) -> Cursor {
         let mut cursor = current;
         cursor.sealed_to = sealed_to;
@@ -256,53 +261,54 @@ impl Log {
 
     // --- requests ----------------------------------------------------------------------------------------
 
-    /// The outcome of an earlier request with this idempotency key.
+    /// Returns the outcome of an earlier request with this idempotency key.
     pub fn request_outcome(&self, table: TableId, key: RequestKey) -> Option<Bytes> {
         self.requests.outcome(table, key)
     }
 
     // --- the newest entries ------------------------------------------------------------------------------
 
-    /// The place in the journal after everything that was committed so far.
-    pub fn tail_end(&self) -> SequenceNumber {
-        self.tail.end()
+    /// Returns the sequence after the newest committed entry.
+    pub fn recent_end(&self) -> SequenceNumber {
+        self.recent.end()
     }
 
-    /// What was written to a table from a place in the journal on: at least one entry where there is any, and at most about
-    /// `bytes_max` of them.
+    /// Returns the entries of a table from a sequence on: at least one entry if there is any, and at most about
+    /// `bytes_max` bytes.
     ///
-    /// From memory, which holds the newest entries of all tables up to [`LogSettings::tail_bytes_max`]. All of them have
-    /// been acknowledged, and readers see them.
+    /// The entries are read from memory, which holds the newest entries of all tables up to
+    /// [`LogSettings::tail_bytes_max`]. All of them are acknowledged and visible to readers.
     ///
     /// # Errors
     ///
-    /// The place is not kept any more, or was never reached.
-    pub fn tail(
+    /// [`RecentError::TooOld`] if entries from `from` on are no longer kept; [`RecentError::NotReached`] if the journal
+    /// does not reach `from`, or `from` is a sequence that was skipped.
+    pub fn recent(
         &self,
         table: TableId,
         from: SequenceNumber,
         bytes_max: usize,
-    ) -> std::result::Result<TailPart, TailError> {
-        self.tail.read(table, from, bytes_max)
+    ) -> std::result::Result<RecentPage, RecentError> {
+        self.recent.read(table, from, bytes_max)
     }
 
-    /// Has `wake` called whenever the tail has grown. It is called on the committer's thread and must not block.
-    pub fn on_tail_change(&self, wake: impl Fn() + Send + Sync + 'static) {
-        self.tail.on_change(Box::new(wake));
+    /// Calls `wake` whenever the recent entries have grown. It is called on the committer's thread and must not block.
+    pub fn on_recent_entries(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.recent.on_change(Box::new(wake));
     }
 
-    /// Calls everybody who waits for the tail, because something else has changed that they look at.
+    /// Calls all wakers, because other state that watchers read has changed.
     pub fn wake_watchers(&self) {
-        self.tail.wake();
+        self.recent.wake();
     }
 
     // --- jobs --------------------------------------------------------------------------------------------
 
-    /// Adds, alters and removes rows about jobs, in one edit. Durable on return.
+    /// Adds, replaces and removes job rows in one edit. Durable on return.
     ///
     /// # Errors
     ///
-    /// The edit was not made, or its outcome is not known.
+    /// The errors of [`edit_shared`](Self::edit_shared): the edit was not applied, or its outcome is unknown.
     pub fn edit_job_rows(&self, put: Vec<(Bytes, Bytes)>, remove: Vec<Bytes>) -> Result<()> {
         self.edit_shared(|manifest| {
             let mut changes: Vec<ManifestChange> = Vec::with_capacity(put.len() + remove.len());

@@ -1,8 +1,8 @@
-//! The rows of the shard's manifest that all models share: tables, the cursor of the journal, jobs.
+//! Rows of the shard's manifest that all models share: tables, the cursor of the journal, jobs.
 //!
-//! Rows are JSON with a `format` number: few, small and read once at start, so being readable by people in a
-//! bad hour is worth more than bytes. Rows of segments and parts belong to the models, which read and write them with the same
-//! functions.
+//! Rows are JSON with a `format` number. They are few, small and read once at start, so readability in an emergency
+//! matters more than size. Rows of segments and parts belong to the models, which use the functions of this module to
+//! read and write them.
 
 use std::collections::BTreeMap;
 
@@ -20,68 +20,70 @@ pub mod stored;
 
 use stored::{sequence, table};
 
-/// The shared rows of the manifest in one version, never changed.
+/// Shared rows of the manifest in one version. A value is never changed once it is shared.
 #[derive(Debug, Clone, Default)]
 pub struct Manifest {
     /// Version of the shard's manifest.
     pub version: u64,
-    /// How far the journal is flushed, and the next ids.
+    /// Cursor of the journal, and the next ids.
     pub cursor: Cursor,
     /// All tables.
     pub tables: BTreeMap<TableId, TableRow>,
-    /// Rows about jobs, which belong to whoever plans them.
+    /// Job rows, which belong to the job scheduler.
     pub jobs: BTreeMap<Bytes, Bytes>,
 }
 
-/// A table and its settings.
+/// Table and its settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableRow {
     format: u8,
-    /// Its number.
+    /// Id of the table.
     #[serde(with = "table")]
     pub id: TableId,
-    /// Its name.
+    /// Name of the table.
     pub name: TableName,
-    /// What a user has set.
+    /// Settings made by users.
     pub spec: TableSpec,
-    /// When it was made, nanoseconds since the epoch.
+    /// Time of creation, nanoseconds since the epoch.
     pub created: i64,
-    /// When its policy was last changed, nanoseconds since the epoch. What a change hides is kept for a while after.
+    /// Time of the last change of the policy, nanoseconds since the epoch. Data that a change hides is kept for a while
+    /// after it.
     #[serde(default)]
     pub policy_changed: i64,
-    /// What other databases had written of it and is this one's now: swept as its own.
+    /// Objects of the table that other databases have written and that belong to this one now. Garbage collection
+    /// covers them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub adopted: Vec<Adopted>,
-    /// Rows of catalog and schema that the segments of the table need; only of use where the cursor is
+    /// Numbers of catalog and schema rows that the segments of the table need. Valid only if the cursor is
     /// [`counted`](Cursor::counted).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<TableCounts>,
 }
 
-/// Rows of a table outside the manifest that were durable at a seal. A start with fewer is refused.
+/// Numbers of a table's durable rows outside the manifest at a seal. A start that finds fewer rows is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TableCounts {
-    /// Timelines with a row in the catalog.
+    /// Number of timelines with a row in the catalog.
     pub timelines: u64,
-    /// The highest field number that a schema row has, plus one.
+    /// Highest field number in a schema row, plus one.
     pub fields: u32,
-    /// The lowest field number that may be given to a new field.
+    /// Lowest field number that a new field may get.
     pub next_field: u32,
 }
 
-/// Objects of another database that are this one's now.
+/// Objects of another database that belong to this one now.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Adopted {
-    /// The target, as its segments name it.
+    /// Archive target, as named by the segments.
     pub target: String,
-    /// What the table is called there.
+    /// Name of the table in the other database.
     pub table: TableName,
-    /// The database that wrote them.
+    /// Origin id of the database that wrote the objects.
     pub origin: String,
 }
 
 impl TableRow {
-    /// Describes a table.
+    /// Creates the row of a table.
     pub fn new(id: TableId, name: TableName, spec: TableSpec, created: i64, policy_changed: i64) -> Self {
         Self {
             format: FORMAT,
@@ -95,49 +97,52 @@ impl TableRow {
         }
     }
 
-    /// The same with counts.
+    /// Returns the row with these counts.
     #[must_use]
     pub fn with_counts(self, counts: Option<TableCounts>) -> Self {
         Self { counts, ..self }
     }
 
-    /// The same with what it has adopted.
+    /// Returns the row with these adopted objects.
     #[must_use]
     pub fn with_adopted(self, adopted: Vec<Adopted>) -> Self {
         Self { adopted, ..self }
     }
 }
 
-/// Positions of the shard.
+/// Journal positions, next ids and clock state of the shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
     format: u8,
-    /// Entries below this sequence are sealed; replay begins here.
+    /// End of the sealed entries: entries below this sequence are sealed, and replay begins here.
     #[serde(with = "sequence")]
     pub sealed_to: SequenceNumber,
-    /// The next id of a segment, group or part.
+    /// Next id of a segment, group or part.
     pub next_segment: u64,
-    /// The next table id.
+    /// Next table id.
     pub next_table: u32,
-    /// The trusted time of the last edit, nanoseconds since the epoch: a start compares the clock with it.
+    /// Trusted time of the last edit, nanoseconds since the epoch. A start compares the clock with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trusted_now: Option<i64>,
-    /// When a jumped clock was last believed only because it was steady, in trusted time.
+    /// Trusted time at which a jumped clock was last trusted only because it was steady, nanoseconds since the epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trusted_settled: Option<i64>,
-    /// What tells this database from others that keep files in the same target; made with the first archive.
+    /// Id that distinguishes this database from others with files in the same target. Created with the first
+    /// archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<u64>,
-    /// The first sequence that the last run with a write gave: the next begins above it although all of them are lost.
+    /// First sequence of the last run with a write. The next run begins above it even if all entries of that run are
+    /// lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequences_from: Option<u64>,
-    /// Whether the counts of tables are of the last seal. A build that does not count them leaves this out.
+    /// True if the counts of the tables are those of the last seal. A build that does not maintain counts omits the
+    /// member.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub counted: bool,
 }
 
 impl Cursor {
-    /// The time that a start compares the wall clock with.
+    /// Returns the stored time that a start compares the wall clock with.
     pub fn stored_clock(&self) -> StoredClock {
         StoredClock {
             now: self.trusted_now,
@@ -162,13 +167,17 @@ impl Default for Cursor {
     }
 }
 
-/// The stored form that this build writes; it reads all from 1 on. A build that knows only format 1 would show
-/// points again that were deleted, and one that knows only format 2 would take places of rows in files for damaged chunks,
-/// and one that knows only format 3 would free what copies consist of, and remove files of other databases, and one that knows
-/// only format 4 would take segments with listed files for ones without any, and one that knows only format 5 would look for
-/// all chunks in the first bucket, and take a table of another model for one of points, so they must refuse.
+/// Format number that this build writes. It reads formats 1 to 6.
+///
+/// A build that supports only an older format must refuse newer rows, because it would misread them:
+///
+/// - format 1: it would show deleted points again;
+/// - format 2: it would take row positions in files for damaged chunks;
+/// - format 3: it would free the data of copies, and remove files of other databases;
+/// - format 4: it would take segments with listed files for segments without files;
+/// - format 5: it would search all chunks in the first bucket, and take tables of other models for tables of points.
 pub const FORMAT: u8 = 6;
-/// No journal comes this far: what says so is damaged.
+/// Exclusive upper bound of sequences. A row with a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
 
@@ -177,7 +186,7 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// A row is damaged, or of a format that this build does not know.
+    /// [`LogError::StoredRow`] if a row is damaged or has a format that this build does not support.
     pub fn read(stored: &StoredManifest) -> Result<Self> {
         let mut manifest = Self {
             version: stored.version,
@@ -207,13 +216,13 @@ impl Manifest {
             }
         }
         if !manifest.cursor.counted {
-            // A build that does not count has sealed since.
+            // A build that does not maintain counts has sealed since.
             manifest.tables.values_mut().for_each(|table| table.counts = None);
         }
         Ok(manifest)
     }
 
-    /// Notes the counts of tables that are there; the changes that store them.
+    /// Sets the counts of existing tables. Returns the changes that store them.
     pub fn put_counts(&mut self, counts: &[(TableId, TableCounts)]) -> Vec<ManifestChange> {
         let mut changes = Vec::with_capacity(counts.len());
         for (table, counts) in counts {
@@ -226,7 +235,7 @@ impl Manifest {
     }
 }
 
-/// The change that adds or alters a row about a job.
+/// Returns the change that adds or replaces a job row.
 pub fn put_job(name: &Bytes, detail: &Bytes) -> ManifestChange {
     ManifestChange::Put(ManifestRow {
         kind: ManifestKind::Job,
@@ -235,27 +244,27 @@ pub fn put_job(name: &Bytes, detail: &Bytes) -> ManifestChange {
     })
 }
 
-/// The change that removes a row about a job.
+/// Returns the change that removes a job row.
 pub fn remove_job(name: &Bytes) -> ManifestChange {
     ManifestChange::Remove(ManifestKind::Job, name.clone())
 }
 
-/// The change that adds or alters a table.
+/// Returns the change that adds or replaces a table.
 pub fn put_table(table: &TableRow) -> ManifestChange {
     put_row(ManifestKind::Table, &table_name(table.id), table)
 }
 
-/// The change that drops a table.
+/// Returns the change that drops a table.
 pub fn remove_table(id: TableId) -> ManifestChange {
     ManifestChange::Remove(ManifestKind::Table, Bytes::copy_from_slice(&table_name(id)))
 }
 
-/// The change that moves the cursor.
+/// Returns the change that moves the cursor.
 pub fn put_cursor(cursor: &Cursor) -> ManifestChange {
     put_row(ManifestKind::Cursor, CURSOR_NAME, cursor)
 }
 
-/// The change that adds or alters a row.
+/// Returns the change that adds or replaces a row.
 pub fn put_row(kind: ManifestKind, name: &[u8], detail: &impl Serialize) -> ManifestChange {
     let detail = serde_json::to_vec(detail).expect("plain structures always serialise");
     ManifestChange::Put(ManifestRow {
@@ -265,11 +274,11 @@ pub fn put_row(kind: ManifestKind, name: &[u8], detail: &impl Serialize) -> Mani
     })
 }
 
-/// Reads the JSON of a row with a known format.
+/// Parses the JSON of a row. `what` is the kind of row in error messages.
 ///
 /// # Errors
 ///
-/// It is damaged, or of a format that this build does not know. `what` names the kind of row.
+/// [`LogError::StoredRow`] if the row is damaged or has a format that this build does not support.
 pub fn parse_row<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Result<T> {
     #[derive(Deserialize)]
     struct Version {
@@ -279,7 +288,7 @@ pub fn parse_row<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Resu
     let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
     if !(1..=FORMAT).contains(&version.format) {
         return Err(failed(format!(
-            "format {} is not known to this build",
+            "format {} is not supported by this build",
             version.format
         )));
     }

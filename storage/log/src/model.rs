@@ -1,8 +1,8 @@
-//! The part of a model that the log drives.
+//! Interfaces between the log and the data models.
 //!
-//! A model keeps its entries in memory in a *generation*: the active one grows, frozen ones wait to be flushed. All models
-//! are frozen at the same sequence, and one edit of the manifest publishes what they have flushed together with the cursor
-//! of the journal.
+//! A model keeps its entries in memory in *generations* (memtables): one is active and grows, frozen ones wait for
+//! their flush. All models are frozen at the same sequence. One edit of the manifest publishes everything that they
+//! have flushed, together with the cursor of the journal.
 
 use std::sync::Arc;
 
@@ -16,100 +16,103 @@ use crate::requests::RequestRecord;
 
 /// Applies entries of earlier runs when the log is opened.
 pub trait Replay {
-    /// The model whose entries these are.
+    /// Returns the model whose entries it applies.
     fn tag(&self) -> ModelTag;
 
-    /// Takes an entry in, as [`LogEntry::apply`](crate::LogEntry::apply) did.
+    /// Applies an entry, with the same result as [`LogEntry::apply`](crate::LogEntry::apply).
     ///
     /// # Errors
     ///
-    /// The entry cannot be read; the log does not open.
+    /// An error if the entry cannot be read; the log is then not opened.
     fn apply(&mut self, sequence: SequenceNumber, entry: &Bytes) -> Result<Replayed, ModelError>;
 }
 
-/// An entry that was replayed.
+/// Description of a replayed entry.
 #[derive(Debug)]
 pub struct Replayed {
-    /// The table that it was written to.
+    /// Table of the entry.
     pub table: TableId,
-    /// Its request, if its table still exists.
+    /// Request of the entry, if its table still exists.
     pub request: Option<RequestRecord>,
 }
 
-/// How much of its budget a model has used.
+/// Share of its memory budget that a model has used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pressure {
-    /// It has room.
+    /// The model has room.
     Low,
-    /// Its active generation is full or old: it is frozen.
+    /// The active generation is full or old: it is to be frozen.
     Full,
-    /// And generations that are still being flushed have taken the room: writers wait.
+    /// The active generation is full, and frozen generations use the rest of the budget: writers wait.
     Over,
 }
 
-/// A model that writes to the log.
+/// Data model that writes to the log.
 pub trait LogModel: Send + Sync {
-    /// Whether its active generation is to be frozen. Called after each group.
+    /// Returns whether the active generation is to be frozen. Called after each group, and about once a second when
+    /// idle.
     fn pressure(&self) -> Pressure;
 
-    /// Whether its active generation holds anything.
+    /// Returns true if the active generation is empty.
     fn is_empty(&self) -> bool;
 
     /// Freezes the active generation, which ends before `next`, and begins a new one.
     fn freeze(&self, next: SequenceNumber);
 
-    /// Writes the generation that ends at `end` to the backend, unseen by readers, and what else only the journal carries up
-    /// to there. Rows may be written as buffered: they are synced once, for all models, and [`Flushed::synced`] says so.
-    /// `None` where there is nothing to publish and nothing to take note of. Called again after a failure.
+    /// Writes the generations that end at or before `end` to the backend, invisible to readers, together with all other
+    /// state of the model that only the journal holds up to `end`. Rows may be written as buffered: they are synced
+    /// once for all models, after which [`Flushed::synced`] is called. Returns `None` if there is nothing to publish
+    /// and nothing to record. Called again after a failure.
     ///
     /// # Errors
     ///
-    /// Nothing is published; it is tried again.
+    /// An error of the model: nothing is published, and the flush is retried.
     fn flush(&self, end: SequenceNumber) -> Result<Option<Box<dyn Flushed>>, ModelError>;
 
-    /// Everything before `end` is published: generations up to there are dropped. Repeatable.
+    /// Drops the generations that end at or before `end`: they are published. May be called repeatedly.
     fn flushed(&self, end: SequenceNumber);
 
-    /// Does what waits for readers or for time, about once a second and after each flush.
+    /// Does work that waits for readers or for time. Called about once a second and after each flush.
     fn tidy(&self);
 
-    /// Follows a manifest that was changed without it: an edit of unknown outcome was made. `rows` are all rows. Generations
-    /// that it has flushed are dropped in the same instant for readers.
+    /// Replaces the state of the model by that of a manifest which was changed without the model: an edit with an
+    /// unknown outcome was applied. `rows` are all rows of the manifest. For readers, the flushed generations are
+    /// dropped at the same moment.
     ///
     /// # Errors
     ///
-    /// A row of it cannot be read.
+    /// An error if a row of the manifest cannot be read.
     fn take_over(&self, manifest: &Arc<Manifest>, rows: &[ManifestRow]) -> Result<(), ModelError>;
 
-    /// These tables may have been dropped, and no others.
+    /// Sets the tables that may have been dropped by an edit with an unknown outcome. Replaces the earlier set.
     fn doubt(&self, tables: &[TableId]);
 
-    /// An edit that would have added these was not made: nobody names them.
+    /// Frees segments of an edit that was not applied: no manifest names them.
     fn abandon(&self, loads: &[SegmentRef]);
 }
 
-/// A generation that was written and is not published yet.
+/// Generation that was written to the backend and is not published yet.
 pub trait Flushed {
-    /// All rows that the flush has written are durable. Where they could not be synced this is not called, and the next
-    /// flush writes them again.
+    /// Notes that all rows written by the flush are durable. Not called if the sync failed; the next flush then writes
+    /// the rows again.
     ///
     /// # Errors
     ///
-    /// It cannot be published; it is flushed again.
+    /// An error if the generation cannot be published; it is flushed again.
     fn synced(&mut self) -> Result<(), ModelError> {
         Ok(())
     }
 
-    /// The changes of the manifest that publish it.
+    /// Returns the changes of the manifest that publish the generation.
     ///
     /// # Errors
     ///
-    /// It cannot be published as things are now; it is flushed again.
+    /// An error if the generation cannot be published in the current state; it is flushed again.
     fn edit(&mut self, manifest: &mut Manifest) -> Result<Vec<ManifestChange>, ModelError>;
 
-    /// The segments that the edit adds.
+    /// Returns the segments that the edit adds.
     fn adds(&self) -> Vec<SegmentRef>;
 
-    /// Readers see the manifest from now on, in place of the generation in memory.
+    /// Makes the generation visible through the manifest. It replaces the generation in memory for readers.
     fn follow(self: Box<Self>, manifest: &Arc<Manifest>);
 }

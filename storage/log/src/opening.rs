@@ -1,12 +1,13 @@
-//! Opening a log: from what the backend kept to a running one.
+//! Opening of a log: from the stored state to the running threads.
 //!
-//! 1. *Begin*: take the shard, in a new epoch, so that nothing an older process still sends can land; read the manifest and
-//!    the remembered requests. The models read their own rows.
-//! 2. *Replay*: hand the entries of older epochs from the published cursor on to their models. Sequences go on after the
-//!    highest that was found, whatever became of its table.
-//! 3. *Open*: everything has been read, and only now is something stored: the older epochs are closed.
-//! 4. *Start* the threads. The flusher frees the parts that no manifest row named in step 1: a crash has cut off their
-//!    first flush, or came between the edit that dropped them and their reclaim.
+//! 1. *Begin*: take the shard in a new epoch, so that writes still sent by an older process are refused. Read the
+//!    manifest and the remembered requests. The models read their own rows.
+//! 2. *Replay*: pass the entries of older epochs that are not below the published cursor to their models. Sequences
+//!    continue after the highest one found, even if its table was dropped.
+//! 3. *Open*: close the older epochs. This is the first step after the lease that stores anything; everything has been
+//!    read before.
+//! 4. *Start* the threads. The flusher frees the parts that no manifest row named in step 1: a crash interrupted their
+//!    first flush, or happened between the edit that dropped them and their reclaim.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,18 +26,18 @@ use crate::lease::{Ownership, Renewer};
 use crate::log::{Log, SHARD};
 use crate::manifest::Manifest;
 use crate::model::{LogModel, Replay};
+use crate::recent_entries::{RecentEntries, RecentEntry};
 use crate::requests::Requests;
 use crate::settings::LogSettings;
-use crate::tail::{Tail, TailEntry};
 
-/// A log that has read its manifest and not yet its journal.
+/// Log that has read its manifest, but not yet its journal.
 #[derive(Debug)]
 pub struct Opening {
     backend: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     settings: LogSettings,
     ownership: Arc<Ownership>,
-    /// Where the lease holds for a while only.
+    /// Renews the lease; `None` if the lease has no end.
     renewer: Option<Renewer>,
     manifest: Manifest,
     rows: Vec<ManifestRow>,
@@ -46,28 +47,28 @@ pub struct Opening {
     requests: Requests,
 }
 
-/// A log whose journal was replayed; nothing has been stored yet.
+/// Log whose journal was replayed. Nothing has been stored yet.
 #[derive(Debug)]
 pub struct Replayed {
     opening: Opening,
-    tail: Tail,
-    /// Older epochs that are open, with their ends.
+    recent: RecentEntries,
+    /// Older epochs that are still open, with their ends.
     ends: Vec<(Epoch, SequenceNumber)>,
-    /// Entries that were handed to models.
+    /// Number of entries that were passed to models.
     pub entries: u64,
 }
 
 impl Opening {
-    /// Step 1.
+    /// Takes the shard and reads the manifest (step 1).
     ///
     /// # Errors
     ///
-    /// The backend fails, or a row of the manifest cannot be read.
+    /// The errors of the backend, or [`LogError::StoredRow`] if a row of the manifest cannot be read.
     pub fn begin(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, settings: LogSettings) -> Result<Self> {
         let sent = clock.monotonic();
         let lease = backend.take(SHARD)?;
         let ownership = Arc::new(Ownership::new(&lease, sent, Arc::clone(&clock)));
-        // From now on: reading what there is may take longer than the lease holds.
+        // Renewal starts now: reading the stored state may take longer than the lease is valid.
         let renewer = lease.holds.map(|holds| {
             let (backend, ownership) = (Arc::clone(&backend), Arc::clone(&ownership));
             Renewer::start(backend, ownership, &settings.supervisor, holds)
@@ -100,43 +101,44 @@ impl Opening {
         })
     }
 
-    /// The backend.
+    /// Returns the backend.
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.backend
     }
 
-    /// The shared rows of the manifest.
+    /// Returns the shared rows of the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// All rows of the manifest, for the models.
+    /// Returns all rows of the manifest, for the models.
     pub fn rows(&self) -> &[ManifestRow] {
         &self.rows
     }
 
-    /// All segments of the shard that the backend held before anybody loaded one.
+    /// Returns all segments of the shard that the backend held at the start, before this process loaded any.
     pub fn segments(&self) -> &[SegmentRef] {
         &self.segments
     }
 
-    /// Parts of the shard that the backend held and that no row of the manifest named. They are freed once the threads run.
+    /// Returns the parts of the shard that no row of the manifest named. They are freed once the threads run.
     pub fn orphans(&self) -> &[PartRef] {
         &self.orphans
     }
 
-    /// The time, as far as it can be trusted.
+    /// Returns the trusted time.
     fn trusted_now(&self) -> Timestamp {
         let stored = self.manifest.cursor.stored_clock();
         let (floor, clock) = (self.settings.clock_floor, &self.clock);
         TrustedClock::new(stored, floor, clock.now(), clock.monotonic()).now()
     }
 
-    /// Step 2.
+    /// Replays the journal from the published cursor (step 2).
     ///
     /// # Errors
     ///
-    /// The backend fails; an entry is damaged, or of a model that is not among `models`.
+    /// The errors of the backend. [`LogError::StoredRow`] if an entry is damaged, [`LogError::UnknownModel`] if its
+    /// model is not among `models`, [`LogError::Model`] if its model cannot apply it.
     pub fn replay(self, models: &mut [&mut dyn Replay]) -> Result<Replayed> {
         let from = self.manifest.cursor.sealed_to;
         let older = self.backend.epochs(SHARD)?.into_iter();
@@ -152,7 +154,7 @@ impl Opening {
             tags,
             requests: &self.requests,
             settings: &self.settings,
-            tail: Tail::new(from, self.settings.tail_bytes_max),
+            recent: RecentEntries::new(from, self.settings.tail_bytes_max),
             highest: None,
             entries: 0,
             now: self.trusted_now(),
@@ -178,27 +180,27 @@ impl Opening {
                 ends.push((journal.epoch, replay.highest.map_or(from, after)));
             }
         }
-        let Entries { tail, entries, .. } = replay;
+        let Entries { recent, entries, .. } = replay;
         Ok(Replayed {
             opening: self,
-            tail,
+            recent,
             ends,
             entries,
         })
     }
 }
 
-/// The entries of a journal on their way to the models.
+/// Replay state: passes the entries of a journal to the models.
 struct Entries<'a, 'b> {
     models: &'a mut [&'b mut dyn Replay],
     tags: BTreeMap<ModelTag, usize>,
     requests: &'a Requests,
     settings: &'a LogSettings,
-    tail: Tail,
-    /// The highest sequence of all entries, whatever their tables.
+    recent: RecentEntries,
+    /// Highest sequence of all entries, including those of dropped tables.
     highest: Option<SequenceNumber>,
     entries: u64,
-    /// The trusted time of the start.
+    /// Trusted time of the start.
     now: Timestamp,
 }
 
@@ -218,8 +220,8 @@ impl Entries<'_, '_> {
         };
         let replayed = self.models[*at].apply(sequence, &entry);
         let replayed = replayed.map_err(LogError::Model)?;
-        // Also of a dropped table: cursors of others may be behind it.
-        self.tail.push(TailEntry {
+        // Entries of dropped tables are kept as well: cursors of other tables may precede them.
+        self.recent.push(RecentEntry {
             sequence,
             table: replayed.table,
             encoded: entry,
@@ -234,16 +236,16 @@ impl Entries<'_, '_> {
 }
 
 impl Replayed {
-    /// The sequence after the newest entry.
+    /// Returns the sequence after the newest entry.
     pub fn end(&self) -> SequenceNumber {
-        self.tail.end()
+        self.recent.end()
     }
 
-    /// Step 3.
+    /// Closes the older epochs and builds the log (step 3).
     ///
     /// # Errors
     ///
-    /// The backend fails.
+    /// The errors of the backend.
     pub fn open(self) -> Result<Arc<Log>> {
         let Opening {
             backend,
@@ -259,7 +261,15 @@ impl Replayed {
         for (closed, end) in self.ends {
             backend.close_epoch(SHARD, closed, end)?;
         }
-        let log = Log::new(backend, ownership, clock, settings, manifest, requests, self.tail);
+        let log = Log::new(
+            backend,
+            ownership,
+            clock,
+            settings,
+            manifest,
+            requests,
+            self.recent,
+        );
         let log = Arc::new(log);
         let watched = Arc::downgrade(&log);
         log.ownership.on_loss(move || {
@@ -273,7 +283,7 @@ impl Replayed {
     }
 }
 
-/// The parts that no row of a manifest names.
+/// Returns the parts that no row of the manifest names.
 fn unnamed(parts: Vec<PartRef>, rows: &[ManifestRow]) -> Vec<PartRef> {
     let rows = rows.iter().filter(|row| row.kind == ManifestKind::Part);
     let named: BTreeSet<PartId> = rows.filter_map(|row| parse_part_name(&row.name)).collect();
@@ -281,17 +291,17 @@ fn unnamed(parts: Vec<PartRef>, rows: &[ManifestRow]) -> Vec<PartRef> {
     parts.into_iter().filter(is_orphan).collect()
 }
 
-/// The running threads of a log. They end when it is dropped.
+/// Running threads of a log. They end when the value is dropped.
 pub struct LogThreads {
     log: Arc<Log>,
     committer: Committer,
     flusher: Flusher,
-    /// The log tells them of edits for as long as they are there.
+    /// Keeps the models alive: the log holds weak references to them.
     _models: Vec<Arc<dyn LogModel>>,
 }
 
 impl LogThreads {
-    /// Step 4. The models are told of edits from now on.
+    /// Starts the committer and the flusher (step 4). From now on the models are notified of edits.
     pub fn start(log: Arc<Log>, models: Vec<Arc<dyn LogModel>>) -> Self {
         log.set_models(&models);
         let flusher = Flusher::start(Arc::clone(&log), models.clone());
@@ -304,45 +314,47 @@ impl LogThreads {
         }
     }
 
-    /// The log.
+    /// Returns the log.
     pub fn log(&self) -> &Arc<Log> {
         &self.log
     }
 
-    /// Journals an entry, applies it and answers with its place.
+    /// Appends an entry to the journal, applies it and returns its sequence.
     ///
-    /// After `Ok` of a synced entry it is on stable storage, and every later read sees it. After an error the outcome is
-    /// unknown unless the error says otherwise. Blocks for a group commit.
+    /// After `Ok`, every later read sees the entry, and a synced entry is on stable storage. After an error the outcome
+    /// is unknown unless the documentation of the [`LogError`] states it. Blocks for one group commit.
     ///
     /// # Errors
     ///
-    /// Each variant of [`LogError`] says whether anything was written.
+    /// A [`LogError`]; [`LogError::is_not_written`] reports whether it is certain that nothing was written.
     pub fn commit(&self, entry: Box<dyn LogEntry>) -> Result<SequenceNumber> {
         self.committer.commit(entry)
     }
 
-    /// Has all writes from now on behind a sequence, with an entry before it; the next one.
+    /// Raises the next sequence to `to` at least, by writing `entry` with the sequence before `to`. Returns the next
+    /// sequence. Writes nothing if it is `to` or higher already.
     ///
     /// # Errors
     ///
-    /// As [`commit`](Self::commit).
+    /// The errors of [`commit`](Self::commit).
     pub fn raise(&self, to: SequenceNumber, entry: Box<dyn LogEntry>) -> Result<SequenceNumber> {
         self.committer.raise(to, entry)
     }
 
-    /// Flushes everything that was committed before the call, and waits for it.
+    /// Flushes all entries that were committed before the call, and waits for it.
     ///
     /// # Errors
     ///
-    /// The backend is read-only, or flushing fails; it is tried again.
+    /// `Misconfigured` if the backend is read-only; [`LogError::Append`] if the flush fails, which is retried in the
+    /// background; [`LogError::Closed`] or [`LogError::Failed`] if the threads have ended.
     pub fn flush(&self) -> Result<()> {
         self.log.check_not_read_only()?;
         let end = self.committer.freeze()?;
         self.log.wait_flushed(end)
     }
 
-    /// Stops taking writes, answers those that wait, syncs. What is not flushed stays in the journal and is there again
-    /// after the next start. Repeatable.
+    /// Stops accepting writes, completes those that wait, and syncs. Entries that are not flushed stay in the journal
+    /// and are replayed by the next start. May be called repeatedly.
     pub fn stop(&self) {
         self.committer.stop();
         self.flusher.stop();

@@ -1,7 +1,7 @@
-//! Outcomes of requests that carried an idempotency key, so that a repeated request is answered, not done.
+//! Outcomes of requests with an idempotency key: a repeated request gets the stored outcome and is not executed again.
 //!
-//! The outcome travels inside the entry of its request; before a journal generation is forgotten the outcomes
-//! in it become rows of the `REQUESTS` space. Old ones leave by age and by number.
+//! The outcome is part of the entry of its request. Before a journal generation is deleted, the outcomes in it are
+//! written as rows of the `REQUESTS` space. Outcomes are evicted by age and by number, oldest first.
 
 use std::collections::VecDeque;
 
@@ -17,19 +17,19 @@ use crate::error::{LogError, Result};
 use crate::settings::LogSettings;
 use crate::stamps::Stamps;
 
-/// A request key: the first 16 bytes of a hash of what the client sent.
+/// Request key: the first 16 bytes of a hash of the key that the client sent.
 pub type RequestKey = [u8; 16];
 
-/// The outcome of a request, as the entry of the request carries it.
+/// Outcome of a request, as stored in the entry of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestRecord {
-    /// What the client sent as its key, hashed.
+    /// Hashed idempotency key of the client.
     pub key: RequestKey,
-    /// The outcome, in the encoding of whoever answers requests.
+    /// Outcome, encoded by the service that replies to requests.
     pub outcome: Bytes,
 }
 
-/// The remembered outcomes of all tables.
+/// Remembered outcomes of all tables.
 #[derive(Debug, Default)]
 pub struct Requests {
     state: Mutex<State>,
@@ -40,7 +40,7 @@ struct State {
     outcomes: HashMap<(TableId, RequestKey), Outcome>,
     /// Keys in the order of their commits.
     order: VecDeque<(TableId, RequestKey)>,
-    /// Keys whose rows are to be deleted.
+    /// Evicted keys whose rows are still to be deleted.
     expired: Vec<(TableId, RequestKey)>,
 }
 
@@ -51,7 +51,7 @@ struct Outcome {
     saved: bool,
 }
 
-/// The stored form of one outcome.
+/// Stored form of one outcome.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredOutcome {
     format: u8,
@@ -63,19 +63,19 @@ struct StoredOutcome {
 #[derive(Debug)]
 pub(crate) struct WrittenRequests {
     saved: Vec<(TableId, RequestKey)>,
-    /// How many of those that had expired first.
+    /// Number of deleted rows: the first entries of `State::expired`.
     deleted: usize,
 }
 
-/// The stored form that this build writes.
+/// Format number of the stored form that this build reads and writes.
 const OUTCOME_FORMAT: u8 = 1;
 
 impl Requests {
-    /// Reads the rows of a table.
+    /// Loads the stored outcomes of a table.
     ///
     /// # Errors
     ///
-    /// The backend fails, or a row cannot be read.
+    /// The errors of the backend, or [`LogError::StoredRow`] if a row cannot be read.
     pub fn load(&self, backend: &dyn Backend, table: TableId) -> Result<()> {
         let (partition, mut range) = table_rows(space::REQUESTS, table);
         let mut found = Vec::new();
@@ -96,7 +96,7 @@ impl Requests {
                     serde_json::from_slice(&row.value).map_err(|error| damaged(error.to_string()))?;
                 if stored.format != OUTCOME_FORMAT {
                     return Err(damaged(format!(
-                        "format {} is not known to this build",
+                        "format {} is not supported by this build",
                         stored.format
                     )));
                 }
@@ -123,7 +123,7 @@ impl Requests {
         Ok(())
     }
 
-    /// The outcome of an earlier request with this key.
+    /// Returns the outcome of an earlier request with this key.
     pub(crate) fn outcome(&self, table: TableId, key: RequestKey) -> Option<Bytes> {
         self.state
             .lock()
@@ -132,7 +132,7 @@ impl Requests {
             .map(|outcome| outcome.bytes.clone())
     }
 
-    /// Remembers the outcome of a committed request.
+    /// Stores the outcome of a committed request in memory and evicts outcomes over the limits.
     pub(crate) fn remember(
         &self,
         table: TableId,
@@ -170,7 +170,7 @@ impl Requests {
         }
     }
 
-    /// Writes what is not yet stored and deletes what has expired, buffered; the keys of all of it.
+    /// Writes the outcomes that have no row yet and deletes the rows of evicted ones, buffered. Returns their keys.
     pub(crate) fn write_rows(&self, backend: &dyn Backend, stamps: &Stamps) -> Result<WrittenRequests> {
         let (unsaved, expired, deleted) = {
             let state = self.state.lock();
@@ -180,7 +180,7 @@ impl Requests {
                 .filter(|(_, outcome)| !outcome.saved)
                 .map(|(key, outcome)| (*key, outcome.at, outcome.bytes.clone()))
                 .collect();
-            // One that came again has a row again.
+            // A key that was used again after its eviction keeps its row.
             let expired = state
                 .expired
                 .iter()
@@ -214,7 +214,7 @@ impl Requests {
         })
     }
 
-    /// Takes note that written rows are durable.
+    /// Notes that written rows are durable.
     pub(crate) fn synced(&self, written: &WrittenRequests) {
         let mut state = self.state.lock();
         for key in &written.saved {

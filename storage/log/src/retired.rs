@@ -1,32 +1,32 @@
-//! Segments that are out of the manifest, until nobody reads them any more.
+//! Retired segments: no longer in the manifest, but possibly still read.
 //!
-//! A reader pins the manifest of one moment, and may hold it over many edits. A segment is free when every manifest
-//! that names it is gone: not only the last one before the edit that took it out.
+//! A reader pins one version of the manifest and may hold it over many edits. A segment is free once every manifest
+//! that names it has been released, not only the last one before the edit that removed it.
 
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-/// A manifest as a model's readers pin it.
+/// Manifest that readers of a model can pin.
 pub trait Versioned {
-    /// The version of the shard's manifest.
+    /// Returns the version of the shard's manifest.
     fn version(&self) -> u64;
 }
 
-/// What a model has taken out of its manifests `M`: `G` says what each was.
+/// Segments that were removed from the manifests `M` of a model. `G` describes one segment.
 #[derive(Debug)]
 pub struct Retired<M, G>(Mutex<State<M, G>>);
 
 #[derive(Debug)]
 struct State<M, G> {
-    /// Manifests that an edit has replaced and that somebody may still hold.
+    /// Manifests that an edit has replaced and that readers may still hold.
     replaced: Vec<Weak<M>>,
-    /// The version of the first manifest without them, and segments.
+    /// Removed segments, each list with the version of the first manifest without them.
     waiting: Vec<(u64, Vec<G>)>,
 }
 
 impl<M: Versioned, G> Retired<M, G> {
-    /// Begins with segments that no manifest names: what a crash left of a load.
+    /// Creates the list with segments that no manifest names, such as those of a load that a crash interrupted.
     pub fn new(orphans: Vec<G>) -> Self {
         Self(Mutex::new(State {
             replaced: Vec::new(),
@@ -34,17 +34,17 @@ impl<M: Versioned, G> Retired<M, G> {
         }))
     }
 
-    /// Takes note of a manifest that is not the current one any more.
+    /// Records a manifest that is no longer the current one.
     pub fn replaced(&self, manifest: &Arc<M>) {
         self.0.lock().replaced.push(Arc::downgrade(manifest));
     }
 
-    /// Adds segments that manifests name no more from `version` on.
+    /// Adds segments that the manifests from `version` on no longer name.
     pub fn add(&self, version: u64, segments: Vec<G>) {
         self.0.lock().waiting.push((version, segments));
     }
 
-    /// Hands out what nobody can be reading any more.
+    /// Removes and returns the segments that no reader can use any more.
     pub fn take_free(&self) -> Vec<G> {
         let mut state = self.0.lock();
         state.replaced.retain(|manifest| manifest.strong_count() > 0);
@@ -55,14 +55,14 @@ impl<M: Versioned, G> Retired<M, G> {
         free.flat_map(|(_, segments)| segments).collect()
     }
 
-    /// What `of` says of those that wait.
+    /// Applies `of` to each waiting segment and returns the values.
     pub fn waiting<T>(&self, of: impl Fn(&G) -> Option<T>) -> Vec<T> {
         let state = self.0.lock();
         let waiting = state.waiting.iter().flat_map(|(_, segments)| segments);
         waiting.filter_map(of).collect()
     }
 
-    /// How many wait.
+    /// Returns the number of waiting segments.
     pub fn count(&self) -> usize {
         let state = self.0.lock();
         state.waiting.iter().map(|(_, segments)| segments.len()).sum()

@@ -1,4 +1,4 @@
-//! What can be set about the log.
+//! Settings of the log.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use tideline_runtime::Supervisor;
 /// Settings of a [`Log`](crate::Log).
 #[derive(Debug, Clone)]
 pub struct LogSettings {
-    /// Bytes of encoded entries that may wait for the committer. Beyond it a write is refused as overload.
+    /// Largest number of bytes of encoded entries that wait for the committer. Further writes are refused as overload.
     pub pending_bytes_max: usize,
-    /// Bytes after which the committer stops gathering and writes what it has.
+    /// Group size in bytes at which the committer stops collecting entries and writes the group.
     pub group_bytes_max: usize,
-    /// Outcomes of requests with an idempotency key that are remembered, oldest dropped first.
+    /// Largest number of remembered outcomes of requests with an idempotency key. The oldest are evicted first.
     pub requests_max: usize,
-    /// How long such an outcome is remembered.
+    /// Time for which such an outcome is remembered.
     pub request_ttl: Duration,
-    /// Bytes of the newest journal entries that are kept in memory for those who watch.
+    /// Largest size of the newest journal entries that are kept in memory for watches, in bytes.
     pub tail_bytes_max: usize,
-    /// No right clock shows a time before it: a first start, which has nothing to compare the clock with, believes none that
-    /// does.
+    /// Earliest time that a correct clock can show. A first start has no stored time to compare the clock with, so it
+    /// does not trust a clock that is before this time.
     pub clock_floor: Timestamp,
-    /// Starts the threads of the log, and records whether one of them has panicked.
+    /// Starts the threads of the log, and records a panic of any of them.
     pub supervisor: Supervisor,
 }
 

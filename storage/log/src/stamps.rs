@@ -9,10 +9,10 @@ use tideline_model::Clock;
 
 use crate::lease::Ownership;
 
-/// When a caller may ask again for a stamp that the lease does not cover yet.
+/// Retry delay of a request for a stamp that the lease does not cover yet.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The one source of stamps of a shard: wall-clock microseconds, never twice the same, within the bounds of the lease.
+/// The only source of stamps of a shard: wall-clock microseconds, strictly rising, within the bounds of the lease.
 #[derive(Debug)]
 pub struct Stamps {
     last: AtomicU64,
@@ -21,7 +21,7 @@ pub struct Stamps {
 }
 
 impl Stamps {
-    /// Stamps after now, from the lowest of the lease on.
+    /// Creates a source of stamps that starts at the lowest stamp of the lease.
     pub(crate) fn new(clock: Arc<dyn Clock>, ownership: Arc<Ownership>) -> Self {
         Self {
             last: AtomicU64::new(ownership.stamp_min.0.saturating_sub(1)),
@@ -30,14 +30,14 @@ impl Stamps {
         }
     }
 
-    /// The next stamp.
+    /// Returns the next stamp.
     ///
     /// # Errors
     ///
-    /// `Unavailable` where the lease covers no higher stamp until it is renewed.
+    /// `Unavailable` if the lease covers no higher stamp until it is renewed.
     pub fn next(&self) -> Result<Stamp> {
         let max = self.ownership.stamp_max().0;
-        // A wall clock beyond the lease is not believed.
+        // A wall clock beyond the lease is ignored.
         let wall = u64::try_from(self.clock.now().nanos() / 1_000).unwrap_or(0);
         let wall = if wall <= max { wall } else { 0 };
         let mut next = 0;
@@ -48,7 +48,7 @@ impl Stamps {
                 (next <= max).then_some(next)
             });
         given.map_err(|last| BackendError::Unavailable {
-            reason: format!("the lease covers stamps up to {max}, and {last} is given"),
+            reason: format!("the lease covers stamps up to {max}; the last one issued is {last}"),
             retry_after: RETRY_AFTER,
         })?;
         Ok(Stamp(next))

@@ -1,45 +1,47 @@
-//! The time that the life of data goes by: the wall clock, believed only as far as it agrees with time passing.
+//! Trusted time for retention and expiry: the wall clock, limited by monotonic time.
 //!
-//! Whoever sets a clock wrong must not lose data by it. [`TrustedClock`] compares each reading of the wall clock
-//! with what it expects: its last value plus the monotonic time that has passed since.
+//! A wall clock that is set wrong must not delete data. [`TrustedClock`] compares each reading of the wall clock with
+//! the expected time: the last trusted time plus the monotonic time that has passed since.
 //!
-//! 1. Within [`TOLERANCE`] the wall clock is followed, but gently: forwards at most one part in
-//!    [`SLEW_PARTS`] faster than time passes, and at half speed while the wall clock is behind. So the trusted
-//!    time never jumps, and a clock that stands still is noticed.
-//! 2. Beyond it the clock is *in doubt*: the trusted time goes on with monotonic time, and nothing expires.
-//! 3. Doubt ends when the wall clock comes back, when an operator confirms it, or when it has kept its new
-//!    distance for [`SETTLE`]. In the last two cases the trusted time takes over the wall clock, in either
+//! 1. Within [`TOLERANCE`] of the expected time, the trusted time follows the wall clock slowly. It runs at most one
+//!    part in [`SLEW_PARTS`] faster than monotonic time, and at half speed while the wall clock is behind. So it never
+//!    jumps, and a wall clock that stands still is detected.
+//! 2. Beyond the tolerance the clock is *in doubt*: the trusted time follows monotonic time only, and nothing expires.
+//! 3. Doubt ends when the wall clock is within the tolerance again, when an operator confirms it, or when it has kept
+//!    its new distance for [`SETTLE`]. In the last two cases the trusted time is set to the wall clock, in either
 //!    direction.
 //!
-//! At a start within the tolerance after the stored value the wall clock is taken at once: the time between was spent
-//! stopped. Beyond it a start is a reading like any other, so a machine that was off for a weekend is in doubt until
-//! it settles or somebody confirms. The very first start has nothing to compare with and believes the wall
-//! clock, unless it shows a time before the *floor*, which no right clock does: then the clock is in doubt until it shows
-//! a later one, and never settles. Doubt itself is not stored: a start within it begins to settle anew. That a clock was
-//! believed only for being steady is stored.
+//! At a start, the wall clock is accepted at once if it is at most the tolerance after the stored time: the process was
+//! stopped in between. Otherwise the start is a reading like any other. A machine that was off for a weekend is
+//! therefore in doubt until the clock settles or is confirmed. The very first start has no stored time and accepts the
+//! wall clock, unless it is before the *floor*, which a correct clock never is. Then the clock is in doubt until it
+//! shows a later time, and never settles. Doubt itself is not stored: a restart begins the settling time anew. It is
+//! stored that a clock was accepted only because it was steady.
 //!
-//! # What is written meanwhile
+//! # Time of new points
 //!
-//! New points need a clock as well: for the time of those that have none, and for what is too old or too new. A point that is
-//! refused or given a wrong time is lost, so they do not wait for a day. A wall clock that is ahead by at most
-//! [`SLEPT_MAX`] is used: a machine that was off or suspended looks like that, and a wrong clock seldom does. Any other is
-//! not, and what depends on it has to be sent again ([`TrustedNow::trusts_wall`]).
+//! New points need a clock as well: for points without a timestamp, and for the limits of too old and too new. A point
+//! that is refused or gets a wrong timestamp is lost, so new points do not wait a day for the clock to settle. A wall
+//! clock that is ahead by at most [`SLEPT_MAX`] is used, because a machine that was off or suspended looks like that,
+//! and a wrong clock rarely does. Any other clock in doubt is not used, and writes that depend on it must be sent again
+//! ([`TrustedNow::trusts_wall`]).
 //!
-//! # How far it can be ahead
+//! # Largest lead
 //!
-//! Its *lead* is by how much the trusted time is ahead of the true one. A lead only grows towards a wall clock that is
-//! itself ahead, and never beyond that one. From any moment on it grows
+//! The *lead* is the time by which the trusted time is ahead of the true time. It grows only towards a wall clock that
+//! is itself ahead, and never beyond that clock. It grows
 //!
-//! - while running by at most one [`SLEW_PARTS`]th of the time that passes,
-//! - at a start by at most [`TOLERANCE`] less the time since the stored value was right,
-//! - by more only at the very first start, when the clock settles, or when an operator confirms a wrong one.
+//! - while running, by at most one [`SLEW_PARTS`]th of the time that passes,
+//! - at a start, by at most [`TOLERANCE`] minus the time since the stored value was right,
+//! - by more only at the very first start, when the clock settles, or when an operator confirms a wrong clock.
 //!
-//! So a wall clock that jumps once leads a trusted time that was right by an hour at most, whatever is restarted. It
-//! takes wall clocks that go wrong by another hour from there to lead it further, one start or a hundred hours for each.
-//! A wall clock that is right again, and within the tolerance, takes a lead back in twice as long as it is.
+//! So if the trusted time was right and the wall clock jumps once, the lead is at most one hour, however often the
+//! process restarts. For a larger lead, the wall clock must go wrong by another hour from there, again and again: each
+//! such hour needs a start, or a hundred hours of running. Once the wall clock is right again and within the tolerance,
+//! a lead is removed in twice its length.
 //!
-//! The guard is only as good as monotonic time, which stands still while a machine is suspended; waking up is then
-//! a jump of the wall clock, with the same outcome.
+//! The protection depends on monotonic time, which stands still while a machine is suspended. Waking up is then a jump
+//! of the wall clock, with the same result.
 
 use std::fmt;
 use std::time::Duration;
@@ -47,95 +49,96 @@ use std::time::Duration;
 use tideline_model::Timestamp;
 use tideline_model::time::format_duration;
 
-/// Farthest that the wall clock may be from what is expected: more than clock drift and a missed leap second,
-/// less than a wrong time zone.
+/// Largest distance of the wall clock from the expected time that is not doubted. It exceeds clock drift and a missed
+/// leap second, and is not larger than the error of a wrong time zone.
 pub const TOLERANCE: Duration = Duration::from_secs(3_600);
-/// Monotonic time for which a jumped wall clock has to keep its distance before it is believed: a working day
-/// passes in which somebody can see the doubt and mend the clock.
+/// Monotonic time for which a jumped wall clock must keep its distance before it is accepted. A working day passes in
+/// which an operator can see the doubt and correct the clock.
 pub const SETTLE: Duration = Duration::from_secs(24 * 3_600);
-/// The trusted time gains at most one part in this many on monotonic time.
+/// Slew limit: the trusted time gains at most one part in this many on monotonic time.
 pub const SLEW_PARTS: i64 = 100;
 
-/// Longest time for which a machine is taken to have been off or suspended, where the wall clock is ahead by it: a weekend
-/// and some holidays. Clocks that go wrong mostly go back to an epoch, or far ahead.
+/// Longest time for which a machine is assumed to have been off or suspended if the wall clock is ahead by it: a
+/// weekend and some holidays. Wrong clocks usually go back to an epoch or far ahead.
 pub const SLEPT_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 const TOLERANCE_NANOS: i64 = TOLERANCE.as_nanos() as i64;
 const SLEPT_NANOS: i64 = SLEPT_MAX.as_nanos() as i64;
 
-/// Turns readings of a wall clock that may jump into a time that data may expire by. See the module.
+/// Converts readings of a wall clock that may jump into a time that is safe for expiry. See the module documentation.
 #[derive(Debug, Clone)]
 pub struct TrustedClock {
-    /// The trusted time at `monotonic`.
+    /// Trusted time at `monotonic`.
     now: i64,
-    /// The latest reading of monotonic time.
+    /// Latest reading of monotonic time.
     monotonic: Duration,
-    /// No right clock shows a time before it.
+    /// Earliest time that a correct clock can show.
     floor: i64,
-    /// Whether `now` comes from a clock that was believed once, and not from the floor.
+    /// True if `now` was taken from a clock that was accepted, false if it is derived from the floor.
     is_set: bool,
-    /// The newest stored instant.
+    /// Newest timestamp in the store.
     newest_stored: Option<i64>,
     doubt: Option<Doubt>,
-    /// The trusted time at which a jumped wall clock was last believed because it was steady.
+    /// Trusted time at which a jumped wall clock was last accepted because it was steady.
     settled: Option<i64>,
 }
 
-/// What a start knows of the clock of the run before. Nanoseconds since the epoch.
+/// Clock state stored by the previous run. Nanoseconds since the epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoredClock {
-    /// The last [`TrustedNow::now`] that was stored; `None` at the very first start. It should be stored every few
-    /// minutes, since what passes between storing and a crash counts as a jump.
+    /// Last stored [`TrustedNow::now`]; `None` at the very first start. It should be stored every few minutes, because
+    /// the time between storing and a crash counts as a jump.
     pub now: Option<i64>,
-    /// [`TrustedNow::settled`] of that moment.
+    /// [`TrustedNow::settled`] at the same time.
     pub settled: Option<i64>,
 }
 
-/// A wall clock that is too far away.
+/// State of a wall clock that is too far from the expected time.
 #[derive(Debug, Clone, Copy)]
 struct Doubt {
-    /// Monotonic instant at which it began.
+    /// Monotonic time at which the doubt began.
     since: Duration,
-    /// Distance of the wall clock from the trusted time when it last moved.
+    /// Distance of the wall clock from the trusted time after its last jump.
     distance: i64,
-    /// Monotonic instant of that move.
+    /// Monotonic time of that jump.
     steady_since: Duration,
 }
 
-/// What the trusted clock shows.
+/// Reading of the trusted clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrustedNow {
-    /// The trusted time: what ages are counted from. Gains at most 1 % on monotonic time and goes back only where
-    /// the clock settles or is confirmed.
+    /// Trusted time, from which ages are counted. It gains at most 1 % on monotonic time, and jumps only when the clock
+    /// settles, is confirmed, or first passes the floor.
     pub now: Timestamp,
-    /// What expiry goes by: the trusted time, but at most an hour after the newest stored instant. `None` while
-    /// the clock is in doubt and while nothing is stored: then nothing expires.
+    /// Time for expiry: the trusted time, but at most [`TOLERANCE`] after the newest stored timestamp. `None` while the
+    /// clock is in doubt or nothing is stored: then nothing expires.
     pub expire_now: Option<Timestamp>,
-    /// Why the wall clock is not believed.
+    /// Reason why the wall clock is not trusted; `None` while it is.
     pub doubt: Option<ClockDoubt>,
-    /// Whether any clock was ever believed. Where none was, `now` is only what the time is at least, and is not stored.
+    /// True if a clock was ever accepted. Otherwise `now` is only a lower bound of the time and is not stored.
     pub is_set: bool,
-    /// When a jumped wall clock was last believed only because it was steady, in trusted time; `None` if that never
-    /// happened, or if an operator has confirmed the clock since. Points that became invisible by it should be kept
+    /// Trusted time at which a jumped wall clock was last accepted only because it was steady. `None` if that never
+    /// happened, or if an operator has confirmed the clock since. Points that became invisible by it should be kept for
     /// a while, in case the clock was wrong after all.
     pub settled: Option<Timestamp>,
 }
 
 impl TrustedNow {
-    /// Trusted time since [`settled`](Self::settled).
+    /// Returns the trusted time since [`settled`](Self::settled).
     pub fn settled_for(&self) -> Option<Duration> {
         let since = |settled: Timestamp| self.now.nanos().saturating_sub(settled.nanos());
         self.settled
             .map(|settled| Duration::from_nanos(u64::try_from(since(settled)).unwrap_or(0)))
     }
 
-    /// Whether the wall clock may decide about new points: it is not in doubt, or ahead by no more than [`SLEPT_MAX`].
+    /// Returns true if the wall clock may be used for new points: it is not in doubt, or ahead by at most
+    /// [`SLEPT_MAX`].
     pub fn trusts_wall(&self) -> bool {
         let slept = |doubt: ClockDoubt| self.is_set && (0..=SLEPT_NANOS).contains(&doubt.off_by);
         self.doubt.is_none_or(slept)
     }
 
-    /// State stored for the next start, which compares the wall clock with it.
+    /// Returns the state to store for the next start.
     pub fn stored(&self) -> StoredClock {
         StoredClock {
             now: self.is_set.then_some(self.now.nanos()),
@@ -143,29 +146,30 @@ impl TrustedNow {
         }
     }
 
-    /// Whether points that are hidden now may show again because the clock was wrong: it is in doubt, or was believed
-    /// for being steady less than `delay` ago.
+    /// Returns true if hidden points may become visible again because the clock was wrong: the clock is in doubt, or
+    /// was accepted only for being steady less than `delay` ago.
     pub fn is_unsure(&self, delay: Duration) -> bool {
         self.doubt.is_some() || self.settled_for().is_some_and(|settled| settled < delay)
     }
 }
 
-/// The wall clock and the time that should have come disagree.
+/// Disagreement between the wall clock and the trusted time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockDoubt {
-    /// Monotonic time since it began.
+    /// Monotonic time since the doubt began.
     pub since: Duration,
-    /// The wall clock minus the trusted time, nanoseconds.
+    /// Wall clock minus trusted time, in nanoseconds.
     pub off_by: i64,
-    /// How long the wall clock has kept this distance; at [`SETTLE`] it is believed.
+    /// Time for which the wall clock has kept this distance. At [`SETTLE`] the clock is accepted.
     pub steady_for: Duration,
 }
 
 impl TrustedClock {
-    /// A clock at a start. No right clock shows a time before `floor`; [`Timestamp::MIN`] where nothing is known.
+    /// Creates the clock of a start. `floor` is the earliest time that a correct clock can show; [`Timestamp::MIN`] if
+    /// unknown.
     pub fn new(stored: StoredClock, floor: Timestamp, wall: Timestamp, monotonic: Duration) -> Self {
         let stopped = |stored: &i64| (0..=TOLERANCE_NANOS).contains(&wall.nanos().saturating_sub(*stored));
-        // One from before the floor was wrong, so a wall clock after it is better.
+        // A stored time before the floor came from a wrong clock, so a wall clock after the floor is better.
         let is_right = |stored: &i64| Timestamp::from_nanos_clamped(*stored) >= floor || wall < floor;
         let compared = stored.now.filter(is_right);
         let now = compared
@@ -185,12 +189,12 @@ impl TrustedClock {
         clock
     }
 
-    /// The trusted time of the latest reading.
+    /// Returns the trusted time of the latest reading.
     pub fn now(&self) -> Timestamp {
         Timestamp::from_nanos_clamped(self.now)
     }
 
-    /// Takes a reading of both clocks. Cheap; any number of times, at least every few minutes.
+    /// Takes a reading of both clocks. Cheap; may be called at any rate, and should be at least every few minutes.
     pub fn observe(&mut self, wall: Timestamp, monotonic: Duration) -> TrustedNow {
         let passed = self.pass(monotonic);
         if !self.is_set && wall.nanos() >= self.floor {
@@ -207,12 +211,12 @@ impl TrustedClock {
         self.shown(wall)
     }
 
-    /// Raises the newest stored instant of the whole store, which holds back expiry.
+    /// Raises the newest timestamp of the whole store, which limits expiry.
     pub fn note_stored(&mut self, newest: i64) {
         self.newest_stored = self.newest_stored.max(Some(newest));
     }
 
-    /// Believes the wall clock: an operator says that it is right. Ends doubt, and expiry goes on at once.
+    /// Accepts the wall clock, as confirmed by an operator. Ends doubt, and expiry resumes at once.
     pub fn confirm(&mut self, wall: Timestamp, monotonic: Duration) {
         self.pass(monotonic);
         self.believe(wall);
@@ -225,7 +229,8 @@ impl TrustedClock {
         self.doubt = None;
     }
 
-    /// Lets monotonic time pass; how much, in nanoseconds. Readings of racing threads may come in any order.
+    /// Advances monotonic time. Returns the time passed, in nanoseconds. Readings of racing threads may come in any
+    /// order.
     fn pass(&mut self, monotonic: Duration) -> i64 {
         let passed = i64::try_from(monotonic.saturating_sub(self.monotonic).as_nanos()).unwrap_or(i64::MAX);
         self.monotonic = self.monotonic.max(monotonic);
@@ -233,7 +238,7 @@ impl TrustedClock {
         passed
     }
 
-    /// The wall clock is too far away: begins doubt, goes on with it, or settles.
+    /// Handles a wall clock that is too far away: begins or continues doubt, or settles.
     fn question(&mut self, distance: i64, wall: Timestamp) {
         let fresh = Doubt {
             since: self.monotonic,
@@ -276,7 +281,7 @@ impl TrustedClock {
 }
 
 impl ClockDoubt {
-    /// The doubt in words, for people.
+    /// Returns the doubt as a message for operators.
     pub fn reason(&self) -> String {
         self.to_string()
     }
@@ -293,13 +298,13 @@ impl fmt::Display for ClockDoubt {
         let left = whole_seconds(SETTLE.saturating_sub(self.steady_for));
         write!(
             f,
-            "the wall clock is {off_by} {side} the time that should have come; nothing expires until it is back, \
+            "the wall clock is {off_by} {side} the expected time; nothing expires until it is back, \
              is confirmed, or has been steady for another {left}"
         )
     }
 }
 
-/// Whether two distances are within the tolerance of each other.
+/// Returns true if two distances are within the tolerance of each other.
 fn is_near(one: i64, other: i64) -> bool {
     one.abs_diff(other) <= TOLERANCE_NANOS.unsigned_abs()
 }
@@ -313,7 +318,7 @@ mod tests {
     const MINUTE: i64 = 60 * NANOS_PER_SECOND;
     const YEAR: i64 = 365 * NANOS_PER_DAY;
 
-    /// A machine: true time, monotonic time, and a wall clock that somebody plays with.
+    /// Simulated machine: true time, monotonic time, and a wall clock that the test controls.
     struct Machine {
         truth: i64,
         monotonic: i64,
@@ -354,7 +359,7 @@ mod tests {
             )
         }
 
-        /// The process ends after a reading was stored, and starts again after `nanos`.
+        /// Ends the process after a reading was stored, and starts it again after `nanos`.
         fn restart(&mut self, shown: TrustedNow, nanos: i64) -> TrustedClock {
             self.truth += nanos;
             self.monotonic = 0;
@@ -366,7 +371,7 @@ mod tests {
             TrustedClock::new(stored, Timestamp::MIN, wall, monotonic)
         }
 
-        /// Lets time pass in steps of at most five minutes; what the clock shows at the end.
+        /// Lets time pass in steps of at most five minutes. Returns the reading at the end.
         fn run(&mut self, clock: &mut TrustedClock, nanos: i64) -> TrustedNow {
             let mut left = nanos;
             while left > 0 {
@@ -437,7 +442,7 @@ mod tests {
         assert_eq!(doubt.since, Duration::from_secs(5 * 3_600 - 300));
         assert_eq!(
             doubt.reason(),
-            "the wall clock is 365d ahead of the time that should have come; nothing expires until it is back, \
+            "the wall clock is 365d ahead of the expected time; nothing expires until it is back, \
              is confirmed, or has been steady for another 19h5m"
         );
         machine.wall = Wall::OffBy(0);
@@ -466,7 +471,7 @@ mod tests {
         assert!(!confirmed.is_unsure(hours(3)));
     }
 
-    /// Whoever plays with the wall clock sees to it that each reading is believed and is as far ahead as that allows.
+    /// The test sets the wall clock as far ahead as each reading still accepts.
     #[test]
     fn its_lead_is_what_it_is_said_to_be_at_most_and_can_be_that() {
         let mut machine = Machine::at(START);
@@ -572,7 +577,7 @@ mod tests {
             TrustedClock::new(StoredClock { now, settled: None }, floor, wall, monotonic)
         };
         let mut machine = Machine::at(START);
-        // Near the floor is as wrong as far from it.
+        // A time near the floor is as wrong as one far from it.
         for wall in [0, floor.nanos() - MINUTE] {
             machine.wall = Wall::Stuck(wall);
             let mut clock = start(&machine, None);
@@ -588,10 +593,10 @@ mod tests {
         let shown = machine.observe(&mut clock);
         assert_eq!((shown.doubt, shown.now), (None, machine.reading().0));
         assert_eq!(shown.stored().now, Some(machine.truth));
-        // An earlier build has stored what a wrong clock showed.
+        // A time of a wrong clock, stored by an earlier build.
         let mut clock = start(&machine, Some(NANOS_PER_DAY));
         assert_eq!(machine.observe(&mut clock).doubt, None);
-        // An operator may say so all the same.
+        // An operator may confirm a time before the floor.
         machine.wall = Wall::Stuck(0);
         let mut clock = start(&machine, None);
         let (wall, monotonic) = machine.reading();
@@ -643,7 +648,7 @@ mod tests {
         }
     }
 
-    /// xorshift64*, so that a seed replays a failure.
+    /// xorshift64*, so that a seed reproduces a failure.
     struct Chance(u64);
 
     impl Chance {
@@ -658,7 +663,7 @@ mod tests {
             (self.next() % end.unsigned_abs()) as i64
         }
 
-        /// From a second to a year, each magnitude as likely as the next.
+        /// Returns a distance of up to a second to a year in either direction, with equal chances for each magnitude.
         fn distance(&mut self) -> i64 {
             let largest = [NANOS_PER_SECOND, MINUTE, HOUR, 2 * HOUR, NANOS_PER_DAY, YEAR];
             let largest = largest[self.below(6) as usize];
@@ -680,8 +685,8 @@ mod tests {
         }
     }
 
-    /// 500 jumps: each lasts less than a day before somebody mends the clock. Points of the future lie in the
-    /// store, so only the clock guard stands between a wrong clock and expiry.
+    /// 500 jumps, each shorter than a day before the clock is corrected. The store holds points of the future, so only
+    /// the trusted clock prevents early expiry.
     #[test]
     fn five_hundred_jumps_never_expire_anything_early() {
         for seed in tideline_testkit::seeds("five hundred jumps", 8) {
@@ -725,7 +730,7 @@ mod tests {
         }
     }
 
-    /// A clock that stays wrong for good is believed in the end; then the newest stored instant still holds.
+    /// A clock that stays wrong is accepted in the end; the newest stored timestamp then still limits expiry.
     #[test]
     fn a_clock_that_stays_wrong_is_held_back_by_what_is_stored() {
         for seed in tideline_testkit::seeds("a clock that stays wrong", 20) {

@@ -1,9 +1,9 @@
-//! The shape that every write ends in, whatever protocol it came by.
+//! Decoded form of a write, the same for every protocol.
 //!
-//! A decoder turns a body into a [`PointBatch`]: rows grouped by *shape* (field names and types),
-//! each group in columns, each row naming its timeline by the catalog's [`Ordinal`]. The decoder knows no
-//! storage: it asks a [`SeriesResolver`] for the ordinal of the raw bytes that name a timeline, and a known
-//! timeline never has its tags parsed twice.
+//! A decoder turns a request body into a [`PointBatch`]: rows grouped by *shape* (field names and types). Each group is
+//! stored in columns, and each row references its timeline by the catalog's [`Ordinal`]. Decoders are independent of
+//! the storage: a [`SeriesResolver`] maps the raw bytes of a series key to its ordinal, so the tags of a known timeline
+//! are never parsed again.
 
 use crate::id::Ordinal;
 pub use crate::joined::{BytesColumn, Joined, JoinedColumn, StringColumn};
@@ -11,23 +11,29 @@ use crate::measurements::Measurements;
 use crate::reject::{LineReject, RejectReason};
 use crate::value::ValueType;
 
-/// Tells a decoder which timeline some raw bytes name.
+/// Lookup of timelines by their raw series keys.
 pub trait SeriesResolver {
-    /// The timeline of `key`, which is `measurement[,tag=value…]` in line-protocol escaping, tags in any order, or the
-    /// labels of a Prometheus series as remote write sends them.
+    /// Returns the timeline of `key`. The key is `measurement[,tag=value…]` in line-protocol escaping, tags in any
+    /// order, or the labels of a Prometheus series as encoded by remote write.
     ///
-    /// A decoder of another protocol writes its names in one of these forms. Costs a hash and a comparison for a key
-    /// seen before; an unknown key is parsed and registered.
+    /// Decoders of other protocols encode their keys in one of these forms. A known key costs a hash and a comparison;
+    /// an unknown key is parsed and registered.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason to reject the line if the key is not valid or its timeline cannot be registered.
     fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, RejectReason>;
 
-    /// The timeline that came after the last one before, where `is_it` says of its key that it is the one that is wanted.
-    /// So a decoder need not find out where a known key ends, nor put one together, before it is compared.
+    /// Returns the timeline that followed the most recent one in earlier requests, if `is_it` returns true for its key.
+    ///
+    /// With this guess a decoder can compare a known key in place, without finding its end or assembling it first. The
+    /// default implementation returns `None`.
     fn guess(&mut self, _is_it: impl FnOnce(&[u8]) -> bool) -> Option<Ordinal> {
         None
     }
 }
 
-/// A raw key that names no timeline, in words for the caller.
+/// Error of an invalid series key, with a message for the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SeriesError(pub String);
@@ -38,22 +44,22 @@ impl From<SeriesError> for RejectReason {
     }
 }
 
-/// What a decoder made of one request body.
+/// Rows and rejects that a decoder made of one request body.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PointBatch {
-    /// The good rows, by shape, in the order in which each shape was first seen.
+    /// Accepted rows by shape, in the order in which each shape first occurred.
     pub groups: Vec<PointGroup>,
-    /// What was wrong with the others, in line order.
+    /// Rejected lines, in line order.
     pub rejects: Vec<LineReject>,
 }
 
 impl PointBatch {
-    /// Rows in all groups.
+    /// Returns the number of rows in all groups.
     pub fn rows(&self) -> usize {
         self.groups.iter().map(PointGroup::rows).sum()
     }
 
-    /// Field values in all groups.
+    /// Returns the number of field values in all groups.
     pub fn values(&self) -> usize {
         self.groups
             .iter()
@@ -62,30 +68,30 @@ impl PointBatch {
     }
 }
 
-/// Rows of one shape. All vectors over rows have one length; every row has every field.
+/// Rows of one shape. All per-row vectors have the same length; every row has every field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PointGroup {
-    /// The measurement of each row.
+    /// Measurement of each row.
     pub measurements: Measurements,
-    /// Field names, unique, in the order of the first line that had them; one for each column.
+    /// Unique field names, one per column, in the order of the first line with this shape.
     pub fields: Vec<Box<str>>,
-    /// One column a field.
+    /// One column per field.
     pub columns: Vec<ColumnData>,
-    /// The timeline of each row.
+    /// Timeline of each row.
     pub timelines: Vec<Ordinal>,
-    /// Nanoseconds since the epoch of each row, in the range of [`crate::Timestamp`].
+    /// Timestamp of each row in nanoseconds since the epoch, in the range of [`crate::Timestamp`].
     pub timestamps: Vec<i64>,
-    /// The line, or the index of the element, that each row came from; the first is 1.
+    /// Line number, or element number, that each row was decoded from; starts at 1.
     pub lines: Vec<u32>,
 }
 
 impl PointGroup {
-    /// Rows in this group.
+    /// Returns the number of rows in this group.
     pub fn rows(&self) -> usize {
         self.timestamps.len()
     }
 
-    /// Makes room for just so many more rows; what texts and histograms take is not known.
+    /// Reserves capacity for exactly `rows` more rows. The bytes of strings and histograms are not reserved.
     pub fn reserve(&mut self, rows: usize) {
         self.timelines.reserve_exact(rows);
         self.timestamps.reserve_exact(rows);
@@ -94,10 +100,10 @@ impl PointGroup {
     }
 }
 
-/// What a number or a truth counts as, and what a text or histogram counts as beside its bytes.
+/// Accounted bytes of a number or boolean, and those of a string or histogram in addition to its content.
 const VALUE_BYTES: usize = 8;
 
-/// The values of one field over the rows of a group or a run: dense, one for each row.
+/// Values of one field over the rows of a group or a run: dense, one per row.
 #[derive(Debug, Clone)]
 pub enum ColumnData {
     /// See [`ValueType::Float`].
@@ -115,7 +121,7 @@ pub enum ColumnData {
 }
 
 impl ColumnData {
-    /// An empty column of a type.
+    /// Creates an empty column of the given type.
     pub fn new(value_type: ValueType) -> Self {
         match value_type {
             ValueType::Float => Self::Float(Vec::new()),
@@ -127,7 +133,7 @@ impl ColumnData {
         }
     }
 
-    /// The type of its values.
+    /// Returns the type of the values.
     pub const fn value_type(&self) -> ValueType {
         match self {
             Self::Float(_) => ValueType::Float,
@@ -139,7 +145,7 @@ impl ColumnData {
         }
     }
 
-    /// Values held.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         match self {
             Self::Float(values) => values.len(),
@@ -151,12 +157,12 @@ impl ColumnData {
         }
     }
 
-    /// Whether it holds no value.
+    /// Returns true if the column has no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Makes room for just so many more numbers or truths.
+    /// Reserves capacity for exactly `rows` more numbers or booleans. Does nothing for strings and histograms.
     fn reserve(&mut self, rows: usize) {
         match self {
             Self::Float(values) => values.reserve_exact(rows),
@@ -167,7 +173,11 @@ impl ColumnData {
         }
     }
 
-    /// Bytes of the value of row `row`: those of a text or histogram, and eight for each value. Beyond the last row panics.
+    /// Returns the accounted bytes of the value of row `row`: eight, plus the content of a string or histogram.
+    ///
+    /// # Panics
+    ///
+    /// Panics for strings and histograms if there is no such row.
     pub fn bytes_at(&self, row: usize) -> usize {
         VALUE_BYTES
             + match self {
@@ -177,7 +187,7 @@ impl ColumnData {
             }
     }
 
-    /// What [`bytes_at`](Self::bytes_at) comes to over all rows; costs no look at the values.
+    /// Returns the sum of [`bytes_at`](Self::bytes_at) over all rows, in constant time.
     pub fn bytes(&self) -> usize {
         VALUE_BYTES * self.len()
             + match self {
@@ -187,11 +197,11 @@ impl ColumnData {
             }
     }
 
-    /// Appends the values of another column of its type.
+    /// Appends the values of another column of the same type.
     ///
     /// # Panics
     ///
-    /// When it has another type.
+    /// Panics if the types differ.
     pub fn append(&mut self, more: &Self) {
         match (self, more) {
             (Self::Float(values), Self::Float(more)) => values.extend_from_slice(more),
@@ -206,11 +216,11 @@ impl ColumnData {
         }
     }
 
-    /// The values at some places, in their order.
+    /// Returns the values at the given row indexes, in their order.
     ///
     /// # Panics
     ///
-    /// When there is no such place.
+    /// Panics if an index is out of range.
     #[must_use]
     pub fn pick(&self, places: impl Iterator<Item = usize>) -> Self {
         match self {
@@ -224,7 +234,7 @@ impl ColumnData {
     }
 }
 
-/// Columns are equal when type and bits are.
+/// Columns are equal if their types and the bits of their values are.
 impl PartialEq for ColumnData {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

@@ -1,27 +1,27 @@
-//! Sums of doubles that keep what rounding loses.
+//! Sum of doubles with compensated rounding errors.
 //!
-//! Each addition of doubles loses at most half a unit in the last place, and what it loses is a double again
-//! (Dekker, 1971; Knuth, TAOCP vol. 2, 4.2.2). [`CompensatedSum`] adds up these losses beside the sum: Kahan's summation
-//! in Neumaier's form (1974). PromQL, aggregates and the summaries in chunks all use it, so an aggregate answered from
-//! summaries agrees with one over samples, and PromQL's sums are those of Prometheus, bit for bit.
+//! Each addition of doubles loses at most half a unit in the last place, and the loss is itself a double (Dekker, 1971;
+//! Knuth, TAOCP vol. 2, 4.2.2). [`CompensatedSum`] adds up these losses separately: Kahan summation in Neumaier's form
+//! (1974). PromQL, aggregates and chunk summaries all use it. Therefore an aggregate computed from summaries equals one
+//! computed from samples, and PromQL sums equal those of Prometheus bit for bit.
 
-/// A sum of doubles and the losses of its additions.
+/// Sum of doubles and the accumulated rounding error of its additions.
 ///
-/// The fields are public since formats store both, and means scale both.
+/// The fields are public because formats store both and means scale both.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct CompensatedSum {
-    /// The result of plain additions.
+    /// Result of the plain additions.
     pub sum: f64,
-    /// Rounding error to add to it.
+    /// Rounding error to add to `sum`.
     pub compensation: f64,
 }
 
-/// Sums that [`CompensatedSum::in_lanes`] computes at once: an addition waits for the one before, and four doubles fill
-/// two SSE2 registers.
+/// Number of sums that [`CompensatedSum::sum_in_parallel`] computes in parallel. Each addition depends on the one before, so
+/// several sums run at once; four doubles fill two SSE2 registers.
 pub const LANES: usize = 4;
 
 impl CompensatedSum {
-    /// Starts at a value.
+    /// Creates a sum with an initial value.
     #[inline]
     pub const fn new(value: f64) -> Self {
         Self {
@@ -30,7 +30,7 @@ impl CompensatedSum {
         }
     }
 
-    /// Adds a number. Once the sum is infinite, there is nothing to compensate.
+    /// Adds a number. An infinite sum has no compensation.
     #[inline]
     pub fn add(&mut self, number: f64) {
         let total = self.sum + number;
@@ -47,20 +47,21 @@ impl CompensatedSum {
         self.compensation += lost;
     }
 
-    /// Adds another sum. The loss of adding the losses is not kept: it is far below the last place of a result.
+    /// Adds another sum. The rounding error of adding the two compensations is dropped: it is far below the last place
+    /// of the result.
     #[inline]
     pub fn merge(&mut self, other: Self) {
         self.add(other.sum);
         self.compensation += other.compensation;
     }
 
-    /// Returns the sum with its losses, rounded once.
+    /// Returns the sum including its compensation, rounded once.
     #[inline]
     pub fn total(self) -> f64 {
         self.sum + self.compensation
     }
 
-    /// Returns the same sum with [`Self::total`] as `sum` and the loss of that rounding as `compensation`.
+    /// Returns an equal sum with [`Self::total`] as `sum` and the error of that rounding as `compensation`.
     #[inline]
     pub fn normalized(self) -> Self {
         let mut normalized = Self::new(self.sum);
@@ -68,11 +69,12 @@ impl CompensatedSum {
         normalized
     }
 
-    /// Adds every fourth number up, four sums at once, and returns the sums and up to three numbers left over.
+    /// Computes four sums in parallel, each over every fourth number. Returns the sums and the up to three numbers left
+    /// over.
     ///
-    /// The sums are those of [`Self::add`] bit for bit while all are finite; infinite and NaN sums may have a NaN as
+    /// The sums equal those of [`Self::add`] bit for bit while all are finite. Infinite and NaN sums may have a NaN as
     /// compensation. Takes about three quarters of the time of [`Self::add`].
-    pub fn in_lanes(numbers: &[f64]) -> ([Self; LANES], &[f64]) {
+    pub fn sum_in_parallel(numbers: &[f64]) -> ([Self; LANES], &[f64]) {
         let mut lanes = [Self::default(); LANES];
         let (fours, rest) = numbers.as_chunks::<LANES>();
         for four in fours {
@@ -83,7 +85,8 @@ impl CompensatedSum {
         (lanes, rest)
     }
 
-    /// Knuth's form of [`Self::add`]: more additions, no comparison, so that lanes become vectors.
+    /// Adds a number by Knuth's method: more additions than [`Self::add`] but no comparison, so that the compiler can
+    /// vectorize it.
     #[inline]
     fn add_without_branch(&mut self, number: f64) {
         let total = self.sum + number;
@@ -135,7 +138,7 @@ mod tests {
         assert!(sum_of(&[1.0, f64::NAN]).total().is_nan());
     }
 
-    /// Zeros of either sign, subnormal, near and far magnitudes; sums of a few thousand are finite.
+    /// Zeros of both signs, subnormal numbers, near and far magnitudes. Sums of a few thousand of them are finite.
     fn number() -> impl Strategy<Value = f64> {
         let any_finite = any::<f64>().prop_filter("finite", |number| number.abs() < 1e300);
         prop_oneof![
@@ -153,7 +156,7 @@ mod tests {
 
         #[test]
         fn lanes_are_sums_of_every_fourth_number(numbers in prop::collection::vec(number(), 0..60)) {
-            let (lanes, rest) = CompensatedSum::in_lanes(&numbers);
+            let (lanes, rest) = CompensatedSum::sum_in_parallel(&numbers);
             prop_assert_eq!(rest, &numbers[numbers.len() / LANES * LANES..]);
             for (at, lane) in lanes.into_iter().enumerate() {
                 let own = numbers.as_chunks::<LANES>().0.iter().map(|four| four[at]);

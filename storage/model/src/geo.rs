@@ -1,6 +1,6 @@
-//! Points on the earth.
+//! Geographic points.
 
-/// A point on the earth, in degrees (WGS 84).
+/// Geographic point in degrees (WGS 84).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GeoPoint {
     latitude: f64,
@@ -8,18 +8,18 @@ pub struct GeoPoint {
 }
 
 impl GeoPoint {
-    /// Returns the point; `None` if the latitude is not within ±90 or the longitude not within ±180.
+    /// Creates a point. Returns `None` if the latitude is outside ±90 or the longitude outside ±180.
     pub fn new(latitude: f64, longitude: f64) -> Option<Self> {
         let is_place = (-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude);
         is_place.then_some(Self { latitude, longitude })
     }
 
-    /// Degrees north of the equator, -90 to 90.
+    /// Returns the degrees north of the equator, -90 to 90.
     pub fn latitude(self) -> f64 {
         self.latitude
     }
 
-    /// Degrees east of Greenwich, -180 to 180; both ends are the same meridian.
+    /// Returns the degrees east of Greenwich, -180 to 180; both ends are the same meridian.
     pub fn longitude(self) -> f64 {
         self.longitude
     }

@@ -1,36 +1,39 @@
-//! Newtypes for identities. An alias for an integer is not a type: these cannot be mixed up.
+//! Newtypes of ids. Unlike aliases of integers they cannot be mixed up.
+//!
+//! Ids of segments and parts contain the shard that assigned them, so shards assign ids without coordination.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Names one timeline of a table, for ever.
+/// Permanent id of one timeline of a table.
 ///
 /// ```text
 ///  byte  0                       8                      16
 ///        +-----------------------+-----------------------+
 ///        | first 8 of MD5(source)| xxh3-64(meas. + tags) |
 ///        +-----------------------+-----------------------+
-///         ^^ bytes 0–1 are the *prefix*: they choose bucket and shard
+///         ^^ bytes 0–1 are the *prefix*: it selects bucket and shard
 /// ```
 ///
-/// All timelines of one machine lie together, machines spread evenly, and ids need no coordination. The table
-/// is not hashed, so a restored or attached copy keeps its ids. Only `key-codec` derives one from an identity.
+/// The timelines of one source (machine) have adjacent ids, sources are spread evenly, and ids need no coordination.
+/// The table is not part of the hash, so a restored or attached copy keeps its ids. Only `key-codec` derives ids from
+/// identities.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimelineId(pub [u8; 16]);
 
 impl TimelineId {
-    /// The lowest and the highest id, as scan bounds.
+    /// Lowest id, a bound of scans.
     pub const MIN: Self = Self([0; 16]);
-    /// See [`TimelineId::MIN`].
+    /// Highest id, a bound of scans.
     pub const MAX: Self = Self([0xff; 16]);
 
-    /// The first two bytes, big-endian: the unit that shards and buckets are ranges of.
+    /// Returns the first two bytes, big-endian. Shards and buckets are ranges of prefixes.
     pub fn prefix(&self) -> u16 {
         u16::from_be_bytes([self.0[0], self.0[1]])
     }
 
-    /// The low half as a number: evenly spread even inside one machine, so it chooses head shards and is a
-    /// ready-made hash.
+    /// Returns the lower half as a number. It is evenly spread even within one machine, so it selects head shards and
+    /// serves as a precomputed hash.
     pub fn low(&self) -> u64 {
         let mut low = [0; 8];
         low.copy_from_slice(&self.0[8..]);
@@ -50,7 +53,7 @@ impl fmt::Debug for TimelineId {
     }
 }
 
-/// The text is not 32 hexadecimal digits.
+/// Error of a text that is not 32 hexadecimal digits.
 #[derive(Debug, thiserror::Error)]
 #[error("a timeline id is 32 hexadecimal digits")]
 pub struct TimelineIdError;
@@ -87,45 +90,45 @@ macro_rules! number_id {
 }
 
 number_id! {
-    /// Numbers a table inside one store; never used again after a drop. Table 0 holds what belongs to no table.
+    /// Number of a table within one store; never reused after a drop. Table 0 holds data that belongs to no table.
     TableId(u32)
 }
 number_id! {
-    /// Numbers a field *name* inside one table; chunks hold it instead of the name.
+    /// Number of a field *name* within one table; chunks store it instead of the name.
     FieldId(u32)
 }
 number_id! {
-    /// The catalog's dense number of a timeline inside one table, stored with its row and never used again.
-    /// Memory structures of the indexer are arrays over it; nothing under `storage/` depends on it.
+    /// Dense number of a timeline within one table, stored in its catalog row and never reused. In-memory structures of
+    /// the indexer are arrays indexed by it; nothing under `storage/` depends on it.
     Ordinal(u32)
 }
 number_id! {
-    /// The place of a delta in the journal. It rises without a gap inside one process and never goes back
-    /// across restarts; where two writes meet on one (timeline, timestamp, field) the higher one wins.
+    /// Position of a delta in the journal. It increases without gaps within one process and never decreases across
+    /// restarts. Of two writes to the same (timeline, timestamp, field), the one with the higher number wins.
     SequenceNumber(u64)
 }
 number_id! {
-    /// Names what one load wrote. Never used again, and unique over all shards.
+    /// Id of the rows of one load. Never reused; unique across all shards.
     SegmentId(u64)
 }
 number_id! {
-    /// Names a part of a table: rows that are changed in place and dropped together. Never used again, and unique over
-    /// all shards.
+    /// Id of a part of a table: rows that are changed in place and dropped together. Never reused; unique across all
+    /// shards.
     PartId(u64)
 }
 
-/// Bits of the number that a shard gives; the shard is above them.
+/// Bits of the number assigned by a shard; the shard is stored above them.
 const NUMBER_BITS: u32 = 48;
 
 macro_rules! shard_id {
     ($name:ident) => {
         impl $name {
-            /// The id that the owner of a shard gives as its `number`, which is below 2^48.
+            /// Builds the id from a shard and its `number`, which must be below 2^48.
             pub const fn of(shard: u16, number: u64) -> Self {
                 Self(((shard as u64) << NUMBER_BITS) | number)
             }
 
-            /// The shard whose owner has given it.
+            /// Returns the shard that assigned the id.
             pub const fn shard(self) -> u16 {
                 (self.0 >> NUMBER_BITS) as u16
             }
@@ -137,7 +140,7 @@ shard_id!(SegmentId);
 shard_id!(PartId);
 
 number_id! {
-    /// Names a set of segments that a backend may store, and drop, as one unit (in fjall a keyspace).
+    /// Id of a set of segments that a backend may store and drop as one unit (a keyspace in fjall).
     GroupId(u64)
 }
 

@@ -1,38 +1,44 @@
-//! What a timeline *is*: a measurement and its tags.
+//! Timeline identity: a measurement and tags.
+//!
+//! The stored form is canonical. It is therefore also the input of the hash in [`TimelineId`](crate::TimelineId).
 
-/// The identity of a timeline: a measurement and tags, sorted by key, keys unique, no empty key or value.
+/// Identity of a timeline: a measurement and tags. Tags are sorted by key; keys are unique; no key or value is empty.
 ///
-/// A missing tag equals the empty string everywhere, which is why no tag may be empty.
+/// A missing tag is equivalent to the empty string everywhere; therefore a tag cannot be empty.
 ///
 /// # Stored form
 ///
-/// Measurement, then key and value of each tag in order, each as `length: u32 little-endian ‖ UTF-8 bytes`.
-/// Equal identities have equal bytes and different ones differ, so the form is also what gets hashed.
+/// The measurement, then key and value of each tag in order, each as `length: u32 little-endian ‖ UTF-8 bytes`. Two
+/// identities are equal exactly if their stored bytes are, so this form is also the input of the hash.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     measurement: String,
     tags: Vec<(String, String)>,
 }
 
-/// Parts that cannot form an identity, or bytes that do not hold one.
+/// Error of invalid parts of an identity, or of invalid stored bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
-    /// There is no measurement.
+    /// The measurement is empty.
     #[error("missing measurement")]
     MissingMeasurement,
-    /// A tag has no key or no value.
+    /// A tag has an empty key or value.
     #[error("tag {0:?} has an empty key or value")]
     EmptyTag(String),
     /// A key occurs twice.
     #[error("duplicate tag {0:?}")]
     DuplicateTag(String),
-    /// Stored bytes end early, run on, or are not UTF-8.
+    /// The stored bytes are truncated, have a surplus, or are not UTF-8.
     #[error("stored identity is damaged")]
     Damaged,
 }
 
 impl Identity {
-    /// Sorts the tags and checks the rules.
+    /// Creates an identity. Sorts the tags and validates them.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the measurement is empty, a tag has an empty key or value, or a key occurs twice.
     pub fn new(measurement: String, mut tags: Vec<(String, String)>) -> Result<Self, IdentityError> {
         if measurement.is_empty() {
             return Err(IdentityError::MissingMeasurement);
@@ -50,17 +56,17 @@ impl Identity {
         Ok(Self { measurement, tags })
     }
 
-    /// The measurement.
+    /// Returns the measurement.
     pub fn measurement(&self) -> &str {
         &self.measurement
     }
 
-    /// The tags, sorted by key.
+    /// Returns the tags, sorted by key.
     pub fn tags(&self) -> &[(String, String)] {
         &self.tags
     }
 
-    /// The value of a tag; `None` where it is missing.
+    /// Returns the value of a tag; `None` if the tag is missing.
     pub fn tag(&self, key: &str) -> Option<&str> {
         let at = self
             .tags
@@ -69,7 +75,7 @@ impl Identity {
         Some(&self.tags[at].1)
     }
 
-    /// The machine that this timeline belongs to: the first tag present of `source_tags`.
+    /// Returns the machine that this timeline belongs to: the value of the first of `source_tags` that is present.
     pub fn source<'a>(&'a self, source_tags: &[String]) -> Option<&'a str> {
         source_tags.iter().find_map(|key| self.tag(key))
     }
@@ -88,7 +94,12 @@ impl Identity {
         }
     }
 
-    /// Reads the stored form, which must fill `bytes`.
+    /// Decodes the stored form, which must fill `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`IdentityError::Damaged`] if `bytes` is not a stored form, and the errors of [`new`](Self::new) if its
+    /// parts are not valid.
     pub fn decode(bytes: &[u8]) -> Result<Self, IdentityError> {
         let mut rest = bytes;
         let mut take = || -> Result<String, IdentityError> {

@@ -1,46 +1,47 @@
 //! Kinds of background jobs.
+//!
+//! One enum defines their names for the scheduler, API, metrics and command line.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A kind of background job: one list for the scheduler, the API, the metrics and the command line, for tables of every
-/// model.
+/// Kind of a background job. The scheduler, API, metrics and command line use this one list for tables of all models.
 ///
-/// The scheduler stores some kinds under shorter names, see its module `stored_kind`.
+/// The scheduler stores some kinds under shorter names; see its module `stored_kind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobKind {
-    /// Moves every unsealed point into segments. The store seals by size and age; a job does it at once.
+    /// Move of all unsealed points into segments. The store also seals by size and age; a job seals immediately.
     Seal,
-    /// Makes one segment of several that hold the same time, in the same tier.
+    /// Merge of several segments of one tier that overlap in time into one.
     Fold,
-    /// Moves the points of a window from the hot to the cold tier.
+    /// Move of the points of a time window from the hot to the cold tier.
     Migrate,
-    /// Moves the points of a window from the cold tier into files on an object store.
+    /// Move of the points of a time window from the cold tier into files on an object store.
     Archive,
-    /// Removes cold segments whose points have been in files for as long as the policy keeps both.
+    /// Removal of cold segments whose points have been in archive files for as long as the policy keeps both.
     Evict,
-    /// Brings archived points back into the cold tier for a limited time.
+    /// Copy of archived points into the cold tier for a limited time.
     Restore,
-    /// Drops segments whose points have all expired.
+    /// Removal of segments whose points have all expired.
     Expire,
-    /// Frees the bytes of deleted points.
+    /// Release of the bytes of deleted points.
     Purge,
-    /// Removes timelines without points, and those that were silent for too long, from the catalog.
+    /// Removal from the catalog of timelines without points, and of timelines without writes for too long.
     CleanCatalog,
-    /// Sets and removes attributes of many timelines.
+    /// Change of the attributes of many timelines.
     SetAttributes,
-    /// Makes tables of the files that another database has archived.
+    /// Creation of tables from the files that another database has archived.
     AttachArchive,
-    /// Removes files that a crash or a failure has left at the target of an archive.
+    /// Removal of files that a crash or failure has left at an archive target.
     SweepArchive,
-    /// Writes changed settings of a table to the targets that hold files of it.
+    /// Update of the table settings stored at the targets that hold files of the table.
     WriteSettings,
 }
 
 impl JobKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 13] = [
         Self::Seal,
         Self::Fold,
@@ -57,7 +58,7 @@ impl JobKind {
         Self::WriteSettings,
     ];
 
-    /// Name in requests, answers and metrics.
+    /// Returns the name used in requests, responses and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Seal => "seal",
@@ -76,22 +77,23 @@ impl JobKind {
         }
     }
 
-    /// The kind with this name.
+    /// Returns the kind with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// True if only a request with parameters of its own begins it, so that its kind alone does not start a job.
+    /// Returns true if a job of this kind needs parameters from a request, so that the kind alone cannot start one.
     pub const fn needs_parameters(self) -> bool {
         matches!(self, Self::Restore | Self::SetAttributes | Self::AttachArchive)
     }
 
-    /// True if the planner schedules this kind and retries it.
+    /// Returns true if the planner schedules this kind and retries it.
     pub const fn is_planned(self) -> bool {
         !matches!(self, Self::Restore | Self::SetAttributes)
     }
 
-    /// True if a job of this kind usually finds nothing to do: it is recorded only when it has done something.
+    /// Returns true if jobs of this kind usually find nothing to do. They are recorded only if they have done
+    /// something.
     pub const fn is_round(self) -> bool {
         matches!(
             self,

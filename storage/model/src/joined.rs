@@ -1,37 +1,37 @@
-//! Values of different lengths one after another in one buffer, so that a row costs no allocation.
+//! Columns of variable-length values, concatenated in one buffer so that a row costs no allocation.
 //!
-//! Texts and bytes are the same column over two kinds of buffer. Nothing but whole values is appended to the buffer of
-//! texts, so its pieces are texts without another look at them.
+//! Strings and bytes share one column type over two kinds of buffer. Only whole values are appended to a string buffer,
+//! so its values need no further UTF-8 validation.
 
 use std::fmt::Debug;
 use std::ops::Range;
 
-/// Strings one after another.
+/// Column of strings.
 pub type StringColumn = JoinedColumn<String>;
-/// Values of bytes one after another.
+/// Column of byte strings.
 pub type BytesColumn = JoinedColumn<Vec<u8>>;
 
-/// A buffer that values are joined in.
+/// Buffer of concatenated values.
 pub trait Joined: Debug + Clone + Default + PartialEq + Eq {
-    /// A value.
+    /// Type of a single value.
     type Value: ?Sized + Debug;
 
-    /// The value that some bytes are; `None` where they are none.
+    /// Returns the value that `bytes` encodes; `None` if they are not valid.
     fn value_of(bytes: &[u8]) -> Option<&Self::Value>;
 
-    /// The bytes of a value.
+    /// Returns the bytes of a value.
     fn bytes_of(value: &Self::Value) -> &[u8];
 
     /// Appends a value.
     fn append(&mut self, value: &Self::Value);
 
-    /// Bytes appended.
+    /// Returns the total bytes of all values.
     fn bytes(&self) -> usize;
 
-    /// The value at some bytes, as it was appended.
+    /// Returns the value in a byte range, which must be the range of an appended value.
     fn at(&self, bytes: Range<usize>) -> &Self::Value;
 
-    /// Drops all bytes from `bytes` on, which is where a value begins.
+    /// Drops all bytes from offset `bytes`, which must be the start of a value.
     fn cut(&mut self, bytes: usize);
 }
 
@@ -91,11 +91,11 @@ impl Joined for Vec<u8> {
     }
 }
 
-/// Values of different lengths, one for each row.
+/// Column of variable-length values, one per row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JoinedColumn<B> {
     joined: B,
-    /// Where each value ends in `joined`.
+    /// End offset of each value in `joined`.
     ends: Vec<u32>,
 }
 
@@ -104,49 +104,49 @@ impl<B: Joined> JoinedColumn<B> {
     ///
     /// # Panics
     ///
-    /// When all values together pass 4 GiB; a request body is bounded far below.
+    /// Panics if the values exceed 4 GiB in total. Limits on request bodies are far below.
     pub fn push(&mut self, value: &B::Value) {
         self.joined.append(value);
         self.end();
     }
 
-    /// The value of row `row`.
+    /// Returns the value of a row.
     ///
     /// # Panics
     ///
-    /// When there is no such row.
+    /// Panics if there is no such row.
     pub fn get(&self, row: usize) -> &B::Value {
         let start = if row == 0 { 0 } else { self.ends[row - 1] as usize };
         self.joined.at(start..self.ends[row] as usize)
     }
 
-    /// Values held.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether it holds none.
+    /// Returns true if the column has no values.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Bytes of all values.
+    /// Returns the total bytes of all values.
     pub fn bytes(&self) -> usize {
         self.joined.bytes()
     }
 
-    /// Drops all values from `rows` on.
+    /// Drops all values from row `rows` on.
     pub fn truncate(&mut self, rows: usize) {
         self.ends.truncate(rows);
         self.joined.cut(self.ends.last().map_or(0, |end| *end as usize));
     }
 
-    /// The values in row order.
+    /// Returns an iterator over the values in row order.
     pub fn iter(&self) -> impl Iterator<Item = &B::Value> {
         (0..self.len()).map(|row| self.get(row))
     }
 
-    /// A value ends where the buffer does now.
+    /// Records the current end of the buffer as the end of a value.
     fn end(&mut self) {
         let end = u32::try_from(self.joined.bytes()).expect("a column is bounded by its request");
         self.ends.push(end);
@@ -154,11 +154,11 @@ impl<B: Joined> JoinedColumn<B> {
 }
 
 impl JoinedColumn<Vec<u8>> {
-    /// Appends what `write` appends to the bytes that it is given as one value.
+    /// Appends one value, which `write` appends to the buffer passed to it.
     ///
     /// # Panics
     ///
-    /// As [`push`](Self::push), or when `write` takes bytes away.
+    /// Panics like [`push`](Self::push), or if `write` shortens the buffer.
     pub fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.joined.len();
         write(&mut self.joined);

@@ -1,8 +1,8 @@
-//! The nouns that every room of Tideline shares: identities, instants, values, identities of timelines,
-//! decoded batches and table settings.
+//! Data types shared by all layers of Tideline: ids, timestamps, values, timeline identities, decoded batches and table
+//! settings.
 //!
-//! There is no I/O here, no async and no knowledge of any protocol or engine. A type lives here when at least
-//! two layers (storage, indexer, services) speak of it; everything else stays with the room that owns it.
+//! This crate has no I/O, no async code, and no dependency on any protocol or storage engine. It holds only types that
+//! at least two layers (storage, indexer, services) use; all others stay in the crate that owns them.
 //!
 //! | module | holds |
 //! |---|---|
@@ -11,14 +11,14 @@
 //! | [`value`] | [`Value`], [`ValueType`] and the reserved type codes |
 //! | [`geo`] | [`GeoPoint`] |
 //! | [`identity`] | [`Identity`]: measurement and sorted tags, and its stored form |
-//! | [`batch`] | [`PointBatch`]: what every decoder ends in, its columns, and [`SeriesResolver`] that it asks |
-//! | [`compensated_sum`] | [`CompensatedSum`]: sums of doubles that keep what rounding loses |
+//! | [`batch`] | [`PointBatch`]: columnar result of every write decoder; [`SeriesResolver`]: timeline lookup |
+//! | [`compensated_sum`] | [`CompensatedSum`]: sum of doubles with compensated rounding errors |
 //! | [`job`] | [`JobKind`]: kinds of background jobs |
-//! | [`measurements`] | [`Measurements`]: the measurement of each row of a group |
-//! | [`partition`] | [`Partition`], [`SegmentRef`], [`PartRef`], [`Space`], [`KeyRange`]: names of where a backend keeps rows |
-//! | [`table`] | [`TableSpec`]: what a user sets about a table; [`TableModel`] |
-//! | [`reject`] | [`RejectReason`]: why a line of a write is not stored |
-//! | [`time_expression`] | [`TimeExpression`]: a time as people write it |
+//! | [`measurements`] | [`Measurements`]: measurement of each row of a group |
+//! | [`partition`] | [`Partition`], [`SegmentRef`], [`PartRef`], [`Space`], [`KeyRange`]: addresses of backend rows |
+//! | [`table`] | [`TableSpec`]: user settings of a table; [`TableModel`] |
+//! | [`reject`] | [`RejectReason`]: reason why a line of a write is not stored |
+//! | [`time_expression`] | [`TimeExpression`]: absolute or relative time in user input |
 
 pub mod batch;
 pub mod compensated_sum;

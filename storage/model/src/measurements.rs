@@ -1,23 +1,25 @@
-//! The measurement of each row of a group.
+//! Measurements of the rows of a group.
+//!
+//! Stored as an index into a list of names, because most groups have one measurement and few have many.
 
-/// The measurement of each row of a group.
+/// Measurement of each row of a group.
 ///
-/// Usually all rows have the same. A request of Prometheus has hundreds, with one field each: in one group their rows
-/// are judged, journalled and applied together, where groups of a few rows each would cost more than the rows.
+/// Usually all rows have the same measurement. A Prometheus request has hundreds, with one field each. Their rows share
+/// one group, because validating, journaling and applying many groups of a few rows each would cost more than the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Measurements {
-    /// Never empty; each has a row, unless there are no rows.
+    /// Never empty. Each name has a row, unless there are no rows.
     names: Vec<Box<str>>,
-    /// For each row the place of its measurement in `names`; empty where there is only one.
+    /// Index in `names` of each row's measurement; empty if there is only one name.
     of_rows: Vec<u32>,
 }
 
 impl Measurements {
-    /// Measurements of which each row has one, by its place in `names`.
+    /// Creates measurements from `names` and the index in `names` of each row.
     ///
     /// # Panics
     ///
-    /// When there is no name, or a place is that of none.
+    /// Panics if `names` is empty or an index is out of range.
     pub fn of_rows(names: Vec<Box<str>>, of_rows: Vec<u32>) -> Self {
         assert!(
             !names.is_empty() && of_rows.iter().all(|place| (*place as usize) < names.len()),
@@ -27,32 +29,32 @@ impl Measurements {
         Self { names, of_rows }
     }
 
-    /// Each measurement once.
+    /// Returns each measurement once.
     pub fn names(&self) -> &[Box<str>] {
         &self.names
     }
 
-    /// For each row the place of its measurement among the [`names`](Self::names); empty where all rows have the first.
+    /// Returns each row's index in [`names`](Self::names); empty if all rows have the first name.
     pub fn places(&self) -> &[u32] {
         &self.of_rows
     }
 
-    /// The place of a row's measurement among the [`names`](Self::names).
+    /// Returns the index in [`names`](Self::names) of a row's measurement.
     pub fn place(&self, row: usize) -> usize {
         self.of_rows.get(row).map_or(0, |place| *place as usize)
     }
 
-    /// The measurement of a row.
+    /// Returns the measurement of a row.
     pub fn of(&self, row: usize) -> &str {
         &self.names[self.place(row)]
     }
 
-    /// Whether all rows have this one.
+    /// Returns true if `name` is the only measurement.
     pub fn are(&self, name: &str) -> bool {
         matches!(&*self.names, [only] if **only == *name)
     }
 
-    /// Drops the rows for which `keep` is false, and the measurements that have no row then.
+    /// Drops the rows for which `keep` is false, and measurements without rows.
     pub fn retain(&mut self, keep: &[bool]) {
         if self.of_rows.is_empty() {
             return;
@@ -80,7 +82,7 @@ impl Measurements {
 }
 
 impl<T: Into<Box<str>>> From<T> for Measurements {
-    /// One measurement of all rows.
+    /// Returns one measurement for all rows.
     fn from(name: T) -> Self {
         Self {
             names: vec![name.into()],

@@ -1,40 +1,42 @@
-//! Names of the places at which a backend keeps rows: segments, parts, key spaces, their buckets, and ranges of keys.
+//! Addresses of rows in a backend: segments, parts, key spaces, their buckets, and key ranges.
+//!
+//! A row is identified by a [`Partition`] and a key. A backend interprets tiers and groups; other ids are opaque to it.
 
 use crate::id::{GroupId, PartId, SegmentId, TableId};
 use crate::table::Tier;
 
-/// Longest key, in bytes.
+/// Maximum length of a key, in bytes.
 pub const KEY_BYTES_MAX: usize = 8 << 10;
-/// Names a key space of rows that are changed in place; the numbers are given out by `key-codec`.
+/// Key space of rows that are changed in place. `key-codec` assigns the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Space(pub u16);
 
-/// A segment and the group that it is stored and dropped with.
+/// Segment and the group that it is stored in and dropped with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentRef {
-    /// Id of the rows of one load.
+    /// Id of the segment, which holds the rows of one load.
     pub segment: SegmentId,
-    /// Segments of one group may share files; a group without segments costs nothing.
+    /// Group of the segment. Segments of one group may share files; a group without segments costs nothing.
     pub group: GroupId,
-    /// The tier that stores it: each tier may have its own caches, threads and disk. All segments of a group are of
-    /// one tier, and that is one of [`Tier::KEPT`].
+    /// Tier that stores the segment; one of [`Tier::KEPT`] and the same for all segments of a group. Each tier may have
+    /// its own caches, threads and disk.
     pub tier: Tier,
 }
 
-/// A part: rows of one table that are changed in place, published by a row of the manifest and dropped as a whole.
+/// Part: rows of one table that are changed in place. A manifest row publishes it, and it is dropped as a whole.
 ///
-/// A part has buckets of its own; their number is recorded in its manifest row and means nothing to a backend.
+/// A part has its own buckets. Their number is recorded in its manifest row and has no meaning to a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartRef {
-    /// The part.
+    /// Id of the part.
     pub part: PartId,
-    /// The table that its rows belong to.
+    /// Table that the rows belong to.
     pub table: TableId,
-    /// The tier that stores it, one of [`Tier::KEPT`]. Fixed for the life of the part.
+    /// Tier that stores the part; one of [`Tier::KEPT`]. Fixed for the life of the part.
     pub tier: Tier,
 }
 
-/// The thing that a partition is a bucket of.
+/// Container that a partition is a bucket of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unit {
     /// Rows loaded once and never changed.
@@ -46,7 +48,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The tier that stores it.
+    /// Returns the tier that stores the unit.
     pub const fn tier(self) -> Tier {
         match self {
             Self::Segment(segment) => segment.tier,
@@ -56,17 +58,17 @@ impl Unit {
     }
 }
 
-/// The unit of atomic writes and of scans.
+/// Unit of atomic writes and of scans: one bucket of a segment, part or key space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Partition {
-    /// The segment, part or key space.
+    /// Segment, part or key space.
     pub unit: Unit,
-    /// Which part of it.
+    /// Number of the bucket.
     pub bucket: u16,
 }
 
 impl Partition {
-    /// A bucket of a segment.
+    /// Returns a bucket of a segment.
     pub const fn segment(segment: SegmentRef, bucket: u16) -> Self {
         Self {
             unit: Unit::Segment(segment),
@@ -74,7 +76,7 @@ impl Partition {
         }
     }
 
-    /// A bucket of a part.
+    /// Returns a bucket of a part.
     pub const fn part(part: PartRef, bucket: u16) -> Self {
         Self {
             unit: Unit::Part(part),
@@ -82,7 +84,7 @@ impl Partition {
         }
     }
 
-    /// A bucket of a key space.
+    /// Returns a bucket of a key space.
     pub const fn space(space: Space, bucket: u16) -> Self {
         Self {
             unit: Unit::Space(space),
@@ -91,23 +93,23 @@ impl Partition {
     }
 }
 
-/// A half-open range of keys.
+/// Half-open range of keys.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeyRange {
-    /// First key inside; empty = from the first.
+    /// First key of the range; empty = unbounded.
     pub start: Vec<u8>,
-    /// First key after; `None` = to the last.
+    /// First key after the range; `None` = unbounded.
     pub end: Option<Vec<u8>>,
 }
 
 impl KeyRange {
-    /// Every key.
+    /// Range of all keys.
     pub const ALL: Self = Self {
         start: Vec::new(),
         end: None,
     };
 
-    /// From `start` up to, not including, `end`.
+    /// Returns the range from `start` to `end`, without `end`.
     pub fn new(start: impl Into<Vec<u8>>, end: impl Into<Vec<u8>>) -> Self {
         Self {
             start: start.into(),
@@ -115,7 +117,7 @@ impl KeyRange {
         }
     }
 
-    /// Every key that begins with `prefix`.
+    /// Returns the range of all keys that begin with `prefix`.
     pub fn prefix(prefix: &[u8]) -> Self {
         let mut end = prefix.to_vec();
         while let Some(last) = end.pop() {
@@ -133,7 +135,7 @@ impl KeyRange {
         }
     }
 
-    /// Whether `key` lies inside.
+    /// Returns true if `key` is in the range.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.start.as_slice() <= key && self.end.as_deref().is_none_or(|end| key < end)
     }

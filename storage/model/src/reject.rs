@@ -1,4 +1,6 @@
-//! Why a line of a write is not stored, and the one place that words it.
+//! Reasons why a line of a write is not stored, and their messages.
+//!
+//! All protocols report the messages defined here, so that the same mistake has the same message everywhere.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,65 +10,66 @@ use crate::table::TableName;
 use crate::time::{Timestamp, format_duration};
 use crate::value::ValueType;
 
-/// Remedy while the clock of the server is in doubt; ends every message about it.
+/// Remedy for lines rejected because the server clock may be wrong; the end of all messages about it.
 pub const CLOCK_REMEDY: &str = "send it again later, or confirm the clock";
 
-/// Characters of a tag key that a message shows.
+/// Maximum number of characters of a tag key in a message.
 const SHOWN_CHARS: usize = 64;
 
-/// A line that was not stored, and why.
+/// Line that was not stored, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineReject {
-    /// The line, or the index of the element; the first is 1.
+    /// Line number or element number; starts at 1.
     pub line: u32,
-    /// The reason.
+    /// Reason why it was not stored.
     pub reason: RejectReason,
-    /// The start of the offending line, for people, cut at a character boundary. Empty where no line is shown, as
-    /// behind the first thousand of a body.
+    /// Start of the rejected line, for display, cut at a character boundary. Empty if no line is shown, as after the
+    /// first thousand rejects of a body.
     pub excerpt: String,
 }
 
-/// Why a line was not stored. [`Display`](fmt::Display) words it: short and lower case, naming the offending token.
+/// Reason why a line was not stored. [`Display`](fmt::Display) returns its message: short, in lower case, with the
+/// offending token.
 ///
-/// As large as a text, since decoders return it from their innermost functions.
+/// Not larger than a `String`, because the innermost functions of decoders return it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RejectReason {
-    /// It cannot be read, or breaks a limit of its protocol, in the words of that protocol.
+    /// The line cannot be parsed or exceeds a limit of its protocol; holds the message of the decoder.
     Unreadable(Cow<'static, str>),
-    /// It has no time, and the clock of the server is in doubt.
+    /// The line has no timestamp, and the server clock may be wrong.
     NoArrivalTime,
-    /// It is of a new timeline, and the table has taken as many as it may in a minute.
+    /// The line has a new timeline, and the table has reached its limit of new timelines per minute.
     TooManyTimelines(Arc<TimelineGrowth>),
-    /// It is of a new timeline, and the identities of its table take all the memory that they may.
+    /// The line has a new timeline, and the timeline identities of the table have reached their memory limit.
     IdentitiesFull(Box<IdentitiesFull>),
-    /// Its time has expired already.
+    /// The timestamp is older than the retention of the table.
     PastRetention {
-        /// Its time, nanoseconds since the epoch.
+        /// Timestamp of the point, nanoseconds since the epoch.
         at: i64,
-        /// The age at which points of the table expire, in nanoseconds.
+        /// Age at which points of the table expire, in nanoseconds.
         age: i64,
     },
-    /// Its time is not one that the table takes.
+    /// The timestamp is outside the range that the table accepts.
     OutOfBounds {
-        /// Its time, nanoseconds since the epoch.
+        /// Timestamp of the point, nanoseconds since the epoch.
         at: i64,
-        /// The bound that it is beyond.
+        /// Violated bound.
         bound: TimeBound,
-        /// Whether it may be within the bound, since the clock of the server is in doubt.
+        /// True if the timestamp may be within the bound, because the server clock may be wrong.
         is_in_doubt: bool,
     },
-    /// A field has values of another kind.
+    /// The field has values of another kind.
     TypeConflict(Arc<TypeConflict>),
-    /// Its request has too many sets of fields for one timeline and time.
+    /// The request has too many sets of fields for one timeline and timestamp.
     TooManyFieldSets {
-        /// The limit.
+        /// Maximum number of sets.
         limit: usize,
     },
-    /// It was rejected when its request was first sent.
+    /// The line was rejected when its request was first processed.
     Remembered(Box<RememberedReject>),
 }
 
-/// A bound of the times that a table takes.
+/// Bound of the timestamps that a table accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeBound {
     /// [`TableSpec::write_past`](crate::TableSpec::write_past)
@@ -75,74 +78,74 @@ pub enum TimeBound {
     Future,
 }
 
-/// A table that takes no further timelines this minute.
+/// Details of a table that has reached its limit of new timelines per minute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimelineGrowth {
-    /// The table.
+    /// Name of the table.
     pub table: TableName,
-    /// New timelines that it takes in a minute.
+    /// Maximum number of new timelines per minute.
     pub limit: u64,
-    /// The tag with the most new values; `None` where all values are known.
+    /// Tag with the most new values; `None` if all values are already in the table.
     pub fastest: Option<GrowingTag>,
 }
 
-/// A tag that brings new timelines.
+/// Tag with many new values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrowingTag {
-    /// Its key.
+    /// Tag key.
     pub key: Box<str>,
-    /// New values in the last minute, estimated.
+    /// Estimated number of new values in the last minute.
     pub values: u64,
 }
 
-/// A table whose identities take all the memory that they may.
+/// Details of a table whose timeline identities have reached their memory limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdentitiesFull {
-    /// The table.
+    /// Name of the table.
     pub table: TableName,
-    /// Bytes that they take.
+    /// Bytes in use.
     pub bytes: u64,
-    /// Bytes that they may take.
+    /// Maximum number of bytes.
     pub limit: u64,
 }
 
-/// Numbers, text and booleans do not mix in one field.
+/// Conflict of value kinds: numbers, strings and booleans do not mix in one field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "field type conflict: input field \"{field}\" on measurement \"{measurement}\" is type {}, already exists as type {}",
     .input.name(), .existing.name()
 )]
 pub struct TypeConflict {
-    /// The measurement.
+    /// Measurement of the field.
     pub measurement: String,
-    /// The field.
+    /// Name of the field.
     pub field: String,
-    /// The type that came in.
+    /// Type of the new value.
     pub input: ValueType,
-    /// The type that is there.
+    /// Type of the stored values.
     pub existing: ValueType,
 }
 
-/// A reject of an earlier request with the same idempotency key.
+/// Reject of an earlier request with the same idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RememberedReject {
-    /// Its wording.
+    /// Message of the reject.
     pub text: String,
-    /// Whether its line may be stored later, under another key.
+    /// True if the line can be stored later, under another key.
     pub is_retryable: bool,
 }
 
-/// Condition that a retryable line waits for.
+/// Condition that must change before a retry can succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitsFor {
-    /// A clock that can be trusted.
+    /// The server clock is trusted again.
     Clock,
-    /// Room for new timelines.
+    /// The table accepts new timelines again.
     Room,
 }
 
 impl RejectReason {
-    /// Returns the condition under which the line can be stored later; `None` where sending it again cannot help.
+    /// Returns the condition under which a retry can succeed; `None` if it cannot.
     pub fn waits_for(&self) -> Option<WaitsFor> {
         match self {
             Self::NoArrivalTime
@@ -150,7 +153,7 @@ impl RejectReason {
                 is_in_doubt: true, ..
             } => Some(WaitsFor::Clock),
             Self::TooManyTimelines(_) => Some(WaitsFor::Room),
-            // A request of which lines wait for the clock is not remembered.
+            // Requests with lines that wait for the clock are not recorded under their idempotency key.
             Self::Remembered(reject) => reject.is_retryable.then_some(WaitsFor::Room),
             Self::Unreadable(_)
             | Self::IdentitiesFull(_)
@@ -161,13 +164,14 @@ impl RejectReason {
         }
     }
 
-    /// Whether the same line may be stored when it is sent again later.
+    /// Returns true if sending the same line again later can succeed.
     pub fn is_retryable(&self) -> bool {
         self.waits_for().is_some()
     }
 
-    /// Whether the line became a row, which its table refused. `false` for one that no row was made of, and for a
-    /// remembered reject, of which this is not kept.
+    /// Returns true if the line was decoded into a row that the table rejected.
+    ///
+    /// False if no row was decoded. Also false for a remembered reject, which does not record this.
     pub fn is_of_row(&self) -> bool {
         match self {
             Self::PastRetention { .. }
@@ -216,7 +220,7 @@ impl fmt::Display for RejectReason {
             Self::TypeConflict(conflict) => conflict.fmt(f),
             Self::TooManyFieldSets { limit } => write!(
                 f,
-                "more than {limit} sets of fields for one instant of a timeline in one request"
+                "more than {limit} sets of fields for one timestamp of a timeline in one request"
             ),
             Self::Remembered(reject) => f.write_str(&reject.text),
         }
@@ -343,7 +347,7 @@ mod tests {
             (
                 RejectReason::TooManyFieldSets { limit: 64 },
                 None,
-                "more than 64 sets of fields for one instant of a timeline in one request",
+                "more than 64 sets of fields for one timestamp of a timeline in one request",
             ),
             (remembered(true), Some(WaitsFor::Room), "as it was"),
             (remembered(false), None, "as it was"),

@@ -1,4 +1,6 @@
-//! What a user sets about a table.
+//! User settings of tables: model, durability, accepted timestamps, and life cycle of points.
+//!
+//! Settings are stored in serialized form, so a new field needs a default for rows written before.
 
 use std::fmt;
 
@@ -6,21 +8,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::NANOS_PER_DAY;
 
-/// The name of a table: `[a-z0-9_-]{1,64}`, so that it is safe in paths, object keys and URLs.
+/// Table name: `[a-z0-9_-]{1,64}`, so that it is safe in paths, object keys and URLs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TableName(Box<str>);
 
-/// The text cannot name a table.
+/// Error of an invalid table name. Holds its first 80 characters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} cannot name a table: 1 to 64 characters of a-z, 0-9, _ and - are allowed")]
 pub struct TableNameError(pub String);
 
 impl TableName {
-    /// The table that exists from the first start and that root-level routes mean.
+    /// Name of the table that exists from the first start and that root-level routes use.
     pub const DEFAULT: &'static str = "default";
 
-    /// Checks and takes a name.
+    /// Validates a table name.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TableNameError`] if the name is empty, longer than 64 bytes, or has a character other than `a-z`,
+    /// `0-9`, `_` and `-`.
     pub fn new(name: &str) -> Result<Self, TableNameError> {
         let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_' || c == b'-';
         if (1..=64).contains(&name.len()) && name.bytes().all(allowed) {
@@ -31,7 +38,7 @@ impl TableName {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -61,20 +68,20 @@ impl From<TableName> for String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TableModel {
-    /// Points of timelines: typed fields for each timestamp.
+    /// Points of timelines: typed fields per timestamp.
     #[default]
     Series,
-    /// Rows with one to eight typed key columns and any other columns.
+    /// Rows with one to eight typed key columns and any number of other columns.
     Wide,
     /// Messages of timelines, in the order of their sequence numbers.
     Feed,
 }
 
 impl TableModel {
-    /// Every model.
+    /// All models.
     pub const ALL: [Self; 3] = [Self::Series, Self::Wide, Self::Feed];
 
-    /// Name in requests, answers and stored settings.
+    /// Returns the name used in requests, responses and stored settings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Series => "series",
@@ -83,7 +90,7 @@ impl TableModel {
         }
     }
 
-    /// True for the default model, which stored settings omit.
+    /// Returns true for the default model, which stored settings omit.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
     fn is_default(&self) -> bool {
         *self == Self::default()
@@ -96,18 +103,19 @@ impl fmt::Display for TableModel {
     }
 }
 
-/// What an acknowledgement promises.
+/// Guarantee given by the acknowledgement of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// The points are on stable storage.
     #[default]
     Synced,
-    /// The points are with the operating system: a killed process loses nothing, a power cut may.
+    /// The points are in the caches of the operating system: they survive a killed process, but not always a power
+    /// failure.
     Buffered,
 }
 
-/// One of the tables that a series table consists of, by the age of its points.
+/// Storage tier of a series table; points move through the tiers as they age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
@@ -116,17 +124,17 @@ pub enum Tier {
     Hot,
     /// Old points: large windows, the tightest codecs, summaries.
     Cold,
-    /// The oldest points: files on an object store, of which only the places of rows are kept here.
+    /// Oldest points: files on an object store. The database stores only where their rows are.
     Archive,
 }
 
 impl Tier {
-    /// Every tier, young to old.
+    /// All tiers, young to old.
     pub const ALL: [Self; 3] = [Self::Hot, Self::Cold, Self::Archive];
-    /// Those that a backend keeps, young to old.
+    /// Tiers that a backend stores, young to old.
     pub const KEPT: [Self; 2] = [Self::Hot, Self::Cold];
 
-    /// Its name on the wire.
+    /// Returns the name used in requests and responses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hot => "hot",
@@ -135,7 +143,8 @@ impl Tier {
         }
     }
 
-    /// Where a backend keeps what belongs to it: the places of archived rows lie with cold points.
+    /// Returns the tier of the backend that stores the data of this tier. The references to archived rows are stored in
+    /// the cold tier.
     #[must_use]
     pub const fn kept_in(self) -> Self {
         match self {
@@ -151,62 +160,63 @@ impl fmt::Display for Tier {
     }
 }
 
-/// When a kind of move may begin.
+/// Start times of moves of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Schedule {
-    /// As soon as there is something to move.
+    /// Start as soon as there is something to move.
     #[default]
     Continuous,
-    /// At the instants of a cron expression, and after a start if one of them was missed.
+    /// Start at the times of a cron expression, and once after a start if one of them was missed.
     Cron {
-        /// Five fields (minute, hour, day of month, month, day of week), or six with seconds first.
+        /// Five fields (minute, hour, day of month, month, day of week), or six with a leading seconds field.
         expression: String,
         /// Name in the IANA time zone database, such as `Europe/Berlin`.
         time_zone: String,
     },
 }
 
-/// Where and when points leave for files on an object store.
+/// Target and time of the move of points into files on an object store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchivePolicy {
-    /// The target: a name of the server's configuration, or an address such as `s3://bucket/prefix`.
+    /// Target: a name from the server configuration, or a URL such as `s3://bucket/prefix`.
     pub target: String,
-    /// Age at which points leave, counted back from now; above `hot_ttl`.
+    /// Age in nanoseconds at which points are archived; above `hot_ttl`.
     pub after: i64,
-    /// When they do.
+    /// Start times of archiving.
     #[serde(default)]
     pub schedule: Schedule,
-    /// How much longer than `after` points stay in the cold tier beside their files, and answer from there. `None` = they
-    /// leave at once.
+    /// Time in nanoseconds after `after` during which points stay in the cold tier in addition to their files; queries
+    /// read them from there. `None` = points leave the cold tier at once.
     #[serde(default)]
     pub keep_cold: Option<i64>,
-    /// Age at which archived points are gone, and with them all of that age; above `after`. `None` = as `retention` says.
+    /// Age in nanoseconds at which archived points expire, together with all other points of that age; above `after`.
+    /// `None` = only `retention` applies.
     #[serde(default)]
     pub keep: Option<i64>,
 }
 
-/// The life of a table's points. Ages in nanoseconds, counted back from now; `None` = for ever or without limit.
+/// Life cycle of the points of a table. Ages are in nanoseconds before now; `None` = unlimited.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
-    /// Age at which points move from the hot to the cold tier. Default 7 days.
+    /// Age at which points move from the hot to the cold tier. Default: 7 days.
     pub hot_ttl: Option<i64>,
-    /// Age at which points leave the cold tier for good; above `hot_ttl`. A table with an archive has none.
+    /// Age at which points are removed from the cold tier; above `hot_ttl`. Not set for a table with an archive.
     pub cold_ttl: Option<i64>,
-    /// Age at which points are gone from every tier: hidden at once, their bytes freed some time later.
+    /// Age at which points expire in every tier: they are hidden at once, and their bytes are freed later.
     pub retention: Option<i64>,
-    /// Where points go from the cold tier.
+    /// Archive that points move to from the cold tier.
     pub archive: Option<ArchivePolicy>,
-    /// Silence after which a timeline is removed with all its points.
+    /// Time without writes after which a timeline is removed with all its points.
     pub timeline_ttl: Option<i64>,
-    /// When points move from hot to cold.
+    /// Start times of moves from the hot to the cold tier.
     pub migrate: Schedule,
-    /// When the bytes of expired points and timelines are freed.
+    /// Start times of the removal of expired points and timelines.
     pub expire: Schedule,
-    /// Most bytes that moves of this table read in a second.
+    /// Maximum bytes per second that moves of this table read.
     pub move_bytes_per_second: Option<u64>,
-    /// Most timelines that writes may add in a minute.
+    /// Maximum number of timelines that writes may add per minute.
     pub timelines_per_minute: Option<u64>,
 }
 
@@ -227,7 +237,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The age beyond which no point is visible, in whatever tier it lies.
+    /// Returns the age above which points are hidden in every tier.
     pub fn visible_age(&self) -> Option<i64> {
         let end = match &self.archive {
             Some(archive) => archive.keep,
@@ -237,21 +247,21 @@ impl Policy {
     }
 }
 
-/// Everything that a user sets about a table. Durations in nanoseconds.
+/// All user settings of a table. Durations are in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSpec {
-    /// Model of the table. Settings stored before there were models omit it, and so do those of a series table.
+    /// Model of the table. Stored settings omit it for series tables, and older stored settings have no such field.
     #[serde(default, skip_serializing_if = "TableModel::is_default")]
     pub model: TableModel,
-    /// Tags that name the machine, first present wins. Fixed at the table's first write.
+    /// Tags that identify the machine; the first one present is used. Fixed at the first write to the table.
     pub source_tags: Vec<String>,
-    /// What an acknowledgement promises when the request does not say.
+    /// Durability of writes whose request does not set one.
     pub durability: Durability,
-    /// How far before now a point may lie; `None` = any past.
+    /// Maximum age of a point when it is written; `None` = unlimited.
     pub write_past: Option<i64>,
-    /// How far after now a point may lie; `None` = any future.
+    /// Maximum time of a point after now when it is written; `None` = unlimited.
     pub write_future: Option<i64>,
-    /// How its points age.
+    /// Life cycle of the points.
     #[serde(default)]
     pub policy: Policy,
 }

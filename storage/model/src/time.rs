@@ -1,4 +1,7 @@
-//! Instants, ranges, wire precisions, durations, and the clock that is passed in everywhere.
+//! Timestamps, time ranges, precisions, durations, and the clock that is passed to all time-dependent code.
+//!
+//! All timestamps are nanoseconds since the epoch in an `i64`. The lowest and highest values of `i64` are not
+//! timestamps, so that a half-open [`TimeRange`] can include every timestamp.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -9,25 +12,29 @@ use chrono::{DateTime, SecondsFormat, Utc};
 
 /// Nanoseconds since 1970-01-01T00:00:00 UTC, without leap seconds; negative before it.
 ///
-/// Range: 1677-09-21 to 2262-04-11, which is all of `i64` but its two lowest and its highest value. Those stay
-/// free, so that a half-open range can reach past every instant.
+/// Range: 1677-09-21 to 2262-04-11, which is all of `i64` except its two lowest values and its highest value. These are
+/// reserved so that a half-open range can include every timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
 
-/// An instant outside what [`Timestamp`] can hold.
+/// Error of a time outside the range of [`Timestamp`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("time outside the range 1677-09-21T00:12:43Z to 2262-04-11T23:47:16Z")]
 pub struct TimestampOutOfRange;
 
 impl Timestamp {
-    /// The first instant.
+    /// Earliest timestamp.
     pub const MIN: Self = Self(i64::MIN + 2);
-    /// The last instant.
+    /// Latest timestamp.
     pub const MAX: Self = Self(i64::MAX - 1);
     /// 1970-01-01T00:00:00Z.
     pub const EPOCH: Self = Self(0);
 
-    /// From nanoseconds.
+    /// Converts nanoseconds since the epoch.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TimestampOutOfRange`] for the three reserved values.
     pub fn from_nanos(nanos: i64) -> Result<Self, TimestampOutOfRange> {
         let this = Self(nanos);
         if (Self::MIN..=Self::MAX).contains(&this) {
@@ -37,7 +44,7 @@ impl Timestamp {
         }
     }
 
-    /// From nanoseconds, moved to the nearest instant in range: for arithmetic at the ends of time.
+    /// Converts nanoseconds since the epoch, clamped to the range; for arithmetic at the ends of the range.
     pub const fn from_nanos_clamped(nanos: i64) -> Self {
         if nanos < Self::MIN.0 {
             Self::MIN
@@ -48,7 +55,11 @@ impl Timestamp {
         }
     }
 
-    /// From a count of `precision` units.
+    /// Converts a count of `precision` units since the epoch.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TimestampOutOfRange`] if the time is out of range.
     pub fn from_units(count: i64, precision: Precision) -> Result<Self, TimestampOutOfRange> {
         count
             .checked_mul(precision.nanos())
@@ -56,23 +67,23 @@ impl Timestamp {
             .and_then(Self::from_nanos)
     }
 
-    /// Nanoseconds since the epoch.
+    /// Returns the nanoseconds since the epoch.
     pub const fn nanos(self) -> i64 {
         self.0
     }
 
-    /// This instant moved by `nanos`, clamped to the range.
+    /// Returns this timestamp plus `nanos`, clamped to the range.
     pub const fn saturating_add(self, nanos: i64) -> Self {
         Self::from_nanos_clamped(self.0.saturating_add(nanos))
     }
 
-    /// From RFC 3339 (`2026-11-20T12:00:00.5Z`, any offset).
+    /// Parses RFC 3339 text (`2026-11-20T12:00:00.5Z`, any offset). Returns `None` if it is not valid or out of range.
     pub fn parse_rfc3339(text: &str) -> Option<Self> {
         let instant = DateTime::parse_from_rfc3339(text).ok()?;
         Self::from_nanos(instant.timestamp_nanos_opt()?).ok()
     }
 
-    /// As RFC 3339 in UTC, with as many fractional digits (0, 3, 6 or 9) as the instant needs.
+    /// Formats as RFC 3339 in UTC, with as many fractional digits (0, 3, 6 or 9) as necessary.
     pub fn to_rfc3339(self) -> String {
         DateTime::<Utc>::from_timestamp_nanos(self.0).to_rfc3339_opts(SecondsFormat::AutoSi, true)
     }
@@ -84,43 +95,43 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// A half-open span of time: `start` belongs to it, `end` does not.
+/// Half-open time range: includes `start`, excludes `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TimeRange {
-    /// First nanosecond inside.
+    /// First nanosecond of the range.
     pub start: i64,
-    /// First nanosecond after.
+    /// First nanosecond after the range.
     pub end: i64,
 }
 
 impl TimeRange {
-    /// Every instant.
+    /// Range of all timestamps.
     pub const ALL: Self = Self {
         start: i64::MIN,
         end: i64::MAX,
     };
 
-    /// The range from `start` up to, not including, `end`, in nanoseconds.
+    /// Returns the range from `start` to `end`, without `end`, in nanoseconds.
     pub const fn new(start: i64, end: i64) -> Self {
         Self { start, end }
     }
 
-    /// Whether no instant lies inside.
+    /// Returns true if the range contains no timestamp.
     pub const fn is_empty(&self) -> bool {
         self.start >= self.end
     }
 
-    /// Whether `nanos` lies inside.
+    /// Returns true if `nanos` is in the range.
     pub const fn contains(&self, nanos: i64) -> bool {
         self.start <= nanos && nanos < self.end
     }
 
-    /// Whether the two share an instant.
+    /// Returns true if both ranges share a timestamp. Neither may be empty.
     pub const fn overlaps(&self, other: &Self) -> bool {
         self.start < other.end && other.start < self.end
     }
 
-    /// What both share; may be empty.
+    /// Returns the intersection, which may be empty.
     pub fn intersect(&self, other: &Self) -> Self {
         Self {
             start: self.start.max(other.start),
@@ -129,10 +140,10 @@ impl TimeRange {
     }
 }
 
-/// The unit of an integer timestamp on a wire.
+/// Unit of an integer timestamp in requests and responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Precision {
-    /// Nanoseconds, the default of every protocol of ours.
+    /// Nanoseconds, the default of every protocol.
     #[default]
     Nanosecond,
     /// Microseconds.
@@ -148,7 +159,7 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Nanoseconds in one unit.
+    /// Returns the nanoseconds in one unit.
     pub const fn nanos(self) -> i64 {
         match self {
             Self::Nanosecond => 1,
@@ -160,7 +171,7 @@ impl Precision {
         }
     }
 
-    /// Reads the names that InfluxDB 1 and 2 use: `n ns u us µ ms s m h`.
+    /// Parses the names that InfluxDB 1 and 2 use: `n ns u us µ µs ms s m h`.
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "n" | "ns" => Self::Nanosecond,
@@ -174,10 +185,10 @@ impl Precision {
     }
 }
 
-/// Reads a duration such as `90s`, `2h`, `30d` or `1h30m` into nanoseconds.
+/// Parses a duration such as `90s`, `2h`, `30d` or `1h30m` into nanoseconds.
 ///
-/// Units: `ns us µs ms s m h d w y` (a day has 24 h, a year 365 days). A part is a whole number with its unit;
-/// parts add up. `None` for anything else, and beyond `i64`.
+/// A duration is a sequence of whole numbers with units, which are added up. Units: `ns us µs ms s m h d w y`; a day
+/// has 24 h, a year 365 days. Returns `None` for any other text and for results beyond `i64`.
 pub fn parse_duration(text: &str) -> Option<i64> {
     const UNITS: [(&str, i64); 11] = [
         ("ns", 1),
@@ -209,7 +220,7 @@ pub fn parse_duration(text: &str) -> Option<i64> {
     (!text.is_empty()).then_some(total)
 }
 
-/// Writes nanoseconds as the shortest duration that [`parse_duration`] reads back, such as `1h30m`.
+/// Formats nanoseconds as a duration that [`parse_duration`] reads back, such as `1h30m`. Negative values become `0s`.
 pub fn format_duration(nanos: i64) -> String {
     const UNITS: [(&str, i64); 7] = [
         ("d", NANOS_PER_DAY),
@@ -236,16 +247,16 @@ pub const NANOS_PER_SECOND: i64 = 1_000_000_000;
 /// Nanoseconds in a day of 24 hours.
 pub const NANOS_PER_DAY: i64 = 86_400 * NANOS_PER_SECOND;
 
-/// Tells the wall-clock time. Passed in wherever time matters, so that a test can move it.
+/// Source of the current time. Passed to all time-dependent code, so that tests can set the time.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// The current instant. May jump in either direction when somebody sets the clock.
+    /// Returns the current time. It can jump in either direction when the system clock is set.
     fn now(&self) -> Timestamp;
 
-    /// Time since a start that stays the same while the process runs. Never jumps, never goes back.
+    /// Returns the time since a fixed start within this process. Never jumps or goes back.
     fn monotonic(&self) -> Duration;
 }
 
-/// The machine's clock: the one place that asks it.
+/// System clock. All code reads it through this type.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SystemClock;
 
@@ -269,7 +280,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands where a test puts it. Clones share the hand.
+/// Clock for tests, with explicitly set time. Clones share the time.
 #[derive(Debug, Clone)]
 pub struct ManualClock {
     wall: Arc<AtomicI64>,
@@ -277,7 +288,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that shows `now`.
+    /// Creates a clock with the given wall-clock time.
     pub fn new(now: Timestamp) -> Self {
         Self {
             wall: Arc::new(AtomicI64::new(now.nanos())),
@@ -285,12 +296,13 @@ impl ManualClock {
         }
     }
 
-    /// Sets the wall clock, forwards or back, as an operator or a bad time server does: no time passes.
+    /// Sets the wall clock forward or back, like an operator or a faulty time server. The monotonic time does not
+    /// change.
     pub fn set(&self, now: Timestamp) {
         self.wall.store(now.nanos(), Ordering::SeqCst);
     }
 
-    /// Lets `nanos` pass; a negative number only sets the wall clock back.
+    /// Advances both clocks by `nanos`; a negative number only sets the wall clock back.
     pub fn advance(&self, nanos: i64) {
         self.wall.fetch_add(nanos, Ordering::SeqCst);
         self.monotonic

@@ -1,4 +1,7 @@
-//! Times as people write them: absolute, or relative to the arrival of a request.
+//! Times in user input: absolute, or relative to the arrival of a request.
+//!
+//! [`TimeExpression`] stays relative until [`TimeExpression::resolve`] is called, so that all times of a request are
+//! resolved against the same now.
 
 use std::fmt;
 
@@ -7,21 +10,22 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::time::{Precision, Timestamp, format_duration, parse_duration};
 
-/// A time in one of these forms:
+/// Time in one of these forms:
 ///
 /// - RFC 3339 text: `2026-11-20T12:00:00Z`, with any offset;
 /// - a date, or a date with a time and no zone, in UTC: `2026-11-20`, `2026-11-20 12:00`, `2026-11-20T12:00:00.5`;
-/// - integer nanoseconds since the epoch, or as text an integer with a unit: `1795392000s`; units `s`, `ms`, `us`, `ns`;
+/// - integer nanoseconds since the epoch, or an integer with a unit as text: `1795392000s`; units `s`, `ms`, `us`,
+///   `ns`;
 /// - relative to the arrival of the request: `now`, `now-1h`, `now+30m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeExpression {
-    /// This timestamp.
+    /// Absolute timestamp.
     At(Timestamp),
-    /// So many nanoseconds after now; negative before it.
+    /// Offset from now in nanoseconds; negative before now.
     FromNow(i64),
 }
 
-/// The text has none of the forms of [`TimeExpression`], or is out of range.
+/// Error of a text that has none of the forms of [`TimeExpression`] or is out of range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimeExpressionError;
 
@@ -37,7 +41,11 @@ impl fmt::Display for TimeExpressionError {
 impl std::error::Error for TimeExpressionError {}
 
 impl TimeExpression {
-    /// Parses any of the forms; an integer may also come as text, as it does in a query string.
+    /// Parses any of the forms, including integer nanoseconds as text, as in a query string.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TimeExpressionError`] if the text has none of the forms or is out of range.
     pub fn parse(text: &str) -> Result<Self, TimeExpressionError> {
         if let Some(offset) = text.strip_prefix("now") {
             return match offset.as_bytes().first() {
@@ -60,7 +68,7 @@ impl TimeExpression {
         timestamp.map(Self::At).ok_or(TimeExpressionError)
     }
 
-    /// Returns the timestamp when now is `now`; beyond the range of time its nearest end.
+    /// Returns the timestamp, resolved relative to `now` and clamped to the range of timestamps.
     pub fn resolve(self, now: Timestamp) -> Timestamp {
         match self {
             Self::At(instant) => instant,
@@ -75,7 +83,7 @@ impl TimeExpression {
     }
 }
 
-/// Splits an integer from its unit.
+/// Splits a text into an integer and its unit.
 fn with_unit(text: &str) -> Option<(i64, Precision)> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let precision = match &text[digits.len()..] {
@@ -88,7 +96,7 @@ fn with_unit(text: &str) -> Option<(i64, Precision)> {
     Some((digits.parse().ok()?, precision))
 }
 
-/// Reads a date, or a date with a time of hours, minutes and perhaps seconds, as UTC.
+/// Parses a date, or a date with hours, minutes and optional seconds, as UTC.
 fn in_utc(text: &str) -> Option<Timestamp> {
     const DATE_CHARS: usize = "2026-11-20".len();
     const MINUTE_CHARS: usize = "12:00".len();

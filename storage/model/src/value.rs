@@ -1,10 +1,12 @@
-//! Values and their stored type codes.
+//! Values, their types and stored type codes.
+//!
+//! The codes are part of every storage format, so they are defined in one place.
 
-/// The kind of a stored value. The code is part of every format; codes are never reused.
+/// Type of a stored value. Its code is part of every format; codes are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ValueType {
-    /// IEEE 754 double, kept bit for bit, NaN payloads included.
+    /// IEEE 754 double, stored bit for bit, including NaN payloads.
     Float = 1,
     /// Signed 64-bit integer.
     Signed = 2,
@@ -14,14 +16,14 @@ pub enum ValueType {
     Boolean = 4,
     /// UTF-8 text.
     String = 5,
-    /// A native histogram in the stored form of `tideline-histogram`, which storage does not read.
+    /// Native histogram in the stored form of `tideline-histogram`. Storage crates do not decode it.
     Histogram = 8,
 }
 
-/// Codes set aside for kinds that later formats hold; readers of today refuse them by name.
+/// Codes reserved for types of later formats; readers reject them by name.
 pub const RESERVED_TYPE_CODES: [(u8, &str); 3] = [(6, "binary"), (7, "decimal"), (9, "stale marker")];
 
-/// What may live in one field together: numbers coexist, everything else stands alone.
+/// Group of value types that may share a field: numbers mix, all others do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ValueKind {
     /// Float, signed and unsigned.
@@ -35,7 +37,7 @@ pub enum ValueKind {
 }
 
 impl ValueType {
-    /// Every type, in the order of its code.
+    /// All types, ordered by code.
     pub const ALL: [Self; 6] = [
         Self::Float,
         Self::Signed,
@@ -45,17 +47,17 @@ impl ValueType {
         Self::Histogram,
     ];
 
-    /// The stored code.
+    /// Returns the stored code.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The type of a stored code.
+    /// Returns the type of a stored code; `None` if there is no such type.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.code() == code)
     }
 
-    /// What this type may share a field with.
+    /// Returns the kind, which determines the types that this type may share a field with.
     pub const fn kind(self) -> ValueKind {
         match self {
             Self::Float | Self::Signed | Self::Unsigned => ValueKind::Number,
@@ -65,7 +67,8 @@ impl ValueType {
         }
     }
 
-    /// The name in InfluxDB's words, as its error texts and `SHOW FIELD KEYS` use it; it has none for a histogram.
+    /// Returns InfluxDB's name of the type, as in its error messages and `SHOW FIELD KEYS`. InfluxDB has no histograms;
+    /// their name is `histogram`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Float => "float",
@@ -78,7 +81,7 @@ impl ValueType {
     }
 }
 
-/// One value.
+/// Typed value.
 #[derive(Debug, Clone)]
 pub enum Value {
     /// See [`ValueType::Float`].
@@ -96,7 +99,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The type of this value.
+    /// Returns the type of this value.
     pub const fn value_type(&self) -> ValueType {
         match self {
             Self::Float(_) => ValueType::Float,
@@ -108,7 +111,7 @@ impl Value {
         }
     }
 
-    /// Bytes that it owns beside itself: those of a text or histogram.
+    /// Returns the heap bytes of a string or histogram; 0 for other types.
     pub fn owned_bytes(&self) -> usize {
         match self {
             Self::Float(_) | Self::Signed(_) | Self::Unsigned(_) | Self::Boolean(_) => 0,
@@ -117,7 +120,8 @@ impl Value {
         }
     }
 
-    /// The value as a double, for arithmetic; `None` for text and histograms. Integers beyond 2⁵³ are rounded.
+    /// Returns the value as a double, for arithmetic; `None` for strings and histograms. Integers beyond 2⁵³ are
+    /// rounded.
     pub fn as_f64(&self) -> Option<f64> {
         match *self {
             Self::Float(value) => Some(value),
@@ -129,7 +133,7 @@ impl Value {
     }
 }
 
-/// Values are equal when type and bits are: two NaN of one payload are, `0.0` and `-0.0` are not.
+/// Values are equal if type and bits are: two NaN with the same payload are equal, `0.0` and `-0.0` are not.
 impl PartialEq for Value {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

@@ -1,33 +1,33 @@
-//! Threads whose work lets other work go first.
+//! CPU priority of background threads.
 //!
-//! A low priority alone decides who gets more of a core, not who gets it first: Linux lets a running thread finish its
-//! slice, up to four milliseconds, before one that has just been woken gets its turn, and that is what a request then
-//! waits. So background work also offers its core every [`TURN`], at steps that are never far apart.
+//! A low priority determines the share of a core, but not which thread runs first. Linux lets a running thread finish
+//! its time slice, up to four milliseconds, before a thread that has just woken up; a request waits that long.
+//! Background work therefore also yields its core every [`SLICE`], at calls of [`yield_core`] that are never far apart.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// For how long a background thread keeps its core while another one waits for it.
-const TURN: Duration = Duration::from_micros(100);
-/// Fewer values than this take less time than the look at the clock is worth.
-const VALUES_PER_LOOK: usize = 1_024;
-/// How much lower the priority of background threads is: beside a busy thread they get about a tenth of a core.
+/// Time after which a background thread yields its core.
+const SLICE: Duration = Duration::from_micros(100);
+/// Smallest number of processed values for which reading the clock pays off.
+const VALUES_PER_CLOCK_READ: usize = 1_024;
+/// Added to the niceness of background threads: next to a busy thread they get about a tenth of a core.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
-/// The lowest priority there is.
+/// Highest niceness (lowest priority).
 #[cfg(target_os = "linux")]
 const NICENESS_MAX: i32 = 19;
 
 thread_local! {
-    /// When the turn of this thread began; `None` where its work is not background work.
-    static TURN_BEGUN: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// Time of the last yield of this thread; `None` if it is not a background thread.
+    static SLICE_STARTED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Makes the calling thread one of background work, until it ends: a thread cannot get its priority back.
+/// Makes the calling thread a background thread for its remaining life: a thread cannot raise its priority again.
 ///
-/// Where the system does not lower the priority of a single thread, only [`give_way`] makes a difference.
+/// On systems that cannot lower the priority of a single thread, only [`yield_core`] has an effect.
 pub fn enter() {
-    TURN_BEGUN.set(Some(Instant::now()));
+    SLICE_STARTED.set(Some(Instant::now()));
     #[cfg(target_os = "linux")]
     {
         let now = rustix::process::getpriority_process(None).unwrap_or(0);
@@ -35,22 +35,22 @@ pub fn enter() {
     }
 }
 
-/// Lets threads that wait for a core go first, where the calling thread is one of background work and its turn is over.
+/// Yields the core if the calling thread is a background thread and has run for the maximum time since its last yield.
 ///
-/// Costs about a nanosecond on other threads and a look at the clock on background threads.
-pub fn give_way() {
-    if let Some(begun) = TURN_BEGUN.get()
-        && begun.elapsed() >= TURN
+/// Costs about a nanosecond on other threads, and one clock read on background threads.
+pub fn yield_core() {
+    if let Some(begun) = SLICE_STARTED.get()
+        && begun.elapsed() >= SLICE
     {
         std::thread::yield_now();
-        TURN_BEGUN.set(Some(Instant::now()));
+        SLICE_STARTED.set(Some(Instant::now()));
     }
 }
 
-/// The same after a piece of work with so many values, where it is worth a look at the clock.
-pub fn give_way_after(values: usize) {
-    if values >= VALUES_PER_LOOK {
-        give_way();
+/// Calls [`yield_core`] after a unit of work with `values` values, unless these are too few to justify a clock read.
+pub fn yield_core_after(values: usize) {
+    if values >= VALUES_PER_CLOCK_READ {
+        yield_core();
     }
 }
 
@@ -63,12 +63,12 @@ mod tests {
         let turn_after = |prepare: fn()| {
             let thread = std::thread::spawn(move || {
                 prepare();
-                let before = TURN_BEGUN.get();
-                while before.is_some_and(|begun| begun.elapsed() < TURN) {
+                let before = SLICE_STARTED.get();
+                while before.is_some_and(|begun| begun.elapsed() < SLICE) {
                     std::hint::spin_loop();
                 }
-                give_way();
-                (before, TURN_BEGUN.get())
+                yield_core();
+                (before, SLICE_STARTED.get())
             });
             thread.join().expect("a thread that does not panic")
         };

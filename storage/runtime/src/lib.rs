@@ -1,10 +1,10 @@
-//! Resources of the process that many crates share, each with an owner and a bound.
+//! Process-wide resources that many crates share, each with one owner and a limit.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`memory`] | [`MemoryAccount`]: one limit for the memory that requests hold |
-//! | [`supervision`] | [`Supervisor`]: starts threads whose panic ends the process |
-//! | [`background`] | a low priority for threads whose work lets other work go first |
+//! | [`memory`] | [`MemoryAccount`]: one limit for all memory that requests hold |
+//! | [`supervision`] | [`Supervisor`]: starts threads and reports their first panic, so that the server can exit |
+//! | [`background`] | low CPU priority for background threads |
 
 pub mod background;
 pub mod memory;

@@ -1,10 +1,10 @@
-//! The memory account of the process: one limit for what reads, watches, indexes and caches hold at a time.
+//! Memory account of the process: one limit for the memory held by reads, watches, indexes and caches.
 //!
-//! Limits of single requests bound one request each; thousands of requests within their limits still exhaust the
-//! machine. Every holder of memory that a client can make grow reserves it here first. At the limit a reservation
-//! fails, so a large read ends with an error that names the limit, and nothing else is affected.
+//! Limits per request bound one request each; thousands of requests within their limits can still exhaust the machine.
+//! Every holder of memory that a client can make grow reserves it here first. At the limit a reservation fails: a large
+//! read then ends with an error that names the limit, and nothing else is affected.
 //!
-//! Writes are never refused by this account: bodies in flight and unsealed points have budgets of their own, which
+//! This account never rejects writes. Request bodies in flight and unsealed points have their own budgets, which
 //! [`MemoryAccount::set_aside`] subtracts from the limit.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The account of one process. Clones share it. A reservation costs one atomic operation; reserve by page, not by value.
+/// Memory account of one process. Clones share it. A reservation costs one atomic operation; reserve by page, not by
+/// value.
 #[derive(Debug, Clone)]
 pub struct MemoryAccount(Arc<Balance>);
 
@@ -24,7 +25,7 @@ struct Balance {
     refusals: Mutex<BTreeMap<&'static str, u64>>,
 }
 
-/// Memory that has been reserved; given back when this is dropped.
+/// Reserved memory; released on drop.
 #[derive(Debug)]
 pub struct Reservation {
     account: MemoryAccount,
@@ -32,7 +33,7 @@ pub struct Reservation {
     bytes: u64,
 }
 
-/// The account has no room for a reservation.
+/// Error of a reservation that exceeds the limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "not enough memory for {holder}: {bytes} bytes more are needed, and {used_bytes} of the {limit_bytes} bytes that \
@@ -41,25 +42,25 @@ pub struct Reservation {
 pub struct MemoryFull {
     /// Purpose of the memory.
     pub holder: &'static str,
-    /// Bytes that the holder would have had with this reservation.
+    /// Bytes that the holder would have reserved in total.
     pub held_bytes: u64,
-    /// Bytes of the failed reservation.
+    /// Bytes of the rejected reservation.
     pub bytes: u64,
-    /// Bytes reserved by all holders.
+    /// Bytes reserved by all holders together.
     pub used_bytes: u64,
-    /// Limit for all holders, without what is set aside.
+    /// Limit for all holders together, after subtracting the bytes set aside.
     pub limit_bytes: u64,
 }
 
 impl MemoryFull {
-    /// Whether the same request may succeed once others have ended.
+    /// Returns true if the same request can succeed once other requests have ended.
     pub fn is_retryable(&self) -> bool {
         self.held_bytes <= self.limit_bytes
     }
 }
 
 impl MemoryAccount {
-    /// An empty account.
+    /// Creates an empty account.
     pub fn new(limit_bytes: u64) -> Self {
         Self(Arc::new(Balance {
             limit_bytes,
@@ -69,33 +70,33 @@ impl MemoryAccount {
         }))
     }
 
-    /// An account that refuses nothing, for tests and tools.
+    /// Creates an account without a limit, for tests and tools.
     pub fn unlimited() -> Self {
         Self::new(u64::MAX)
     }
 
-    /// Subtracts memory from the limit that has a budget of its own: bodies in flight, unsealed points, caches.
+    /// Subtracts memory with its own budget from the limit: bodies in flight, unsealed points, caches.
     pub fn set_aside(&self, bytes: u64) {
         self.0.set_aside_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes of the whole account, with what is set aside.
+    /// Returns the limit including the bytes set aside.
     pub fn whole_bytes(&self) -> u64 {
         self.0.limit_bytes
     }
 
-    /// Bytes that all holders may reserve together.
+    /// Returns the limit for all holders together, after subtracting the bytes set aside.
     pub fn limit_bytes(&self) -> u64 {
         let set_aside = self.0.set_aside_bytes.load(Ordering::Relaxed);
         self.0.limit_bytes.saturating_sub(set_aside)
     }
 
-    /// Bytes reserved by all holders.
+    /// Returns the bytes reserved by all holders together.
     pub fn used_bytes(&self) -> u64 {
         self.0.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Reservations that failed since the start, by holder.
+    /// Returns the number of failed reservations since the start, by holder.
     pub fn refusals(&self) -> BTreeMap<&'static str, u64> {
         self.0
             .refusals
@@ -104,18 +105,18 @@ impl MemoryAccount {
             .clone()
     }
 
-    /// Reserves memory. `holder` names it in errors, as in "results of queries".
+    /// Reserves memory. `holder` is its purpose, shown in errors, for example "results of queries".
     ///
     /// # Errors
     ///
-    /// If all holders would have more than the limit together.
+    /// Returns [`MemoryFull`] if all holders together would exceed the limit.
     pub fn reserve(&self, holder: &'static str, bytes: u64) -> Result<Reservation, MemoryFull> {
         let mut reservation = self.open(holder);
         reservation.grow(bytes)?;
         Ok(reservation)
     }
 
-    /// An empty reservation, which can grow.
+    /// Returns an empty reservation that can grow.
     pub fn open(&self, holder: &'static str) -> Reservation {
         Reservation {
             account: self.clone(),
@@ -147,24 +148,25 @@ impl MemoryAccount {
 }
 
 impl Reservation {
-    /// Bytes reserved.
+    /// Returns the bytes reserved.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Reserves more.
+    /// Reserves `bytes` more.
     ///
     /// # Errors
     ///
-    /// If all holders would have more than the limit together. What was reserved before stays reserved.
+    /// Returns [`MemoryFull`] if all holders together would exceed the limit. Bytes reserved before stay reserved.
     pub fn grow(&mut self, bytes: u64) -> Result<(), MemoryFull> {
         self.account.take(self.holder, self.bytes, bytes)?;
         self.bytes += bytes;
         Ok(())
     }
 
-    /// Reserves more if half of the account stays free, and returns whether it did: for buffers whose holder can go on with
-    /// less, so that they never take the room of requests that cannot.
+    /// Reserves `bytes` more if half of the account then remains free, and returns true if it did.
+    ///
+    /// For buffers that also work with less memory, so that they never take the room of requests that cannot.
     pub fn grow_spare(&mut self, bytes: u64) -> bool {
         let half = self.account.limit_bytes() / 2;
         let used_bytes = &self.account.0.used_bytes;
@@ -178,18 +180,18 @@ impl Reservation {
         is_taken
     }
 
-    /// Gives back a part, at most everything.
+    /// Releases `bytes`, at most all that are reserved.
     pub fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         self.account.0.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.bytes -= bytes;
     }
 
-    /// Grows or shrinks to a number of bytes.
+    /// Changes the reservation to `bytes` in total.
     ///
     /// # Errors
     ///
-    /// As [`grow`](Self::grow).
+    /// Same as [`grow`](Self::grow).
     pub fn resize(&mut self, bytes: u64) -> Result<(), MemoryFull> {
         match bytes.checked_sub(self.bytes) {
             Some(more) => self.grow(more),
@@ -208,7 +210,7 @@ impl Drop for Reservation {
 }
 
 impl Default for MemoryAccount {
-    /// Refuses nothing.
+    /// Returns an account without a limit.
     fn default() -> Self {
         Self::unlimited()
     }

@@ -1,12 +1,12 @@
-//! Threads that the database depends upon, under one supervisor.
+//! Supervision of threads that the database depends on.
 //!
-//! A panic in such a thread may leave shared state half changed, and its work undone for good: writers would wait for
-//! a commit, a seal or a reopening that never comes. So the supervisor records the first such panic and calls its
-//! listeners: waiting callers return an error, further writes are refused, and the server ends the process. The next
-//! start recovers everything that was acknowledged.
+//! A panic in such a thread may leave shared state half changed, and its work is lost for good: writers would wait for
+//! a commit, a seal or a reopening that never happens. The supervisor therefore records the first such panic and calls
+//! its listeners. Waiting callers then return an error, further writes are rejected, and the server exits. The next
+//! start recovers all acknowledged data.
 //!
-//! The components of one process share one supervisor; it is passed to each with its settings. Without a listener
-//! that ends the process, the failure is only recorded.
+//! The components of one process share one supervisor, which is passed to each with its settings. Without a listener
+//! that exits the process, the failure is only recorded.
 
 use std::any::Any;
 use std::fmt;
@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Starts long-lived threads and records the first of them that panics. Clones share one record.
+/// Starter of long-lived threads that records the first panic among them. Clones share one record.
 #[derive(Clone, Default)]
 pub struct Supervisor(Arc<Inner>);
 
@@ -29,26 +29,27 @@ struct Inner {
 type Listener = Box<dyn FnOnce(&ThreadFailure) + Send>;
 type RoundHook = Box<dyn Fn(&'static str) + Send + Sync>;
 
-/// The panic of a supervised thread.
+/// Panic of a supervised thread.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the {thread} thread panicked: {reason}")]
 pub struct ThreadFailure {
     /// Name of the thread.
     pub thread: &'static str,
-    /// Message of the panic.
+    /// Panic message.
     pub reason: String,
 }
 
-/// The handle of a supervised thread. Dropping it detaches the thread.
+/// Handle of a supervised thread. Dropping it detaches the thread.
 #[derive(Debug, Default)]
 pub struct SupervisedThread(Mutex<Option<JoinHandle<()>>>);
 
 impl Supervisor {
-    /// Starts a thread. If `work` panics, that is the failure of this supervisor, unless there was one before.
+    /// Starts a thread that runs `work`. A panic in `work` becomes the failure of this supervisor, unless one is
+    /// recorded already.
     ///
     /// # Errors
     ///
-    /// If the system has no thread left.
+    /// Returns the error of the operating system if it cannot create a thread.
     pub fn spawn(
         &self,
         name: &'static str,
@@ -64,14 +65,15 @@ impl Supervisor {
         Ok(SupervisedThread(Mutex::new(Some(thread))))
     }
 
-    /// The first panic of a supervised thread.
+    /// Returns the first panic of a supervised thread, if any.
     pub fn failure(&self) -> Option<&ThreadFailure> {
         self.0.failure.get()
     }
 
-    /// Calls `listener` once after the first panic, on the thread that panicked; at once if there was one already.
+    /// Registers a listener that is called once, after the first panic, on the thread that panicked. If a panic is
+    /// already recorded, calls it immediately.
     ///
-    /// Everything that the thread had locked is unlocked by then. The listener must not wait for that thread.
+    /// All locks of the panicked thread are released by then. The listener must not wait for that thread.
     pub fn on_failure(&self, listener: impl FnOnce(&ThreadFailure) + Send + 'static) {
         let mut listeners = locked(&self.0.listeners);
         match self.failure() {
@@ -91,8 +93,8 @@ impl Supervisor {
         }
     }
 
-    /// Sets the function that [`round`](Self::round) calls with the name of the thread. For tests, which make a thread
-    /// panic there; the first hook stays.
+    /// Sets the function that [`round`](Self::round) calls with the thread name. Tests use it to make a thread panic
+    /// there. Later calls have no effect.
     pub fn on_round(&self, hook: impl Fn(&'static str) + Send + Sync + 'static) {
         let _first_stays = self.0.round_hook.set(Box::new(hook));
     }
@@ -102,11 +104,11 @@ impl Supervisor {
         if self.0.failure.set(ThreadFailure { thread, reason }).is_err() {
             return;
         }
-        // Set before the lock: a listener that comes later sees the failure itself.
+        // The failure is set before the lock is taken: a listener registered later sees it.
         let listeners = std::mem::take(&mut *locked(&self.0.listeners));
         for listener in listeners {
             if let Some(failure) = self.failure() {
-                // A broken listener must not keep the others from being called.
+                // A panicking listener must not prevent the calls of the others.
                 let _panicked = catch_unwind(AssertUnwindSafe(|| listener(failure)));
             }
         }
@@ -114,22 +116,22 @@ impl Supervisor {
 }
 
 impl SupervisedThread {
-    /// Waits until the thread has ended. Repeatable.
+    /// Waits until the thread has ended. Can be called repeatedly.
     pub fn join(&self) {
         let thread = locked(&self.0).take();
         if let Some(thread) = thread {
-            // A panic was caught inside and is recorded.
+            // The panic was caught inside the thread and is recorded.
             let _ended = thread.join();
         }
     }
 }
 
-/// The lock, whatever became of a thread that held it.
+/// Locks `mutex`, ignoring poisoning.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The message of a panic, as far as it is text.
+/// Returns the panic message, or a placeholder if it is not text.
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&'static str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))

@@ -1,10 +1,12 @@
-//! What moves cost: seal, fold, migrate and cold reads of a day of a fleet, in CPU time and bytes.
+//! Cost of moves: seal, fold, migrate and cold reads of one day of a fleet, in CPU time and bytes.
 //!
 //! ```sh
 //! cargo bench -p tideline-series-store
 //! ```
 //!
-//! One thousand timelines, ten integer fields each that walk by small steps, one point in ten seconds for a day; then points of a minute over months in random order. CPU is that of the whole process between two moments.
+//! The first workload is one thousand timelines with ten integer fields each that walk by small steps, with one
+//! point every ten seconds for a day. The second one is a backfill of one point per minute over seven months, in
+//! random order. CPU time is that of the whole process between two moments.
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -19,15 +21,15 @@ use tideline_model::{
     Timestamp,
 };
 use tideline_series_store::{
-    Order, Pace, Recovery, Rewrite, RewriteCause, RewriteCost, Selection, SeriesStore, Settings, StoreError,
-    Table, TimelineDirectory,
+    Order, Recovery, Rewrite, RewriteCause, RewriteCost, Selection, SeriesStore, Settings, StoreError, Table,
+    Throttle, TimelineDirectory,
 };
 
 const TIMELINES: u64 = 1_000;
 const FIELDS: usize = 10;
 const ROWS: i64 = 8_640;
 const STEP: i64 = 10 * NANOS_PER_SECOND;
-/// Rows of every timeline in one delta.
+/// Rows of each timeline in one delta.
 const ROWS_A_DELTA: i64 = 10;
 const START: i64 = 1_767_225_600 * NANOS_PER_SECOND;
 const VALUES: u64 = TIMELINES * FIELDS as u64 * ROWS as u64;
@@ -47,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         START + ROWS * STEP,
     )));
     let recovery = Recovery::begin(backend, clock, Settings::default())?;
-    let (store, _) = recovery.finish(Arc::new(Nobody))?;
+    let (store, _) = recovery.finish(Arc::new(NoDirectory))?;
     let table = store.table("default")?;
     measured("write and seal", VALUES, || fill(&store, &table))?;
     shown(&store, &table, Tier::Hot);
@@ -70,7 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Does something and says what it cost.
+/// Runs `work` and prints its cost.
 fn measured(
     what: &str,
     values: u64,
@@ -89,7 +91,7 @@ fn measured(
     Ok(())
 }
 
-/// CPU time of this process so far.
+/// Returns the CPU time of this process so far.
 fn cpu() -> Result<Duration, Box<dyn Error>> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
@@ -121,7 +123,7 @@ fn shown(store: &SeriesStore, table: &Table, tier: Tier) {
     let bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
     let values: u64 = segments.iter().map(|segment| segment.values).sum();
     println!(
-        "  {tier}: {} segments, {:.3} bytes a value with keys",
+        "  {tier}: {} segments, {:.3} bytes per value including keys",
         segments.len(),
         bytes as f64 / values as f64
     );
@@ -186,7 +188,7 @@ fn commit(
     Ok(())
 }
 
-/// A step of a walk: rounded, standard deviation about one.
+/// Returns a step of a walk: rounded, with a standard deviation of about one.
 fn step(state: &mut u64) -> i64 {
     let mut sum = 0;
     for _ in 0..4 {
@@ -237,10 +239,10 @@ fn read(store: &SeriesStore, table: &Table, range: Option<TimeRange>) -> Result<
         .try_for_each(|id| reader.timeline(*id, &mut |_| Ok(ControlFlow::Continue(()))))
 }
 
-/// Points of one minute over five years of a hundred timelines, in random order.
+/// Writes one point per minute over about seven months for each of a hundred timelines, in random order.
 fn backfill(store: &SeriesStore, table: &Arc<Table>) -> Result<(), StoreError> {
     let ids: Vec<TimelineId> = (0..BACKFILL_TIMELINES).map(timeline).collect();
-    // A full cycle over all points: an odd step is prime to the power of two that they are rounded up to.
+    // A full cycle over all points: an odd step is coprime to the power of two to which their number is rounded up.
     let size = BACKFILL.next_power_of_two();
     let mut at = 0u64;
     let mut done = 0;
@@ -267,12 +269,12 @@ fn backfill(store: &SeriesStore, table: &Arc<Table>) -> Result<(), StoreError> {
     store.seal()
 }
 
-/// Folds every window that has several segments.
+/// Folds every window with several segments.
 fn fold(store: &SeriesStore, table: &Table) -> Result<(), StoreError> {
     let snapshot = store.snapshot();
     let mut segments: Vec<_> = snapshot.manifest().of_table(table.id()).cloned().collect();
     drop(snapshot);
-    // The widest first: it takes the narrower ones inside it with it.
+    // Widest first: it takes the narrower ones inside it.
     segments.sort_by_key(|segment| std::cmp::Reverse(segment.window.level));
     while let Some(widest) = segments.first().map(|segment| segment.window) {
         let (inside, others) = segments
@@ -293,16 +295,16 @@ fn fold(store: &SeriesStore, table: &Table) -> Result<(), StoreError> {
 
 struct Unhurried;
 
-impl Pace for Unhurried {
+impl Throttle for Unhurried {
     fn step(&mut self, _cost: &RewriteCost) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }
 
-/// A directory that needs to know nobody.
-struct Nobody;
+/// Directory that stores nothing.
+struct NoDirectory;
 
-impl TimelineDirectory for Nobody {
+impl TimelineDirectory for NoDirectory {
     fn adopt(&self, _table: TableId, _timeline: &NewTimeline) -> Result<(), String> {
         Ok(())
     }

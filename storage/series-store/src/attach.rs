@@ -1,11 +1,11 @@
-//! Attaching: a segment that another database has archived becomes one of a table here.
+//! Attaches a segment that another database has archived to a table of this store.
 //!
-//! 1. *raise*: writes from now on have higher sequences than everything that is attached, so they win over it.
-//! 2. *load*: the places of rows, as a segment that nobody sees.
-//! 3. *edit*: one manifest edit adds it.
+//! 1. *raise*: later writes get higher sequences than everything that is attached, so they win over it.
+//! 2. *load*: the extents are loaded as a segment that is not visible yet.
+//! 3. *edit*: one manifest edit adds the segment.
 //!
-//! Who the timelines are is in the journal before, since the caller commits it there; fields are made durable here. A
-//! failure before 3 leaves an orphan, as that of any load; doing it again is harmless. The files are not touched.
+//! The caller commits the timelines to the journal first; fields are made durable here. A failure before step 3
+//! leaves an orphan, like that of any load. Repeating the attach is safe. The files are not changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,28 +16,28 @@ use tideline_backend::BackendError;
 use tideline_log::fail_points::around;
 use tideline_model::{Durability, SequenceNumber, TableId, TableName, Tier, TimelineId};
 
-use crate::buckets::{PLACE_BYTES, bucket_bits, load_buckets};
+use crate::buckets::{EXTENT_BYTES, bucket_bits, load_buckets};
+use crate::compaction::archive::row;
 use crate::error::{Result, StoreError};
 use crate::manifest::{
     Adopted, ManifestState, Segment, SegmentFiles, SegmentTotals, put_cursor, put_segment, put_table,
 };
-use crate::rewrite::archive::row;
 use crate::scan::cursor::holds;
 use crate::shared::Shared;
 use crate::store::SeriesStore;
 use crate::tables::Table;
 use crate::window::{COLD_LEVEL, LEVEL_MAX, Window};
 
-/// The places of the rows of a segment, by timeline, then time.
-pub type Places<'a> = dyn Iterator<Item = Result<(TimelineId, Extent)>> + 'a;
+/// Extents of the rows of a segment, sorted by timeline, then by time.
+pub type TimelineSlots<'a> = dyn Iterator<Item = Result<(TimelineId, Extent)>> + 'a;
 
 impl Segment {
-    /// The first sequence that is above everything that it says.
+    /// Returns the first sequence above all sequences of the segment.
     pub fn sequences_end(&self) -> SequenceNumber {
         SequenceNumber(self.written.newest.sequence + 1).max(self.deletes_applied)
     }
 
-    /// The same with files that are another database's, and so its copy.
+    /// Returns the segment with its files, and those of its copy, marked as owned by another database.
     fn disowned(&self) -> Self {
         let mut disowned = self.clone();
         disowned.archive = self.archive.as_ref().map(SegmentFiles::disowned);
@@ -47,36 +47,55 @@ impl Segment {
 }
 
 impl SeriesStore {
-    /// Has every write from now on behind `to`, in memory and over restarts; the sequence of the next one.
+    /// Raises the sequences of all later writes to at least `to`, in memory and across restarts. Returns the next
+    /// sequence.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the log: the mark was not written, or its outcome is unknown.
     pub fn raise_sequences(&self, table: &Table, to: SequenceNumber) -> Result<SequenceNumber> {
         self.raise(table.id(), to)
     }
 
-    /// Refuses a described segment that would change places with what a table has: points of the same times that were
-    /// written here before, or whose writes lie between its own.
+    /// Checks that a described segment can be attached without changing which write wins.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Clash`] if the table has points of the same time range that were written here earlier, or whose
+    /// writes interleave with those of the segment.
     pub fn check_attach(&self, table: &Table, described: &Segment) -> Result<()> {
         let manifest = Arc::clone(&self.shared().state.read().manifest);
         check_clash(&manifest, table, described)
     }
 
-    /// The segments of a table that are in files, those that are a copy of cold points included.
+    /// Returns the segments of a table that are in files, including those that are copies of cold points.
     pub fn archived(&self, table: &Table) -> Vec<Segment> {
         let manifest = Arc::clone(&self.shared().state.read().manifest);
         let parts = manifest.of_table(table.id()).flat_map(|segment| segment.parts());
         parts.filter(|part| part.archive.is_some()).cloned().collect()
     }
 
-    /// Whether a segment has points of a timeline. Costs a look-up of a key.
+    /// Returns true if a segment has points of a timeline. Costs one key lookup.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Backend`] if the lookup fails.
     pub fn holds(&self, segment: &Segment, id: TimelineId) -> Result<bool> {
         holds(self.backend().as_ref(), segment, id)
     }
 
-    /// What tells this database from others that keep files in the same target; `None` where it has none yet.
+    /// Returns the id that distinguishes this database from others in the same archive target; `None` if it has none
+    /// yet.
     pub fn origin(&self) -> Option<u64> {
         self.shared().state.read().manifest.common.cursor.origin
     }
 
-    /// The names of all descriptions whose points a table has: attached, written here, or become part of what was.
+    /// Returns the names of all descriptions whose points a table has: attached, written here, or merged into other
+    /// segments.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Backend`] or [`StoreError::StoredRow`] if a stored list cannot be read.
     pub fn descriptions_of(&self, table: &Table) -> Result<HashSet<String>> {
         let shared = self.shared();
         let manifest = Arc::clone(&shared.state.read().manifest);
@@ -88,28 +107,42 @@ impl SeriesStore {
         Ok(names)
     }
 
-    /// Everything about the files of a segment; `None` of one that has none.
+    /// Returns the complete description of the files of a segment; `None` if it has no files.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Backend`] or [`StoreError::StoredRow`] if a stored list cannot be read.
     pub fn files_of(&self, segment: &Segment) -> Result<Option<Arc<ArchiveCopy>>> {
         self.shared().files_of(segment)
     }
 
-    /// Makes a described segment one of a table; `None` where its files are attached already, or nothing is in it.
+    /// Attaches a described segment to a table. Returns `None` if its files are already attached or it has no rows.
     ///
-    /// `from` is what [`raise_sequences`](Self::raise_sequences) has told: deletes from there on reach it. Blocks for
-    /// as long as the load takes.
+    /// `from` is the result of [`raise_sequences`](Self::raise_sequences): deletes from that sequence on apply to
+    /// the segment. Blocks until the load is done.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Clash`] as in [`check_attach`](Self::check_attach); [`StoreError::NoCommonWindow`] if no window
+    /// contains its points; [`StoreError::TableDropped`]; the errors of `places`, of the backend and of
+    /// [`tideline_log::Log::edit`].
     pub fn attach(
         &self,
         table: &Arc<Table>,
         described: &Segment,
         files: ArchiveCopy,
         from: SequenceNumber,
-        places: &mut Places<'_>,
+        places: &mut TimelineSlots<'_>,
     ) -> Result<Option<Arc<Segment>>> {
         self.shared().attach(table, described, files, from, places)
     }
 
-    /// Becomes another database than the one that this data is a copy of: its files are that one's from now on, and what is
-    /// written has a name of its own. How many segments have such files.
+    /// Turns a copied data folder into a separate database. Existing files remain those of the original, and new
+    /// files get a new origin. Returns the number of segments with such files.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Archive`] if no new origin can be generated; the errors of [`tideline_log::Log::edit`].
     pub fn become_another(&self) -> Result<usize> {
         let origin = tideline_archive::new_origin()?;
         let shared = self.shared();
@@ -144,7 +177,11 @@ impl SeriesStore {
         Ok(count)
     }
 
-    /// Takes objects of other databases for this one's: what no segment names is swept as its own.
+    /// Adopts objects of other databases: unreferenced ones are swept like those of this database.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::TableDropped`] if the table no longer exists; the errors of [`tideline_log::Log::edit`].
     pub fn adopt(&self, table: &Table, adopted: &[Adopted]) -> Result<()> {
         let mut all = table.adopted();
         all.extend(adopted.iter().filter(|of| !table.adopted().contains(of)).cloned());
@@ -166,7 +203,7 @@ impl SeriesStore {
     }
 }
 
-/// What was loaded, counted on its way.
+/// Counts of the loaded rows.
 struct Loaded {
     totals: SegmentTotals,
     timeline: Option<TimelineId>,
@@ -194,7 +231,7 @@ impl Shared {
         described: &Segment,
         files: ArchiveCopy,
         from: SequenceNumber,
-        places: &mut Places<'_>,
+        places: &mut TimelineSlots<'_>,
     ) -> Result<Option<Arc<Segment>>> {
         let manifest = Arc::clone(&self.state.read().manifest);
         if is_attached(&manifest, table.id(), &files) {
@@ -208,7 +245,7 @@ impl Shared {
             totals: SegmentTotals::default(),
             timeline: None,
         };
-        let bits = bucket_bits(described.chunks * PLACE_BYTES, self.settings.bucket_bytes);
+        let bits = bucket_bits(described.chunks * EXTENT_BYTES, self.settings.bucket_bytes);
         let made = around("attach", "load", || {
             let mut rows = places.map(|next| {
                 let (id, extent) = next.map_err(|error| BackendError::corrupt(error.to_string()))?;
@@ -248,14 +285,15 @@ impl Shared {
         };
         let edited = around("attach", "edit", || self.add_attached(table, &segment));
         if let Err(error) = edited {
-            // After an unknown outcome it may be in the manifest: only a start can tell orphans then.
+            // After an unknown outcome the manifest may reference the segment. Then only the next start can identify
+            // orphans.
             if matches!(error, StoreError::Clash { .. } | StoreError::TableDropped(_)) {
                 self.reclaim_abandoned(place);
             }
             return Err(error);
         }
         self.log.note_newest(newest);
-        // Of its timelines more is stored now than was remembered.
+        // More points of its timelines are stored now than the latest values include.
         table.latest().forget_all();
         Ok(Some(Arc::new(segment)))
     }
@@ -278,7 +316,8 @@ impl Shared {
         .map(drop)
     }
 
-    /// The described window, where it holds the points by the width of windows here; else the narrowest one that does.
+    /// Returns the described window if it contains the points with the window width of this store; otherwise the
+    /// narrowest window that does.
     fn attached_window(&self, described: &Segment) -> Result<Window> {
         let base = self.settings.window_nanos;
         let holds = |window: Window| {
@@ -299,7 +338,7 @@ impl Shared {
     }
 }
 
-/// Whether a table has the files of a segment.
+/// Returns true if a table already has the files of a segment.
 fn is_attached(manifest: &ManifestState, table: TableId, files: &ArchiveCopy) -> bool {
     let parts = manifest.of_table(table).flat_map(|segment| segment.parts());
     let mut have = parts.filter_map(|part| part.archive.as_ref());

@@ -1,24 +1,24 @@
-//! The buckets of a segment: ranges of timelines, each of a size that an engine keeps as one partition.
+//! Buckets of a segment: ranges of timelines of a size that an engine stores as one partition.
 
 use tideline_backend::{Backend, BackendError, Row, SegmentRef};
 use tideline_key_codec::{BUCKET_BITS_MAX, chunk_bucket, parse_chunk_key};
 
-/// Bytes of a place of a chunk in files, about: for the number of buckets of a segment in the archive.
-pub(crate) const PLACE_BYTES: u64 = 128;
+/// Approximate bytes of an extent. Used for the number of buckets of an archive segment.
+pub(crate) const EXTENT_BYTES: u64 = 128;
 
-/// The number of leading bits with which buckets of a segment of so many bytes have between `bucket_bytes` and twice that;
-/// `0` for less.
+/// Returns the number of leading id bits for which the buckets of a segment of `bytes` bytes have between
+/// `bucket_bytes` and twice as many; `0` for smaller segments.
 pub(crate) fn bucket_bits(bytes: u64, bucket_bytes: u64) -> u8 {
     let buckets = bytes / bucket_bytes.max(1);
     let bits = buckets.checked_ilog2().unwrap_or(0);
     u8::try_from(bits).unwrap_or(u8::MAX).min(BUCKET_BITS_MAX)
 }
 
-/// Loads a segment bucket by bucket, from rows in the order of their keys.
+/// Loads a segment bucket by bucket from rows in key order.
 ///
 /// # Errors
 ///
-/// Those of the backend and of `rows`; the segment is given up then.
+/// The errors of the backend and of `rows`. The load is incomplete then, and the caller must discard the segment.
 pub(crate) fn load_buckets(
     backend: &dyn Backend,
     place: SegmentRef,
@@ -32,7 +32,7 @@ pub(crate) fn load_buckets(
             Some(Ok(row)) => bucket_of(row),
             _ => 0,
         };
-        // An error ends the load of the bucket that it comes in.
+        // An error ends the load of the current bucket.
         let is_here =
             |row: &Result<Row, BackendError>| row.as_ref().map_or(true, |row| bucket_of(row) == bucket);
         let mut here = std::iter::from_fn(|| rows.next_if(is_here));

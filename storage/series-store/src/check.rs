@@ -1,9 +1,9 @@
-//! Reads all that a store has written, and compares it with what the store says of itself. Writes nothing, starts
-//! nothing: for a backend that nobody else uses.
+//! Offline check: reads everything that a store has written, and compares it with the manifest. It writes nothing
+//! and starts no threads. The backend must not be in use by a running store.
 //!
-//! Of each segment every chunk is decoded, and what was met is compared with the segment's manifest row; of one in the
-//! archive every place of rows. Its files are elsewhere, and are checked by themselves. Journal entries
-//! that are not in segments yet are decoded, and rows of schemas, deletes and requests read.
+//! Every chunk of a segment is decoded, and its counts are compared with the manifest row of the segment. For an
+//! archive segment every extent is checked; its files are at targets and are checked separately. Journal entries
+//! that are not yet in segments are decoded, and rows of schemas, deletes and requests are read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,39 +23,39 @@ use crate::lists;
 use crate::manifest::{ManifestState, Segment, SegmentTotals, TableRow};
 use crate::schema::TableSchema;
 
-/// What was read, and what was wrong with it.
+/// Result of a check: what was read, and the damage found.
 #[derive(Debug, Clone, Default)]
 pub struct Checked {
-    /// The tables.
+    /// Tables.
     pub tables: Vec<TableRow>,
     /// Published segments.
     pub segments: u64,
-    /// Chunks in them.
+    /// Chunks in the segments.
     pub chunks: u64,
-    /// Points in them.
+    /// Points in the segments.
     pub points: u64,
-    /// Field values in them.
+    /// Field values in the segments.
     pub values: u64,
-    /// Bytes of their keys and chunks.
+    /// Bytes of the keys and chunks.
     pub bytes: u64,
-    /// Journal entries whose points are not in segments yet.
+    /// Journal entries whose points are not yet in segments.
     pub journal_entries: u64,
-    /// Points in them.
+    /// Points in these entries.
     pub journal_points: u64,
-    /// Timelines that they introduce and remove, by table.
+    /// Timelines that these entries introduce and remove, by table.
     pub journal_timelines: BTreeMap<TableId, JournalTimelines>,
     /// Fields of all tables.
     pub fields: u64,
-    /// What is damaged, one sentence each, with its place.
+    /// Descriptions of all damage, one sentence each, with its location.
     pub findings: Vec<String>,
 }
 
-/// Timelines of a table whose rows the catalog may not have yet, or may still have.
+/// Timelines of a table whose catalog rows may not be written yet, or may not be removed yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JournalTimelines {
-    /// Introduced, and not removed afterwards.
+    /// Timelines that were introduced, and not removed afterwards.
     pub introduced: BTreeSet<TimelineId>,
-    /// Removed, and not introduced afterwards.
+    /// Timelines that were removed, and not introduced afterwards.
     pub removed: BTreeSet<TimelineId>,
 }
 
@@ -96,11 +96,11 @@ impl Checked {
     }
 }
 
-/// Reads an entry of another model; what is wrong with it.
+/// Check of a journal entry of another model. Returns a description of the damage as error.
 pub type CheckEntry<'a> = dyn FnMut(&Bytes) -> std::result::Result<(), String> + 'a;
 
-/// Reads everything. Damage is a finding; what goes on behind it is read as far as it can be. `other` is handed the entries of
-/// the journal that belong to other models.
+/// Checks everything. Damage is recorded as a finding; the check continues where possible. `other` is called with
+/// the journal entries of other models.
 pub fn check(backend: &dyn Backend, other: &mut CheckEntry<'_>) -> Checked {
     let mut checked = Checked::default();
     let manifest = backend.manifest(SHARD).map_err(StoreError::from);
@@ -115,7 +115,7 @@ pub fn check(backend: &dyn Backend, other: &mut CheckEntry<'_>) -> Checked {
     let unknown = manifest.segments.keys();
     for table in unknown.filter(|table| !manifest.common.tables.contains_key(*table)) {
         checked.findings.push(format!(
-            "manifest: segments of table {table}, which there is none of"
+            "manifest: there are segments of table {table}, which does not exist"
         ));
     }
     let journal = check_journal(backend, &manifest, other, &mut checked);
@@ -179,16 +179,16 @@ fn check_table(backend: &dyn Backend, manifest: &ManifestState, row: &TableRow, 
     }
 }
 
-/// A segment while it is read.
+/// State of reading a segment.
 struct Reading<'a> {
     segment: &'a Segment,
-    /// Its files, of one in the archive.
+    /// Files of an archive segment.
     files: Option<Arc<ArchiveCopy>>,
     schema: Option<&'a TableSchema>,
     totals: SegmentTotals,
-    /// The timeline and the last instant of the chunk before.
+    /// Timeline and last timestamp of the previous chunk.
     last: Option<(TimelineId, i64)>,
-    /// Fields that were met and are known.
+    /// Fields that were found in chunks and are in the schema.
     fields: HashSet<FieldId>,
 }
 
@@ -212,7 +212,7 @@ impl Reading<'_> {
         let (id, start) = parse_chunk_key(key).ok_or_else(|| wrong("a key of a wrong length".into()))?;
         if self.segment.partition(id) != partition {
             return Err(wrong(format!(
-                "a chunk of timeline {id} lies in another bucket than its own"
+                "a chunk of timeline {id} is not in the bucket of that timeline"
             )));
         }
         let damaged = |cause| StoreError::chunk(id, cause);
@@ -229,7 +229,7 @@ impl Reading<'_> {
         let rises = run.timestamps.windows(2).all(|pair| pair[0] < pair[1]);
         if first != start || !rises || run.timestamps.first() != Some(&first) {
             return Err(wrong(format!(
-                "a chunk of timeline {id} at {start} has other times"
+                "a chunk of timeline {id} at {start} has unsorted timestamps or another start than its key"
             )));
         }
         if self
@@ -243,7 +243,7 @@ impl Reading<'_> {
             if !self.fields.contains(&column.field) {
                 if !self.schema.is_none_or(is_known) {
                     return Err(wrong(format!(
-                        "a chunk of timeline {id} has a field {:?} that no schema names",
+                        "a chunk of timeline {id} has a field {:?} that is not in the schema",
                         column.field
                     )));
                 }
@@ -260,13 +260,13 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Checks the place of rows in a file.
+    /// Checks an extent, which locates rows in a file.
     fn extent(&mut self, id: TimelineId, start: i64, extent: Extent, files: &ArchiveCopy) -> Result<()> {
         let (first, last) = (extent.first, extent.last);
         let rows = extent.row.saturating_add(u64::from(extent.rows));
         let file = files.files.get(extent.file as usize);
         if first != start || first > last || file.is_none_or(|file| rows > file.rows) {
-            return Err(wrong(format!("rows of timeline {id} at {start} are nowhere")));
+            return Err(wrong(format!("extent of timeline {id} at {start} is invalid")));
         }
         if self
             .last
@@ -280,7 +280,7 @@ impl Reading<'_> {
             u64::from(extent.points),
             u64::from(extent.values),
         );
-        // Its size is that of its files.
+        // The size of an archive segment is that of its files.
         self.totals.bytes = self.segment.bytes;
         Ok(())
     }
@@ -304,13 +304,13 @@ impl Reading<'_> {
         ] {
             if found != said {
                 return Err(wrong(format!(
-                    "it holds {found} {what}, its manifest row says {said}"
+                    "it has {found} {what}, but its manifest row has {said}"
                 )));
             }
         }
         if (found.first, found.last) != (said.first, said.last) {
             return Err(wrong(format!(
-                "it reaches from {} to {}, its manifest row says from {} to {}",
+                "its points span {} to {}, but its manifest row has {} to {}",
                 found.first, found.last, said.first, said.last
             )));
         }

@@ -1,11 +1,11 @@
-//! Deletes that older segments still have to be cleared of.
+//! Pending deletes: deletes that are not yet applied to all older segments and heads.
 //!
-//! A delete is a journal entry: timelines, a range of time, and a sequence. It hides every point of a lower
-//! sequence. From the active head the committer removes such points at once; frozen heads and segments never
-//! change, so readers mask them, and rewrites leave the points out. A segment knows up to which sequence deletes
-//! have been applied to it; a delete that every older segment and head has behind it is forgotten.
+//! A delete is a journal entry with timelines, a time range, and a sequence. It hides every point with a lower
+//! sequence. The committer removes such points from the active head at once. Frozen heads and segments are
+//! immutable, so readers mask the points, and rewrites omit them. A segment stores the sequence up to which deletes
+//! are applied to it. A delete is forgotten when it is applied to every older segment and head.
 //!
-//! Before the journal that carried a delete is forgotten, the delete becomes a row of the `DELETES` space.
+//! Before the journal that carries a delete is removed, the delete is written as a row of the `DELETES` space.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::error::{Result, StoreError};
 use crate::manifest::{ManifestState, Segment};
 use crate::merge::{concat, slice};
 
-/// The waiting deletes of all tables at one moment; cheap to clone.
+/// Pending deletes of all tables at one moment. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Deletes(HashMap<TableId, Arc<TableDeletes>>);
 
-/// The waiting deletes of one table.
+/// Pending deletes of one table.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TableDeletes {
-    /// By sequence.
+    /// Deletes, sorted by sequence.
     entries: Vec<Entry>,
-    /// What is hidden of each timeline: by timeline, then sequence.
+    /// Hidden time ranges, sorted by timeline and then by sequence.
     masks: Vec<Mask>,
 }
 
@@ -41,23 +41,23 @@ struct Entry {
     range: TimeRange,
 }
 
-/// One delete of one timeline.
+/// Delete of points of one timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mask {
     timeline: TimelineId,
-    /// It hides points of lower sequences.
+    /// Points with lower sequences are hidden.
     pub(crate) sequence: SequenceNumber,
-    /// Where in time.
+    /// Time range of the hidden points.
     pub(crate) range: TimeRange,
 }
 
 impl Deletes {
-    /// What waits in a table.
+    /// Returns the pending deletes of a table.
     pub(crate) fn of(&self, table: TableId) -> Option<&TableDeletes> {
         self.0.get(&table).map(Arc::as_ref)
     }
 
-    /// Adds a delete; the same one again changes nothing.
+    /// Adds a delete. Adding the same delete again has no effect.
     pub(crate) fn add(&mut self, table: TableId, sequence: SequenceNumber, record: &DeleteRecord) {
         let of_table = self.0.entry(table).or_default();
         let known = of_table
@@ -80,7 +80,7 @@ impl Deletes {
         }
     }
 
-    /// Forgets deletes of a table.
+    /// Removes deletes of a table.
     pub(crate) fn remove(&mut self, table: TableId, sequences: &[SequenceNumber]) {
         if let Some(of_table) = self.0.get_mut(&table) {
             let of_table = Arc::make_mut(of_table);
@@ -93,12 +93,12 @@ impl Deletes {
         }
     }
 
-    /// Forgets everything about a table.
+    /// Removes all deletes of a table.
     pub(crate) fn drop_table(&mut self, table: TableId) {
         self.0.remove(&table);
     }
 
-    /// The deletes that nothing older is left of, by table. `frozen_to` is the end of the oldest frozen head.
+    /// Returns the deletes that are applied everywhere, by table. `frozen_to` is the end of the oldest frozen head.
     pub(crate) fn done(
         &self,
         manifest: &ManifestState,
@@ -116,7 +116,7 @@ impl Deletes {
         all.filter(|(_, sequences)| !sequences.is_empty()).collect()
     }
 
-    /// Reads the rows of a table.
+    /// Loads the delete rows of a table.
     pub(crate) fn load(&mut self, backend: &dyn Backend, table: TableId) -> Result<()> {
         let (partition, mut range) = table_rows(space::DELETES, table);
         let limit = PageLimit {
@@ -145,24 +145,24 @@ impl Deletes {
 }
 
 impl TableDeletes {
-    /// Deletes that wait.
+    /// Returns the number of pending deletes.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Their sequences, rising.
+    /// Returns their sequences in increasing order.
     pub(crate) fn sequences(&self) -> Vec<SequenceNumber> {
         self.entries.iter().map(|entry| entry.sequence).collect()
     }
 
-    /// What is hidden of a timeline, by sequence.
+    /// Returns the masks of a timeline, sorted by sequence.
     pub(crate) fn masks(&self, id: TimelineId) -> &[Mask] {
         let start = self.masks.partition_point(|mask| mask.timeline < id);
         let length = self.masks[start..].partition_point(|mask| mask.timeline == id);
         &self.masks[start..start + length]
     }
 
-    /// The timelines with a delete that a segment has not behind it, rising.
+    /// Returns the timelines with a delete that is not yet applied to a segment, in increasing order.
     pub(crate) fn timelines_in(&self, segment: &Segment) -> Vec<TimelineId> {
         let concerned =
             |mask: &&Mask| mask.sequence >= segment.deletes_from() && mask.range.overlaps(&segment.range());
@@ -176,12 +176,12 @@ impl TableDeletes {
         ids
     }
 
-    /// Whether a delete may hide points of a segment.
+    /// Returns true if a delete may hide points of a segment.
     pub(crate) fn concern(&self, segment: &Segment) -> bool {
         self.entries.iter().any(|entry| entry.concerns(segment))
     }
 
-    /// The first sequence after all of them.
+    /// Returns the first sequence after all of them.
     pub(crate) fn end(&self) -> SequenceNumber {
         let last = self.entries.last();
         last.map_or(SequenceNumber(0), |entry| SequenceNumber(entry.sequence.0 + 1))
@@ -194,7 +194,7 @@ impl Entry {
     }
 }
 
-/// The row that keeps a delete; `delta` is its journal entry.
+/// Returns the row change for a delete. `delta` is its journal entry, or `None` to remove the row.
 pub(crate) fn row(table: TableId, sequence: SequenceNumber, delta: Option<Bytes>) -> RowChange {
     RowChange {
         key: Bytes::copy_from_slice(&delete_key(table, sequence)),
@@ -202,7 +202,7 @@ pub(crate) fn row(table: TableId, sequence: SequenceNumber, delta: Option<Bytes>
     }
 }
 
-/// Writes rows, a few at a time: each holds up to a megabyte of ids.
+/// Writes rows in small batches, because each holds up to a megabyte of ids.
 pub(crate) fn write_rows(
     backend: &dyn Backend,
     stamps: &Stamps,
@@ -216,8 +216,8 @@ pub(crate) fn write_rows(
     Ok(())
 }
 
-/// Takes the rows that masks hide out of a run; `from` is the first delete that its source has not behind it.
-/// `false` when no row is left.
+/// Removes the masked rows from a run. `from` is the first delete that is not yet applied to the source of the run.
+/// Returns false if no row is left.
 pub(crate) fn apply(run: &mut Run, masks: &[Mask], from: SequenceNumber) -> bool {
     for mask in masks.iter().filter(|mask| mask.sequence >= from) {
         if !remove_rows(run, mask.range) {
@@ -227,7 +227,7 @@ pub(crate) fn apply(run: &mut Run, masks: &[Mask], from: SequenceNumber) -> bool
     true
 }
 
-/// Takes the rows of a range out of a run; `false` when no row is left.
+/// Removes the rows of a time range from a run. Returns false if no row is left.
 pub(crate) fn remove_rows(run: &mut Run, range: TimeRange) -> bool {
     let gone = rows_in(run, range);
     if gone.is_empty() {
@@ -242,7 +242,7 @@ pub(crate) fn remove_rows(run: &mut Run, range: TimeRange) -> bool {
     true
 }
 
-/// The rows of a run that lie in a range.
+/// Returns the rows of a run in a time range.
 pub(crate) fn rows_in(run: &Run, range: TimeRange) -> Range<usize> {
     run.timestamps.partition_point(|at| *at < range.start)
         ..run.timestamps.partition_point(|at| *at < range.end)

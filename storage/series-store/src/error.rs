@@ -1,4 +1,7 @@
-//! What can go wrong in the series store.
+//! Errors of the series store.
+//!
+//! Errors of the backend, the log and the archive are passed on unchanged. [`StoreError::is_retryable`] classifies
+//! all of them.
 
 use tideline_archive::ArchiveError;
 use tideline_backend::BackendError;
@@ -6,147 +9,150 @@ use tideline_chunk::{ChunkError, DeltaError};
 use tideline_log::{LogError, Refusal};
 use tideline_model::{SegmentId, TableId, TableName, TimeRange, TimelineId, Timestamp, TypeConflict};
 
-/// The result of a store call.
+/// Result of a store call.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// A failed store call.
+/// Failed store call.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The backend failed; its kind says what to do.
+    /// The backend failed. Its kind determines the reaction of the caller.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// The log failed: it was not written, or its outcome is unknown.
+    /// The log failed: the entry was not written, or its outcome is unknown.
     #[error(transparent)]
     Log(LogError),
-    /// The archive failed; its kind says whether it may work later.
+    /// The archive failed. Its kind determines whether a retry may succeed.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// There are archived points, and no archive to read them from.
-    #[error("the archive is switched off, and segment {0} is in it")]
+    /// A segment is archived, but no archive is configured to read it from.
+    #[error("segment {0} needs the archive, which is switched off")]
     NoArchive(SegmentId),
-    /// A table's policy does not say where its archive is.
-    #[error("the policy of table {0} names no archive target")]
+    /// The policy of the table has no archive target.
+    #[error("the policy of table {0} has no archive target")]
     NoTarget(TableName),
-    /// No such table.
+    /// The table does not exist.
     #[error("table {0} does not exist")]
     NoSuchTable(String),
-    /// The table was dropped while the call ran.
+    /// The table was dropped during the call.
     #[error("table {0} was dropped")]
     TableDropped(TableId),
-    /// A table may have been dropped. Nothing was written.
+    /// The table may have been dropped. Nothing was written.
     #[error("it is not known yet whether table {0} was dropped; the write was not done")]
     TableInDoubt(TableName),
-    /// The name is taken.
-    #[error("table {0} exists")]
+    /// The name is in use.
+    #[error("table {0} already exists")]
     TableExists(TableName),
-    /// Source tags are part of every timeline id.
+    /// Source tags cannot change, because they are part of every timeline id.
     #[error("source_tags of table {0} are fixed since its first write")]
     SourceTagsFixed(TableName),
-    /// The default table is always there.
+    /// The default table cannot be dropped.
     #[error("table {0} cannot be dropped")]
     DefaultTable(TableName),
-    /// Numbers, text and booleans do not mix in one field.
+    /// The value has another kind than the field: numbers, text and booleans cannot be mixed in one field.
     #[error(transparent)]
     TypeConflict(#[from] TypeConflict),
     /// A stored chunk is damaged.
     #[error("chunk of timeline {timeline} is damaged: {cause}")]
     Chunk {
-        /// Whose chunk.
+        /// Timeline of the chunk.
         timeline: String,
-        /// How.
+        /// Kind of damage.
         cause: ChunkError,
     },
     /// A journal entry is damaged.
     #[error("journal entry {sequence} is damaged: {cause}")]
     Delta {
-        /// Which entry.
+        /// Sequence of the entry.
         sequence: u64,
-        /// How.
+        /// Kind of damage.
         cause: DeltaError,
     },
-    /// A delta breaks the rules or limits of its format.
+    /// A delta violates the rules or limits of its format.
     #[error("write refused: {0}")]
     BadDelta(DeltaError),
     /// A stored manifest or schema row cannot be read.
     #[error("stored {what} cannot be read: {reason}")]
     StoredRow {
-        /// What it describes.
+        /// Kind of the row.
         what: &'static str,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// Segments need rows of the catalog or the schema that are not there.
+    /// Rows of the catalog or the schema that segments need are missing.
     #[error(
-        "table {table} has {found} of at least {expected} {what} that its segments were written with: rows of its {place} are          lost. Restore a backup of the data folder, or start once with storage.accept_loss = true to go on without them"
+        "table {table} has {found} of at least {expected} {what} that its segments need: rows of its {place} are lost. \
+         Restore a backup of the data folder, or start once with storage.accept_loss = true to continue without them"
     )]
     RowsLost {
-        /// The table.
+        /// Table of the segments.
         table: TableName,
-        /// The counted rows.
+        /// Kind of the counted rows.
         what: &'static str,
-        /// Where the rows should be.
+        /// Component that stores the rows.
         place: &'static str,
-        /// How many there are.
+        /// Number of rows found.
         found: u64,
-        /// How many there were.
+        /// Number of rows expected.
         expected: u64,
     },
-    /// The directory of timelines refused what a replayed delta says.
+    /// The directory of timelines rejected a replayed delta.
     #[error("timelines of a replayed journal entry were refused: {0}")]
     Directory(String),
-    /// Only one cold segment without deleted points is written into files and stays.
-    #[error("segment {0} has changed, and cannot stay beside its files as it is")]
+    /// A segment cannot be copied into files: only a single cold segment without deleted points can.
+    #[error("segment {0} cannot be copied into files: only a single cold segment without deleted points can")]
     NoCopy(SegmentId),
-    /// Another segment between the oldest and the newest of a rewrite would change places with it.
-    #[error("segment {segment} was written between those that are to be rewritten")]
+    /// A segment was written between the oldest and the newest input of a rewrite. The rewrite would change which
+    /// write wins.
+    #[error("segment {segment} overlaps the segments to be rewritten and was written between them")]
     Interleaved {
-        /// The one between.
+        /// The segment in between.
         segment: SegmentId,
     },
-    /// A cut does not fall on a bound of days inside the window of its segments.
-    #[error("segments of {} to {} cannot be cut at {}: it is not the start of a day window among them",
+    /// The time of a cut is not the boundary of a day window within the window of its segments.
+    #[error("segments from {} to {} cannot be cut at {}: it is not the start of a day window in between",
         Timestamp::from_nanos_clamped(.around.start), Timestamp::from_nanos_clamped(.around.end),
         Timestamp::from_nanos_clamped(*.at))]
     Cut {
-        /// The instant, nanoseconds since the epoch.
+        /// Time of the cut in nanoseconds since the epoch.
         at: i64,
-        /// The window that holds the segments.
+        /// Window that contains the segments.
         around: TimeRange,
     },
-    /// What is to be attached would change places with what the table has.
+    /// The segment to be attached would change which write wins over existing points of the table.
     #[error(
-        "table {table} has points of the same times that others wrote or that were written here before (segment {segment}): \
-         attach it as a table of its own"
+        "table {table} already has points of the same time range that cannot be ordered with these \
+         (segment {segment}): attach the archive as a separate table"
     )]
     Clash {
-        /// The table.
+        /// Table with the points.
         table: TableName,
-        /// What it has.
+        /// Existing segment of the table.
         segment: SegmentId,
     },
-    /// Points before and after the epoch are never in one segment.
-    #[error("the segments have no window in common")]
+    /// The segments have no common window: points before and after the epoch are never in one segment.
+    #[error("the segments have no common window: some points are before the epoch and others after it")]
     NoCommonWindow,
-    /// Somebody else has moved or dropped it, or is about to.
-    #[error("segment {0} is gone or being moved")]
+    /// The segment was moved or dropped concurrently, or is being moved.
+    #[error("segment {0} no longer exists or is being moved")]
     SegmentGone(SegmentId),
-    /// The caller of a rewrite has given it up.
+    /// The caller of a rewrite has cancelled it.
     #[error("cancelled")]
     Cancelled,
-    /// A timeline that a write takes for known was removed meanwhile. Nothing was written; name its timelines anew.
-    #[error("timelines were removed while the write was on its way")]
+    /// A timeline that the write assumes to exist was removed concurrently. Nothing was written; resolve the
+    /// timelines again.
+    #[error("timelines of the write were removed concurrently; nothing was written")]
     TimelinesRemoved,
-    /// A write takes more than an entry of the journal holds. Nothing was written; commit its parts one after another.
+    /// The write exceeds the size of a journal entry. Nothing was written; commit its parts separately.
     #[error("the write of {bytes} bytes is too large for one entry of the journal (limit {limit} bytes)",
         limit = tideline_backend::VALUE_BYTES_MAX)]
     DeltaTooLarge {
-        /// Its encoded size.
+        /// Encoded size in bytes.
         bytes: usize,
     },
 }
 
 impl StoreError {
-    /// Damage of a timeline's chunk.
+    /// Returns the error for a damaged chunk of a timeline.
     pub(crate) fn chunk(timeline: TimelineId, cause: ChunkError) -> Self {
         Self::Chunk {
             timeline: timeline.to_string(),
@@ -154,7 +160,7 @@ impl StoreError {
         }
     }
 
-    /// Whether sending the same again can help.
+    /// Returns true if the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Backend(error) => error.kind().is_retryable(),
@@ -173,7 +179,7 @@ impl From<LogError> for StoreError {
             LogError::Refused(Refusal::TableDropped(table)) => Self::TableDropped(table),
             LogError::Refused(Refusal::TableInDoubt(table)) => Self::TableInDoubt(table),
             LogError::StoredRow { what, reason } => Self::StoredRow { what, reason },
-            // A failure of this model comes back as it was.
+            // Restores an error that this model returned through the log.
             LogError::Model(error) => match error.downcast::<Self>() {
                 Ok(error) => *error,
                 Err(error) => Self::Log(LogError::Model(error)),

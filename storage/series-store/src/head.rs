@@ -1,17 +1,17 @@
-//! The head: the unsealed points in memory, one for each generation of the journal.
+//! The head (the memtable): unsealed points in memory, one head per generation of the journal.
 //!
-//! | file | part |
+//! | file | holds |
 //! |---|---|
-//! | [`table`] | one table's timelines in locked shards; where a delta is applied |
-//! | [`series`] | one timeline: open rows and the blocks that full ones were encoded into |
-//! | `lane` | the open rows of one shape, as short numbers |
-//! | `budget` | bytes at which a head is sealed |
+//! | [`table`] | timelines of one table in locked shards; applies deltas |
+//! | [`series`] | one timeline: open rows, and blocks into which full runs of them are encoded |
+//! | `open_rows` | open rows of one shape as variable-length numbers |
+//! | `budget` | memory budget that triggers a seal |
 //!
-//! Only the committer writes; readers lock one shard for as long as it takes to copy one timeline's open rows.
-//! A head is *active* while it grows and *frozen* while it is being sealed; frozen ones never change.
+//! Only the committer writes. Readers lock one shard while they copy the open rows of one timeline. A head is
+//! *active* while it grows and *frozen* while it is being sealed. Frozen heads are immutable.
 
 mod budget;
-mod lane;
+mod open_rows;
 pub mod series;
 pub mod table;
 
@@ -28,24 +28,24 @@ use crate::sharding::ShardedDelta;
 pub use budget::HeadBudget;
 use table::TableHead;
 
-/// Share of the head's budget that open rows may take before all of them are encoded, where that pays:
-/// open rows cost about two bytes a value, blocks less than one.
+/// Divisor of the head budget: if open rows exceed this share, all of them are encoded, provided that
+/// [`BLOCK_OPEN_BYTES_MIN`] is reached. Open rows cost about two bytes per value, blocks less than one.
 const OPEN_SHARE: usize = 2;
-/// Bytes of open rows per timeline from which blocks are smaller than open rows. Below it the head is sealed as it is:
-/// its rows are then encoded once, with more of them together.
+/// Minimum bytes of open rows per timeline for which blocks are smaller than open rows. With fewer, the head is
+/// sealed with its open rows, which are then encoded once in larger runs.
 const BLOCK_OPEN_BYTES_MIN: usize = 320;
 
-/// The unsealed points of all tables since one point of the journal.
+/// Unsealed points of all tables since one position of the journal.
 #[derive(Debug)]
 pub struct Head {
     first: SequenceNumber,
-    /// First sequence that is not in it; rises while the head is active.
+    /// First sequence after the head. Increases while the head is active.
     end: AtomicU64,
     started: Instant,
     tables: RwLock<HashMap<TableId, Arc<TableHead>>>,
     /// Bytes of open rows.
     open_bytes: AtomicUsize,
-    /// Bytes of encoded blocks and of the structures around them.
+    /// Bytes of encoded blocks and of the structures that hold them.
     block_bytes: AtomicUsize,
     points: AtomicU64,
     /// Timelines of all tables.
@@ -53,7 +53,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// An empty head whose first entry will be `first`.
+    /// Creates an empty head whose first entry will be `first`.
     pub fn new(first: SequenceNumber) -> Self {
         Self {
             first,
@@ -67,7 +67,7 @@ impl Head {
         }
     }
 
-    /// Adds the rows of a delta. Called by one thread, in the order of sequences.
+    /// Adds the rows of a delta. Called by one thread in sequence order.
     pub(crate) fn apply(&self, sharded: &ShardedDelta<'_>, sequence: SequenceNumber, budget: HeadBudget) {
         let delta = sharded.delta;
         let growth = self.table_or_new(delta.table).apply(sharded, sequence);
@@ -95,7 +95,7 @@ impl Head {
         self.timelines.fetch_add(growth.timelines, Ordering::Relaxed);
     }
 
-    /// Takes in a delete of `sequence`: removes the points of timelines in a range. Called by the same thread.
+    /// Applies a delete: removes the points of timelines in a time range. Called by the same thread.
     pub(crate) fn delete(
         &self,
         table: TableId,
@@ -110,17 +110,17 @@ impl Head {
         Ok(())
     }
 
-    /// Passes over an entry that has nothing for this head, such as one of a dropped table.
+    /// Skips an entry without content for this head, such as one of a dropped table.
     pub(crate) fn pass(&self, sequence: SequenceNumber) {
         self.end.fetch_max(sequence.0 + 1, Ordering::AcqRel);
     }
 
-    /// Ends it: it takes in nothing from a sequence on.
+    /// Ends the head before the sequence `next`.
     pub(crate) fn end_before(&self, next: SequenceNumber) {
         self.end.fetch_max(next.0, Ordering::AcqRel);
     }
 
-    /// Encodes all open rows and gives their memory back.
+    /// Encodes all open rows and frees their memory.
     fn close_open_rows(&self) {
         let tables: Vec<_> = self.tables.read().values().cloned().collect();
         for table in tables {
@@ -128,17 +128,17 @@ impl Head {
         }
     }
 
-    /// Forgets the points of a dropped table.
+    /// Removes the points of a dropped table.
     pub(crate) fn drop_table(&self, table: TableId) {
         self.tables.write().remove(&table);
     }
 
-    /// One table's part; `None` when it has no point here.
+    /// Returns the part of one table; `None` if it has no point here.
     pub fn table(&self, table: TableId) -> Option<Arc<TableHead>> {
         self.tables.read().get(&table).cloned()
     }
 
-    /// All tables with points here.
+    /// Returns all tables with points here, sorted by id.
     pub(crate) fn tables(&self) -> Vec<(TableId, Arc<TableHead>)> {
         let mut all: Vec<_> = self
             .tables
@@ -150,37 +150,37 @@ impl Head {
         all
     }
 
-    /// Bytes held.
+    /// Returns the memory of the head in bytes.
     pub fn bytes(&self) -> usize {
         self.open_bytes.load(Ordering::Relaxed) + self.block_bytes.load(Ordering::Relaxed)
     }
 
-    /// Timelines with points here, those of all tables.
+    /// Returns the number of timelines with points, of all tables.
     pub fn timelines(&self) -> usize {
         self.timelines.load(Ordering::Relaxed)
     }
 
-    /// Rows taken in, overwritten ones included.
+    /// Returns the number of rows written, including overwritten ones.
     pub fn points(&self) -> u64 {
         self.points.load(Ordering::Relaxed)
     }
 
-    /// When it began to fill.
+    /// Returns the time at which the head was created.
     pub fn started(&self) -> Instant {
         self.started
     }
 
-    /// First sequence in it.
+    /// Returns the first sequence of the head.
     pub fn first(&self) -> SequenceNumber {
         self.first
     }
 
-    /// First sequence that is not in it.
+    /// Returns the first sequence after the head.
     pub fn end(&self) -> SequenceNumber {
         SequenceNumber(self.end.load(Ordering::Acquire))
     }
 
-    /// Whether it holds no entry.
+    /// Returns true if the head has no entry.
     pub fn is_empty(&self) -> bool {
         self.end() == self.first
     }
@@ -193,16 +193,16 @@ impl Head {
     }
 }
 
-/// How a change moved the head's bytes.
+/// Change of the memory of a head.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Growth {
-    /// Open-row bytes added.
+    /// Bytes of open rows added.
     pub(crate) open: usize,
-    /// Open-row bytes that became blocks.
+    /// Bytes of open rows that were encoded into blocks.
     pub(crate) closed: usize,
-    /// Block bytes added.
+    /// Bytes of blocks added.
     pub(crate) blocks: usize,
-    /// Block bytes removed.
+    /// Bytes of blocks removed.
     pub(crate) dropped: usize,
     /// Timelines added.
     pub(crate) timelines: usize,

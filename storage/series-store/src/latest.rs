@@ -1,8 +1,8 @@
-//! The latest values of every timeline, in memory beside the head.
+//! In-memory latest values of every timeline, in addition to the head.
 //!
-//! Each timeline keeps the newest row of every shape that it was written in; the newest value of a field is the
-//! newest among the shapes that have it. A timeline that was first written in this process is *complete*: what
-//! is here is all there is. One from before a restart is completed from its newest chunks when somebody asks.
+//! For each timeline, the newest row of every shape is kept. The newest value of a field is the newest among the
+//! shapes that have it. A timeline that was first written in this process is *complete*: its values are all here. A
+//! timeline from before a restart is completed from its newest chunks on first access.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,107 +14,107 @@ use tideline_model::{ColumnData, FieldId, SequenceNumber, TimelineId, Value, Val
 
 use crate::merge::value_at;
 use crate::pages::Pages;
-use crate::places::{NOWHERE, Places};
+use crate::places::{NO_SLOT, TimelineSlots};
 use crate::schema::Shape;
 use crate::sharding::{DeltaRow, SHARDS, ShardedDelta, shard_of, warm};
 
-/// The newest value of one field.
+/// Newest value of one field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatestField {
-    /// The field.
+    /// Field of the value.
     pub field: FieldId,
-    /// When it was measured, nanoseconds since the epoch.
+    /// Timestamp in nanoseconds since the epoch.
     pub timestamp: i64,
-    /// The value.
+    /// Newest value.
     pub value: Value,
 }
 
-/// The newest value of every field of one timeline, in field order.
+/// Newest value of every field of one timeline, in field order.
 pub type LatestRow = Vec<LatestField>;
 
-/// The span of a timeline's points, both ends included, nanoseconds since the epoch.
+/// Time span of the points of a timeline, both ends inclusive, in nanoseconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// Its oldest point.
+    /// Timestamp of the oldest point.
     pub first: i64,
-    /// Its newest point.
+    /// Timestamp of the newest point.
     pub last: i64,
 }
 
-/// Rows whose timelines are looked for before any is altered.
+/// Number of rows whose timelines are looked up before any of them is changed.
 const ROWS_AHEAD: usize = 1_024;
-/// Room for texts and histograms that a lane keeps beyond twice of what it needs.
+/// Spare bytes for texts and histograms that a lane keeps beyond twice its current size.
 const BYTES_KEPT: usize = 256;
 
-/// Values beyond the first that lie beside what else a timeline has: those of a usual row of agents that send many.
+/// Number of values after the first that are stored inline, enough for a typical row of agents with many fields.
 const WORDS_INLINE: usize = 9;
 
-/// One table's latest values.
+/// Latest values of one table.
 #[derive(Debug)]
 pub(crate) struct TableLatest {
     shards: Box<[Mutex<Shard>]>,
     generation: AtomicU64,
-    /// The clock's turns that what is here has followed.
+    /// Clock turns that these values have followed.
     turns: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Shard {
-    places: Places,
+    places: TimelineSlots,
     timelines: Pages<TimelineLatest>,
 }
 
-/// There may be millions, and a write alters each that it has a row of: what a row of one number needs is one line of
-/// the processor's cache.
+/// Latest values of one timeline. There may be millions, and a write changes one per row; the data for a row of one
+/// number fits one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct TimelineLatest {
-    /// Nearly every timeline has one shape for all its life: that one.
-    lane: Option<Lane>,
-    /// Its oldest and newest point; the other way round while there is none.
+    /// Newest row of the first shape. Nearly every timeline has only one.
+    lane: Option<ShapeRow>,
+    /// Timestamps of the oldest and the newest point; `first` is greater than `last` while there are no points.
     seen: Seen,
-    /// What timelines of one number a row have no use for.
+    /// State that timelines with one number per row do not need.
     more: Option<Box<More>>,
-    /// Whether `seen` counts the chunks as well.
+    /// True if `seen` includes the points in chunks.
     spanned: bool,
-    /// Whether nothing in the chunks is missing here.
+    /// True if all values in chunks are included here.
     complete: bool,
 }
 
 #[derive(Debug, Default)]
 struct More {
-    /// What belongs to the lane.
-    tail: Tail,
-    /// Those of further shapes.
-    others: Vec<(Lane, Tail)>,
-    /// What was found in chunks, for fields that no lane is newer in.
+    /// Other values of the row in `lane`.
+    tail: ShapeRowRest,
+    /// Newest rows of further shapes.
+    others: Vec<(ShapeRow, ShapeRowRest)>,
+    /// Values found in chunks, for fields without a newer value in a lane.
     stored: Box<[LatestField]>,
 }
 
-/// The newest row of one shape.
+/// Newest row of one shape.
 #[derive(Debug)]
-struct Lane {
+struct ShapeRow {
     shape: Arc<Shape>,
     timestamp: i64,
     sequence: SequenceNumber,
-    /// The value of the first field; most shapes of agents that send one value a row have no other.
+    /// Value of the first field. Most shapes of agents that send one value per row have no other field.
     first: u64,
 }
 
-/// The rest of that row.
+/// Other values of the row.
 #[derive(Debug, Default)]
-struct Tail {
-    /// The values of the other fields.
+struct ShapeRowRest {
+    /// Values of the other fields.
     rest: SmallVec<[u64; WORDS_INLINE]>,
-    /// Texts and histograms, one behind another; their words say where each ends.
+    /// Concatenated texts and histograms. The word of each is its end offset.
     bytes: Vec<u8>,
 }
 
-/// What is known of one timeline without reading chunks.
+/// Latest values of one timeline that are available without reading chunks.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Known {
     pub(crate) row: LatestRow,
-    /// Whether chunks hold no more.
+    /// True if chunks hold no further values.
     pub(crate) complete: bool,
 }
 
@@ -129,8 +129,8 @@ impl Default for TableLatest {
 }
 
 impl TableLatest {
-    /// Takes in the rows of a delta. `first_writes` says that the timelines which the delta introduces have no
-    /// chunk anywhere.
+    /// Applies the rows of a delta. If `first_writes` is true, the timelines that the delta introduces have no
+    /// chunks.
     pub(crate) fn apply(&self, sharded: &ShardedDelta<'_>, sequence: SequenceNumber, first_writes: bool) {
         let delta = sharded.delta;
         if first_writes {
@@ -145,7 +145,7 @@ impl TableLatest {
         let mut slots = Vec::new();
         for (shard, mut rows) in sharded.shards() {
             let mut shard = self.shards[shard].lock();
-            let mut before = NOWHERE;
+            let mut before = NO_SLOT;
             loop {
                 slots.clear();
                 slots.extend(rows.clone().take(ROWS_AHEAD).map(|row| {
@@ -167,7 +167,7 @@ impl TableLatest {
         }
     }
 
-    /// What is known of a timeline; `None` when it was not written since the start.
+    /// Returns the known values of a timeline; `None` if it was not written since the start.
     pub(crate) fn known(&self, id: TimelineId) -> Option<Known> {
         let shard = self.shard(id);
         let latest = shard.get(id)?;
@@ -177,7 +177,7 @@ impl TableLatest {
         })
     }
 
-    /// The span of a timeline, if all of it is known; the outer `None` says that chunks have to be asked.
+    /// Returns the time span of a timeline. The outer `None` means that chunks must be read.
     pub(crate) fn seen(&self, id: TimelineId) -> Option<Option<Seen>> {
         self.shard(id)
             .get(id)
@@ -185,7 +185,7 @@ impl TableLatest {
             .map(TimelineLatest::seen)
     }
 
-    /// Adds the span of what chunks held at a generation.
+    /// Adds the span found in chunks, unless the generation has changed since they were read.
     pub(crate) fn widen(&self, id: TimelineId, stored: Option<Seen>, generation: u64) {
         let mut shard = self.shard(id);
         if generation == self.generation() {
@@ -193,7 +193,8 @@ impl TableLatest {
         }
     }
 
-    /// Adds what chunks held at a generation: from now on nothing has to be read for this timeline.
+    /// Adds the values found in chunks, unless the generation has changed since they were read. Afterwards nothing
+    /// has to be read for this timeline.
     pub(crate) fn complete(&self, id: TimelineId, stored: LatestRow, generation: u64) {
         let mut shard = self.shard(id);
         if generation != self.generation() {
@@ -206,9 +207,9 @@ impl TableLatest {
         latest.complete = true;
     }
 
-    /// Forgets timelines: what is left of them is found again in the chunks.
+    /// Forgets timelines. Their remaining values are read again from the chunks.
     ///
-    /// What somebody has read of them before is not taken in afterwards.
+    /// Values read from chunks before this call are not added afterwards.
     pub(crate) fn forget(&self, ids: &[TimelineId]) {
         self.generation.fetch_add(1, Ordering::SeqCst);
         for id in ids {
@@ -224,15 +225,16 @@ impl TableLatest {
             .for_each(|shard| *shard.lock() = Shard::default());
     }
 
-    /// Forgets all timelines if the clock has gone back since: what was found in chunks left out points that are visible
-    /// again.
+    /// Forgets all timelines if the clock has gone back since the last call, because values found in chunks may lack
+    /// points that are visible again.
     pub(crate) fn follow(&self, clock_turns: u64) {
         if self.turns.fetch_max(clock_turns, Ordering::SeqCst) < clock_turns {
             self.forget_all();
         }
     }
 
-    /// Counts what was forgotten: what was read from chunks at another generation must not be kept.
+    /// Returns the number of times that timelines were forgotten. Values read from chunks at another generation must
+    /// be discarded.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::SeqCst)
     }
@@ -248,13 +250,13 @@ impl Shard {
         Some(&self.timelines[slot as usize])
     }
 
-    /// What is known of a timeline, to alter; nothing yet where it was not known.
+    /// Returns the entry of a timeline for modification; an empty one if it is new.
     fn entry(&mut self, id: TimelineId) -> &mut TimelineLatest {
-        let slot = self.slot(id, NOWHERE);
+        let slot = self.slot(id, NO_SLOT);
         &mut self.timelines[slot as usize]
     }
 
-    /// The place of a timeline, known or new, where the one before it has the place `before`.
+    /// Returns the slot of a timeline, known or new. `before` is the slot of the previous timeline.
     fn slot(&mut self, id: TimelineId, before: u32) -> u32 {
         let slot = self.places.of(id, before);
         if slot as usize == self.timelines.len() {
@@ -288,7 +290,7 @@ impl Default for TimelineLatest {
 impl TimelineLatest {
     fn take(&mut self, row: DeltaRow<'_>, sequence: SequenceNumber) {
         self.widen(row.group.timestamps[row.row]);
-        let lane = self.lane.get_or_insert_with(|| Lane::new(row.shape));
+        let lane = self.lane.get_or_insert_with(|| ShapeRow::new(row.shape));
         if Arc::ptr_eq(&lane.shape, row.shape) {
             return lane.take(row, sequence, || &mut self.more.get_or_insert_default().tail);
         }
@@ -297,14 +299,14 @@ impl TimelineLatest {
             .iter()
             .position(|(lane, _)| Arc::ptr_eq(&lane.shape, row.shape));
         let at = known.unwrap_or_else(|| {
-            others.push((Lane::new(row.shape), Tail::default()));
+            others.push((ShapeRow::new(row.shape), ShapeRowRest::default()));
             others.len() - 1
         });
         let (lane, tail) = &mut others[at];
         lane.take(row, sequence, || tail);
     }
 
-    /// The value that the next row probably takes the place of.
+    /// Returns the word that the next row probably overwrites.
     fn last_word(&self) -> u64 {
         self.lane.as_ref().map_or(0, |lane| lane.first)
     }
@@ -326,9 +328,9 @@ impl TimelineLatest {
         self.seen.last = self.seen.last.max(timestamp);
     }
 
-    /// The newest value of each field: latest time first, then latest write.
+    /// Returns the newest value of each field: by timestamp, then by write order.
     fn row(&self) -> LatestRow {
-        let (nothing, more) = (Tail::default(), self.more.as_deref());
+        let (nothing, more) = (ShapeRowRest::default(), self.more.as_deref());
         let first = self
             .lane
             .iter()
@@ -354,7 +356,7 @@ impl TimelineLatest {
     }
 }
 
-impl Lane {
+impl ShapeRow {
     fn new(shape: &Arc<Shape>) -> Self {
         Self {
             shape: Arc::clone(shape),
@@ -364,8 +366,14 @@ impl Lane {
         }
     }
 
-    /// Takes a row of its shape, unless it has a newer one. `tail` is asked for where the row has more than a number.
-    fn take<'a>(&mut self, row: DeltaRow<'_>, sequence: SequenceNumber, tail: impl FnOnce() -> &'a mut Tail) {
+    /// Stores a row of its shape, unless the current row has a newer timestamp. Calls `tail` only if the row has
+    /// more than one number.
+    fn take<'a>(
+        &mut self,
+        row: DeltaRow<'_>,
+        sequence: SequenceNumber,
+        tail: impl FnOnce() -> &'a mut ShapeRowRest,
+    ) {
         let DeltaRow { group, row, .. } = row;
         let timestamp = group.timestamps[row];
         if self.timestamp > timestamp {
@@ -379,7 +387,7 @@ impl Lane {
             self.first = word;
             return;
         }
-        let Tail { rest, bytes } = tail();
+        let ShapeRowRest { rest, bytes } = tail();
         bytes.clear();
         rest.resize(group.columns.len().saturating_sub(1), 0);
         let words = std::iter::once(&mut self.first).chain(rest);
@@ -393,13 +401,13 @@ impl Lane {
                 bytes.len() as u64
             });
         }
-        // One long text must not hold its room for ever.
+        // Frees the capacity left by a single long text.
         if bytes.capacity() > 2 * bytes.len() + BYTES_KEPT {
             bytes.shrink_to_fit();
         }
     }
 
-    fn fields<'a>(&'a self, tail: &'a Tail) -> impl Iterator<Item = (LatestField, SequenceNumber)> {
+    fn fields<'a>(&'a self, tail: &'a ShapeRowRest) -> impl Iterator<Item = (LatestField, SequenceNumber)> {
         let mut start = 0;
         let mut next = move |end: u64| &tail.bytes[std::mem::replace(&mut start, end as usize)..end as usize];
         self.shape
@@ -430,7 +438,7 @@ impl Lane {
     }
 }
 
-/// A number or truth as a word; `None` for what has no fixed length.
+/// Returns a number or boolean as a word; `None` for values without fixed length.
 #[inline]
 fn number(column: &ColumnData, row: usize) -> Option<u64> {
     match column {
@@ -442,7 +450,7 @@ fn number(column: &ColumnData, row: usize) -> Option<u64> {
     }
 }
 
-/// Adds the newest value of each field of `run` that `row` does not have yet; runs come newest first.
+/// Adds the newest value of each field of `run` to `row` where it has no newer one. Runs are passed newest first.
 pub(crate) fn fill_from(row: &mut LatestRow, run: &Run) {
     for column in &run.columns {
         let Some(last) = (0..run.timestamps.len())

@@ -1,32 +1,35 @@
-//! Points of series timelines: taken in, kept, read back, never lost.
+//! Storage engine for the points of series timelines: durable writes, seals, moves between tiers, and reads.
 //!
-//! # The life of a point
+//! # Life cycle of a point
 //!
-//! 1. [`SeriesStore::commit`] hands a delta to the [log](tideline_log): it is appended to the backend's journal with what
-//!    else waits, synced, applied to the [`head`] and to the [`latest`] values, and answered.
-//! 2. When the head passes its budget, or its oldest entry an age, the log freezes it: a new generation begins in memory
-//!    and in the journal.
-//! 3. The log has the frozen head [sealed](seal): it becomes chunks, one segment for each [`window`], which are loaded. The
-//!    log publishes them with one edit of the [`manifest`] that also moves the journal cursor, and forgets the journal of
-//!    that generation.
+//! 1. [`SeriesStore::commit`] passes a delta to the [log](tideline_log). The log appends it to the journal of the
+//!    backend together with other waiting deltas, syncs it, applies it to the [`head`] and to the [`latest`] values,
+//!    and acknowledges it.
+//! 2. When the head (the memtable) exceeds its budget, or its oldest entry a maximum age, the log freezes it. A new
+//!    generation begins in memory and in the journal.
+//! 3. The log [seals](seal) (flushes) the frozen head: it is encoded as chunks and loaded as one segment per
+//!    [`window`]. The log publishes the segments with one edit of the [`manifest`] that also advances the journal
+//!    cursor, and removes the journal of that generation.
 //!
-//! A crash between any two steps neither loses nor doubles a point: [`recovery`] replays the journal from the
-//! published cursor, and segments that no manifest names are swept.
+//! A crash between any two steps neither loses nor duplicates a point: [`recovery`] replays the journal from the
+//! published cursor, and segments that no manifest references are removed.
 //!
 //! # Reading
 //!
-//! [`SeriesStore::snapshot`] pins the manifest and the heads of one moment; [`scan`] walks timelines in id
-//! order over all of them and hands out merged columnar runs, newest write winning field by field.
+//! [`SeriesStore::snapshot`] pins the manifest and the heads of one moment. [`scan`] iterates over timelines in id
+//! order across all of them and returns merged columnar runs, in which the newest write of each field wins.
 //!
-//! # What is absent
+//! # Out of scope
 //!
-//! The store knows timelines only by id. Names, tags and search live in the indexer, which is told of new
-//! timelines found in a replayed journal through [`TimelineDirectory`]. It knows no HTTP, no tantivy, no fjall.
+//! The store handles timelines only by id. Names, tags and search are part of the indexer, which receives the new
+//! timelines of a replayed journal through [`TimelineDirectory`]. This crate does not depend on HTTP, tantivy or
+//! fjall.
 #![doc = include_str!("../FORMAT.md")]
 
 mod attach;
 mod buckets;
 pub mod check;
+pub mod compaction;
 mod deletes;
 pub mod error;
 pub mod head;
@@ -39,7 +42,6 @@ mod pages;
 mod places;
 pub mod recovery;
 mod retired;
-pub mod rewrite;
 pub mod scan;
 pub mod schema;
 pub mod seal;
@@ -55,16 +57,16 @@ pub mod unsealed;
 pub mod window;
 mod writes;
 
-pub use attach::Places;
+pub use attach::TimelineSlots;
+pub use compaction::{
+    Evicted, Orphan, OrphanSearch, Orphans, Rewrite, RewriteCause, RewriteCost, Rewritten, Throttle,
+};
 pub use error::{Result, StoreError};
 pub use head::HeadBudget;
 pub use latest::{LatestField, LatestRow, Seen};
 pub use manifest::{Adopted, Segment};
 pub use recovery::{Recovery, Replayed};
-pub use rewrite::{
-    Evicted, Orphan, OrphanSearch, Orphans, Pace, Rewrite, RewriteCause, RewriteCost, Rewritten,
-};
-pub use scan::{Order, ReadCost, Selection, Snapshot, SweepReader, TierCost};
+pub use scan::{Order, ReadCost, ScanReader, Selection, Snapshot, TierCost};
 pub use schema::{FieldInfo, Shape, TableSchema};
 pub use seal_reports::SealReport;
 pub use settings::Settings;
@@ -72,5 +74,5 @@ pub use store::{Committed, SeriesStore, StoreStats, TimelineDirectory};
 pub use survey::{HeadSurvey, SegmentSurvey, Survey, TableSurvey};
 pub use tables::Table;
 pub use tideline_chunk::{DELETE_TIMELINES_MAX, DeleteRecord as Delete};
-pub use tideline_log::{LogError, LogSettings, Refusal, Stamps, TailEntry, TailError, TailPart};
+pub use tideline_log::{LogError, LogSettings, RecentEntry, RecentError, RecentPage, Refusal, Stamps};
 pub use unsealed::{Unsealed, UnsealedEstimate};

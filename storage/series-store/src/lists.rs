@@ -1,8 +1,8 @@
 //! Lists of a segment that are too long for its manifest row: its files, and the descriptions that it replaces.
 //!
-//! A manifest row has a limit, and a segment may have any number of files. A short list is in the row; a long one is loaded
-//! with the segment, in a bucket of its own, and the row has its length and checksum. It is read when something needs it, and
-//! kept for a while.
+//! The size of a manifest row is limited, but a segment may have any number of files. A short list is stored in the
+//! row. A long one is loaded with the segment, in a bucket of its own, and the row stores its length and checksum.
+//! Such a list is read on demand and cached.
 
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ use crate::error::{Result, StoreError};
 use crate::manifest::{Segment, SegmentFiles};
 use crate::shared::Shared;
 
-/// Bytes of the files that a manifest row has itself: about forty.
+/// Maximum size in bytes of the file list in a manifest row: about forty files.
 const FILES_IN_ROW_BYTES: usize = 16 << 10;
-/// Bytes of the names of replaced descriptions that a manifest row has itself: about ninety.
+/// Maximum size in bytes of the names of replaced descriptions in a manifest row: about ninety names.
 const NAMES_IN_ROW_BYTES: usize = 8 << 10;
-/// Files in the lists that are kept in memory, of all segments: about 16 MiB.
+/// Maximum number of files in the cached lists of all segments: about 16 MiB.
 const CACHED_FILES_MAX: usize = 40_000;
 
-/// Bytes of a manifest row left for the lists of a segment and of its copy.
+/// Bytes of a manifest row that remain without the lists of a segment and of its copy.
 const ROW_REST: usize = MANIFEST_ROW_BYTES_MAX - 2 * (FILES_IN_ROW_BYTES + NAMES_IN_ROW_BYTES);
 
-/// Lists of files that were read a short while ago.
+/// Cache of recently read file lists.
 #[derive(Debug, Default)]
 pub(crate) struct FileLists(Mutex<Cached>);
 
@@ -72,7 +72,7 @@ impl FileLists {
         }
     }
 
-    /// Lets go of the list of a segment that is gone.
+    /// Removes the list of a segment that no longer exists.
     fn forget(&self, id: SegmentId) {
         let mut cached = self.0.lock();
         let gone = cached.lists.extract_if(|(of, _), _| *of == id);
@@ -81,7 +81,7 @@ impl FileLists {
     }
 }
 
-/// A list as it is stored: short ones in the row, long ones in pages.
+/// Encodes a list as pages if it is too long for the row; `None` if it fits.
 fn paged<T: Serialize>(items: &[T], in_row_bytes: usize) -> Option<(PagedList, Vec<Bytes>)> {
     let (list, pages) = PagedList::encode(items);
     let bytes: usize = pages.iter().map(Bytes::len).sum();
@@ -122,7 +122,7 @@ pub(crate) fn read<T: DeserializeOwned>(
     })
 }
 
-/// Everything about the files of a segment.
+/// Returns the complete description of the files of a segment.
 pub(crate) fn files(
     backend: &dyn Backend,
     segment: SegmentRef,
@@ -139,7 +139,7 @@ pub(crate) fn files(
 }
 
 impl Shared {
-    /// Loads the lists of a segment that are too long for its row; the segment as its row has it.
+    /// Loads the lists of a segment that are too long for its row. Returns the segment as stored in the manifest.
     pub(crate) fn load_lists(&self, segment: Segment, files: Option<(ArchiveCopy, i64)>) -> Result<Segment> {
         let mut segment = segment;
         let mut loaded = Vec::new();
@@ -165,7 +165,8 @@ impl Shared {
         Ok(segment)
     }
 
-    /// Checks that a manifest row can hold a segment, whatever its lists are, before anything is written for it.
+    /// Checks that the manifest row of a segment fits its limit without the lists, before anything is written for
+    /// the segment.
     pub(crate) fn check_row(&self, segment: &Segment) -> Result<()> {
         let mut bare = segment.clone();
         bare.replaces = Vec::new();
@@ -181,7 +182,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Everything about the files of a segment; `None` of one that has none.
+    /// Returns the complete description of the files of a segment; `None` if it has no files.
     pub(crate) fn files_of(&self, segment: &Segment) -> Result<Option<Arc<ArchiveCopy>>> {
         let Some(stored) = &segment.archive else {
             return Ok(None);
@@ -189,7 +190,7 @@ impl Shared {
         self.files_at(segment.reference(), stored).map(Some)
     }
 
-    /// As [`files_of`](Self::files_of), of a segment that may be out of the manifest.
+    /// Returns the files like [`files_of`](Self::files_of), also for a segment that is no longer in the manifest.
     pub(crate) fn files_at(&self, place: SegmentRef, stored: &SegmentFiles) -> Result<Arc<ArchiveCopy>> {
         if let Some(copy) = stored.whole() {
             return Ok(Arc::clone(copy));
@@ -203,12 +204,12 @@ impl Shared {
         Ok(copy)
     }
 
-    /// As [`files_at`](Self::files_at), for those who go through all segments: what they read is not kept.
+    /// Reads the files like [`files_at`](Self::files_at), but without caching, for scans of all segments.
     pub(crate) fn read_files(&self, place: SegmentRef, stored: &SegmentFiles) -> Result<Arc<ArchiveCopy>> {
         files(self.backend.as_ref(), place, stored)
     }
 
-    /// The names of all descriptions of other databases whose points are in a segment.
+    /// Returns the names of all descriptions of other databases whose points are in a segment.
     pub(crate) fn replaces_of(&self, segment: &Segment) -> Result<Vec<String>> {
         match &segment.replaces_list {
             None => Ok(segment.replaces.clone()),
@@ -221,7 +222,7 @@ impl Shared {
         }
     }
 
-    /// Lets go of what is remembered about a segment that is gone.
+    /// Removes cached lists of a segment that no longer exists.
     pub(crate) fn forget_lists(&self, id: SegmentId) {
         self.file_lists.forget(id);
     }

@@ -1,5 +1,8 @@
-//! What the shard's manifest holds for the series store: segments, beside the rows that all models share
+//! Manifest content of the series store: segments, in addition to the rows that all models share
 //! ([`tideline_log::manifest`]).
+//!
+//! The stored form is described in `FORMAT.md`. In memory the manifest is an immutable value; an edit publishes a
+//! new one, and snapshots keep the one that they have pinned.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,10 +33,10 @@ pub use files::{FilesList, SegmentFiles};
 pub use totals::SegmentTotals;
 pub use writes::{WriteRank, WriteSpan};
 
-/// The manifest as read structures, as of an edit of tables or segments: never changed, shared by all snapshots that pin it.
+/// Manifest as of an edit of tables or segments. Immutable, and shared by all snapshots that pin it.
 #[derive(Debug, Clone, Default)]
 pub struct ManifestState {
-    /// The rows that all models share. Positions and jobs may have moved on in the log's own.
+    /// Rows that all models share. The positions and jobs in the log itself may be newer.
     pub common: SharedRows,
     /// All published segments of each table, by id.
     pub segments: HashMap<TableId, BTreeMap<SegmentId, Arc<Segment>>>,
@@ -45,72 +48,76 @@ impl Versioned for ManifestState {
     }
 }
 
-/// A published segment.
+/// Published segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
     format: u8,
-    /// Its id.
+    /// Id of the segment.
     #[serde(with = "id")]
     pub id: SegmentId,
-    /// The group it is stored with.
+    /// Group in which the segment is stored.
     #[serde(with = "group")]
     pub group: GroupId,
-    /// Whose points.
+    /// Table of the points.
     #[serde(with = "table")]
     pub table: TableId,
-    /// The window that all its points lie in.
+    /// Window that contains all points.
     pub window: Window,
-    /// First instant in it.
+    /// First timestamp.
     pub first: i64,
-    /// Last instant in it.
+    /// Last timestamp.
     pub last: i64,
-    /// Timelines with a chunk in it.
+    /// Timelines with a chunk.
     pub timelines: u64,
-    /// Chunks.
+    /// Number of chunks.
     pub chunks: u64,
-    /// Points.
+    /// Number of points.
     pub points: u64,
-    /// Field values.
+    /// Number of field values.
     pub values: u64,
-    /// Bytes of keys and values as handed to the backend.
+    /// Bytes of keys and values as passed to the backend.
     pub bytes: u64,
-    /// Leading bits of timeline ids by which its chunks lie in buckets; `0` for one bucket.
+    /// Number of leading bits of timeline ids that select the bucket of a chunk; `0` for one bucket.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bucket_bits: u8,
-    /// The tier that it belongs to. Absent in format 1, when all were hot.
+    /// Tier of the segment. Absent in format 1, in which all segments were hot.
     #[serde(default)]
     pub tier: Tier,
-    /// The writes in it. Absent in format 1, when ids were enough.
+    /// Seals whose points are in the segment. Absent in format 1, in which segments were ordered by id.
     #[serde(default)]
     pub written: WriteSpan,
-    /// Deletes below this sequence have been applied to it.
+    /// Deletes below this sequence are applied.
     #[serde(default, with = "sequence")]
     pub deletes_applied: SequenceNumber,
-    /// Its largest machines: first half of the timeline id, in hexadecimal, and bytes; largest first.
+    /// Largest machines: first half of the timeline id in hexadecimal, and bytes; largest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub largest_sources: Vec<(String, u64)>,
-    /// Its files: of a segment of the archive tier, whose chunks are only places of rows in them.
+    /// Files of an archive segment, whose chunks are only extents of these files.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "stored::files")]
     pub archive: Option<SegmentFiles>,
-    /// When those were written, trusted nanoseconds since the epoch. Absent of files of earlier builds.
+    /// Time at which the files were written, in trusted nanoseconds since the epoch. Absent for files of earlier
+    /// builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<i64>,
-    /// What takes its place when its time in the cold tier is over: the same points in files, which nobody reads before.
+    /// Segment in files with the same points. It replaces this one when its time in the cold tier is over, and is
+    /// not read before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy: Option<Box<Segment>>,
-    /// Policies leave it in its tier until then, trusted nanoseconds since the epoch: somebody asked for it.
+    /// Time, in trusted nanoseconds since the epoch, before which policies do not move the segment out of its tier.
+    /// Set by a restore request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stays_until: Option<i64>,
-    /// The names of descriptions of other databases whose points are in it: of files that may stay when this one goes on.
+    /// Names of descriptions of other databases whose points are in the segment. Their files may outlive this
+    /// segment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaces: Vec<String>,
-    /// The same names, where they are too many for the row: a list that is stored with the segment.
+    /// List with the same names, stored with the segment, if they are too many for the row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces_list: Option<PagedList>,
 }
 
 impl Segment {
-    /// Describes a segment.
+    /// Creates the description of a segment.
     pub fn new(
         reference: SegmentRef,
         table: TableId,
@@ -161,7 +168,7 @@ impl Segment {
         }
     }
 
-    /// The same, of the archive tier with its points in files that were written at `now`.
+    /// Returns the segment as part of the archive tier, with its points in files that were written at `now`.
     #[must_use]
     pub fn in_files(self, files: SegmentFiles, now: i64) -> Self {
         Self {
@@ -172,44 +179,45 @@ impl Segment {
         }
     }
 
-    /// The same with its chunks in buckets by so many leading bits of ids.
+    /// Returns the segment with its chunks in buckets by `bucket_bits` leading id bits.
     #[must_use]
     pub fn in_buckets(self, bucket_bits: u8) -> Self {
         Self { bucket_bits, ..self }
     }
 
-    /// The part of it that holds a timeline's chunks.
+    /// Returns the partition with the chunks of a timeline.
     pub(crate) fn partition(&self, id: TimelineId) -> Partition {
         Partition::segment(self.reference(), chunk_bucket(id, self.bucket_bits))
     }
 
-    /// The parts of it that hold chunks, in the order of timelines.
+    /// Returns the partitions with chunks, in timeline order.
     pub(crate) fn partitions(&self) -> impl Iterator<Item = Partition> {
         let reference = self.reference();
         let last = chunk_bucket(TimelineId::MAX, self.bucket_bits);
         (0..=last).map(move |bucket| Partition::segment(reference, bucket))
     }
 
-    /// The same in place of what others have described.
+    /// Returns the segment with the names of the descriptions that it replaces.
     #[must_use]
     pub fn replacing(self, replaces: Vec<String>) -> Self {
         Self { replaces, ..self }
     }
 
-    /// The same with another copy, or without.
+    /// Returns the segment with another copy, or with none.
     #[must_use]
     pub fn with_copy(self, copy: Option<Segment>) -> Self {
         let copy = copy.map(Box::new);
         Self { copy, ..self }
     }
 
-    /// The same, left in its tier by policies until then.
+    /// Returns the segment with the time before which policies leave it in its tier.
     #[must_use]
     pub fn staying_until(self, stays_until: Option<i64>) -> Self {
         Self { stays_until, ..self }
     }
 
-    /// Its copy, as what takes its place: what was purged from the one is in neither.
+    /// Returns the copy as the segment that replaces this one. It inherits `deletes_applied`, because points purged
+    /// from the segment are not in the copy either.
     pub fn evicted(&self) -> Option<Self> {
         let copy = Self::clone(self.copy.as_deref()?);
         Some(Self {
@@ -218,18 +226,18 @@ impl Segment {
         })
     }
 
-    /// Everything that a backend and a target keep of it: itself, and its copy.
+    /// Iterates over the segment and its copy, which are all parts kept by the backend and by targets.
     pub fn parts(&self) -> impl Iterator<Item = &Self> {
         [Some(self), self.copy.as_deref()].into_iter().flatten()
     }
 
-    /// Deletes of this sequence and above are still to be applied to its points.
+    /// Returns the first sequence of deletes that may still have to be applied.
     pub fn deletes_from(&self) -> SequenceNumber {
         let written = SequenceNumber(self.written.newest.sequence + 1);
         self.deletes_applied.max(written)
     }
 
-    /// Where the backend keeps it.
+    /// Returns the location in the backend.
     pub fn reference(&self) -> SegmentRef {
         SegmentRef {
             segment: self.id,
@@ -238,7 +246,11 @@ impl Segment {
         }
     }
 
-    /// What the description of a segment says of it, checked as far as it stands alone.
+    /// Parses the segment from a description, and checks its values as far as possible without its rows.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::StoredRow`] if a member is missing or out of range, or the format is not supported.
     pub fn described(said: &serde_json::Value) -> Result<Self> {
         let detail = serde_json::to_vec(said).expect("JSON always serialises");
         let segment = parse_row::<Self>("description of a segment", &detail)?.upgraded();
@@ -255,12 +267,12 @@ impl Segment {
             true => Ok(segment),
             false => Err(StoreError::StoredRow {
                 what: "description of a segment",
-                reason: "its numbers cannot be right".into(),
+                reason: "its times, sequences or levels are out of range".into(),
             }),
         }
     }
 
-    /// A row of format 1 as this build would have written it.
+    /// Converts a row of an older format to the current one.
     fn upgraded(mut self) -> Self {
         self.format = FORMAT;
         self.copy = self.copy.map(|copy| Box::new(copy.upgraded()));
@@ -273,7 +285,7 @@ impl Segment {
         self
     }
 
-    /// The span of its points, half-open.
+    /// Returns the half-open time range of its points.
     pub fn range(&self) -> TimeRange {
         TimeRange::new(self.first, self.last.saturating_add(1))
     }
@@ -288,7 +300,7 @@ impl ManifestState {
     ///
     /// # Errors
     ///
-    /// A row is damaged, or of a format that this build does not know.
+    /// [`StoreError::StoredRow`] if a row is damaged or has a format that this build does not support.
     pub fn read(stored: &Manifest) -> Result<Self> {
         Self::of(SharedRows::read(stored)?, &stored.rows)
     }
@@ -297,7 +309,7 @@ impl ManifestState {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// The errors of [`read`](Self::read).
     pub fn of(common: SharedRows, rows: &[ManifestRow]) -> Result<Self> {
         let mut state = Self {
             common,
@@ -317,12 +329,12 @@ impl ManifestState {
             .insert(segment.id, Arc::new(segment));
     }
 
-    /// The segments of a table.
+    /// Returns the segments of a table.
     pub fn of_table(&self, table: TableId) -> impl Iterator<Item = &Arc<Segment>> {
         self.segments.get(&table).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// The segments of a table with points in `range`, in the order of their writes: a later one wins.
+    /// Returns the segments of a table with points in `range`, in write order: a later one wins.
     pub fn overlapping(&self, table: TableId, range: TimeRange) -> Vec<Arc<Segment>> {
         let all = self.of_table(table);
         let mut found: Vec<Arc<Segment>> = all
@@ -334,12 +346,12 @@ impl ManifestState {
     }
 }
 
-/// The change that publishes a segment.
+/// Returns the change that publishes a segment.
 pub fn put_segment(segment: &Segment) -> ManifestChange {
     put_row(ManifestKind::Segment, &segment_name(segment.id), segment)
 }
 
-/// The change that takes a segment back.
+/// Returns the change that removes a segment.
 pub fn remove_segment(id: SegmentId) -> ManifestChange {
     ManifestChange::Remove(ManifestKind::Segment, Bytes::copy_from_slice(&segment_name(id)))
 }

@@ -1,7 +1,7 @@
-//! Runs of one timeline put together: newest write wins, field by field.
+//! Merges runs of one timeline: the newest write of each field wins.
 //!
-//! [`concat`] is the common case, runs one after another in time. [`merge`] is for runs that overlap: late
-//! data, overwrites, shapes that alternate.
+//! [`concat`] handles the common case of runs that follow each other in time. [`merge`] handles overlapping runs:
+//! late data, overwrites and alternating shapes.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -9,17 +9,17 @@ use std::ops::Range;
 use tideline_chunk::{Bitmap, Presence, Run, RunColumn};
 use tideline_model::{ColumnData, FieldId, Value, ValueType};
 
-/// One run to be merged. Its rows need not be sorted and may repeat an instant.
+/// Run to be merged. Its rows need not be sorted and may repeat a timestamp.
 pub(crate) struct Part<'a> {
     pub(crate) run: &'a Run,
     pub(crate) priority: Priority<'a>,
 }
 
-/// Which write came later.
+/// Order of writes.
 pub(crate) enum Priority<'a> {
-    /// All rows alike.
+    /// The same priority for all rows.
     All(u64),
-    /// Row by row; of equal ones the later row wins.
+    /// Priority of each row. Of rows with equal priority, the later one wins.
     Rows(&'a [u64]),
 }
 
@@ -34,9 +34,9 @@ impl Priority<'_> {
 
 /// Merges parts into one run.
 ///
-/// 1. Sort all rows by time, then by priority, highest first.
-/// 2. For each instant, walk its rows from the newest on; a field takes the first value that it meets, in the
-///    column of that value's type.
+/// 1. Sort all rows by timestamp, then by priority, highest first.
+/// 2. For each timestamp, visit its rows from the newest on. Each field takes the first value found, in the column
+///    of that value's type.
 pub(crate) fn merge(parts: &[Part<'_>]) -> Run {
     struct Entry {
         timestamp: i64,
@@ -77,7 +77,7 @@ struct Merger<'a> {
     parts: Vec<Source<'a>>,
     timestamps: Vec<i64>,
     columns: Vec<Builder>,
-    /// For each field, whether the open row has a value.
+    /// True for each field that already has a value in the current row.
     taken: Vec<bool>,
 }
 
@@ -87,11 +87,11 @@ struct Source<'a> {
 
 struct SourceColumn<'a> {
     values: &'a ColumnData,
-    /// Index of each row's value, `None` where every row has one; `u32::MAX` where it is absent.
+    /// Index of each row's value, `u32::MAX` if absent; `None` if every row has a value.
     places: Option<Vec<u32>>,
-    /// Column of the output.
+    /// Index of the output column.
     target: usize,
-    /// Position of its field in `taken`.
+    /// Index of its field in `taken`.
     field: usize,
 }
 
@@ -191,7 +191,7 @@ impl<'a> Merger<'a> {
     }
 }
 
-/// Appends `next`, which begins after `run` ends.
+/// Appends `next`, which must begin after `run` ends.
 pub(crate) fn concat(run: &mut Run, next: &Run) {
     if run.timestamps.is_empty() {
         *run = next.clone();
@@ -201,7 +201,7 @@ pub(crate) fn concat(run: &mut Run, next: &Run) {
     run.timestamps.extend_from_slice(&next.timestamps);
     let order = |column: &RunColumn| (column.field, column.values.value_type().code());
     for (at, column) in next.columns.iter().enumerate() {
-        // Columns of one timeline seldom change, so the place is nearly always the same.
+        // The columns of a timeline seldom change, so the position is nearly always the same.
         let same = run.columns.get(at).is_some_and(|have| key(have) == key(column));
         let place = if same {
             Ok(at)
@@ -229,7 +229,7 @@ pub(crate) fn concat(run: &mut Run, next: &Run) {
             }
         }
     }
-    // What `next` does not have is absent in its rows.
+    // Columns that `next` does not have are absent in its rows.
     for column in &mut run.columns {
         if !next.columns.iter().any(|other| key(other) == key(column)) {
             append_presence(
@@ -253,12 +253,12 @@ fn append_presence(presence: &mut Presence, rows: usize, next: &Presence, more: 
     (0..more).for_each(|row| bitmap.push(next.contains(row)));
 }
 
-/// Some rows of a run. Columns without a value in them are left out.
+/// Returns some rows of a run, without columns that have no value in them.
 pub(crate) fn slice(run: &Run, rows: Range<usize>) -> Run {
     run.slice(rows)
 }
 
-/// The value of a row; `None` where it has none.
+/// Returns the value of a row; `None` if it has none.
 pub(crate) fn value_at(column: &RunColumn, row: usize) -> Option<Value> {
     if !column.presence.contains(row) {
         return None;

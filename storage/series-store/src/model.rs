@@ -1,4 +1,6 @@
-//! The series model as the log drives it: when its head is frozen, how it is sealed, how it follows the manifest.
+//! The series model of the log: when its head is frozen, how it is sealed, and how it follows the manifest.
+//!
+//! The log calls [`SeriesModel`] for its flush cycle, and after edits whose outcome was unknown at first.
 
 use std::sync::Arc;
 
@@ -9,18 +11,19 @@ use tideline_model::{SequenceNumber, TableId};
 use crate::deletes::TableDeletes;
 use crate::head::Head;
 use crate::manifest::ManifestState;
-use crate::retired::Gone;
+use crate::retired::RetiredSegment;
 use crate::schema::TableSchema;
 use crate::seal;
 use crate::shared::{Shared, missing_in};
 use crate::tables::Table;
 
-/// Budgets of a head that the active one and those which are still being sealed may take together; then writers wait.
+/// Maximum memory, in head budgets, of the active head and the heads being sealed. Beyond it, writers wait.
 const HEADS_MAX: usize = 2;
-/// Part of its budget that the active head may take however large the others are, as one from a long journal is.
+/// Divisor of the budget that the active head may always use, even if frozen heads, such as that of a long replayed
+/// journal, exceed theirs.
 const ACTIVE_SHARE: usize = 2;
 
-/// The model of points of timelines.
+/// Model of timeline points.
 #[derive(Debug)]
 pub(crate) struct SeriesModel(pub(crate) Arc<Shared>);
 
@@ -40,7 +43,7 @@ impl LogModel for SeriesModel {
                 false => Pressure::Low,
             };
         }
-        // The timelines of the frozen heads are alive as well, although the active one has not seen them yet.
+        // Timelines of the frozen heads are live as well, although the active head may not have points of them yet.
         let largest = frozen.iter().map(|head| budget(head)).fold(max, usize::max);
         let frozen: usize = frozen.iter().map(|head| head.bytes()).sum();
         let room = (largest * HEADS_MAX).saturating_sub(frozen);
@@ -80,7 +83,7 @@ impl LogModel for SeriesModel {
         shared.reclaim_retired();
         let is_read_only = shared.check_not_read_only().is_err();
         if !is_read_only && let Err(error) = shared.forget_done_deletes() {
-            tracing::warn!(%error, "rows of applied deletes could not be removed; it is tried again");
+            tracing::warn!(%error, "failed to remove rows of applied deletes; retrying");
         }
     }
 
@@ -97,8 +100,8 @@ impl LogModel for SeriesModel {
     }
 
     fn abandon(&self, loads: &[SegmentRef]) {
-        // Files of a load stay for the sweep: another try may give them the same names.
-        let gone = |place: &SegmentRef| Gone {
+        // Files of the load are left to the sweep, because another attempt may write files with the same names.
+        let gone = |place: &SegmentRef| RetiredSegment {
             place: *place,
             files: None,
         };
@@ -107,7 +110,8 @@ impl LogModel for SeriesModel {
 }
 
 impl SeriesModel {
-    /// Follows a manifest that was edited without the state: what the callers of those edits would have done.
+    /// Applies a manifest that was edited without updating the state. Does the work that the callers of those edits
+    /// would have done.
     fn follow(&self, next: ManifestState) {
         let Self(shared) = self;
         let (current, next) = (Arc::clone(&shared.state.read().manifest), Arc::new(next));
@@ -129,7 +133,7 @@ impl SeriesModel {
             state.manifest = Arc::clone(&next);
         }
         shared.retired.replaced(&current);
-        let gone = missing_in(&current, &next).map(Gone::of).collect();
+        let gone = missing_in(&current, &next).map(RetiredSegment::of).collect();
         shared.retired.add(next.common.version, gone);
         for row in next.common.tables.values() {
             let before = current.common.tables.get(&row.id);
@@ -150,7 +154,7 @@ impl SeriesModel {
         for segment in missing_in(&next, &current) {
             shared.log.note_newest(segment.last);
             if let Some(table) = shared.tables.read().by_id.get(&segment.table) {
-                // More of its timelines may be stored than is remembered.
+                // The segment may hold older or newer points of its timelines than the latest values.
                 table.latest().forget_all();
             }
         }

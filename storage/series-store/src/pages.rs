@@ -1,11 +1,12 @@
-//! An array that grows by pages: beyond the first nothing is ever moved, and no room is kept for as much again.
+//! Array that grows by pages: beyond the first page, elements are never moved, and no capacity is reserved for
+//! doubling.
 
 use std::ops::{Index, IndexMut};
 
-/// Elements of a page.
+/// Number of elements per page.
 const PAGE: usize = 256;
 
-/// The array. Small ones grow as vectors do.
+/// Paged array. A small one grows like a vector.
 #[derive(Debug)]
 pub(crate) struct Pages<T> {
     pages: Vec<Vec<T>>,
@@ -18,7 +19,7 @@ impl<T> Default for Pages<T> {
 }
 
 impl<T> Pages<T> {
-    /// How many elements it has.
+    /// Returns the number of elements.
     pub(crate) fn len(&self) -> usize {
         match self.pages.split_last() {
             Some((last, full)) => full.len() * PAGE + last.len(),
@@ -39,12 +40,12 @@ impl<T> Pages<T> {
         }
     }
 
-    /// The elements in order.
+    /// Iterates over the elements in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.pages.iter().flatten()
     }
 
-    /// The elements in order, to alter.
+    /// Iterates mutably over the elements in order.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.pages.iter_mut().flatten()
     }

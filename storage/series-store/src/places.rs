@@ -1,33 +1,33 @@
-//! Where the timelines of a shard are in its array.
+//! Slots of the timelines of a shard in its array.
 //!
-//! Agents send their timelines in the same order again and again, and new ones get the next places. So behind the place
-//! of one timeline probably lies that of the next, and to look there costs a comparison in memory that is read in order,
-//! where the map costs a hash and a look at memory that is far away.
+//! Agents send their timelines in the same order again and again, and new timelines get the next slots. The slot
+//! after that of one timeline therefore probably belongs to the next timeline of the write. Checking it costs a
+//! comparison in memory that is read sequentially; the map costs a hash and a random memory access.
 
 use hashbrown::HashTable;
 use tideline_model::TimelineId;
 
 use crate::sharding::hash_of;
 
-/// The place before the first: nothing is guessed from it but the first.
-pub(crate) const NOWHERE: u32 = u32::MAX;
+/// Slot before the first one. The guess after it is the first slot.
+pub(crate) const NO_SLOT: u32 = u32::MAX;
 
-/// Bytes that a timeline takes here: the table is half full on average, and the list three quarters.
-pub(crate) const PLACE_BYTES: usize = 2 * (size_of::<u32>() + 1) + size_of::<Option<TimelineId>>() * 4 / 3;
+/// Bytes per timeline: the hash table is half full on average, and the list three quarters.
+pub(crate) const EXTENT_BYTES: usize = 2 * (size_of::<u32>() + 1) + size_of::<Option<TimelineId>>() * 4 / 3;
 
-/// Places by timeline.
+/// Map from timeline ids to slots.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
-    /// Places by the hash of the timeline at each. The timelines themselves are in `ids` alone: there may be millions.
+pub(crate) struct TimelineSlots {
+    /// Slots by the hash of the timeline in each. The ids are stored only in `ids`, because there may be millions.
     by_id: HashTable<u32>,
-    /// The timeline at each place.
+    /// Timeline in each slot.
     ids: Vec<Option<TimelineId>>,
-    /// Places of timelines that left.
+    /// Slots of removed timelines.
     free: Vec<u32>,
 }
 
-impl Places {
-    /// The place of a timeline.
+impl TimelineSlots {
+    /// Returns the slot of a timeline.
     pub(crate) fn get(&self, id: TimelineId) -> Option<u32> {
         self.by_id
             .find(hash_of(id), |place| self.holds(*place, id))
@@ -38,7 +38,7 @@ impl Places {
         self.ids[place as usize] == Some(id)
     }
 
-    /// The place of a timeline, known or new; `before` is that of the one asked for before, or [`NOWHERE`].
+    /// Returns the slot of a timeline, known or new. `before` is the slot of the previous timeline, or [`NO_SLOT`].
     #[inline]
     pub(crate) fn of(&mut self, id: TimelineId, before: u32) -> u32 {
         let guess = before.wrapping_add(1);
@@ -63,7 +63,7 @@ impl Places {
         place
     }
 
-    /// Takes a timeline out; the place that it had is given to another later.
+    /// Removes a timeline. Its slot is reused later.
     pub(crate) fn remove(&mut self, id: TimelineId) -> Option<u32> {
         let ids = &self.ids;
         let found = self
@@ -75,7 +75,7 @@ impl Places {
         Some(place)
     }
 
-    /// Every timeline, by place.
+    /// Iterates over all timelines by slot.
     pub(crate) fn ids(&self) -> impl Iterator<Item = TimelineId> {
         self.ids.iter().copied().flatten()
     }
@@ -88,14 +88,14 @@ mod tests {
     #[test]
     fn a_timeline_keeps_its_place_until_it_leaves() {
         let id = |n: u8| TimelineId([n; 16]);
-        let mut places = Places::default();
-        let mut before = NOWHERE;
+        let mut places = TimelineSlots::default();
+        let mut before = NO_SLOT;
         for n in 0..10 {
             before = places.of(id(n), before);
             assert_eq!(before, u32::from(n));
         }
-        // Whatever came before, and however often.
-        for (n, before) in [(3, NOWHERE), (4, 3), (4, 4), (0, 9), (9, u32::MAX - 1)] {
+        // The result depends neither on the previous slot nor on the number of calls.
+        for (n, before) in [(3, NO_SLOT), (4, 3), (4, 4), (0, 9), (9, u32::MAX - 1)] {
             assert_eq!(
                 (places.of(id(n), before), places.get(id(n))),
                 (n.into(), Some(n.into()))
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!((places.remove(id(4)), places.remove(id(4))), (Some(4), None));
         assert_eq!(places.get(id(4)), None);
         assert_eq!(places.of(id(5), 4), 5);
-        // A free place is taken again, by whoever comes.
+        // A free slot is reused for any new timeline.
         assert_eq!(places.of(id(20), 3), 4);
         assert_eq!(places.of(id(4), 3), 10);
         assert_eq!(places.ids().count(), 11);

@@ -1,11 +1,12 @@
-//! Opening a store: from what the backend kept to a running one.
+//! Opens a store from the data in the backend.
 //!
 //! 1. The log takes the shard and reads the manifest ([`tideline_log::Opening`]).
-//! 2. Read the segments, the tables' schemas and the waiting deletes.
-//! 3. The caller loads what it keeps about timelines (it needs to know the tables for that).
-//! 4. The log replays the journals of older epochs from the published cursor on; deltas go into a new head.
-//! 5. Start the threads; make the default table if it is missing. The segments that no manifest named in step 2 are freed:
-//!    loads that a crash cut off.
+//! 2. Segments, table schemas and pending deletes are read.
+//! 3. The caller loads its own rows about timelines. It needs the tables for that.
+//! 4. The log replays the journals of older epochs from the published cursor on. Their deltas are applied to a new
+//!    head.
+//! 5. The threads are started, and the default table is created if it is missing. Segments that no manifest
+//!    referenced in step 2 are freed; they are loads interrupted by a crash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use crate::shared::{Shared, State, Tables};
 use crate::store::{SeriesStore, TimelineDirectory};
 use crate::tables::Table;
 
-/// A store that has read its manifest and not yet its journal.
+/// Store that has read its manifest but not yet its journal.
 #[derive(Debug)]
 pub struct Recovery {
     log: Opening,
@@ -36,27 +37,32 @@ pub struct Recovery {
     manifest: ManifestState,
     tables: Tables,
     deletes: Deletes,
-    /// Segments that no manifest names: loads that a crash cut off.
+    /// Segments that no manifest references: loads interrupted by a crash.
     orphans: Vec<SegmentRef>,
     guard: Guard,
 }
 
-/// What a replay found.
+/// Result of a replay.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Replayed {
-    /// Journal entries applied.
+    /// Applied journal entries.
     pub deltas: u64,
-    /// Rows in them.
+    /// Rows in these entries.
     pub points: u64,
 }
 
 impl Recovery {
-    /// Steps 1 and 2.
+    /// Performs steps 1 and 2.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::StoredRow`] if a row cannot be read; [`StoreError::RowsLost`] if schema rows are missing; the
+    /// errors of [`Opening::begin`].
     pub fn begin(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, settings: Settings) -> Result<Self> {
         let log = Opening::begin(backend, clock, settings.log.clone())?;
         let backend = log.backend().as_ref();
         let manifest = ManifestState::of(log.manifest().clone(), log.rows())?;
-        // Looked for before anybody loads: a load that runs must not be taken for one.
+        // Collected before any load starts, because a running load must not be taken for an orphan.
         let segments = manifest.segments.values().flat_map(BTreeMap::values);
         let named: HashSet<SegmentId> = segments
             .flat_map(|segment| segment.parts())
@@ -92,27 +98,32 @@ impl Recovery {
         })
     }
 
-    /// The tables that there are.
+    /// Returns the tables.
     pub fn tables(&self) -> Vec<Arc<Table>> {
         self.tables.by_id.values().cloned().collect()
     }
 
-    /// The backend, for the caller's own rows.
+    /// Returns the backend, for the caller's own rows.
     pub fn backend(&self) -> &Arc<dyn Backend> {
         self.log.backend()
     }
 
-    /// Steps 4 and 5.
+    /// Performs steps 4 and 5.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Delta`] if a journal entry is damaged; [`StoreError::Directory`] if `directory` rejects a
+    /// timeline; [`StoreError::RowsLost`] if catalog rows are missing; the errors of the log.
     pub fn finish(self, directory: Arc<dyn TimelineDirectory>) -> Result<(SeriesStore, Replayed)> {
         self.finish_beside(directory, &mut [], |_| Vec::new())
     }
 
-    /// Steps 4 and 5, beside other models on the same log: `replays` take their entries of earlier runs in, and `models`
-    /// makes them once the log is open.
+    /// Performs steps 4 and 5 together with other models on the same log. `replays` receive the journal entries of
+    /// their models from earlier runs, and `models` creates the models once the log is open.
     ///
     /// # Errors
     ///
-    /// As [`finish`](Self::finish).
+    /// The errors of [`finish`](Self::finish), and those of `replays`.
     pub fn finish_beside(
         self,
         directory: Arc<dyn TimelineDirectory>,
@@ -162,7 +173,7 @@ impl Recovery {
             newest,
             ..
         } = replay;
-        // Everything has been read: only now is something stored.
+        // All data has been read. Nothing is stored before this point.
         let log = replayed.open()?;
         let lost = guard.lost;
         let state = State {
@@ -183,11 +194,11 @@ impl Recovery {
         let others = models(&shared.log);
         let store = SeriesStore::start(Arc::clone(&shared), others);
         if !lost.is_empty() {
-            // The operator has accepted it: the next start is not to be refused.
+            // The operator has accepted the loss, so the next start must not fail because of it.
             shared.edit(|manifest| manifest.common.put_counts(&lost))?;
         }
         if let Err(error) = shared.check_not_read_only() {
-            tracing::error!(%error, "the store is opened for reading");
+            tracing::error!(%error, "the store is opened read-only");
         } else if !default_exists {
             let name = TableName::new(TableName::DEFAULT).expect("the default name follows its own rules");
             shared.create_table(name, TableSpec::default())?;
@@ -196,13 +207,13 @@ impl Recovery {
     }
 }
 
-/// Compares the rows of catalog and schema with what the segments were written with.
+/// Start-up check for missing catalog and schema rows that segments need.
 #[derive(Debug, Default)]
 struct Guard {
-    /// Whether the backend is kept as it is: it has said already that something is missing.
+    /// True if the backend is read-only. It has then already reported missing data.
     is_read_only: bool,
     accept_loss: bool,
-    /// The counts of tables of which an operator accepts that rows are lost.
+    /// Counts of tables whose lost rows an operator has accepted.
     lost: Vec<(TableId, TableCounts)>,
 }
 
@@ -234,7 +245,8 @@ impl Guard {
         self.lose(row.id, remaining, error)
     }
 
-    /// `removed` timelines may have lost their rows since they were counted.
+    /// Checks the timelines of the catalog. Up to `removed` timelines may have lost their rows since they were
+    /// counted.
     fn check_timelines(
         &mut self,
         row: &TableRow,
@@ -261,7 +273,7 @@ impl Guard {
         self.lose(row.id, remaining, error)
     }
 
-    /// Refuses a loss, unless it is known already or accepted.
+    /// Returns the error of a loss, unless the loss is already known or accepted.
     fn lose(&mut self, table: TableId, remaining: TableCounts, error: StoreError) -> Result<()> {
         if !self.is_read_only && !self.accept_loss {
             return Err(error);
@@ -275,7 +287,7 @@ impl Guard {
     }
 }
 
-/// Takes the deltas of a journal in.
+/// Applies the deltas of a journal.
 struct SeriesReplay<'a> {
     tables: &'a Tables,
     manifest: &'a ManifestState,
@@ -285,9 +297,9 @@ struct SeriesReplay<'a> {
     found: Replayed,
     deletes: Deletes,
     waiting_rows: BTreeMap<SequenceNumber, (TableId, Bytes)>,
-    /// Timelines that were removed since the last seal: their rows may be gone.
+    /// Timelines that were removed since the last seal. Their rows may be missing.
     removed: HashSet<(TableId, TimelineId)>,
-    /// The newest instant that was met.
+    /// Newest timestamp found.
     newest: Option<i64>,
 }
 
@@ -312,8 +324,8 @@ impl SeriesReplay<'_> {
             cause,
         })?;
         let Some(table) = self.tables.by_id.get(&delta.table) else {
-            // The table was dropped after this entry was written. Its sequence is used up all the same: a watcher of
-            // another table has a cursor after it.
+            // The table was dropped after this entry was written. The sequence must still be skipped, because a
+            // watcher of another table may have a cursor after it.
             self.head.pass(sequence);
             return Ok(ReplayedEntry {
                 table: delta.table,

@@ -1,4 +1,7 @@
-//! What is left of segments that are out of the manifest: their place in the backend, their files at targets.
+//! Segments that are no longer in the manifest: their location in the backend and their files at targets.
+//!
+//! The segment is reclaimed when its last reader is done. Its files are removed afterwards, on threads that may wait
+//! for the target.
 
 use std::time::Duration;
 
@@ -8,21 +11,21 @@ use tideline_backend::SegmentRef;
 
 use crate::manifest::{Segment, SegmentFiles};
 
-/// Files of segments that nobody reads any more, until their target has removed them.
+/// Files of segments without readers that still have to be removed at their target.
 #[derive(Debug, Default)]
 pub(crate) struct FilesToRemove(Mutex<Removal>);
 
-/// Objects of a target that nothing needs any more.
+/// Objects at a target that are no longer needed.
 #[derive(Debug, Clone)]
 pub(crate) struct ObjectsToRemove {
-    /// The target, as the table's policy named it.
+    /// Target as in the policy of the table.
     pub(crate) target: String,
-    /// Their names, in the order in which they go.
+    /// Object names, in the order of removal.
     pub(crate) keys: Vec<String>,
 }
 
 impl ObjectsToRemove {
-    /// The objects of a segment.
+    /// Returns the objects of a segment.
     pub(crate) fn of(files: &ArchiveCopy) -> Self {
         Self {
             target: files.target.clone(),
@@ -31,10 +34,10 @@ impl ObjectsToRemove {
     }
 }
 
-/// A load whose edit had an unknown outcome: a later edit shows whether the manifest names it.
+/// Load whose edit had an unknown outcome. A later edit shows whether the manifest references it.
 #[derive(Debug)]
 pub(crate) struct InDoubt {
-    /// The load.
+    /// Location of the load.
     pub(crate) place: SegmentRef,
     /// Objects that were written for it.
     pub(crate) objects: Option<ObjectsToRemove>,
@@ -43,7 +46,7 @@ pub(crate) struct InDoubt {
 #[derive(Debug, Default)]
 struct Removal {
     waiting: Vec<ObjectsToRemove>,
-    /// On the monotonic clock: before it nothing is tried.
+    /// Monotonic time of the next attempt.
     not_before: Duration,
 }
 
@@ -53,7 +56,7 @@ impl FilesToRemove {
         self.0.lock().waiting.push(files);
     }
 
-    /// Takes some, unless it is too early to try.
+    /// Takes some files, unless it is too early for the next attempt.
     pub(crate) fn next(&self, now: Duration) -> Option<ObjectsToRemove> {
         let mut removal = self.0.lock();
         (now >= removal.not_before)
@@ -61,29 +64,29 @@ impl FilesToRemove {
             .flatten()
     }
 
-    /// Gives back what could not be removed, to be tried after an instant of the monotonic clock.
+    /// Puts back files that could not be removed, for an attempt after the monotonic time `not_before`.
     pub(crate) fn put_back(&self, files: ObjectsToRemove, not_before: Duration) {
         let mut removal = self.0.lock();
         removal.waiting.push(files);
         removal.not_before = not_before;
     }
 
-    /// All that wait.
+    /// Returns all waiting files.
     pub(crate) fn all(&self) -> Vec<ObjectsToRemove> {
         self.0.lock().waiting.clone()
     }
 }
 
-/// A segment that is out of the manifest.
+/// Segment that is no longer in the manifest.
 #[derive(Debug)]
-pub(crate) struct Gone {
-    /// Where the backend keeps it.
+pub(crate) struct RetiredSegment {
+    /// Location in the backend.
     pub(crate) place: SegmentRef,
-    /// Its files, of one that was archived here: those of others stay.
+    /// Files of a segment that this database archived. Files of other databases stay.
     pub(crate) files: Option<SegmentFiles>,
 }
 
-impl Gone {
+impl RetiredSegment {
     pub(crate) fn of(segment: &Segment) -> Self {
         Self {
             place: segment.reference(),

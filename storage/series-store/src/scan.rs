@@ -1,30 +1,31 @@
-//! Reading points: timelines in id order, over all segments and heads of one moment.
+//! Reads points: timelines in id order, across all segments and heads of one moment.
 //!
-//! | file | part |
+//! | file | holds |
 //! |---|---|
-//! | [`cursor`] | one segment, walked forwards in pages or sought |
-//! | [`sought`] | timelines that are sought, in many segments at once |
-//! | [`archived`] | rows in files, read when they are needed |
-//! | [`piece`] | what one source has of a timeline, and decoding it |
-//! | [`cluster`] | pieces that overlap in time put together, as rows or as summaries |
-//! | [`cover`] | where summaries may stand for rows |
-//! | [`screen`] | where summaries rule rows out |
-//! | [`reader`] | one timeline after another |
-//! | [`cost`] | what it took |
+//! | [`cursor`] | cursor over one segment, by pages or by seeks |
+//! | [`batched_seeks`] | batched seeks of timelines in many segments |
+//! | [`archived`] | rows in archive files, read on demand |
+//! | [`fragment`] | points of one timeline in one source, and their decoding |
+//! | [`overlap_group`] | merging of pieces that overlap in time, as rows or as summaries |
+//! | [`summary_push_down`] | summary push-down: buckets whose summaries replace rows |
+//! | [`zone_filter`] | zone filter: buckets that summaries exclude |
+//! | [`reader`] | reader over the timelines of a selection |
+//! | [`cost`] | cost of a read |
 
 pub(crate) mod archived;
-mod cluster;
+mod batched_seeks;
 mod cost;
-mod cover;
 pub(crate) mod cursor;
-pub(crate) mod piece;
+pub(crate) mod fragment;
+mod overlap_group;
 mod reader;
-mod screen;
-mod sought;
+mod summary_push_down;
 #[cfg(test)]
 mod tests;
+mod zone_filter;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tideline_backend::Backend;
 use tideline_model::{FieldId, Policy, SequenceNumber, TableId, Tier, TimeRange, TimelineId, Timestamp};
@@ -35,46 +36,46 @@ use crate::latest::{LatestRow, Seen};
 use crate::manifest::ManifestState;
 use crate::shared::{Shared, State};
 
-pub use cluster::Part;
 pub use cost::{ReadCost, TierCost};
-pub use cover::Grid;
-pub use reader::SweepReader;
+pub use overlap_group::Part;
+pub use reader::ScanReader;
 pub(crate) use reader::chunk_piece;
-pub use screen::{Bucket, Screen};
+pub use summary_push_down::Grid;
+pub use zone_filter::{Bucket, ZoneFilter};
 
-/// The order in which a timeline's points are handed out.
+/// Order in which the points of a timeline are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// Oldest first.
     Ascending,
-    /// Newest run first; the rows inside a run still rise.
+    /// Newest run first. The rows within a run are still in ascending order.
     Descending,
 }
 
-/// Which points a read is for.
+/// Points to read.
 #[derive(Debug, Clone)]
 pub struct Selection<'a> {
-    /// The table.
+    /// Table to read.
     pub table: TableId,
-    /// The timelines, in rising order.
+    /// Timelines in increasing order.
     pub timelines: &'a [TimelineId],
-    /// The instants.
+    /// Time range.
     pub range: TimeRange,
-    /// The fields; `None` = all.
+    /// Fields; `None` = all.
     pub fields: Option<&'a [FieldId]>,
-    /// The order within a timeline.
+    /// Order within a timeline.
     pub order: Order,
-    /// The tier to read; `None` = all. Unsealed points are hot.
+    /// Tier to read; `None` = all. Unsealed points are hot.
     pub tier: Option<Tier>,
 }
 
-/// The points of one moment: later seals, drops and restarts of heads do not disturb it. What is written to
-/// the active head meanwhile may be seen.
+/// Points of one moment. Later seals, drops and moves do not affect it. Points written to the active head after it
+/// was taken may be visible.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     shared: Arc<Shared>,
     state: State,
-    /// When it was taken: points that were expired by then are hidden.
+    /// Time at which it was taken. Points expired by then are hidden.
     now: Timestamp,
 }
 
@@ -83,7 +84,14 @@ impl Snapshot {
         Self { shared, state, now }
     }
 
-    /// The part of a range in which a table's points have not expired.
+    /// Returns the same points with those that have expired within the last `delay`.
+    pub(crate) fn before(mut self, delay: Duration) -> Self {
+        let delay = i64::try_from(delay.as_nanos()).unwrap_or(i64::MAX);
+        self.now = Timestamp::from_nanos_clamped(self.now.nanos().saturating_sub(delay));
+        self
+    }
+
+    /// Returns the part of a time range in which the points of a table have not expired.
     pub fn visible(&self, table: TableId, range: TimeRange) -> TimeRange {
         let policy = self
             .state
@@ -99,12 +107,12 @@ impl Snapshot {
         }
     }
 
-    /// A reader over a selection. Readers of one snapshot may run on different threads.
-    pub fn reader<'a>(&'a self, selection: Selection<'a>) -> SweepReader<'a> {
-        SweepReader::new(self, selection)
+    /// Returns a reader for a selection. Readers of one snapshot may run on different threads.
+    pub fn reader<'a>(&'a self, selection: Selection<'a>) -> ScanReader<'a> {
+        ScanReader::new(self, selection)
     }
 
-    /// The newest value of each field of one timeline; see [`SweepReader::newest`].
+    /// Returns the newest value of each field of one timeline; see [`ScanReader::newest`].
     pub(crate) fn newest(&self, table: TableId, id: TimelineId, expected: &[FieldId]) -> Result<LatestRow> {
         let timelines = [id];
         let mut reader = self.reader(Selection {
@@ -118,7 +126,7 @@ impl Snapshot {
         reader.newest(id, expected)
     }
 
-    /// The span of each timeline's points, from keys and headers alone. Ids rise.
+    /// Returns the time span of the points of each timeline, from keys and headers only. Ids must be increasing.
     pub(crate) fn spans(&self, table: TableId, ids: &[TimelineId]) -> Result<Vec<Option<Seen>>> {
         let (range, order) = (TimeRange::ALL, Order::Ascending);
         let mut reader = self.reader(Selection {
@@ -132,12 +140,12 @@ impl Snapshot {
         ids.iter().map(|id| reader.span(*id)).collect()
     }
 
-    /// The manifest of this moment.
+    /// Returns the manifest of the snapshot.
     pub fn manifest(&self) -> &ManifestState {
         &self.state.manifest
     }
 
-    /// The state of this moment.
+    /// Returns the pinned state.
     pub(crate) fn state(&self) -> &State {
         &self.state
     }
@@ -146,15 +154,15 @@ impl Snapshot {
         self.shared.backend.as_ref()
     }
 
-    /// Heads, oldest first, each with the first delete that may still have to be applied to it.
+    /// Returns the heads, oldest first, each with the first delete that may still have to be applied to it.
     fn heads(&self) -> impl Iterator<Item = (&Arc<Head>, SequenceNumber)> {
         let frozen = self.state.frozen.iter().map(|head| (head, head.end()));
-        // The committer takes deleted points out of the active head itself.
+        // The committer removes deleted points from the active head directly.
         frozen.chain([(&self.state.active, SequenceNumber(u64::MAX))])
     }
 }
 
-/// The first instant at which points of a table are visible at `now`.
+/// Returns the first timestamp at which points of a table are visible at `now`.
 pub(crate) fn visible_from(policy: Option<&Policy>, now: Timestamp) -> i64 {
     let age = policy.and_then(Policy::visible_age);
     age.map_or(i64::MIN, |age| now.nanos().saturating_sub(age))

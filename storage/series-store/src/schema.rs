@@ -1,10 +1,10 @@
-//! Which fields a table has, of which types, and the shapes in which they come.
+//! Fields of a table, their types, and the shapes in which rows combine them.
 //!
-//! A field *name* has one number in a table; chunks hold the number. Types are kept for each measurement and
-//! field: numbers of all types coexist, while text, booleans and histograms exclude everything else.
+//! A field *name* has one number per table, and chunks store the number. Types are kept per measurement and field:
+//! numeric types can coexist, while text, booleans and histograms exclude all other types.
 //!
-//! Schema rows are written before the manifest edit that publishes the first chunks using them; until then the
-//! names travel inside the journal's deltas.
+//! Schema rows are written before the manifest edit that publishes the first chunks with these fields. Until then,
+//! the deltas in the journal carry the names.
 
 use std::sync::Arc;
 
@@ -20,28 +20,29 @@ use tideline_model::{ColumnData, Durability, FieldId, TableId, TypeConflict, Val
 
 use crate::error::{Result, StoreError};
 
-/// The fields of one table.
+/// Fields of one table.
 #[derive(Debug)]
 pub struct TableSchema {
     table: TableId,
     state: RwLock<State>,
 }
 
-/// Fields and types that rows share, whatever their measurements: interned, so equal shapes are one allocation.
+/// Fields and types of a group of rows, independent of their measurements. Shapes are interned, so equal shapes
+/// share one allocation.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
-    /// Number and type of each field, in the order of the columns.
+    /// Number and type of each field, in column order.
     pub fields: Box<[(FieldId, ValueType)]>,
 }
 
-/// A field of a measurement, for people.
+/// Field of a measurement, with names for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldInfo {
-    /// The measurement.
+    /// Measurement of the field.
     pub measurement: String,
-    /// The field.
+    /// Name of the field.
     pub field: String,
-    /// Every type it has been written with, in order of first use.
+    /// All types with which the field was written, in order of first use.
     pub types: Vec<ValueType>,
 }
 
@@ -49,18 +50,18 @@ pub struct FieldInfo {
 struct State {
     numbers: HashMap<Box<str>, FieldId>,
     names: Vec<Box<str>>,
-    /// The highest field number that a row has, plus one.
+    /// Highest field number in a durable row, plus one.
     saved: u32,
     measurements: HashMap<Box<str>, Measurement>,
-    /// Each with its number.
+    /// Interned shapes with their numbers.
     shapes: HashMap<ShapeKey, (u32, Arc<Shape>)>,
 }
 
-/// A row that was written and may not be durable yet.
+/// Row that was written and may not be durable yet.
 #[derive(Debug)]
 pub(crate) struct WrittenRow {
     measurement: Box<str>,
-    /// The highest field number in it, plus one.
+    /// Highest field number in the row, plus one.
     numbers_end: u32,
     change: RowChange,
 }
@@ -68,7 +69,7 @@ pub(crate) struct WrittenRow {
 #[derive(Debug, Default)]
 struct Measurement {
     fields: Vec<(FieldId, Vec<ValueType>)>,
-    /// Numbers of shapes whose fields are all among them.
+    /// Numbers of shapes whose fields are all registered for this measurement.
     shapes: HashSet<u32>,
     unsaved: bool,
 }
@@ -76,19 +77,19 @@ struct Measurement {
 /// Fields as bytes: `name 0 type name 0 type …`.
 type ShapeKey = Box<[u8]>;
 
-/// The stored form of one measurement's fields.
+/// Stored form of the fields of one measurement.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredMeasurement {
     format: u8,
-    /// Number, name, type codes.
+    /// Number, name and type codes of each field.
     fields: Vec<(u32, String, Vec<u8>)>,
 }
 
-/// The stored form that this build writes.
+/// Format of the stored form that this build writes.
 const SCHEMA_FORMAT: u8 = 1;
 
 impl TableSchema {
-    /// The schema of a table without fields.
+    /// Returns the schema of a table without fields.
     pub fn new(table: TableId) -> Self {
         Self {
             table,
@@ -96,7 +97,11 @@ impl TableSchema {
         }
     }
 
-    /// Reads a table's schema rows.
+    /// Reads the schema rows of a table.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Backend`] if the rows cannot be read; [`StoreError::StoredRow`] if one is damaged.
     pub fn load(backend: &dyn Backend, table: TableId) -> Result<Self> {
         let mut state = State::default();
         let (partition, mut range) = table_rows(space::SCHEMAS, table);
@@ -127,22 +132,26 @@ impl TableSchema {
         }
     }
 
-    /// The highest field number that a durable row has, plus one.
+    /// Returns the highest field number in a durable row, plus one.
     pub(crate) fn saved(&self) -> u32 {
         self.state.read().saved
     }
 
-    /// Gives no number below this one to a new field.
+    /// Reserves all field numbers below `next_field`, so that no new field gets one of them.
     pub(crate) fn reserve(&self, next_field: u32) {
         let names = &mut self.state.write().names;
         let length = names.len().max(next_field as usize);
         names.resize(length, Box::default());
     }
 
-    /// The shape of a group of rows of these measurements; registers unknown fields and types.
+    /// Returns the shape of a group of rows of these measurements. Registers unknown fields and types.
     ///
-    /// Refuses a type that cannot share its field with what is there, and registers nothing then. What is known costs
-    /// one hash for the shape and two for each measurement, and a shared lock.
+    /// For a known shape, it costs one hash for the shape, two for each measurement, and a shared lock.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::TypeConflict`] if a type cannot share its field with the existing types; nothing is registered
+    /// then.
     pub fn shape(
         &self,
         measurements: &[Box<str>],
@@ -160,7 +169,7 @@ impl TableSchema {
         Ok(state.register_shape(key, measurements, fields, columns))
     }
 
-    /// The measurements, by their places, that [`shape`](Self::shape) refuses such rows of, and why.
+    /// Returns the indexes of the measurements for which [`shape`](Self::shape) would fail, with the conflicts.
     pub fn conflicts(
         &self,
         measurements: &[Box<str>],
@@ -175,9 +184,11 @@ impl TableSchema {
             .collect()
     }
 
-    /// Takes in a field of a measurement with its types, first used first, as another database had it.
+    /// Registers a field of a measurement with its types in order of first use, as stored by another database.
     ///
-    /// Refuses the first type that cannot share its field with what is there.
+    /// # Errors
+    ///
+    /// [`StoreError::TypeConflict`] at the first type that cannot share its field with the existing types.
     pub fn take_in(&self, measurement: &str, field: &str, types: &[ValueType]) -> Result<()> {
         let mut state = self.state.write();
         for of in types {
@@ -189,12 +200,12 @@ impl TableSchema {
         Ok(())
     }
 
-    /// The number of a field name; `None` when no row ever had it.
+    /// Returns the number of a field name; `None` if no row ever had it.
     pub fn field(&self, name: &str) -> Option<FieldId> {
         self.state.read().numbers.get(name).copied()
     }
 
-    /// The name of a field number.
+    /// Returns the name of a field number.
     pub fn field_name(&self, field: FieldId) -> Option<String> {
         self.state
             .read()
@@ -203,7 +214,7 @@ impl TableSchema {
             .map(|name| name.to_string())
     }
 
-    /// The numbers of all fields of a measurement, in order of first use.
+    /// Returns the numbers of all fields of a measurement, in order of first use.
     pub fn fields_of(&self, measurement: &str) -> Vec<FieldId> {
         let state = self.state.read();
         let fields = state
@@ -213,16 +224,17 @@ impl TableSchema {
         fields.into_iter().flatten().map(|(field, _)| *field).collect()
     }
 
-    /// What the values of a field of a measurement are, with its number; `None` when no row of the measurement had it.
+    /// Returns number and value kind of a field of a measurement; `None` if no row of the measurement had it.
     pub fn field_of(&self, measurement: &str, field: &str) -> Option<(FieldId, ValueKind)> {
         let state = self.state.read();
         let kind = state.types(measurement, field)?.first()?.kind();
         Some((*state.numbers.get(field)?, kind))
     }
 
-    /// Hands each measurement to `visit` with its fields in order of first use: name, number, what the values are.
+    /// Calls `visit` with each measurement and its fields in order of first use: name, number and value kind.
     ///
-    /// In no order of measurements. New fields wait meanwhile, so it is to be quick, and may ask nothing of the schema.
+    /// The order of measurements is unspecified. `visit` must be quick, because writers with new fields wait for it,
+    /// and must not call other methods of the schema.
     pub fn for_each_measurement(
         &self,
         mut visit: impl FnMut(&str, &mut dyn Iterator<Item = (&str, FieldId, ValueKind)>),
@@ -233,7 +245,8 @@ impl TableSchema {
         }
     }
 
-    /// As [`for_each_measurement`](Self::for_each_measurement), for one; whether it is there.
+    /// Calls `visit` for one measurement like [`for_each_measurement`](Self::for_each_measurement). Returns false if
+    /// there is no such measurement.
     pub fn for_measurement(
         &self,
         measurement: &str,
@@ -244,7 +257,7 @@ impl TableSchema {
         known.map(|known| visit(&mut state.named(known))).is_some()
     }
 
-    /// Every field of every measurement, sorted by measurement and name.
+    /// Returns every field of every measurement, sorted by measurement and name.
     pub fn fields(&self) -> Vec<FieldInfo> {
         let state = self.state.read();
         let mut all: Vec<_> = state
@@ -286,7 +299,7 @@ impl TableSchema {
         Ok(changed)
     }
 
-    /// Rows that were written are durable.
+    /// Marks written rows as durable.
     pub(crate) fn synced(&self, rows: &[WrittenRow]) {
         let mut state = self.state.write();
         for row in rows {
@@ -328,7 +341,7 @@ impl FieldNames for TableSchema {
 }
 
 impl Measurement {
-    /// The highest number of its fields, plus one.
+    /// Returns the highest number of its fields, plus one.
     fn numbers_end(&self) -> u32 {
         let numbers = self.fields.iter().map(|(field, _)| field.0.saturating_add(1));
         numbers.max().unwrap_or(0)
@@ -339,7 +352,7 @@ impl State {
     fn take_stored(&mut self, measurement: &str, row: &[u8]) -> std::result::Result<(), String> {
         let stored: StoredMeasurement = serde_json::from_slice(row).map_err(|error| error.to_string())?;
         if stored.format != SCHEMA_FORMAT {
-            return Err(format!("format {} is not known to this build", stored.format));
+            return Err(format!("format {} is not supported by this build", stored.format));
         }
         let mut fields = Vec::with_capacity(stored.fields.len());
         for (number, name, codes) in stored.fields {
@@ -367,7 +380,7 @@ impl State {
         Ok(())
     }
 
-    /// The shape with this key, where it was registered for all these measurements.
+    /// Returns the shape with this key if it is registered for all these measurements.
     fn known_shape(&self, key: &[u8], measurements: &[Box<str>]) -> Option<Arc<Shape>> {
         let (number, shape) = self.shapes.get(key)?;
         let mut known = measurements
@@ -377,7 +390,7 @@ impl State {
         is_known.then(|| Arc::clone(shape))
     }
 
-    /// Notes that rows of these measurements have these fields, whose types were checked.
+    /// Registers these fields for the measurements. Their types must have been checked.
     fn register_shape(
         &mut self,
         key: ShapeKey,
@@ -444,16 +457,16 @@ impl State {
             .map(|(_, types)| types.as_slice())
     }
 
-    /// The fields of a measurement: name, number, what the values are.
+    /// Iterates over the fields of a measurement: name, number and value kind.
     fn named<'s>(&'s self, known: &'s Measurement) -> impl Iterator<Item = (&'s str, FieldId, ValueKind)> {
         known.fields.iter().filter_map(|(field, types)| {
-            // The types of one field are of one kind.
+            // All types of one field are of the same kind.
             let kind = types.first()?.kind();
             Some((&*self.names[field.0 as usize], *field, kind))
         })
     }
 
-    /// The number of a field name, known or new.
+    /// Returns the number of a field name. Assigns a new one if the name is unknown.
     fn number(&mut self, field: &str) -> FieldId {
         *self.numbers.entry(field.into()).or_insert_with(|| {
             self.names.push(field.into());

@@ -1,12 +1,13 @@
-//! Sealing: a frozen head becomes segments.
+//! Seals (flushes) a frozen head into segments.
 //!
-//! 1. Choose the windows that its points go to ([`crate::window::choose_tiers`]).
-//! 2. For each table, walk its timelines in id order; merge what the head has of each, cut it at the windows,
-//!    encode chunks.
-//! 3. Load one segment a window.
-//! 4. Write schema and delete rows: they are about to lose the journal that carries them. The log syncs them.
-//! 5. The log publishes: one manifest edit adds the segments and moves the journal cursor, and in the same instant
-//!    readers lose the head and gain the segments.
+//! 1. Choose the windows for its points ([`crate::window::choose_tiers`]).
+//! 2. For each table, iterate over its timelines in id order, merge the pieces of each in the head, cut the run at
+//!    window boundaries, and encode chunks.
+//! 3. Load one segment per window.
+//! 4. Write schema and delete rows, because the journal that carries them is about to be removed. The log syncs
+//!    them.
+//! 5. The log publishes the segments: one manifest edit adds them and advances the journal cursor. At the same
+//!    moment, readers switch from the head to the segments.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::buckets::{bucket_bits, load_buckets};
 use crate::deletes::apply;
 use crate::error::{Result, StoreError};
 use crate::head::Head;
-use crate::head::series::HeadPieces;
+use crate::head::series::HeadFragments;
 use crate::head::table::TableHead;
 use crate::manifest::{ManifestState, Segment, TableCounts, WriteRank, WriteSpan, put_segment};
 use crate::merge::{Part, Priority, concat, merge, slice};
@@ -34,33 +35,34 @@ use crate::shared::{Shared, group_window};
 use crate::tables::Table;
 use crate::window::{Window, choose_tiers, cold_boundary};
 
-/// Bytes of a segment, for the choice of its group: what comes from one head is loaded in a moment.
+/// Segment size used to choose the group. A segment from one head is always treated as small, because its load is
+/// short.
 const SMALL: u64 = 0;
-/// Tables whose counts are stored in one edit: their rows may have 64 KiB each.
+/// Maximum number of tables whose counts are stored in one edit, because a table row may have 64 KiB.
 const COUNTS_PER_EDIT: usize = 32;
 
-/// A head that was written to segments which no manifest names yet.
+/// Head that was written to segments which are not yet in the manifest.
 pub(crate) struct Sealed {
     shared: Arc<Shared>,
     head: Arc<Head>,
     segments: Vec<Segment>,
-    /// Rows that are synced with those of other models.
+    /// Written rows that are not durable yet. They are synced together with those of other models.
     written: WrittenRows,
     counts: Vec<(TableId, TableCounts)>,
-    /// The manifest as the edit leaves it.
+    /// Manifest after the edit.
     draft: Option<ManifestState>,
     started: i64,
     begun: Instant,
 }
 
-/// Rows of what the journal of a head carried beside points.
+/// Rows written for journal content other than points.
 #[derive(Default)]
 struct WrittenRows {
     schemas: Vec<(Arc<Table>, Vec<WrittenRow>)>,
     deletes: Vec<SequenceNumber>,
 }
 
-/// Writes a frozen head to segments, and rows of what its journal carries beside points.
+/// Writes a frozen head to segments, and the rows for the other content of its journal.
 pub(crate) fn seal(shared: &Arc<Shared>, head: &Arc<Head>) -> Result<Sealed> {
     let (started, begun) = (shared.log.trusted_now().now.nanos(), Instant::now());
     let mut segments = Vec::new();
@@ -95,7 +97,7 @@ impl Flushed for Sealed {
     }
 
     fn edit(&mut self, manifest: &mut Manifest) -> std::result::Result<Vec<ManifestChange>, ModelError> {
-        // A table dropped since its segment was loaded leaves an orphan for the next sweep.
+        // The segment of a table dropped since the load stays behind as an orphan until the next sweep.
         let is_alive = |segment: &Segment| manifest.tables.contains_key(&segment.table);
         self.segments.retain(is_alive);
         let mut draft = ManifestState::clone(&self.shared.state.read().manifest);
@@ -135,7 +137,7 @@ impl Flushed for Sealed {
     }
 }
 
-/// Writes rows of what the journal of a head carried beside points.
+/// Writes rows for the journal content of a head other than points.
 fn write_rows(shared: &Shared, head: &Head) -> Result<WrittenRows> {
     let tables: Vec<_> = shared.tables.read().by_id.values().cloned().collect();
     let mut schemas = Vec::new();
@@ -150,8 +152,8 @@ fn write_rows(shared: &Shared, head: &Head) -> Result<WrittenRows> {
     })
 }
 
-/// Durable rows of the tables whose manifest row says otherwise: at most so many that the edit which publishes the
-/// segments has room for them.
+/// Returns the counts of durable rows for tables whose manifest row differs. Stores the excess in separate edits, so
+/// that the rest fits into the edit that publishes the segments.
 fn counts(shared: &Shared) -> Result<Vec<(TableId, TableCounts)>> {
     let manifest = Arc::clone(&shared.state.read().manifest);
     let tables: Vec<_> = shared.tables.read().by_id.values().cloned().collect();
@@ -173,7 +175,7 @@ fn counts(shared: &Shared) -> Result<Vec<(TableId, TableCounts)>> {
     Ok(counted)
 }
 
-/// A segment in the making.
+/// Segment that is being written.
 struct Draft {
     window: Window,
     tier: Tier,
@@ -206,8 +208,10 @@ fn load_table(
         .collect();
     let deletes = state.deletes.of(table);
     for id in points.timelines() {
-        let Some(pieces) = points.pieces(id) else { continue };
-        let (mut run, sequences) = merged(id, &pieces)?;
+        let Some(fragments) = points.fragments(id) else {
+            continue;
+        };
+        let (mut run, sequences) = merged(id, &fragments)?;
         let masks = deletes.map_or(&[][..], |deletes| deletes.masks(id));
         if apply(&mut run, masks, end) {
             spread(id, &run, sequences, &mut drafts)?;
@@ -219,7 +223,7 @@ fn load_table(
     for mut draft in drafts.into_iter().filter(|draft| !draft.writer.is_empty()) {
         let Draft { window, tier, .. } = draft;
         let mut place = shared.place(&state.manifest, table, tier, window, SMALL);
-        // Two new windows of one group in one seal share the group that the first of them made.
+        // Several new windows of one group share the group that the first of them created.
         let wide = group_window(tier, window);
         match places
             .iter()
@@ -243,8 +247,9 @@ fn load_table(
     Ok(segments)
 }
 
-/// The instants that no window of a seal spans, rising: before the last one all is old enough for the cold tier, before
-/// others also for the archive, or hidden. So no segment keeps points in a tier because others of it are younger.
+/// Returns the timestamps, in increasing order, that no window of a seal may span. All points before the last one
+/// are old enough for the cold tier; points before an earlier one are also old enough for the archive, or hidden.
+/// Therefore no segment keeps points in a tier because it also has younger points.
 fn cuts(policy: Option<&Policy>, now: i64, base: i64) -> Vec<i64> {
     let Some((policy, hot_ttl)) = policy.and_then(|policy| Some((policy, policy.hot_ttl?))) else {
         return Vec::new();
@@ -260,11 +265,11 @@ fn cuts(policy: Option<&Policy>, now: i64, base: i64) -> Vec<i64> {
     cuts
 }
 
-/// The base windows that the points lie in.
+/// Returns the base windows that contain the points.
 fn occupied_windows(points: &TableHead, base: i64) -> Result<BTreeSet<Window>> {
     let mut occupied = BTreeSet::new();
     if let Some((first, last)) = points.span() {
-        // Live points lie in one window or two: then there is no need to look at each timeline.
+        // Live points occupy one or two windows. Then there is no need to read each timeline.
         let (first, last) = (Window::of(first, base, 0), Window::of(last, base, 0));
         if last.index - first.index <= 1 {
             occupied.extend([first, last]);
@@ -300,11 +305,11 @@ fn occupied_windows(points: &TableHead, base: i64) -> Result<BTreeSet<Window>> {
     Ok(occupied)
 }
 
-/// Everything that the head has of a timeline, as one run.
-pub(crate) fn merged(id: TimelineId, pieces: &HeadPieces) -> Result<(Run, SequenceSpan)> {
+/// Returns all points of a timeline in the head as one run.
+pub(crate) fn merged(id: TimelineId, fragments: &HeadFragments) -> Result<(Run, SequenceSpan)> {
     let mut sequences: Option<SequenceSpan> = None;
-    let mut runs = Vec::with_capacity(pieces.blocks.len() + 1);
-    for block in &pieces.blocks {
+    let mut runs = Vec::with_capacity(fragments.blocks.len() + 1);
+    for block in &fragments.blocks {
         let chunk = Chunk::open_trusted(&block.bytes).map_err(|cause| StoreError::chunk(id, cause))?;
         runs.push(chunk.to_run().map_err(|cause| StoreError::chunk(id, cause))?);
         let span = chunk.sequences();
@@ -312,13 +317,13 @@ pub(crate) fn merged(id: TimelineId, pieces: &HeadPieces) -> Result<(Run, Sequen
         all.lowest = all.lowest.min(span.lowest);
         all.highest = all.highest.max(span.highest);
     }
-    if let Some(open) = &pieces.open {
+    if let Some(open) = &fragments.open {
         runs.push(open.clone());
-        let all = sequences.get_or_insert(pieces.open_sequences);
-        all.lowest = all.lowest.min(pieces.open_sequences.lowest);
-        all.highest = all.highest.max(pieces.open_sequences.highest);
+        let all = sequences.get_or_insert(fragments.open_sequences);
+        all.lowest = all.lowest.min(fragments.open_sequences.lowest);
+        all.highest = all.highest.max(fragments.open_sequences.highest);
     }
-    let span = sequences.unwrap_or(pieces.open_sequences);
+    let span = sequences.unwrap_or(fragments.open_sequences);
     let apart = runs
         .windows(2)
         .all(|pair| pair[0].timestamps.last() < pair[1].timestamps.first());
@@ -338,7 +343,7 @@ pub(crate) fn merged(id: TimelineId, pieces: &HeadPieces) -> Result<(Run, Sequen
     Ok((merge(&parts), span))
 }
 
-/// Cuts a run at the windows and adds the parts to their drafts.
+/// Cuts a run at window boundaries and adds the parts to their drafts.
 fn spread(id: TimelineId, run: &Run, sequences: SequenceSpan, drafts: &mut [Draft]) -> Result<()> {
     let mut start = 0;
     while start < run.rows() {

@@ -1,4 +1,4 @@
-//! Reports of seals that have ended, kept until the scheduler lists them as jobs.
+//! Reports of completed seals, kept until the scheduler lists them as jobs.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,21 +8,22 @@ use tideline_model::{TableId, TimeRange};
 
 use crate::manifest::Segment;
 
-/// Most reports that wait: as many as the scheduler remembers past jobs by default. Of more, the oldest goes.
+/// Maximum number of kept reports. It equals the default number of past jobs in the scheduler. Older reports are
+/// discarded.
 const WAITING_MAX: usize = 200;
 
-/// A seal that has ended: unsealed points that became segments.
+/// Report of a completed seal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SealReport {
-    /// When it began, trusted nanoseconds since the epoch.
+    /// Start time, in trusted nanoseconds since the epoch.
     pub started: i64,
     /// Duration of the seal.
     pub duration: Duration,
-    /// Segments that were loaded.
+    /// Loaded segments.
     pub segments: u64,
-    /// Different windows of them.
+    /// Distinct windows of these segments.
     pub windows: u64,
-    /// Timelines: of each table at least so many, as many as the segment with the most of them has.
+    /// Lower bound of the number of timelines: for each table, the highest number in one of its segments.
     pub timelines: u64,
     /// Points in the segments.
     pub points: u64,
@@ -30,12 +31,12 @@ pub struct SealReport {
     pub values: u64,
     /// Bytes of the segments.
     pub bytes: u64,
-    /// The time of the points; `None` without points.
+    /// Time range of the points; `None` without points.
     pub range: Option<TimeRange>,
 }
 
 impl SealReport {
-    /// Reports segments of which those of a table follow each other.
+    /// Creates a report. The segments of each table must be adjacent.
     pub(crate) fn of(started: i64, duration: Duration, segments: &[Segment]) -> Self {
         let mut report = Self {
             started,
@@ -67,12 +68,12 @@ fn joined(a: TimeRange, b: TimeRange) -> TimeRange {
     TimeRange::new(a.start.min(b.start), a.end.max(b.end))
 }
 
-/// Reports that nobody has taken yet.
+/// Reports that were not taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct SealReports(Mutex<VecDeque<SealReport>>);
 
 impl SealReports {
-    /// Keeps a report.
+    /// Adds a report.
     pub(crate) fn add(&self, report: SealReport) {
         let mut waiting = self.0.lock();
         if waiting.len() == WAITING_MAX {
@@ -81,7 +82,7 @@ impl SealReports {
         waiting.push_back(report);
     }
 
-    /// Hands out all reports, oldest first.
+    /// Removes and returns all reports, oldest first.
     pub(crate) fn take(&self) -> Vec<SealReport> {
         self.0.lock().drain(..).collect()
     }

@@ -1,7 +1,6 @@
-//! Writes the chunks of one segment: cut to size, encoded for their tier, counted.
+//! Writes the chunks of one segment: splits runs, encodes them for their tier, and counts them.
 //!
-//! Timelines come in the order of their ids and the runs of one timeline in the order of time, which is the order of
-//! the keys.
+//! Timelines must be added in id order and the runs of one timeline in time order, which is the order of the keys.
 
 use bytes::Bytes;
 use tideline_backend::Row;
@@ -14,19 +13,22 @@ use crate::error::{Result, StoreError};
 use crate::manifest::SegmentTotals;
 use crate::merge::slice;
 
-/// Encoded bytes at which a run is cut in halves instead of stored as one chunk; text can be long.
+/// Maximum encoded size in bytes of a chunk with several rows. Larger runs, which can occur with long text, are
+/// split in halves.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
-/// Encoded bytes of a block, what a segment of many chunks waits in: a little less than where a vector would double.
+/// Encoded size in bytes of a block, in which the chunks of a segment are collected. It is slightly below the size
+/// at which a vector would double.
 const BLOCK_BYTES: usize = (1 << 20) - (16 << 10);
-/// Spans of cold summaries: what dashboards ask for over long ranges is a multiple of an hour.
+/// Bucket width of cold summaries in nanoseconds. The windows of dashboards over long ranges are multiples of an
+/// hour.
 const SUMMARY_WIDTH: i64 = 3_600 * NANOS_PER_SECOND;
-/// The largest machines that a segment remembers.
+/// Number of largest machines that are recorded per segment.
 const LARGEST_SOURCES: usize = 4;
 
-/// Most rows of one chunk of a tier.
+/// Returns the maximum number of rows per chunk of a tier.
 ///
-/// Hot: enough for the codec to be at its best, few enough that a narrow read decodes little. Cold: a day of one point
-/// in ten seconds, and not much more.
+/// Hot: enough rows for the best compression, but few enough that a narrow read decodes little. Cold: slightly more
+/// than a day of one point in ten seconds.
 pub(crate) const fn chunk_rows_max(tier: Tier) -> usize {
     match tier {
         Tier::Hot => 4_096,
@@ -34,7 +36,7 @@ pub(crate) const fn chunk_rows_max(tier: Tier) -> usize {
     }
 }
 
-/// Encodes runs as the chunks of one segment.
+/// Encoder of runs into the chunks of one segment.
 #[derive(Debug)]
 pub(crate) struct SegmentWriter {
     options: ChunkOptions,
@@ -42,24 +44,24 @@ pub(crate) struct SegmentWriter {
     encoder: ChunkEncoder,
     /// Full blocks of chunks that wait to be taken.
     full: Vec<Block>,
-    /// The block that is being filled.
+    /// Current block.
     block: Block,
     totals: SegmentTotals,
     timeline: Option<TimelineId>,
-    /// Bytes of the source that is being written.
+    /// Bytes of the current source.
     source_bytes: u64,
 }
 
-/// Chunks one after another: one allocation for many.
+/// Concatenated chunks in one allocation.
 #[derive(Debug, Default)]
 struct Block {
-    /// Timeline, first instant and end in `encoded` of each chunk.
+    /// Timeline, first timestamp and end offset in `encoded` of each chunk.
     chunks: Vec<(TimelineId, i64, usize)>,
     encoded: Vec<u8>,
 }
 
 impl SegmentWriter {
-    /// A writer of an empty segment.
+    /// Creates a writer for an empty segment.
     pub(crate) fn new(tier: Tier) -> Self {
         let options = match tier {
             Tier::Hot => ChunkOptions {
@@ -83,7 +85,7 @@ impl SegmentWriter {
         }
     }
 
-    /// Adds a run of a timeline, as chunks of even length.
+    /// Adds a run of a timeline as chunks of even length.
     pub(crate) fn add(&mut self, id: TimelineId, run: &Run, sequences: SequenceSpan) -> Result<()> {
         let rows = run.rows();
         if rows == 0 {
@@ -99,23 +101,23 @@ impl SegmentWriter {
             .try_for_each(|from| self.encode(id, &slice(run, from..rows.min(from + length)), sequences))
     }
 
-    /// Whether nothing was added.
+    /// Returns true if nothing was added.
     pub(crate) fn is_empty(&self) -> bool {
         self.totals.chunks == 0
     }
 
-    /// The counts of what was added so far, without the largest sources.
+    /// Returns the counts of the content so far, without the largest sources.
     pub(crate) fn totals_so_far(&self) -> &SegmentTotals {
         &self.totals
     }
 
-    /// The counts of what was added so far.
+    /// Returns the counts of the content so far.
     pub(crate) fn totals(&mut self) -> SegmentTotals {
         self.end_source();
         self.totals.clone()
     }
 
-    /// Hands out the chunks added since the last call, in the order of their keys.
+    /// Takes the chunks added since the last call, in key order.
     pub(crate) fn take_rows(&mut self) -> impl Iterator<Item = Row> + use<> {
         let full = std::mem::take(&mut self.full);
         let last = std::mem::take(&mut self.block);
@@ -185,7 +187,7 @@ impl Block {
     }
 }
 
-/// The part of an id that all timelines of a machine share.
+/// Returns the part of an id that all timelines of a machine share.
 fn machine(id: TimelineId) -> u64 {
     u64::from_be_bytes(*id.0.first_chunk().expect("an id is sixteen bytes"))
 }

@@ -1,4 +1,4 @@
-//! What can be set about the store: plain values with unit and default.
+//! Settings of the store: plain values with unit and default.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,22 +12,24 @@ use crate::head::HeadBudget;
 /// Settings of a [`SeriesStore`](crate::SeriesStore).
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The log.
+    /// Settings of the log.
     pub log: LogSettings,
-    /// Memory for unsealed points, at which they are sealed.
+    /// Memory budget of unsealed points. They are sealed when it is reached.
     pub head: HeadBudget,
-    /// Age of the oldest unsealed point at which the head is frozen whatever its size: bounds the journal
-    /// that a restart has to replay.
+    /// Age of the oldest unsealed point at which the head is frozen, whatever its size. Limits the journal that a
+    /// restart has to replay.
     pub head_age_max: Duration,
-    /// Width of the narrowest window, in nanoseconds; windows are aligned to the epoch and double from here.
+    /// Width of the narrowest window in nanoseconds. Windows are aligned to the epoch; each level doubles the width.
     pub window_nanos: i64,
-    /// Bytes of a bucket of a segment, at least, where it has several: a bucket has up to twice as many.
+    /// Minimum size of a bucket in bytes if a segment has several. A bucket has up to twice as many.
     pub bucket_bytes: u64,
-    /// Most windows of each tier that one seal writes; beyond it neighbours are joined into wider ones.
+    /// Maximum number of windows per tier that one seal writes. Beyond it, neighbouring windows are merged into
+    /// wider ones.
     pub windows_per_seal_max: usize,
-    /// Where archived points are; without it none can be read or written.
+    /// Archive for archived points. Without it, none can be read or written.
     pub archive: Option<Arc<Archive>>,
-    /// Open although the catalog or the schema lacks rows that segments need. Their numbers are not given out again.
+    /// True to open the store although the catalog or the schema lacks rows that segments need. Their numbers are
+    /// not assigned again.
     pub accept_loss: bool,
 }
 

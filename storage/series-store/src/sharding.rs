@@ -1,8 +1,8 @@
-//! How a table's timelines spread over locked shards, in the head and in the latest values alike.
+//! Distribution of the timelines of a table over locked shards, used by the head and by the latest values.
 //!
-//! The shard is chosen by the low half of the timeline id, since one machine (the high half) may own a million
-//! timelines. The rows of a delta are sorted by shard once, so that each lock is taken once a delta, however many
-//! groups it has, and no row pays for one.
+//! The shard is chosen by the low half of the timeline id, because one machine (the high half) may own a million
+//! timelines. The rows of a delta are sorted by shard first, so each lock is taken once per delta, however many
+//! groups it has.
 
 use std::sync::Arc;
 
@@ -11,36 +11,36 @@ use tideline_model::TimelineId;
 
 use crate::schema::Shape;
 
-/// Shards of a table. More than threads, so that a reader seldom meets the committer.
+/// Number of shards per table. Larger than the number of threads, so that a reader seldom waits for the committer.
 pub(crate) const SHARDS: usize = 64;
 
-/// The shard of a timeline.
+/// Returns the shard of a timeline.
 pub(crate) fn shard_of(id: TimelineId) -> usize {
     (id.low() as usize) & (SHARDS - 1)
 }
 
-/// A delta ready to be applied: its groups with their shapes, and the rows of all of them sorted by shard.
+/// Delta prepared for applying: its groups with their shapes, and the rows of all groups sorted by shard.
 #[derive(Debug)]
 pub(crate) struct ShardedDelta<'a> {
     pub(crate) delta: &'a Delta,
     shapes: &'a [Arc<Shape>],
-    /// Numbers of rows, counted through all groups.
+    /// Row numbers, counted across all groups.
     rows: Vec<u32>,
     ends: [u32; SHARDS],
 }
 
-/// Rows of one shard, in the order of the delta.
+/// Rows of one shard, in delta order.
 #[derive(Debug, Clone)]
 struct ShardRows<'a> {
     numbers: std::slice::Iter<'a, u32>,
     groups: &'a [DeltaGroup],
     shapes: &'a [Arc<Shape>],
-    /// The group that the last row was in, and the number of that group's first row.
+    /// Group of the last row; `first` is the number of its first row.
     group: usize,
     first: u32,
 }
 
-/// A row of a delta.
+/// Row of a delta.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DeltaRow<'a> {
     pub(crate) group: &'a DeltaGroup,
@@ -49,7 +49,7 @@ pub(crate) struct DeltaRow<'a> {
 }
 
 impl<'a> ShardedDelta<'a> {
-    /// `shapes` has one shape for each group of the delta.
+    /// Sorts the rows of a delta by shard. `shapes` must have one shape per group.
     pub(crate) fn new(delta: &'a Delta, shapes: &'a [Arc<Shape>]) -> Self {
         let shard_of_timeline: Vec<u8> = delta.timelines.iter().map(|id| shard_of(*id) as u8).collect();
         let mut ends = [0u32; SHARDS];
@@ -75,7 +75,7 @@ impl<'a> ShardedDelta<'a> {
         }
     }
 
-    /// Each shard that has rows, with those rows, in their own order.
+    /// Iterates over the shards that have rows, with their rows in delta order.
     pub(crate) fn shards(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = DeltaRow<'_>> + Clone)> {
         let mut start = 0;
         let parts = self.ends.iter().enumerate().map(move |(shard, end)| {
@@ -117,25 +117,25 @@ impl<'a> Iterator for ShardRows<'a> {
 }
 
 impl DeltaRow<'_> {
-    /// Its timeline's place in the delta's list.
+    /// Returns the index of its timeline in the list of the delta.
     pub(crate) fn timeline(&self) -> usize {
         self.group.timelines[self.row] as usize
     }
 }
 
-/// Looks at memory that is about to be altered.
+/// Loads memory that is about to be modified into the cache.
 ///
-/// Timelines lie scattered, and to alter one takes so many steps that the processor never sees the next one in time.
-/// Looking takes few, so that it waits for many of them at once.
+/// Timelines are scattered in memory, and modifying one takes so many instructions that the processor cannot overlap
+/// the cache misses of several. Plain loads take few instructions, so many misses overlap.
 pub(crate) fn warm<T>(looks: impl Iterator<Item = T>) {
     looks.for_each(|look| {
         std::hint::black_box(look);
     });
 }
 
-/// The hash of a timeline for a table of one shard. An id is a hash already: its low half is taken.
+/// Returns the hash of a timeline within a shard. An id is already a hash, so its low half is used.
 pub(crate) fn hash_of(id: TimelineId) -> u64 {
     let low = id.0.last_chunk::<8>().expect("an id is sixteen bytes");
-    // The shard was chosen by the same bits; the product spreads them.
+    // The same bits have selected the shard; the multiplication spreads them.
     u64::from_le_bytes(*low).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

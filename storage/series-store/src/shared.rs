@@ -1,4 +1,7 @@
-//! What writers, seals, rewrites and readers share: the state that a snapshot pins, and the one way to change it.
+//! State shared by writers, seals, rewrites and readers.
+//!
+//! A snapshot pins a [`State`]. The manifest is changed by [`Shared::edit_and`] or by a seal of the log. Both make the
+//! change durable first, and then visible to readers together with the related in-memory state.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,6 +16,7 @@ use tideline_chunk::Delta;
 use tideline_log::{Edit, Log, Refusal, Retired};
 use tideline_model::{Durability, SegmentId, SequenceNumber, TableId, TableName, TableSpec, Tier};
 
+use crate::compaction::SettingsWritten;
 use crate::deletes::{self, Deletes, TableDeletes};
 use crate::error::{Result, StoreError};
 use crate::head::Head;
@@ -20,8 +24,7 @@ use crate::lists::FileLists;
 use crate::manifest::{
     ManifestState, Segment, SharedRows, TableRow, put_cursor, put_table, remove_segment, remove_table,
 };
-use crate::retired::{FilesToRemove, Gone, InDoubt, ObjectsToRemove};
-use crate::rewrite::SettingsWritten;
+use crate::retired::{FilesToRemove, InDoubt, ObjectsToRemove, RetiredSegment};
 use crate::schema::TableSchema;
 use crate::seal_reports::SealReports;
 use crate::settings::Settings;
@@ -29,8 +32,9 @@ use crate::store::TimelineDirectory;
 use crate::tables::Table;
 use crate::window::Window;
 
-/// Doublings of the base window that a group of a tier spans; wider windows have one of their own. A day of hot data
-/// is one unit to the backend, and about a month of cold data: decades are a few hundred units.
+/// Number of doublings of the base window that a group of a tier spans. Wider windows have a group of their own.
+/// With this, the backend handles a day of hot data or about a month of cold data as one unit, and decades take a
+/// few hundred units.
 const fn group_level(tier: Tier) -> u8 {
     match tier {
         Tier::Hot => 3,
@@ -38,8 +42,9 @@ const fn group_level(tier: Tier) -> u8 {
     }
 }
 
-/// Bytes from which a segment has a group of its own. Loads of a group take turns, and a seal should not have to wait
-/// for a long move; the cold tier keeps for years what it has, so its groups are fewer.
+/// Segment size in bytes from which a segment has a group of its own. Loads of one group are serialized, and a seal
+/// should not wait for a long move. The threshold of the cold tier is higher because it keeps its data for years and
+/// should have few groups.
 const fn bytes_alone(tier: Tier) -> u64 {
     match tier {
         Tier::Hot => 64 << 20,
@@ -47,7 +52,7 @@ const fn bytes_alone(tier: Tier) -> u64 {
     }
 }
 
-/// What writers, seals, rewrites and readers share.
+/// State shared by writers, seals, rewrites and readers.
 pub(crate) struct Shared {
     pub(crate) log: Arc<Log>,
     pub(crate) backend: Arc<dyn Backend>,
@@ -56,32 +61,32 @@ pub(crate) struct Shared {
     pub(crate) state: RwLock<State>,
     pub(crate) tables: RwLock<Tables>,
     pub(crate) counters: Counters,
-    /// Deletes whose rows are to be written before their journal goes, with their journal entries.
+    /// Deletes whose rows must be written before their journal is removed, with their journal entries.
     pub(crate) waiting_rows: Mutex<BTreeMap<SequenceNumber, (TableId, Bytes)>>,
-    /// Inputs of rewrites that run.
+    /// Inputs of running rewrites.
     pub(crate) moving: Mutex<HashSet<SegmentId>>,
-    /// Segments out of the manifest, until nobody reads them.
-    pub(crate) retired: Retired<ManifestState, Gone>,
-    /// Files of such segments, to be removed by whoever may wait for their target.
+    /// Segments that were removed from the manifest and may still be read.
+    pub(crate) retired: Retired<ManifestState, RetiredSegment>,
+    /// Files of such segments. They are removed on threads that may wait for the target.
     pub(crate) files_to_remove: FilesToRemove,
-    /// Loads whose edit had an unknown outcome, until a later edit shows it.
+    /// Loads whose edit has an unknown outcome. A later edit resolves it.
     pub(crate) in_doubt: Mutex<Vec<InDoubt>>,
     /// Segments whose files are being written.
     pub(crate) archiving: Mutex<HashSet<SegmentId>>,
     pub(crate) file_lists: FileLists,
-    /// Settings of tables as targets have them, for each folder.
+    /// Settings of tables as stored at targets, per folder.
     pub(crate) settings_written: Mutex<SettingsWritten>,
     pub(crate) seal_reports: SealReports,
 }
 
-/// What a snapshot pins.
+/// State pinned by a snapshot.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     pub(crate) manifest: Arc<ManifestState>,
-    /// Oldest first.
+    /// Frozen heads, oldest first.
     pub(crate) frozen: Vec<Arc<Head>>,
     pub(crate) active: Arc<Head>,
-    /// Deletes that frozen heads and segments still have to be cleared of.
+    /// Deletes that are not yet applied to all frozen heads and segments.
     pub(crate) deletes: Deletes,
 }
 
@@ -94,9 +99,9 @@ pub(crate) struct Tables {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) seals: AtomicU64,
-    /// Bytes loaded by seals, into each tier.
+    /// Bytes loaded by seals, per tier.
     pub(crate) sealed_bytes: [AtomicU64; 3],
-    /// Bytes loaded by rewrites, into each tier.
+    /// Bytes loaded by rewrites, per tier.
     pub(crate) rewritten_bytes: [AtomicU64; 3],
 }
 
@@ -113,7 +118,7 @@ impl Shared {
         if let Some(newest) = segments.map(|segment| segment.last).max() {
             log.note_newest(newest);
         }
-        let gone = |place| Gone { place, files: None };
+        let gone = |place| RetiredSegment { place, files: None };
         Self {
             backend: Arc::clone(log.backend()),
             log,
@@ -134,7 +139,7 @@ impl Shared {
         }
     }
 
-    /// Counts what a seal or a rewrite has loaded.
+    /// Counts bytes loaded by a seal or a rewrite.
     pub(crate) fn count_loaded(&self, counters: &[AtomicU64; 3], table: TableId, tier: Tier, bytes: u64) {
         counters[tier as usize].fetch_add(bytes, Ordering::Relaxed);
         if let Some(table) = self.tables.read().by_id.get(&table) {
@@ -142,20 +147,20 @@ impl Shared {
         }
     }
 
-    /// Refuses what would change something while the backend keeps a damaged database as it is.
+    /// Refuses changes while the backend is read-only, which preserves a damaged database.
     pub(crate) fn check_not_read_only(&self) -> Result<()> {
         Ok(self.log.check_not_read_only()?)
     }
 
-    /// Changes the manifest: `change` alters a copy and says the same as rows. Readers that hold the old one
-    /// keep it.
+    /// Changes the manifest. `change` alters a copy and returns the same change as rows. Readers that hold the old
+    /// manifest keep it.
     pub(crate) fn edit(&self, change: impl FnOnce(&mut ManifestState) -> Vec<ManifestChange>) -> Result<()> {
         self.edit_and(|manifest| Ok(change(manifest)), |_| {})?;
         Ok(())
     }
 
-    /// As [`edit`](Self::edit), where `change` may find that it cannot be made; `follow` alters the rest of the
-    /// state in the same instant for readers. Returns the version of the manifest after the edit.
+    /// Changes the manifest like [`edit`](Self::edit), but `change` may fail. `follow` alters the rest of the state;
+    /// readers see both changes at the same moment. Returns the version of the manifest after the edit.
     pub(crate) fn edit_and(
         &self,
         change: impl FnOnce(&mut ManifestState) -> Result<Vec<ManifestChange>>,
@@ -185,7 +190,7 @@ impl Shared {
         self.log.edit(alter, published)
     }
 
-    /// Has readers see a manifest that is durable by now, and the rest of the state as `follow` alters it.
+    /// Makes a durable manifest visible to readers, together with the changes of `follow` to the rest of the state.
     pub(crate) fn publish(
         &self,
         next: ManifestState,
@@ -203,7 +208,7 @@ impl Shared {
         self.retired.replaced(&before);
     }
 
-    /// Refuses a table that was dropped, or may have been.
+    /// Refuses a table that was dropped, or whose drop has an unknown outcome.
     pub(crate) fn check_table(&self, table: &Table) -> std::result::Result<(), Refusal> {
         if !self.tables.read().by_id.contains_key(&table.id()) {
             return Err(Refusal::TableDropped(table.id()));
@@ -214,7 +219,8 @@ impl Shared {
         }
     }
 
-    /// Forgets a table that the manifest names no more. Rows of its deletes that cannot be removed now mean nothing.
+    /// Forgets a table that is no longer in the manifest. Rows of its deletes that cannot be removed now have no
+    /// effect.
     pub(crate) fn forget_table(&self, table: TableId, deletes: Vec<SequenceNumber>) {
         self.tables.write().remove(table);
         self.waiting_rows.lock().retain(|_, (of, _)| *of != table);
@@ -222,11 +228,11 @@ impl Shared {
         let rows: Vec<_> = rows.map(|sequence| deletes::row(table, sequence, None)).collect();
         let (backend, stamps) = (self.backend.as_ref(), self.log.stamps());
         if let Err(error) = deletes::write_rows(backend, stamps, &rows, Durability::Synced) {
-            tracing::warn!(%error, %table, "rows of deletes of a dropped table could not be removed");
+            tracing::warn!(%error, %table, "failed to remove the delete rows of a dropped table");
         }
     }
 
-    /// Takes note of the newest point of a delta: expiry never goes beyond what the points themselves say.
+    /// Records the newest timestamp of a delta, which limits expiry; see [`Log::note_newest`].
     pub(crate) fn note_stored(&self, delta: &Delta) {
         let newest = delta
             .groups
@@ -238,7 +244,7 @@ impl Shared {
         }
     }
 
-    /// Forgets deletes that nothing older is left of.
+    /// Forgets deletes that no older segment or head needs any more.
     pub(crate) fn forget_done_deletes(&self) -> Result<()> {
         let done = {
             let state = self.state.read();
@@ -246,7 +252,8 @@ impl Shared {
             state.deletes.done(&state.manifest, frozen_to)
         };
         for (table, sequences) in done {
-            // The rows go first: what is in the state still masks, what is in neither does not come back.
+            // Removes the rows first: a delete in the state still masks points, and a delete that is in neither
+            // place does not come back.
             let rows: Vec<_> = sequences
                 .iter()
                 .map(|sequence| deletes::row(table, *sequence, None))
@@ -263,7 +270,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes the rows of deletes below `end`, buffered; their sequences.
+    /// Writes the rows of deletes below `end` without a sync. Returns their sequences.
     pub(crate) fn write_deletes(&self, end: SequenceNumber) -> Result<Vec<SequenceNumber>> {
         let waiting: Vec<_> = {
             let waiting = self.waiting_rows.lock();
@@ -281,7 +288,7 @@ impl Shared {
         Ok(waiting.into_iter().map(|(sequence, ..)| sequence).collect())
     }
 
-    /// Rows of deletes that were written are durable.
+    /// Marks written delete rows as durable.
     pub(crate) fn deletes_synced(&self, written: &[SequenceNumber]) {
         let mut waiting = self.waiting_rows.lock();
         written.iter().for_each(|sequence| {
@@ -318,14 +325,14 @@ impl Shared {
 
     pub(crate) fn drop_table(&self, table: &Table) -> Result<()> {
         let id = table.id();
-        let mut gone: Vec<Gone> = Vec::new();
+        let mut gone: Vec<RetiredSegment> = Vec::new();
         let deletes = self.state.read().deletes.of(id).map(TableDeletes::sequences);
         let version = self.edit_and(
             |manifest| {
                 manifest.common.tables.remove(&id);
                 let segments = manifest.segments.remove(&id).unwrap_or_default();
                 let parts = segments.values().flat_map(|segment| segment.parts());
-                gone.extend(parts.map(Gone::of));
+                gone.extend(parts.map(RetiredSegment::of));
                 let removals = segments.keys().map(|segment| remove_segment(*segment));
                 Ok(removals.chain([remove_table(id)]).collect())
             },
@@ -336,32 +343,33 @@ impl Shared {
         Ok(())
     }
 
-    /// Reclaims segments that nobody can be reading any more.
+    /// Reclaims segments that no reader uses any more.
     pub(crate) fn reclaim_retired(&self) {
-        // What looks unused may have been named by what is missing.
+        // In a damaged database, a missing manifest row may still reference a segment that looks unused.
         if self.check_not_read_only().is_err() {
             return;
         }
-        for Gone { place, files } in self.retired.take_free() {
-            // The list of its files goes with it.
+        for RetiredSegment { place, files } in self.retired.take_free() {
+            // Reads the list of its files before the segment with the list is reclaimed.
             let files = files.map(|files| self.files_at(place, &files));
             self.forget_lists(place.segment);
             if let Err(error) = self.backend.reclaim(place) {
-                tracing::warn!(%error, ?place, "reclaiming a segment failed; the next start tries again");
+                tracing::warn!(%error, ?place, "failed to reclaim a segment; the next start retries");
             }
             match files {
-                // A target may be slow: not here, where seals wait.
+                // Not removed here, because a target may be slow and seals wait for this thread.
                 Some(Ok(files)) => self.files_to_remove.add(ObjectsToRemove::of(&files)),
                 Some(Err(error)) => tracing::warn!(
                     %error, ?place,
-                    "the list of files of a segment that is gone cannot be read; they are swept later"
+                    "cannot read the file list of a removed segment; a later sweep removes its files"
                 ),
                 None => {}
             }
         }
     }
 
-    /// A place for a new segment of so many bytes: the group of its table and tier around its window, if it is small.
+    /// Returns the location for a new segment of `bytes` bytes. A small segment is placed in the group of its table
+    /// and tier around its window.
     pub(crate) fn place(
         &self,
         manifest: &ManifestState,
@@ -390,7 +398,7 @@ impl Shared {
     }
 }
 
-/// The window whose segments share a group with those of `window`.
+/// Returns the window that determines the group: all segments of `tier` within it share a group.
 pub(crate) fn group_window(tier: Tier, window: Window) -> Window {
     let mut wide = window;
     while wide.level < group_level(tier) {
@@ -400,7 +408,7 @@ pub(crate) fn group_window(tier: Tier, window: Window) -> Window {
 }
 
 impl State {
-    /// Takes a table out of everything that is read.
+    /// Removes a table from the state that readers see.
     pub(crate) fn drop_table(&mut self, table: TableId) {
         let heads = self.frozen.iter().chain([&self.active]);
         heads.for_each(|head| head.drop_table(table));
@@ -408,7 +416,7 @@ impl State {
     }
 }
 
-/// Everything that a backend keeps of the segments of `one` and not of those of `other`.
+/// Returns the segments of `one`, including copies, that are not in `other`.
 pub(crate) fn missing_in<'a>(
     one: &'a ManifestState,
     other: &ManifestState,

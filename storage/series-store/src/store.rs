@@ -1,22 +1,25 @@
-//! The store itself: what its parts share, and what others may ask of it.
+//! The store: its public API, grouped into tables, writes, moves, reads, watches and operation.
+//!
+//! The state itself is in `shared`. The methods here check their arguments and delegate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
-use tideline_archive::{Archive, People};
+use tideline_archive::{Archive, TimelineMetadata};
 use tideline_backend::{Backend, Health, Usage};
 use tideline_chunk::NewTimeline;
 use tideline_log::TrustedNow;
-use tideline_log::{Log, LogModel, LogThreads, ModelTag, RequestKey, Stamps, TailError, TailPart};
+use tideline_log::{Log, LogModel, LogThreads, ModelTag, RecentError, RecentPage, RequestKey, Stamps};
 use tideline_model::{FieldId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, TimelineId};
 use tideline_runtime::ThreadFailure;
 
+use crate::compaction::{Evicted, OrphanSearch, Orphans, Rewrite, Rewritten, Throttle};
 use crate::error::{Result, StoreError};
 use crate::latest::{LatestRow, Seen};
 use crate::manifest::put_table;
 use crate::model::SeriesModel;
-use crate::rewrite::{Evicted, OrphanSearch, Orphans, Pace, Rewrite, Rewritten};
 use crate::scan::{Snapshot, visible_from};
 use crate::seal_reports::SealReport;
 use crate::shared::Shared;
@@ -24,82 +27,86 @@ use crate::survey::Survey;
 use crate::tables::Table;
 use crate::unsealed::Unsealed;
 
-/// Keeps what the store must not know: the identities behind timeline ids.
+/// Interface to the timeline catalog, which holds the identities of timelines. The store handles only their ids.
 ///
-/// A directory whose rows outlive the process is a model of the log beside the store, given to
-/// [`Recovery::finish_beside`](crate::Recovery::finish_beside). It is flushed before the store: the journal that carried its
-/// timelines is about to go.
+/// A directory with durable rows must also be a model of the log, passed to
+/// [`Recovery::finish_beside`](crate::Recovery::finish_beside). It is then flushed before the store, because the
+/// journal entries that carried its timelines are removed afterwards.
 pub trait TimelineDirectory: Send + Sync {
-    /// Takes in a timeline that a replayed journal entry introduces. The same one again is no error.
+    /// Adds a timeline that a replayed journal entry introduces. Adding the same timeline again is not an error.
+    ///
+    /// # Errors
+    ///
+    /// A message if the directory rejects the timeline; the start then fails with [`StoreError::Directory`].
     fn adopt(&self, table: TableId, timeline: &NewTimeline) -> std::result::Result<(), String>;
 
-    /// Takes note that the identities of these timelines are now in the journal. Called before the write that
-    /// introduces them is answered.
+    /// Records that the identities of these timelines are now in the journal. Called before the write that
+    /// introduces them is acknowledged.
     fn announced(&self, table: TableId, timelines: &[NewTimeline]);
 
-    /// Takes note that timelines are removed: in the journal's order, live and when it is replayed. A later delta
-    /// introduces them again, or they stay away.
+    /// Removes timelines. Called in the order of the journal, both live and during replay. A later delta may
+    /// introduce them again.
     fn removed(&self, table: TableId, ids: &[TimelineId]);
 
-    /// Timelines of a table that have a durable row; `None` where they are not counted.
+    /// Returns the number of timelines of a table that have a durable row; `None` if they are not counted.
     fn saved(&self, table: TableId) -> Option<u64> {
         let _of_no_table = table;
         None
     }
 
-    /// Who the timelines of a table are, for files that others read; `None` where nobody knows.
-    fn people(&self, table: TableId) -> Option<Arc<dyn People>> {
+    /// Returns the metadata of the timelines of a table, for archive files; `None` if it is not available.
+    fn metadata(&self, table: TableId) -> Option<Arc<dyn TimelineMetadata>> {
         let _of_no_table = table;
         None
     }
 }
 
-/// An embedded store of series points.
+/// Embedded store of series points.
 #[derive(Debug)]
 pub struct SeriesStore {
     shared: Arc<Shared>,
     threads: LogThreads,
 }
 
-/// What became of a write.
+/// Result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
-    /// Its place in the journal.
+    /// Sequence of the journal entry.
     pub sequence: SequenceNumber,
 }
 
-/// Sizes and counts, for `/metrics` and table statistics.
+/// Sizes and counts for `/metrics` and table statistics.
 #[derive(Debug, Clone, Default)]
 pub struct StoreStats {
-    /// Bytes of unsealed points in memory, frozen heads included.
+    /// Bytes of unsealed points in memory, including frozen heads.
     pub head_bytes: usize,
-    /// Bytes at which the unsealed points are sealed, for as many timelines as they have now.
+    /// Head size in bytes that triggers a seal, for the current number of timelines.
     pub head_budget_bytes: usize,
     /// Unsealed points in memory.
     pub head_points: u64,
-    /// Heads waiting to be sealed or being sealed.
+    /// Heads that are being sealed or wait to be sealed.
     pub frozen_heads: usize,
     /// Published segments.
     pub segments: usize,
-    /// Points in them.
+    /// Points in published segments.
     pub segment_points: u64,
-    /// Field values in them.
+    /// Field values in published segments.
     pub segment_values: u64,
-    /// Bytes of their keys and chunks.
+    /// Bytes of the keys and chunks of published segments.
     pub segment_bytes: u64,
-    /// Bytes that seals have loaded since the start, hot and cold.
+    /// Bytes loaded by seals since the start, per tier.
     pub sealed_bytes: [u64; 3],
-    /// Bytes that rewrites have loaded since the start, hot and cold.
+    /// Bytes loaded by rewrites since the start, per tier.
     pub rewritten_bytes: [u64; 3],
     /// Deltas committed since the start.
     pub commits: u64,
-    /// Journal appends since the start: `commits` over this is the size of a group.
+    /// Journal appends since the start. `commits` divided by this is the average size of a group commit.
     pub appends: u64,
-    /// Seals done since the start.
+    /// Seals completed since the start.
     pub seals: u64,
-    /// Why the last seal failed, until one succeeds.
+    /// Error of the last seal; cleared when a seal succeeds.
     pub seal_error: Option<String>,
-    /// The backend's own sizes.
+    /// Sizes reported by the backend.
     pub usage: Usage,
 }
 
@@ -114,23 +121,24 @@ impl SeriesStore {
         &self.shared
     }
 
-    /// The threads of the log: other models commit their entries with them.
+    /// Returns the threads of the log. Other models commit their entries through them.
     pub fn threads(&self) -> &LogThreads {
         &self.threads
     }
 
-    /// The log that it writes to.
+    /// Returns the log to which the store writes.
     pub fn log(&self) -> &Arc<Log> {
         &self.shared.log
     }
 
     // --- tables ----------------------------------------------------------------------------------------
 
-    /// A table by name. Retryable where it is not known yet whether it was made.
+    /// Returns a table by name. The error is retryable while it is unknown whether the table was created.
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoSuchTable`]; those of [`Log::check_lease`]: without a lease nothing is served.
+    /// [`StoreError::NoSuchTable`] if there is no such table; the errors of [`Log::check_lease`] and
+    /// [`Log::settle_name`].
     pub fn table(&self, name: &str) -> Result<Arc<Table>> {
         self.log().check_lease()?;
         let missing = || StoreError::NoSuchTable(name.chars().take(80).collect());
@@ -142,26 +150,35 @@ impl SeriesStore {
         self.shared.tables.read().named(&name).ok_or_else(missing)
     }
 
-    /// All tables, by name.
+    /// Returns all tables, sorted by name.
     pub fn tables(&self) -> Vec<Arc<Table>> {
         let mut all: Vec<_> = self.shared.tables.read().by_id.values().cloned().collect();
         all.sort_by(|a, b| a.name().cmp(b.name()));
         all
     }
 
-    /// Makes a table.
+    /// Creates a table.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::TableExists`] if the name is in use; the errors of [`Log::edit`].
     pub fn create_table(&self, name: TableName, spec: TableSpec) -> Result<Arc<Table>> {
         self.shared.create_table(name, spec)
     }
 
-    /// Changes a table's settings. Source tags are fixed once the table has a point.
+    /// Changes the settings of a table. Source tags can no longer be changed once the table has a point.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSuchTable`]; [`StoreError::SourceTagsFixed`] if the table has points and the source tags
+    /// differ; the errors of [`Log::edit`].
     pub fn alter_table(&self, name: &str, spec: TableSpec) -> Result<Arc<Table>> {
         self.log().settle()?;
         let table = self.table(name)?;
         if table.spec().source_tags != spec.source_tags && self.has_points(table.id()) {
             return Err(StoreError::SourceTagsFixed(table.name().clone()));
         }
-        // By the trusted clock: a wrong one would keep hidden points for ever, or free them at once.
+        // Uses the trusted clock: a wrong clock could keep hidden points for ever, or free them at once.
         let row = table.row(spec, self.trusted_now().now.nanos());
         self.shared.edit(|manifest| {
             let counts = manifest.common.tables.get(&table.id()).and_then(|row| row.counts);
@@ -173,17 +190,22 @@ impl SeriesStore {
         let policy_changes = table.spec().policy != row.spec.policy;
         table.set_spec(&row);
         if policy_changes {
-            // What had expired may be visible again.
+            // Expired points may become visible again.
             table.latest().forget_all();
         }
         Ok(table)
     }
 
-    /// Drops a table with all its points: invisible at once, bytes freed when its last reader is done.
+    /// Drops a table with all its points. They become invisible at once; their bytes are freed when the last reader
+    /// is done.
     ///
-    /// Catalog rows and index entries are the caller's to remove.
+    /// The caller removes catalog rows and index entries.
     ///
-    /// After a retryable error it may be dropped or not. Until that is known its writes are refused as retryable.
+    /// # Errors
+    ///
+    /// [`StoreError::NoSuchTable`]; [`StoreError::DefaultTable`] for the default table; the errors of [`Log::edit`].
+    /// After a retryable error it is unknown whether the table was dropped; until that is resolved, its writes fail
+    /// with a retryable error.
     pub fn drop_table(&self, name: &str) -> Result<TableId> {
         self.log().settle()?;
         let table = self.table(name)?;
@@ -195,7 +217,7 @@ impl SeriesStore {
         Ok(table.id())
     }
 
-    /// Whether a table has a point, or writes of it wait to be sealed.
+    /// Returns true if a table has a point in a segment or in a head.
     pub fn has_points(&self, table: TableId) -> bool {
         let state = self.shared.state.read();
         let in_heads = state
@@ -213,35 +235,46 @@ impl SeriesStore {
 
     // --- writing ---------------------------------------------------------------------------------------
 
-    /// The outcome of an earlier request with this idempotency key.
+    /// Returns the outcome of an earlier request with this idempotency key.
     pub fn request_outcome(&self, table: &Table, key: RequestKey) -> Option<Bytes> {
         self.log().request_outcome(table.id(), key)
     }
 
     /// Seals everything that was committed before the call, and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Log`] if the seal fails. The points then stay in the journal and in memory, and the seal is
+    /// retried.
     pub fn seal(&self) -> Result<()> {
         Ok(self.threads.flush()?)
     }
 
-    /// Hands out the reports of seals that have ended since the last call, oldest first; at most the last 200.
+    /// Removes and returns the reports of seals that have ended since the last call, oldest first; at most the last
+    /// 200.
     pub fn take_seal_reports(&self) -> Vec<SealReport> {
         self.shared.seal_reports.take()
     }
 
     // --- moving ----------------------------------------------------------------------------------------
 
-    /// The archive that segments are moved to and read from, where there is one.
+    /// Returns the archive that segments are moved to and read from, if one is configured.
     pub fn archive(&self) -> Option<&Arc<Archive>> {
         self.shared.settings.archive.as_ref()
     }
 
-    /// What there is to move: every table with its segments and deletes, and the time to go by.
+    /// Returns statistics for the move planner: all tables with their segments and deletes, and the trusted time.
     pub fn survey(&self) -> Survey {
         self.shared.survey()
     }
 
-    /// The same, with the unsealed points of a table before each of the instants that `before` returns for it, all of one
-    /// moment. It takes about half as long as a seal of the table where points are old enough to be counted.
+    /// Returns the survey, and the unsealed points of a table before each timestamp that `before` returns for it.
+    /// All values are of the same moment. If there are points old enough to be counted, it takes about half as long
+    /// as a seal of the table.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Chunk`] if a block of a head is damaged.
     pub fn survey_unsealed<const COUNT: usize>(
         &self,
         table: TableId,
@@ -250,69 +283,89 @@ impl SeriesStore {
         self.shared.survey_unsealed(table, before)
     }
 
-    /// Makes one segment of several, in one tier: fold, migrate or purge. Readers see the same points before, during
-    /// and after it.
+    /// Rewrites several segments into one segment of a tier: fold, migrate or purge, among others. Readers see the
+    /// same points before, during and after it.
     ///
-    /// Blocks for as long as it takes; memory is bounded whatever the inputs. After an error nothing has changed, or
-    /// all has; doing it again is harmless.
-    pub fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<Rewritten> {
+    /// Blocks until the rewrite is done. Memory use is bounded, whatever the size of the inputs. After an error
+    /// either nothing or everything has changed; repeating the rewrite is safe.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::SegmentGone`], [`StoreError::Interleaved`], [`StoreError::NoCommonWindow`], [`StoreError::Cut`]
+    /// or [`StoreError::NoCopy`] if the inputs cannot be rewritten this way; [`StoreError::Cancelled`] if `pace`
+    /// stops it; the errors of the backend, of the archive and of [`Log::edit`].
+    pub fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Throttle) -> Result<Rewritten> {
         self.shared.rewrite(rewrite, pace)
     }
 
-    /// Drops whole segments with their points; how many there were. Whether their points have expired is the
-    /// caller's to know.
+    /// Drops whole segments with their points. Returns the number of dropped segments. The caller must ensure that
+    /// their points have expired.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::SegmentGone`] if a segment is being rewritten or dropped concurrently; the errors of
+    /// [`Log::edit`]. Unknown ids are ignored.
     pub fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64> {
         self.shared.drop_segments(table, segments)
     }
 
-    /// Ends requests to targets of the archive, those under way and those that come: what waits for them fails.
+    /// Stops all running and future requests to targets of the archive; operations that wait for them fail.
     pub fn stop_archive(&self) {
         if let Some(archive) = &self.shared.settings.archive {
             archive.stop();
         }
     }
 
-    /// Takes cold segments with a copy out of the cold tier: their files answer from then on. A copy of which something is
-    /// missing is forgotten instead, and its segment stays.
+    /// Evicts cold segments that have an archived copy: their points are then read from the files. If files of a
+    /// copy are missing, the copy is discarded and the segment stays.
     ///
     /// # Errors
     ///
-    /// Where the target cannot be asked; what was done before stays done.
+    /// [`StoreError::SegmentGone`] if a segment is being rewritten; [`StoreError::NoArchive`] without an archive;
+    /// [`StoreError::Archive`] if the target cannot be reached; the errors of [`Log::edit`].
     pub fn evict(&self, table: TableId, segments: &[SegmentId]) -> Result<Evicted> {
         self.shared.evict(table, segments)
     }
 
-    /// Removes files of a table, and of tables that are gone, that a crash or a failure has left at targets, once they
-    /// are a day old; how many.
+    /// Removes files of a table and of dropped tables that a crash or a failed job has left at targets, once they
+    /// are a day old. Returns their number.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::TableDropped`] if there is no such table; [`StoreError::Archive`] if a target fails. The other
+    /// targets are swept nevertheless.
     pub fn sweep_archive(&self, table: TableId) -> Result<u64> {
         self.shared.remove_files();
         self.shared.sweep_archive(table)
     }
 
-    /// Writes the settings of a table to all targets that hold files of it, where they have others; to how many folders.
+    /// Writes the settings of a table to all targets with files of the table whose stored settings differ. Returns
+    /// the number of folders written.
     ///
     /// # Errors
     ///
-    /// Where a target fails; the others have the settings.
+    /// [`StoreError::TableDropped`] if there is no such table; [`StoreError::Archive`] if a target fails. The other
+    /// targets are written nevertheless.
     pub fn write_settings(&self, table: TableId) -> Result<u64> {
         self.shared.write_settings(table)
     }
 
-    /// Searches a target for objects that nothing names. Nothing is changed.
+    /// Searches a target for unreferenced objects. Changes nothing.
     ///
     /// # Errors
     ///
-    /// Where the target or the backend fails.
+    /// [`StoreError::NoArchive`] without an archive; the errors of the target and of the backend.
     pub fn find_orphans(&self, search: &OrphanSearch) -> Result<Orphans> {
         self.shared.find_orphans(search)
     }
 
-    /// Removes what a search has found, for as long as `step` wants: it is called with the number of objects that are gone.
-    /// How many objects and bytes were removed.
+    /// Removes the objects that a search has found. Calls `step` with the number of objects removed so far, and
+    /// stops when it returns false. Returns the number of removed objects and their bytes.
     ///
     /// # Errors
     ///
-    /// Where the target fails; what was removed before is gone.
+    /// [`StoreError::NoArchive`] without an archive; [`StoreError::Archive`] if the target fails. Objects removed
+    /// before the failure stay removed.
     pub fn remove_orphans(
         &self,
         target: &str,
@@ -322,12 +375,12 @@ impl SeriesStore {
         self.shared.remove_orphans(target, orphans, step)
     }
 
-    /// An operator says that the machine's clock is right.
+    /// Records the confirmation of an operator that the clock of the machine is right.
     pub fn confirm_clock(&self) {
         self.log().confirm_clock();
     }
 
-    /// Rows about jobs, by name.
+    /// Returns the rows about jobs, as pairs of name and content.
     pub fn job_rows(&self) -> Vec<(Bytes, Bytes)> {
         let manifest = self.log().manifest();
         let rows = manifest.jobs.iter();
@@ -335,23 +388,31 @@ impl SeriesStore {
             .collect()
     }
 
-    /// Adds, alters and removes rows about jobs, in one edit. Durable on return.
+    /// Adds, changes and removes rows about jobs in one edit. Durable on return.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Log::edit_job_rows`]: the edit was not applied, or its outcome is unknown.
     pub fn edit_job_rows(&self, put: Vec<(Bytes, Bytes)>, remove: Vec<Bytes>) -> Result<()> {
         Ok(self.log().edit_job_rows(put, remove)?)
     }
 
     // --- reading ---------------------------------------------------------------------------------------
 
-    /// The points of this moment.
+    /// Returns a snapshot of the current points.
     pub fn snapshot(&self) -> Snapshot {
         let now = self.trusted_now().now;
         Snapshot::new(Arc::clone(&self.shared), self.shared.state.read().clone(), now)
     }
 
-    /// The newest value of every field of a timeline.
+    /// Returns the newest value of every field of a timeline.
     ///
-    /// From memory, but for a timeline that was last written before the start: then its newest chunks are read
-    /// once. `expected` names the fields of its measurement: reading stops when all are found.
+    /// The values come from memory. If the timeline was last written before the start, its newest chunks are read
+    /// once. `expected` lists the fields of its measurement; reading stops when all of them are found.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the backend, of the archive and of the lease; [`StoreError::Chunk`] if a chunk is damaged.
     pub fn latest(&self, table: &Table, id: TimelineId, expected: &[FieldId]) -> Result<LatestRow> {
         let visible = self.follow_clock(table);
         loop {
@@ -360,17 +421,21 @@ impl SeriesStore {
                 known.row.retain(|field| field.timestamp >= visible);
                 return Ok(known.row);
             }
-            // A delete may come between; then what was read is not taken, and it is read again.
+            // A concurrent delete changes the generation. The values just read are then discarded and read again.
             let stored = self.snapshot().newest(table.id(), id, expected)?;
             table.latest().complete(id, stored, generation);
         }
     }
 
-    /// The span of each timeline's points; `None` where there is none. Where points have expired it may begin earlier
-    /// than the oldest that is left, but never before what is visible.
+    /// Returns the time span of the points of each timeline; `None` for a timeline without points. If points have
+    /// expired, the span may start before the oldest remaining point, but not before the oldest visible time.
     ///
-    /// From memory, but for timelines that were last written before the start: their chunks' keys and headers are
-    /// read once, in one sweep for all of them.
+    /// The spans come from memory. For timelines that were last written before the start, the keys and headers of
+    /// their chunks are read once, in one scan for all of them.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the backend, of the archive and of the lease; [`StoreError::Chunk`] if a chunk is damaged.
     pub fn seen(&self, table: &Table, ids: &[TimelineId]) -> Result<Vec<Option<Seen>>> {
         let known = |id: &TimelineId| table.latest().seen(*id);
         let visible = self.follow_clock(table);
@@ -395,91 +460,113 @@ impl SeriesStore {
         }
     }
 
-    /// The first instant at which points of a table are visible now; what was remembered of it by a later clock is
-    /// forgotten.
+    /// Returns true for each timeline that has a point which is visible or has been hidden for less than `delay`. Ids must
+    /// be increasing. Reads keys and headers of their chunks.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`seen`](Self::seen).
+    pub fn have_points_within(
+        &self,
+        table: &Table,
+        ids: &[TimelineId],
+        delay: Duration,
+    ) -> Result<Vec<bool>> {
+        let spans = self.snapshot().before(delay).spans(table.id(), ids)?;
+        Ok(spans.iter().map(Option::is_some).collect())
+    }
+
+    /// Returns the first visible timestamp of a table. If the clock has gone back, forgets all latest values, which
+    /// may lack points that are visible again.
     fn follow_clock(&self, table: &Table) -> i64 {
         let visible = self.visible_from(table);
         table.latest().follow(self.log().clock_turns());
         visible
     }
 
-    /// The first instant at which points of a table are visible now; `i64::MIN` where nothing expires.
+    /// Returns the first timestamp at which points of a table are visible now; `i64::MIN` if nothing expires.
     pub fn visible_from(&self, table: &Table) -> i64 {
         visible_from(Some(&table.spec().policy), self.trusted_now().now)
     }
 
-    /// What time it is, as far as it can be trusted, and whether expiry may go by it.
+    /// Returns the trusted time, and whether expiry may use it.
     pub fn trusted_now(&self) -> TrustedNow {
         self.log().trusted_now()
     }
 
     // --- watching --------------------------------------------------------------------------------------
 
-    /// The place in the journal after everything that was committed so far.
-    pub fn tail_end(&self) -> SequenceNumber {
-        self.log().tail_end()
+    /// Returns the journal sequence after the last committed entry.
+    pub fn recent_end(&self) -> SequenceNumber {
+        self.log().recent_end()
     }
 
-    /// What was written to a table from a place in the journal on, deletes included: at least one entry where there is
-    /// any, and at most about `bytes_max` of them.
+    /// Returns the entries written to a table from a journal sequence on, including deletes: at least one if there
+    /// is any, and at most about `bytes_max` bytes.
     ///
-    /// Entries of other models are left out. From memory, which holds the newest entries of all tables up to [`LogSettings::tail_bytes_max`](crate::LogSettings).
-    /// What comes out has been acknowledged, and queries see it.
-    pub fn tail(
+    /// Entries of other models are omitted. Entries are read from memory, which holds the newest entries of all
+    /// tables up to [`LogSettings::tail_bytes_max`](crate::LogSettings). All returned entries are acknowledged and
+    /// visible to queries.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Log::recent`].
+    pub fn recent(
         &self,
         table: &Table,
         from: SequenceNumber,
         bytes_max: usize,
-    ) -> std::result::Result<TailPart, TailError> {
-        let mut part = self.log().tail(table.id(), from, bytes_max)?;
+    ) -> std::result::Result<RecentPage, RecentError> {
+        let mut part = self.log().recent(table.id(), from, bytes_max)?;
         part.entries
             .retain(|entry| ModelTag::of(&entry.encoded) == Some(ModelTag::SERIES));
         Ok(part)
     }
 
-    /// Has `wake` called whenever the tail has grown. It is called on the committer's thread and must not block.
-    pub fn on_tail_change(&self, wake: impl Fn() + Send + Sync + 'static) {
-        self.log().on_tail_change(wake);
+    /// Registers a callback for new entries. It is called on the committer thread and must not block.
+    pub fn on_recent_entries(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.log().on_recent_entries(wake);
     }
 
-    /// Calls everybody who waits for the tail, because something else has changed that they look at.
+    /// Calls all callbacks of watchers, because other state that they read has changed.
     pub fn wake_watchers(&self) {
         self.log().wake_watchers();
     }
 
     // --- operation -------------------------------------------------------------------------------------
 
-    /// The backend, for the rows of others: catalog and the like.
+    /// Returns the backend, for rows of other components such as the catalog.
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.shared.backend
     }
 
-    /// Rising stamps for such rows.
+    /// Returns the generator of increasing stamps for such rows.
     pub fn stamps(&self) -> &Stamps {
         self.log().stamps()
     }
 
-    /// Whether promises can be kept now.
+    /// Returns the health of the backend.
     pub fn health(&self) -> Health {
         self.shared.backend.health()
     }
 
-    /// Whether the backend keeps everything as it is, because something acknowledged is missing.
+    /// Returns true if the backend is read-only because acknowledged data is missing.
     pub fn is_read_only(&self) -> bool {
         self.shared.check_not_read_only().is_err()
     }
 
-    /// The panic of a thread that the database depends upon; writes are refused from then on.
+    /// Returns the panic of a thread that the database depends on, if there was one. Writes are refused from then
+    /// on.
     pub fn thread_failure(&self) -> Option<&ThreadFailure> {
         self.shared.settings.log.supervisor.failure()
     }
 
-    /// Why the last seal failed, until one succeeds.
+    /// Returns the error of the last seal; `None` once a seal has succeeded.
     pub fn seal_error(&self) -> Option<String> {
         self.log().flush_error()
     }
 
-    /// Sizes and counts.
+    /// Returns sizes and counts.
     pub fn stats(&self) -> StoreStats {
         let state = self.shared.state.read().clone();
         let heads = || state.frozen.iter().chain([&state.active]);
@@ -510,8 +597,12 @@ impl SeriesStore {
         }
     }
 
-    /// Stops taking writes, answers those that wait, syncs and closes the backend. Unsealed points stay in the
-    /// journal and are there again after the next start.
+    /// Stops accepting writes, completes the waiting ones, syncs and closes the backend. Unsealed points stay in the
+    /// journal and are recovered at the next start.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Backend`] if the backend cannot be closed.
     pub fn close(&self) -> Result<()> {
         self.threads.stop();
         Ok(self.shared.backend.close()?)
@@ -521,7 +612,7 @@ impl SeriesStore {
 impl Drop for SeriesStore {
     fn drop(&mut self) {
         if let Err(error) = self.close() {
-            tracing::error!(%error, "closing the store failed");
+            tracing::error!(%error, "failed to close the store");
         }
     }
 }

@@ -1,4 +1,6 @@
-//! What there is, at one moment, for whoever plans moves.
+//! Point-in-time statistics for the planner of moves and compactions.
+//!
+//! Segments, heads and deletes are those of one pinned state. The other values are read at the same time.
 
 use std::sync::Arc;
 
@@ -9,57 +11,57 @@ use crate::manifest::Segment;
 use crate::shared::{Shared, State};
 use crate::tables::Table;
 
-/// The facts that plans are made from.
+/// Statistics of all tables at one moment.
 #[derive(Debug, Clone)]
 pub struct Survey {
-    /// The time that expiry and migration go by.
+    /// Trusted time, which expiry and migration use.
     pub now: TrustedNow,
-    /// Every table, by number.
+    /// Tables, sorted by id.
     pub tables: Vec<TableSurvey>,
-    /// Heads that wait to be sealed or are being sealed.
+    /// Heads that are being sealed or wait to be sealed.
     pub frozen_heads: usize,
-    /// Segments that are out of the manifest and wait for their last reader.
+    /// Segments that are no longer in the manifest and wait for their last reader.
     pub retired_segments: usize,
-    /// Width of the narrowest window, in nanoseconds.
+    /// Width of the narrowest window in nanoseconds.
     pub window_nanos: i64,
 }
 
-/// The facts of one table.
+/// Statistics of one table.
 #[derive(Debug, Clone)]
 pub struct TableSurvey {
-    /// The table, with its policy.
+    /// Table with its policy.
     pub table: Arc<Table>,
-    /// Its segments, by id.
+    /// Segments, sorted by id.
     pub segments: Vec<SegmentSurvey>,
-    /// Its unsealed points.
+    /// Unsealed points.
     pub head: HeadSurvey,
     /// Bytes that seals and rewrites of the table have loaded since the start.
     pub loaded_bytes: u64,
-    /// Deletes that some segment or frozen head still has to be cleared of.
+    /// Deletes that are not yet applied to all segments and frozen heads.
     pub deletes: usize,
-    /// Whether a target with files of the table may hold other settings than the table has.
+    /// True if a target with files of the table may hold settings that differ from those of the table.
     pub has_unwritten_settings: bool,
 }
 
-/// The unsealed points of a table.
+/// Unsealed points of a table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HeadSurvey {
-    /// Rows taken in, overwritten and deleted ones included.
+    /// Rows written, including overwritten and deleted ones.
     pub points: u64,
     /// Bytes of memory.
     pub bytes: u64,
-    /// The oldest and the newest instant.
+    /// Oldest and newest timestamp.
     pub span: Option<(i64, i64)>,
 }
 
-/// The facts of one segment.
+/// Statistics of one segment.
 #[derive(Debug, Clone)]
 pub struct SegmentSurvey {
-    /// The segment.
+    /// Segment from the manifest.
     pub segment: Arc<Segment>,
-    /// Whether a delete may hide points of it.
+    /// True if a delete may hide points of the segment.
     pub has_deletes: bool,
-    /// Whether a rewrite is at work on it.
+    /// True if a rewrite is using the segment.
     pub is_moving: bool,
 }
 
@@ -81,12 +83,12 @@ impl HeadSurvey {
 }
 
 impl Shared {
-    /// The facts of this moment.
+    /// Returns the statistics of this moment.
     pub(crate) fn survey(&self) -> Survey {
         self.survey_of(&self.state.read().clone())
     }
 
-    /// The facts of the moment of a state.
+    /// Returns the statistics for a pinned state.
     pub(crate) fn survey_of(&self, state: &State) -> Survey {
         let moving = self.moving.lock().clone();
         let mut tables: Vec<Arc<Table>> = self.tables.read().by_id.values().cloned().collect();

@@ -1,4 +1,6 @@
-//! A table as the running store sees it: settings, schema, latest values.
+//! Tables of the running store: settings, schema and latest values.
+//!
+//! A handle caches the manifest row of the table. It is updated after each edit of the row.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -10,7 +12,7 @@ use crate::latest::TableLatest;
 use crate::manifest::{Adopted, TableRow};
 use crate::schema::TableSchema;
 
-/// One table. Handles are shared; a dropped table's handle stays valid and its writes are refused.
+/// Table of the store. Handles are shared. The handle of a dropped table stays valid, but its writes are refused.
 #[derive(Debug)]
 pub struct Table {
     id: TableId,
@@ -43,37 +45,38 @@ impl Table {
         }
     }
 
-    /// Its number.
+    /// Returns the id of the table.
     pub fn id(&self) -> TableId {
         self.id
     }
 
-    /// Its name.
+    /// Returns the name of the table.
     pub fn name(&self) -> &TableName {
         &self.name
     }
 
-    /// When it was made, nanoseconds since the epoch.
+    /// Returns the creation time in nanoseconds since the epoch.
     pub fn created(&self) -> i64 {
         self.created
     }
 
-    /// What a user has set, as of now.
+    /// Returns the current settings.
     pub fn spec(&self) -> Arc<TableSpec> {
         Arc::clone(&self.spec.read())
     }
 
-    /// When its policy was last changed, nanoseconds since the epoch.
+    /// Returns the time of the last policy change in nanoseconds since the epoch.
     pub fn policy_changed(&self) -> i64 {
         self.policy_changed.load(Ordering::Relaxed)
     }
 
-    /// Counts removals of timelines: a write that took timelines for known at another count has to look again.
+    /// Returns the number of timeline removals. A write that resolved its timelines at another count must resolve
+    /// them again.
     pub fn timeline_generation(&self) -> u64 {
         self.timeline_generation.load(Ordering::SeqCst)
     }
 
-    /// Whether it may have been dropped: an edit that drops it has an open outcome.
+    /// Returns true if an edit that drops the table has an unknown outcome.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.is_in_doubt.load(Ordering::Acquire)
     }
@@ -82,27 +85,27 @@ impl Table {
         self.is_in_doubt.store(is_in_doubt, Ordering::Release);
     }
 
-    /// Bytes that seals and rewrites have loaded since the start.
+    /// Returns the bytes that seals and rewrites have loaded since the start.
     pub fn loaded_bytes(&self) -> u64 {
         self.loaded_bytes.load(Ordering::Relaxed)
     }
 
-    /// A load has written this much.
+    /// Adds to the loaded bytes.
     pub(crate) fn loaded(&self, bytes: u64) {
         self.loaded_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Timelines were removed.
+    /// Records a removal of timelines.
     pub(crate) fn timelines_removed(&self) {
         self.timeline_generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Its fields.
+    /// Returns the fields of the table.
     pub fn schema(&self) -> &TableSchema {
         &self.schema
     }
 
-    /// Its timelines' latest values.
+    /// Returns the latest values of the timelines.
     pub(crate) fn latest(&self) -> &TableLatest {
         &self.latest
     }
@@ -112,7 +115,7 @@ impl Table {
         *self.spec.write() = Arc::new(row.spec.clone());
     }
 
-    /// The table's row with another spec, set at `now`.
+    /// Returns the manifest row with another spec that is set at time `now`.
     pub(crate) fn row(&self, spec: TableSpec, now: i64) -> TableRow {
         let policy_changed = if spec.policy == self.spec().policy {
             self.policy_changed()
@@ -123,7 +126,7 @@ impl Table {
             .with_adopted(self.adopted())
     }
 
-    /// What other databases had written of it and is this one's now.
+    /// Returns the archive objects of the table that other databases wrote and that now belong to this one.
     pub fn adopted(&self) -> Vec<Adopted> {
         self.adopted.read().clone()
     }

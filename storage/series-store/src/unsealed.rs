@@ -1,4 +1,6 @@
-//! Counts of unsealed points: what a policy or a query is about before a seal has written it.
+//! Counts of unsealed points, for previews of policies and for query estimates.
+//!
+//! Counts exclude overwritten and deleted points: they equal what a seal would write.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,37 +18,37 @@ use crate::seal::merged;
 use crate::shared::{Shared, State};
 use crate::survey::Survey;
 
-/// Timelines that an estimate looks at; of more it takes a sample.
+/// Maximum number of timelines that an estimate reads. For more timelines it uses a sample.
 const SAMPLED_MAX: usize = 1_000;
 
-/// Unsealed points, overwritten and deleted ones left out: what a seal would write.
+/// Unsealed points without overwritten and deleted ones, as a seal would write them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unsealed {
     /// Timelines with such points.
     pub timelines: u64,
-    /// Points.
+    /// Number of points.
     pub points: u64,
     /// Field values.
     pub values: u64,
-    /// The oldest and the newest of them.
+    /// Timestamps of the oldest and the newest point.
     pub span: Option<(i64, i64)>,
 }
 
-/// About how many unsealed points a query reads.
+/// Estimate of the unsealed points that a query reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnsealedEstimate {
-    /// Heads with points of the table in the range: an active one, and frozen ones that wait to be sealed.
+    /// Heads with points of the table in the range: the active one, and frozen ones that wait to be sealed.
     pub heads: u64,
-    /// Points.
+    /// Number of points.
     pub points: u64,
-    /// Bytes of memory that they take, as much as the average point of their heads.
+    /// Memory of these points in bytes, derived from the average point of their heads.
     pub bytes: u64,
-    /// The oldest and the newest of them, as far as was looked.
+    /// Timestamps of the oldest and the newest sampled point.
     pub span: Option<(i64, i64)>,
 }
 
 impl Unsealed {
-    /// Adds the rows of a run before an instant.
+    /// Adds the rows of a run before a timestamp.
     fn add(&mut self, run: &Run, before: i64) {
         let rows = run.timestamps.partition_point(|at| *at < before);
         if rows == 0 {
@@ -66,17 +68,17 @@ fn united(all: Option<(i64, i64)>, span: (i64, i64)) -> Option<(i64, i64)> {
     Some(all.map_or(span, |all| (all.0.min(span.0), all.1.max(span.1))))
 }
 
-/// The heads of a table, oldest first, each with the first delete that may still have to be applied to it.
+/// Heads of a table, oldest first, each with the first delete that may still have to be applied to it.
 struct TableHeads<'a> {
     heads: Vec<(Arc<TableHead>, SequenceNumber)>,
     deletes: Option<&'a TableDeletes>,
 }
 
 impl<'a> TableHeads<'a> {
-    /// Those of a moment that have points in a range.
+    /// Returns the heads of a state that have points in a time range.
     fn of(state: &'a State, table: TableId, range: TimeRange) -> Self {
         let frozen = state.frozen.iter().map(|head| (head, head.end()));
-        // The committer takes deleted points out of the active head itself.
+        // The committer removes deleted points from the active head directly.
         let all = frozen.chain([(&state.active, SequenceNumber(u64::MAX))]);
         let is_in = |head: &TableHead| {
             let span = head.span();
@@ -89,7 +91,7 @@ impl<'a> TableHeads<'a> {
         }
     }
 
-    /// Every timeline with points here, in id order.
+    /// Returns every timeline with points in these heads, in id order.
     fn timelines(&self) -> Vec<TimelineId> {
         match self.heads.as_slice() {
             [(head, _)] => head.timelines(),
@@ -100,13 +102,15 @@ impl<'a> TableHeads<'a> {
         }
     }
 
-    /// The points of a timeline as a seal would write them, of all heads together; `None` without points.
+    /// Returns the points of a timeline in all heads as a seal would write them; `None` without points.
     fn run(&self, id: TimelineId) -> Result<Option<Run>> {
         let masks = self.deletes.map_or(&[][..], |deletes| deletes.masks(id));
         let mut runs = Vec::with_capacity(self.heads.len());
         for (head, deletes_from) in &self.heads {
-            let Some(pieces) = head.pieces(id) else { continue };
-            let (mut run, _) = merged(id, &pieces)?;
+            let Some(fragments) = head.fragments(id) else {
+                continue;
+            };
+            let (mut run, _) = merged(id, &fragments)?;
             if run.rows() > 0 && apply(&mut run, masks, *deletes_from) {
                 runs.push(run);
             }
@@ -126,9 +130,9 @@ impl<'a> TableHeads<'a> {
 }
 
 impl Shared {
-    /// The facts of this moment, with the unsealed points of a table before each of the instants that `before` returns
-    /// for them. It looks at every timeline of the table's heads if one of them has points that are old enough, one
-    /// after another: memory is that of one timeline, time that of a seal without its encoding.
+    /// Returns the survey, and the unsealed points of a table before each timestamp that `before` returns. If a head
+    /// has points that are old enough, reads all timelines of the heads, one after another. Memory is that of one
+    /// timeline; time is that of a seal without the encoding.
     pub(crate) fn survey_unsealed<const COUNT: usize>(
         &self,
         table: TableId,
@@ -146,7 +150,7 @@ impl Shared {
                     let pairs = counts.iter_mut().zip(before);
                     pairs.for_each(|(count, before)| count.add(&run, before));
                 }
-                background::give_way();
+                background::yield_core();
             }
         }
         Ok((survey, counts))
@@ -154,8 +158,12 @@ impl Shared {
 }
 
 impl Snapshot {
-    /// Estimates the unsealed points of timelines in a range; exact for at most 1,000 timelines, of more a sample of that
-    /// size is looked at.
+    /// Estimates the unsealed points of timelines in a time range. Exact for up to 1,000 timelines; for more, a
+    /// sample of about that size is read.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Chunk`](crate::StoreError::Chunk) if a block of a head is damaged.
     pub fn unsealed(
         &self,
         table: TableId,

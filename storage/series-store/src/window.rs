@@ -1,29 +1,30 @@
-//! Windows: aligned spans of time, each twice as wide as the next narrower.
+//! Windows: aligned time spans. Each level is twice as wide as the one below it.
 //!
-//! Two windows are either apart or one lies in the other. Live data seals into windows of the base width; a
-//! seal whose points spread over more windows than it may write joins neighbours until they fit, so a random
-//! backfill of years costs few wide segments and not thousands of narrow ones.
+//! Two windows are either disjoint or one contains the other. Live data is sealed into windows of the base width. A
+//! seal whose points are spread over more windows than it may write merges neighbours until they fit. A random
+//! backfill of years therefore results in few wide segments instead of thousands of narrow ones.
 
 use serde::{Deserialize, Serialize};
 use tideline_model::TimeRange;
 
-/// One aligned span: `[index · width, (index + 1) · width)` with `width = base · 2^level`.
+/// Aligned time span: `[index · width, (index + 1) · width)` with `width = base · 2^level`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Window {
-    /// Doublings of the base width; at most [`LEVEL_MAX`].
+    /// Number of doublings of the base width, at most [`LEVEL_MAX`].
     pub level: u8,
-    /// Position, floor of time over width; negative before the epoch.
+    /// Position: time divided by width, rounded down. Negative before the epoch.
     pub index: i64,
 }
 
-/// Doublings of the base window that a cold window has at least: a day.
+/// Minimum number of doublings of the base window for a cold window: a day.
 pub const COLD_LEVEL: u8 = 3;
 
-/// At this level one window of any base width of a second or more spans all of time around the epoch.
+/// Maximum level. At this level, one window of any base width of a second or more spans all time on one side of the
+/// epoch.
 pub const LEVEL_MAX: u8 = 34;
 
 impl Window {
-    /// The window of a level that holds an instant.
+    /// Returns the window of a level that contains a timestamp.
     pub fn of(nanos: i64, base: i64, level: u8) -> Self {
         Self {
             level,
@@ -31,7 +32,7 @@ impl Window {
         }
     }
 
-    /// The window twice as wide that holds this one.
+    /// Returns the window of twice the width that contains this one.
     pub fn parent(self) -> Self {
         Self {
             level: self.level + 1,
@@ -39,7 +40,7 @@ impl Window {
         }
     }
 
-    /// The span of time, clamped to what a timestamp can hold.
+    /// Returns the time span, clamped to the range of timestamps.
     pub fn range(self, base: i64) -> TimeRange {
         let width = i128::from(base) << self.level;
         let clamp = |at: i128| at.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
@@ -49,25 +50,27 @@ impl Window {
         )
     }
 
-    /// Whether `other` is this window or lies inside it.
+    /// Returns true if `other` is this window or is contained in it.
     pub fn holds(self, other: Self) -> bool {
         self.level >= other.level && other.index >> (self.level - other.level) == self.index
     }
 }
 
-/// The start of the cold window of the narrowest level that holds an instant: whole cold windows end there or before.
+/// Returns the start of the cold window of the narrowest level that contains a timestamp. Complete cold windows end
+/// there or earlier.
 pub fn cold_boundary(nanos: i64, base: i64) -> i64 {
     Window::of(nanos, base, COLD_LEVEL).range(base).start
 }
 
-/// Chooses windows inside `bounds` that hold all `occupied` ones, which lie there as well: at most `count_max`, and a few
-/// more where a wider one would cross the bounds (two for each level at most).
+/// Chooses windows within `bounds` that contain all `occupied` ones. The occupied windows must be within the bounds.
+/// Returns at most `count_max` windows, plus at most two per level if wider ones would cross the bounds.
 ///
-/// 1. Start with the occupied windows themselves, in order.
-/// 2. While there are too many, replace all windows older than the newest `count_max / 2` by their parents, except
-///    those whose parents cross the bounds.
+/// 1. Start with the occupied windows in time order.
+/// 2. While there are too many, replace all windows except the newest `count_max / 2` with their parents. A window
+///    whose parent would cross the bounds stays.
 ///
-/// The newest stay narrow because live data is read most. The result is sorted and its windows are apart.
+/// The newest windows stay narrow because live data is read most. The result is sorted, and its windows are
+/// disjoint.
 pub fn choose(mut occupied: Vec<Window>, base: i64, bounds: TimeRange, count_max: usize) -> Vec<Window> {
     occupied.sort_unstable_by_key(|window| i128::from(window.index) << window.level);
     occupied.dedup();
@@ -80,7 +83,8 @@ pub fn choose(mut occupied: Vec<Window>, base: i64, bounds: TimeRange, count_max
             .then(|| window.parent())
     };
     while old.len() + narrow.len() > count_max {
-        // One that is kept narrow by the bounds never lies in one that was widened: its own parent would.
+        // A window kept narrow by the bounds is never inside a widened one, because then its own parent would be
+        // within the bounds.
         let wider: Vec<Window> = old
             .iter()
             .map(|window| widened(*window).unwrap_or(*window))
@@ -91,7 +95,7 @@ pub fn choose(mut occupied: Vec<Window>, base: i64, bounds: TimeRange, count_max
         old = wider;
         old.dedup();
     }
-    // A widened window may have grown over its narrow neighbours: they go into it.
+    // A widened window may contain its narrow neighbours. These are dropped.
     let narrow = narrow
         .into_iter()
         .filter(|window| !old.iter().any(|wide| wide.holds(*window)));
@@ -100,12 +104,12 @@ pub fn choose(mut occupied: Vec<Window>, base: i64, bounds: TimeRange, count_max
     chosen
 }
 
-/// Chooses the windows that a seal writes. `cuts` are instants that no window spans, rising, each a
-/// [`cold_boundary`]: what lies before the last of them is cold at once, and the others separate what is to leave the
-/// cold tier at different times.
+/// Chooses the windows that a seal writes. `cuts` are increasing timestamps that no window may span, each a
+/// [`cold_boundary`]. Points before the last cut go directly to the cold tier; the other cuts separate points that
+/// leave the cold tier at different times.
 ///
-/// Cold windows are a day at least, as those that migrations write; between two cuts there are about `count_max` at
-/// most ([`choose`]).
+/// Cold windows are at least a day wide, like those of migrations. Between two cuts there are about `count_max`
+/// windows at most (see [`choose`]).
 pub fn choose_tiers(occupied: &[Window], base: i64, cuts: &[i64], count_max: usize) -> Vec<Window> {
     let starts = std::iter::once(i64::MIN).chain(cuts.iter().copied());
     let ends = cuts.iter().copied().chain([i64::MAX]);
@@ -115,7 +119,7 @@ pub fn choose_tiers(occupied: &[Window], base: i64, cuts: &[i64], count_max: usi
         let is_cold = number < cuts.len();
         let inside = occupied.iter().filter(|window| {
             let range = window.range(base);
-            // The last window of all time ends where time does.
+            // The last window is clamped at the maximum timestamp, so only its start is compared.
             bounds.start <= range.start && range.start < bounds.end
         });
         let widened = inside.map(|window| {
@@ -130,7 +134,8 @@ pub fn choose_tiers(occupied: &[Window], base: i64, cuts: &[i64], count_max: usi
     chosen
 }
 
-/// The widest windows that together are `range`, whose ends are bounds of windows of `level`, in order.
+/// Returns the widest windows that exactly cover `range`, in order. The ends of `range` must be boundaries of
+/// windows of `level`.
 pub fn tiles(range: TimeRange, base: i64, level: u8) -> Vec<Window> {
     let mut found = Vec::new();
     let mut at = range.start;

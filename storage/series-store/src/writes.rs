@@ -1,4 +1,6 @@
-//! What the series model writes to the log: deltas of points, deletes, and marks that pass over sequences.
+//! Log entries of the series model: deltas of points, deletes, and marks that skip sequences.
+//!
+//! Each entry is encoded before it is committed. The committer thread applies it after the append, in journal order.
 
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use crate::shared::Shared;
 use crate::store::{Committed, SeriesStore};
 use crate::tables::Table;
 
-/// Points on their way through the log.
+/// Log entry with points.
 struct PointWrite {
     shared: Arc<Shared>,
     table: Arc<Table>,
@@ -23,11 +25,11 @@ struct PointWrite {
     shapes: Vec<Arc<Shape>>,
     encoded: Bytes,
     durability: Durability,
-    /// The table's generation of timelines from before they were named.
+    /// Timeline generation of the table from before the timelines were resolved.
     generation: u64,
 }
 
-/// A delete on its way through the log.
+/// Log entry with a delete.
 struct Delete {
     shared: Arc<Shared>,
     table: Arc<Table>,
@@ -35,7 +37,7 @@ struct Delete {
     encoded: Bytes,
 }
 
-/// An entry without points.
+/// Log entry without points.
 struct Mark {
     shared: Arc<Shared>,
     table: TableId,
@@ -43,18 +45,24 @@ struct Mark {
 }
 
 impl SeriesStore {
-    /// Commits a delta and waits for its acknowledgement.
+    /// Commits a delta. Blocks until its group commit is acknowledged.
     ///
-    /// `shapes` holds the table's shape of each group of the delta. After `Ok` with [`Durability::Synced`] the
-    /// points are on stable storage, and every later read sees them. After an error the outcome is unknown
-    /// unless the error says otherwise; the same delta may be sent again. Blocks for a group commit.
+    /// `shapes` holds the shape of each group of the delta. After `Ok` with [`Durability::Synced`], the points are
+    /// on stable storage, and every later read sees them.
     ///
-    /// `generation` is the table's [`timeline_generation`](Table::timeline_generation) from before the delta's
-    /// timelines were named: where it has moved on, nothing is written, and the caller names the timelines of its delta
-    /// anew after [`StoreError::TimelinesRemoved`].
+    /// `generation` is the [`timeline_generation`](Table::timeline_generation) of the table from before the
+    /// timelines of the delta were resolved. If it has changed, nothing is written, and the caller must resolve the
+    /// timelines again.
     ///
-    /// A delta that [fits into](Delta::fits_into) [`VALUE_BYTES_MAX`] is never too large. Of any other one the encoding
-    /// decides, so a caller splits it first where it [can](Delta::can_split).
+    /// A delta that [fits into](Delta::fits_into) [`VALUE_BYTES_MAX`] is never too large. For other deltas the
+    /// encoded size decides, so a caller splits them first if it [can](Delta::can_split).
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::TimelinesRemoved`] if `generation` is outdated; [`StoreError::BadDelta`] or
+    /// [`StoreError::DeltaTooLarge`] if the delta cannot be encoded as one entry; [`StoreError::TableDropped`] or
+    /// [`StoreError::TableInDoubt`] if the table was or may have been dropped; the errors of the log. For errors of
+    /// the log the outcome is unknown unless the error states otherwise; the same delta may be sent again.
     pub fn commit(
         &self,
         table: &Arc<Table>,
@@ -69,7 +77,7 @@ impl SeriesStore {
         let mut encoded = Vec::new();
         delta.encode(&mut encoded).map_err(StoreError::BadDelta)?;
         if encoded.len() > VALUE_BYTES_MAX {
-            // Noticed here, since the writes that it would be appended with would fail too.
+            // Checked here, because an oversized entry would also fail the other writes of its group.
             let bytes = encoded.len();
             return Err(StoreError::DeltaTooLarge { bytes });
         }
@@ -89,10 +97,17 @@ impl SeriesStore {
         }
     }
 
-    /// Deletes the points of timelines in a range, in every tier; with `removes_timelines` the timelines too.
+    /// Deletes the points of timelines in a time range, in every tier. With `removes_timelines` it also removes the
+    /// timelines.
     ///
-    /// After `Ok` it is on stable storage, and no later read sees them. Their bytes go when the segments that hold
-    /// them are rewritten. A point written afterwards is visible; the same delete again harms nothing.
+    /// After `Ok` the delete is on stable storage, and no later read sees the points. Their bytes are freed when the
+    /// segments that hold them are rewritten. Points written afterwards are visible. Repeating the same delete is
+    /// harmless.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::BadDelta`] if the record is not valid; [`StoreError::TableDropped`] or
+    /// [`StoreError::TableInDoubt`] if the table was or may have been dropped; the errors of the log.
     pub fn delete(&self, table: &Arc<Table>, record: DeleteRecord) -> Result<Committed> {
         if table.is_in_doubt() {
             self.log().settle()?;
@@ -112,7 +127,7 @@ impl SeriesStore {
         Ok(Committed { sequence })
     }
 
-    /// Has all writes from now on behind a sequence; the next one.
+    /// Raises the sequences of all later writes to at least `to`. Returns the next sequence.
     pub(crate) fn raise(&self, table: TableId, to: SequenceNumber) -> Result<SequenceNumber> {
         let delta = Delta {
             table,
@@ -173,7 +188,8 @@ impl LogEntry for PointWrite {
         head.apply(&sharded, sequence, shared.settings.head);
         shared.note_stored(&self.delta);
         self.table.latest().apply(&sharded, sequence, true);
-        // Before the answer, and before this head can be sealed: its journal is what carries the identities.
+        // Called before the acknowledgement and before this head can be sealed, because the journal of the head
+        // carries the identities.
         shared
             .directory
             .announced(self.table.id(), &self.delta.new_timelines);
@@ -198,7 +214,7 @@ impl LogEntry for Delete {
         Durability::Synced
     }
 
-    /// Writes after it that take removed timelines for known are to be refused.
+    /// Later writes that assume removed timelines to exist must be refused, so the delete ends its group.
     fn ends_group(&self) -> bool {
         self.record.removes_timelines
     }
@@ -207,9 +223,10 @@ impl LogEntry for Delete {
         self.shared.check_table(&self.table)
     }
 
-    /// Applies it to the active head, to what readers mask, to the latest values.
+    /// Applies the delete to the active head, to the masks of readers, and to the latest values.
     ///
-    /// It is in the journal: whatever fails here, a restart would find it, so it is applied to the end.
+    /// The delete is already in the journal, and a restart would apply it. Therefore all steps are done even if one
+    /// fails.
     fn apply(&self, sequence: SequenceNumber) -> std::result::Result<(), ModelError> {
         let Self {
             shared,
@@ -226,7 +243,8 @@ impl LogEntry for Delete {
         shared.state.write().deletes.add(table.id(), sequence, record);
         table.latest().forget(&record.timelines);
         if record.removes_timelines {
-            // In this order: with the counter raised first, a writer could read it and still take them for known.
+            // The order matters: if the counter was raised first, a writer could read it and still assume that the
+            // timelines exist.
             shared.directory.removed(table.id(), &record.timelines);
             table.timelines_removed();
         }

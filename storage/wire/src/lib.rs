@@ -1,11 +1,11 @@
-//! Primitives that stored formats and network protocols share.
+//! Encoding primitives shared by storage formats and network protocols.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`protobuf`] | writing Protocol Buffers messages |
-//! | [`varint`] | integers of variable length (LEB128) and zigzag codes |
+//! | [`varint`] | variable-length integers (LEB128) and zigzag codes |
 //!
-//! Formats themselves stay with their crates: this one has no framing, no checksums and no limits on lengths.
+//! The formats themselves are defined in their own crates. This crate has no framing, checksums or length limits.
 
 pub mod protobuf;
 pub mod varint;

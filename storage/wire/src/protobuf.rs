@@ -1,39 +1,40 @@
-//! Writing Protocol Buffers messages.
+//! Encoding of Protocol Buffers messages.
 //!
-//! A message is a sequence of fields: a tag, which is a varint of the field's number and [`WireType`], and a payload.
-//! [`PutFields`] appends them to a `Vec`; nested messages are written to a buffer of their own and appended with
-//! [`PutFields::put_bytes`]. As of proto3, a scalar field that holds its default is absent, so the methods for typed
-//! fields skip defaults. A member of a `oneof` is present whatever it holds: use [`PutFields::put_integer`] and
-//! [`PutFields::put_fixed64`].
+//! A message is a sequence of fields. Each field is a tag (a varint of field number and [`WireType`]) and a payload.
+//! [`PutFields`] appends fields to a `Vec`. A nested message is encoded into its own buffer and appended with
+//! [`PutFields::put_bytes`].
+//!
+//! As proto3 requires, the methods for typed fields skip default values. A member of a `oneof` is written even if it
+//! holds the default; use [`PutFields::put_integer`] and [`PutFields::put_fixed64`] for it.
 
 use crate::varint::{self, zigzag};
 
-/// Form of a field's payload, the lowest three bits of its tag.
+/// Payload encoding of a field; the lowest three bits of its tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireType {
     /// A varint.
     Varint = 0,
     /// Eight bytes, little-endian.
     Fixed64 = 1,
-    /// A length and as many bytes: texts, messages, packed lists.
+    /// A length and as many bytes: strings, messages, packed lists.
     Bytes = 2,
 }
 
-/// Appends fields of a message.
+/// Writer of the fields of a message.
 pub trait PutFields {
-    /// Appends the tag of a field, whose payload the caller appends.
+    /// Appends the tag of a field. The caller appends the payload.
     fn put_tag(&mut self, field: u32, wire_type: WireType);
 
-    /// Appends a varint, also if it is zero.
+    /// Appends a varint field, even if the value is zero.
     fn put_integer(&mut self, field: u32, value: u64);
 
-    /// Appends eight bytes, also if they are zero.
+    /// Appends a `fixed64` field, even if all bytes are zero.
     fn put_fixed64(&mut self, field: u32, bits: u64);
 
-    /// Appends tag and length of a field with so many bytes, which the caller appends.
+    /// Appends the tag and length of a length-delimited field. The caller appends its `length` bytes.
     fn put_bytes_head(&mut self, field: u32, length: usize);
 
-    /// Appends bytes or a nested message, also if it is empty.
+    /// Appends a `bytes` field or a nested message, even if it is empty.
     fn put_bytes(&mut self, field: u32, bytes: &[u8]);
 
     /// Appends a `uint32`, `uint64`, `bool` or `enum` field unless it is zero.
@@ -107,7 +108,7 @@ impl PutFields for Vec<u8> {
 
     #[inline]
     fn put_double(&mut self, field: u32, value: f64) {
-        // Negative zero is no default.
+        // Negative zero is not the default value.
         if value.to_bits() != 0 {
             self.put_fixed64(field, value.to_bits());
         }
@@ -151,7 +152,7 @@ mod tests {
         out
     }
 
-    /// The examples of <https://protobuf.dev/programming-guides/encoding/>, and the limits of tags.
+    /// Examples of <https://protobuf.dev/programming-guides/encoding/>, and the largest field number.
     #[test]
     fn fields_have_the_bytes_of_the_specification() {
         assert_eq!(written(|out| out.put_integer(1, 150)), [0x08, 0x96, 0x01]);

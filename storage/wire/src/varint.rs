@@ -1,32 +1,33 @@
-//! Integers of variable length (LEB128, as in Protocol Buffers) and zigzag codes.
+//! Variable-length integers (LEB128, as in Protocol Buffers) and zigzag codes.
 //!
-//! A byte holds seven bits of the value, the lowest first. Its highest bit is set if another byte follows:
+//! Each byte holds seven bits of the value, lowest bits first. The highest bit of a byte is set if another byte
+//! follows:
 //!
 //! ```text
 //! 300 = 0b10_0101100  →  1_0101100 0_0000010
 //! ```
 //!
-//! Writers emit the shortest form. Readers differ in what else they accept, and each caller keeps the rule of its
-//! format: [`take`] and [`read`] refuse values above 64 bits, [`take_wrapping`] drops the excess bits as Protocol Buffers
-//! require. All accept forms with trailing zero groups (`80 00` is 0); a format with one form for each value compares
-//! the length read with [`len`].
+//! Writers emit the shortest form. Readers differ in the other forms they accept, so each caller uses the function that
+//! fits its format: [`take`] and [`read`] reject values above 64 bits; [`take_wrapping`] drops the excess bits, as
+//! Protocol Buffers require. All accept redundant trailing zero groups (`80 00` is 0). A format that allows one form
+//! per value compares the length read with [`len`].
 
-/// Bytes of the longest form.
+/// Length of the longest form, in bytes.
 pub const BYTES_MAX: usize = 10;
 
-/// Bits that are set if another byte follows, of eight bytes.
+/// Continuation bits of eight bytes.
 const CONTINUES: u64 = 0x8080_8080_8080_8080;
 
-/// The highest of these bits; it is clear if the varint ends with the last of eight bytes.
+/// Continuation bit of the last of eight bytes; it is clear if the varint ends there.
 const LAST_ENDS: u64 = 1 << 63;
 
-/// A varint that cannot be read.
+/// Error of decoding a varint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum VarintError {
     /// The bytes end before the varint does.
     #[error("varint cut off")]
     CutOff,
-    /// The varint has more than [`BYTES_MAX`] bytes, or more than 64 bits where these are counted.
+    /// The varint has more than [`BYTES_MAX`] bytes, or the reader rejects values above 64 bits and found one.
     #[error("varint longer than 64 bits")]
     TooLong,
 }
@@ -37,7 +38,7 @@ pub fn put(value: u64, out: &mut Vec<u8>) {
     write(value, |byte| out.push(byte));
 }
 
-/// Passes the bytes of `value` to `put`, for outputs that are not a `Vec`.
+/// Passes the encoded bytes of `value` to `put` one by one; for outputs that are not a `Vec`.
 #[inline]
 pub fn write(mut value: u64, mut put: impl FnMut(u8)) {
     while value >= 0x80 {
@@ -47,13 +48,18 @@ pub fn write(mut value: u64, mut put: impl FnMut(u8)) {
     put(value as u8);
 }
 
-/// Returns how many bytes [`put`] appends.
+/// Returns the number of bytes that [`put`] appends for `value`.
 #[inline]
 pub const fn len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
-/// Removes a varint from the front of `bytes`; a value above 64 bits is an error. After an error `bytes` is unchanged.
+/// Removes a varint from the front of `bytes` and returns its value. Rejects values above 64 bits.
+///
+/// # Errors
+///
+/// Returns [`VarintError::CutOff`] if `bytes` ends within the varint, and [`VarintError::TooLong`] if the varint
+/// exceeds 64 bits. `bytes` is then unchanged.
 #[inline(always)]
 pub fn take(bytes: &mut &[u8]) -> Result<u64, VarintError> {
     let (value, length) = read(bytes)?;
@@ -61,7 +67,12 @@ pub fn take(bytes: &mut &[u8]) -> Result<u64, VarintError> {
     Ok(value)
 }
 
-/// Removes a varint from the front of `bytes`, dropping bits above the 64th. After an error `bytes` is unchanged.
+/// Removes a varint from the front of `bytes` and returns its value without bits above the 64th.
+///
+/// # Errors
+///
+/// Returns [`VarintError::CutOff`] if `bytes` ends within the varint, and [`VarintError::TooLong`] if the varint has
+/// more than [`BYTES_MAX`] bytes. `bytes` is then unchanged.
 #[inline(always)]
 pub fn take_wrapping(bytes: &mut &[u8]) -> Result<u64, VarintError> {
     let (value, length) = read_either::<false>(bytes)?;
@@ -69,17 +80,23 @@ pub fn take_wrapping(bytes: &mut &[u8]) -> Result<u64, VarintError> {
     Ok(value)
 }
 
-/// Returns the varint at the front of `bytes` and its length; a value above 64 bits is an error.
+/// Returns the varint at the front of `bytes` and its length in bytes. Rejects values above 64 bits.
+///
+/// # Errors
+///
+/// Returns [`VarintError::CutOff`] if `bytes` ends within the varint, and [`VarintError::TooLong`] if the varint
+/// exceeds 64 bits.
 #[inline(always)]
 pub fn read(bytes: &[u8]) -> Result<(u64, usize), VarintError> {
     read_either::<true>(bytes)
 }
 
-/// Reads one byte here, up to eight in one word, and only longer forms or those near the end of `bytes` byte by byte.
+/// Decodes one-byte forms inline. Forms of up to eight bytes are decoded from one word if eight bytes are available,
+/// all others byte by byte.
 #[inline(always)]
 fn read_either<const IS_STRICT: bool>(bytes: &[u8]) -> Result<(u64, usize), VarintError> {
     match *bytes {
-        // Most lengths and differences have one byte.
+        // Most lengths and differences take one byte.
         [first, ..] if first < 0x80 => Ok((u64::from(first), 1)),
         _ => read_long::<IS_STRICT>(bytes),
     }
@@ -117,8 +134,8 @@ fn read_any<const IS_STRICT: bool>(bytes: &[u8]) -> Result<(u64, usize), VarintE
     })
 }
 
-/// Returns the value of a varint that fills the lowest 1 to 8 `bytes` of `word`, whose other bytes are zero; `None` if
-/// it ends earlier or later.
+/// Returns the value of a varint of exactly `bytes` bytes (1 to 8), stored in the lowest bytes of `word`; the other
+/// bytes of `word` must be zero. Returns `None` if the varint has another length.
 #[inline]
 pub const fn filling(word: u64, bytes: u32) -> Option<u64> {
     let unused = 64 - 8 * bytes;
@@ -129,7 +146,7 @@ pub const fn filling(word: u64, bytes: u32) -> Option<u64> {
     }
 }
 
-/// Joins the lower seven bits of each of eight bytes.
+/// Packs the lower seven bits of each of eight bytes.
 #[inline]
 const fn squeeze(word: u64) -> u64 {
     let sevens = word & !CONTINUES;
@@ -138,7 +155,7 @@ const fn squeeze(word: u64) -> u64 {
     (halves & 0x0fff_ffff_0000_0000) >> 4 | halves & 0x0fff_ffff
 }
 
-/// Maps signed integers to unsigned ones so that small magnitudes of either sign are small: 0, −1, 1, −2 to 0, 1, 2, 3.
+/// Maps signed to unsigned integers so that small magnitudes get small codes: 0, −1, 1, −2 become 0, 1, 2, 3.
 #[inline]
 pub const fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
@@ -224,7 +241,7 @@ mod tests {
         }
     }
 
-    /// The definition, byte by byte.
+    /// Decodes a varint byte by byte, as a reference.
     fn reference(bytes: &[u8], is_strict: bool) -> Result<(u64, usize), VarintError> {
         let mut value = 0u128;
         for at in 0..BYTES_MAX {

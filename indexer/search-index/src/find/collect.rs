@@ -1,4 +1,7 @@
-//! The hits of a page, picked from all that match in one pass.
+//! Collects the hits of a page in one pass over all matching timelines.
+//!
+//! Without `collapse`, a heap keeps only the hits of the page. With it, the first timeline of each tag value is kept
+//! until all are seen.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
@@ -12,23 +15,23 @@ use crate::Result;
 use crate::error::limit;
 use crate::record::Seen;
 
-/// Most values of the tag by which timelines are collapsed: each is kept until all are known.
+/// Most values of the tag that timelines are collapsed by. One timeline per value is kept until all are seen.
 pub const COLLAPSE_VALUES_MAX: usize = 250_000;
 
-/// Takes one timeline after another.
+/// Collector of the hits of one page.
 pub(super) struct Collect<'a> {
     pub(super) ranking: &'a Ranking<'a>,
     limit: usize,
     after: Option<Key>,
     total: u64,
-    /// Whether hits after the page exist.
+    /// True if hits after the page exist.
     more: bool,
-    /// The worst one on top, so that a better one takes its place.
+    /// Max-heap: the last hit of the page is on top, so that a better one can replace it.
     kept: BinaryHeap<Kept>,
     groups: Option<Groups<'a>>,
 }
 
-/// The first timeline of each value of a tag.
+/// First timeline of each value of the collapse tag.
 struct Groups<'a> {
     tag: &'a str,
     by_value: HashMap<String, usize>,
@@ -36,18 +39,18 @@ struct Groups<'a> {
     first: Vec<Kept>,
 }
 
-/// A hit, unless better ones follow.
+/// Candidate hit.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Kept {
     pub(super) key: Key,
     pub(super) ordinal: Ordinal,
-    /// Timelines that it stands for.
+    /// Number of collapsed timelines.
     pub(super) timelines: u64,
 }
 
-/// A page.
+/// Result of the collection.
 pub(super) struct Collected {
-    /// In order.
+    /// Hits in order.
     pub(super) kept: Vec<Kept>,
     pub(super) total: u64,
     pub(super) hits_total: u64,

@@ -1,4 +1,7 @@
-//! Where a timeline stands in the order of a request.
+//! Sort keys of timelines: extraction, comparison and direction.
+//!
+//! A timeline is compared with a stored key without building its own key, because most timelines of a large result
+//! are rejected by that comparison.
 
 use std::cmp::Ordering;
 
@@ -11,27 +14,27 @@ use super::{Order, Sort, SortBy};
 use crate::record::Seen;
 use crate::relevance::Asked;
 
-/// The sort keys, and what relevance is measured by.
+/// Sort keys and the words that relevance is computed for.
 pub(super) struct Ranking<'a> {
     pub(super) sort: &'a [Sort],
     asked: Option<Asked<'a>>,
 }
 
-/// What the order goes by beside what the catalog says of a timeline.
+/// Inputs of the order that are not in the catalog.
 #[derive(Clone, Copy)]
 pub(super) struct Facts {
     seen: Option<Seen>,
     score: f64,
 }
 
-/// Where a timeline stands in the order.
+/// Sort key of a timeline.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) values: Vec<Directed>,
     pub(super) id: TimelineId,
 }
 
-/// A value that is compared in its sort key's direction.
+/// Value that is compared in the direction of its sort key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Directed(pub(super) SortValue<String>, pub(super) Order);
 
@@ -87,7 +90,7 @@ impl<'a> Ranking<'a> {
         }
     }
 
-    /// Where `entry` stands beside `key`, without making a key of its own.
+    /// Compares `entry` with `key` without building its own key.
     pub(super) fn compare(&self, entry: &Entry<'_>, facts: Facts, key: &Key) -> Ordering {
         for (sort, theirs) in self.sort.iter().zip(&key.values) {
             let ours = sorted_by(&sort.by, entry, facts);
@@ -100,7 +103,7 @@ impl<'a> Ranking<'a> {
     }
 }
 
-/// What is compared.
+/// Value of a sort key.
 #[derive(Debug, Clone)]
 pub(super) enum SortValue<T> {
     Missing,
@@ -127,7 +130,7 @@ impl<T: AsRef<str>> SortValue<T> {
         }
     }
 
-    /// The order of the kinds; also their number in a token.
+    /// Returns the rank of the type, which is also its number in a page token.
     pub(super) fn rank(&self) -> u8 {
         match self {
             Self::Missing => 0,
@@ -163,7 +166,7 @@ impl SortValue<&str> {
     }
 }
 
-/// What a sort key compares on one timeline.
+/// Returns the value of a sort key for one timeline.
 fn sorted_by<'a>(by: &SortBy, entry: &Entry<'a>, facts: Facts) -> SortValue<&'a str> {
     match by {
         SortBy::Subject(subject) => value(subject, entry, facts.seen),
@@ -175,7 +178,7 @@ fn sorted_by<'a>(by: &SortBy, entry: &Entry<'a>, facts: Facts) -> SortValue<&'a 
     }
 }
 
-/// What a subject is on one timeline.
+/// Returns the value of a subject for one timeline.
 fn value<'a>(subject: &Subject, entry: &Entry<'a>, seen: Option<Seen>) -> SortValue<&'a str> {
     let text = |text: Option<&'a str>| text.map_or(SortValue::Missing, SortValue::Text);
     match subject {

@@ -1,8 +1,8 @@
 //! The page token: hexadecimal digits of `version ‖ terms ‖ values ‖ id ‖ checksum`.
 //!
-//! `terms` is a hash of table, condition and sort keys; the limit may change from page to page. A value is its
-//! kind (1 byte) and its bytes, texts with a length before them. The checksum is for typing errors, not for
-//! attackers: all that a token can do is to name a place in an order.
+//! `terms` is a hash of table, condition, sort keys and collapse tag; the limit may change from page to page. A value
+//! is its kind (1 byte) and its bytes; texts have a length prefix. The checksum detects typing errors, not attacks: a
+//! forged token can only name a position in the order.
 
 use std::fmt::{self, Write};
 
@@ -17,7 +17,7 @@ use crate::{Result, SearchError};
 
 const VERSION: u8 = 1;
 
-/// A hash of what a request asks for, but for its place and limit.
+/// Returns a hash of the request without page position and limit.
 pub(super) fn terms(table: TableId, request: &FindRequest) -> u64 {
     let mut hash = HashWriter(Xxh3Default::new());
     hash.0
@@ -29,7 +29,7 @@ pub(super) fn terms(table: TableId, request: &FindRequest) -> u64 {
     hash.0.digest()
 }
 
-/// Hashes what is formatted.
+/// Writer that hashes formatted text.
 struct HashWriter(Xxh3Default);
 
 impl Write for HashWriter {
@@ -39,7 +39,7 @@ impl Write for HashWriter {
     }
 }
 
-/// The token of the page that follows `last`.
+/// Encodes the token of the page that follows `last`.
 pub(super) fn encode(last: &Key, terms: u64) -> String {
     let mut bytes = vec![VERSION];
     bytes.extend_from_slice(&terms.to_le_bytes());
@@ -71,7 +71,7 @@ pub(super) fn encode(last: &Key, terms: u64) -> String {
     token
 }
 
-/// Reads a token of the same request.
+/// Decodes a token and checks that it belongs to the same request.
 pub(super) fn decode(token: &str, request: &FindRequest, terms: u64) -> Result<Key> {
     let bytes = from_hex(token).ok_or(SearchError::DamagedToken)?;
     let (content, checksum) = bytes.split_last_chunk::<4>().ok_or(SearchError::DamagedToken)?;
@@ -109,7 +109,7 @@ fn from_hex(token: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// Takes the parts of a token off the front.
+/// Decoder that takes the parts of a token off the front.
 struct Parts<'a>(&'a [u8]);
 
 impl Parts<'_> {

@@ -1,4 +1,7 @@
-//! One round of the indexer: from what the catalogs hold to a commit and a snapshot.
+//! One round of the indexer: brings the index up to date with the catalogs, commits, and publishes a snapshot.
+//!
+//! A round opens or recreates the index if necessary, compares it with the catalogs, and commits batches until no
+//! difference is left. Positions are committed atomically with the documents.
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +22,7 @@ use crate::segment::with_attributes;
 /// Documents that are built under one lock of a catalog: about a millisecond.
 const GROUP_DOCUMENTS: usize = 500;
 
-/// What one commit takes from one table.
+/// Part of a commit that belongs to one table.
 struct Share {
     catalog: Arc<Catalog>,
     /// Timelines without a document.
@@ -33,10 +36,12 @@ struct Share {
 }
 
 impl Indexer {
-    /// Brings the index up to the catalogs and hands it to searches.
+    /// Brings the index up to date and publishes it to searches.
     pub(super) fn round(&mut self) -> tantivy::Result<()> {
         if !self.folder.join("meta.json").exists() && self.open.is_some() {
-            return Err(TantivyError::SystemError("the folder has gone".to_owned()));
+            return Err(TantivyError::SystemError(
+                "the index folder was deleted".to_owned(),
+            ));
         }
         if self.open.is_none() {
             self.open_index()?;
@@ -48,7 +53,7 @@ impl Indexer {
         while let Some(shares) = self.gather() {
             self.commit(&shares)?;
             if self.shared.control.lock().closed {
-                // The rest is caught up at the next start.
+                // The rest is indexed after the next start.
                 return Ok(());
             }
             if !self.replacing {
@@ -71,7 +76,7 @@ impl Indexer {
             Some(found) => found,
             None => {
                 if self.remake || self.folder.join("meta.json").exists() {
-                    tracing::warn!(folder = %self.folder.display(), "search index is made anew");
+                    tracing::warn!(folder = %self.folder.display(), "recreating the search index");
                     self.shared.control.lock().status.rebuilding = true;
                 }
                 (OpenIndex::remake(&self.folder)?, Positions::new())
@@ -86,7 +91,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// Compares positions with catalogs, and lists the tables that must go or be indexed from the start.
+    /// Compares positions with catalogs, and lists the tables to remove or to reindex from the start.
     fn reconcile(&mut self) -> tantivy::Result<()> {
         if let Some(kept) = self.kept.take() {
             let others = self.positions.keys().filter(|table| !kept.contains(table));
@@ -101,30 +106,31 @@ impl Indexer {
                 continue;
             };
             if !position.fits(&attached.catalog.reader()) {
-                tracing::warn!(%table, "search index does not fit the catalog; the table is indexed anew");
+                tracing::warn!(%table, "search index is inconsistent with the catalog; reindexing the table");
                 self.removed.insert(*table);
                 continue;
             }
-            // A timeline may have been removed and have come back between the last commit and the start: then its
-            // document has attributes, and the catalog knows of none.
+            // A timeline may have been removed and announced again between the last commit and the start. Its
+            // document then has attributes that the catalog does not contain.
             position.outdated = with_attributes(&open.searcher(), open.fields, *table)?;
             let reader = attached.catalog.reader();
             let edited: RoaringBitmap = reader.edits_since(0).map(|ordinal| ordinal.0).collect();
             if position.edits <= attached.edits {
                 position.outdated -= edited;
             } else {
-                // The newest edits have gone with their timelines, or in a power cut: later ones have their numbers.
+                // The newest edits were lost, with their timelines or in a power failure, and later edits reuse their
+                // numbers.
                 position.edits = attached.edits;
                 position.outdated |= edited & &position.indexed;
             }
         }
-        // Not searched from now on; their documents go with the next commit.
+        // Excluded from searches from now on; the next commit deletes their documents.
         self.removed
             .retain(|table| self.positions.remove(table).is_some());
         Ok(())
     }
 
-    /// What the next commit takes; `None` when there is nothing.
+    /// Collects the content of the next commit; `None` if there is nothing to do.
     fn gather(&self) -> Option<Vec<Share>> {
         let mut room = usize::try_from(self.options.commit_documents)
             .unwrap_or(usize::MAX)
@@ -157,7 +163,7 @@ impl Indexer {
         (!shares.is_empty() || !self.removed.is_empty()).then_some(shares)
     }
 
-    /// Writes and commits documents, and the positions with them.
+    /// Writes and commits documents together with their positions.
     fn commit(&mut self, shares: &[Share]) -> tantivy::Result<()> {
         let gone = || TantivyError::SystemError("the index is not open".to_owned());
         let open = self.open.as_mut().ok_or_else(gone)?;
@@ -179,8 +185,8 @@ impl Indexer {
                 for group in ordinals.chunks(GROUP_DOCUMENTS) {
                     let reader = share.catalog.reader();
                     let documents = renewed(&reader, group, position, |entry| made.document(entry))
-                        .ok_or_else(|| TantivyError::SystemError("a timeline lost its id".to_owned()))?;
-                    // A full pipeline makes the next call wait: not under the catalog's lock.
+                        .ok_or_else(|| TantivyError::SystemError("a timeline has no id".to_owned()))?;
+                    // If the pipeline is full, the next call blocks, which must not happen under the catalog's lock.
                     drop(reader);
                     writer::add(writer, documents)?;
                 }
@@ -197,7 +203,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// Hands what is committed to searches.
+    /// Publishes the committed state to searches.
     pub(super) fn publish(&self) {
         let Some(open) = &self.open else { return };
         let mut positions = self.positions.clone();
@@ -211,8 +217,8 @@ impl Indexer {
     }
 }
 
-/// Notes which timelines of a group have a document from now on, and makes those documents. `None` when one that
-/// had a document is not known.
+/// Updates the position for a group of timelines and builds their new documents. `None` if the catalog has no id for
+/// one of the ordinals.
 fn renewed(
     reader: &CatalogReader<'_>,
     group: &[Ordinal],
@@ -221,7 +227,7 @@ fn renewed(
 ) -> Option<Vec<TantivyDocument>> {
     let mut documents = Vec::with_capacity(group.len());
     for ordinal in group {
-        // The old document is deleted, even where the timeline has gone or come back meanwhile.
+        // The old document is deleted, even if the timeline was removed or announced again meanwhile.
         position.remove(*ordinal, reader.known_id(*ordinal)?);
         if let Some(entry) = reader.entry(*ordinal) {
             documents.push(document(&entry));

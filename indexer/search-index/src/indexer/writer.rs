@@ -1,4 +1,6 @@
-//! The tantivy index on disk: open, make anew, write, release.
+//! The tantivy index on disk: opening, recreating, writing and releasing.
+//!
+//! Also holds the merge policy and the deletion of documents by key.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -15,9 +17,10 @@ use tantivy::{
 use crate::mapping::{Fields, KEY_FIELD, Token, schema};
 use crate::positions::{self, Positions};
 
-/// Segments of like size that are merged into one. Few segments keep searches fast; each merge writes again.
+/// Number of segments of similar size that are merged into one. Fewer segments make searches faster, but each merge
+/// rewrites documents.
 const MERGED_SEGMENTS: usize = 4;
-/// A segment with more deleted documents than this is written again.
+/// Ratio of deleted documents above which a segment is rewritten.
 const DELETED_RATIO_MAX: f32 = 0.3;
 
 /// The index, its reader, and its writer while there is work.
@@ -29,20 +32,20 @@ pub(super) struct OpenIndex {
 }
 
 impl OpenIndex {
-    /// Opens what is on disk, and its positions, if every file's checksum is right.
+    /// Opens the index on disk and its positions, if the checksums of all files are correct.
     pub(super) fn open(folder: &Path) -> tantivy::Result<(Self, Positions)> {
         let unsound = |what: &str| TantivyError::SystemError(what.to_owned());
         let index = Index::open_in_dir(folder)?;
         let (schema, fields) = schema();
         if index.schema() != schema {
-            return Err(unsound("another schema"));
+            return Err(unsound("different schema"));
         }
         if !index.validate_checksum()?.is_empty() {
             return Err(unsound("wrong checksum"));
         }
         let meta = index.load_metas()?;
         let positions = match meta.payload {
-            // Made, and closed before its first commit.
+            // The index was created and closed before its first commit.
             None if meta.segments.is_empty() => Positions::new(),
             payload => positions::decode(&payload.unwrap_or_default())
                 .ok_or_else(|| unsound("unreadable positions"))?,
@@ -50,7 +53,7 @@ impl OpenIndex {
         Ok((Self::over(index, fields)?, positions))
     }
 
-    /// Deletes the files of the folder, and makes an empty index.
+    /// Deletes the files of the folder and creates an empty index.
     pub(super) fn remake(folder: &Path) -> tantivy::Result<Self> {
         std::fs::create_dir_all(folder)?;
         for file in std::fs::read_dir(folder)? {
@@ -77,7 +80,7 @@ impl OpenIndex {
         })
     }
 
-    /// The documents as of the last commit or reload.
+    /// Returns a searcher over the documents of the last commit or reload.
     pub(super) fn searcher(&self) -> Searcher {
         self.reader.searcher()
     }
@@ -86,7 +89,7 @@ impl OpenIndex {
         self.writer.is_some()
     }
 
-    /// The writer, made if there is none.
+    /// Returns the writer, creating it if necessary.
     pub(super) fn writer(&mut self, heap_bytes: usize) -> tantivy::Result<&mut IndexWriter> {
         if self.writer.is_none() {
             let options = IndexWriterOptions::builder()
@@ -99,8 +102,8 @@ impl OpenIndex {
             policy.set_min_num_segments(MERGED_SEGMENTS);
             policy.set_del_docs_ratio_before_merge(DELETED_RATIO_MAX);
             writer.set_merge_policy(Box::new(policy));
-            // A new writer numbers its first operation like the last commit. A merge that starts from that commit would
-            // take a delete of that number for applied, and bring its documents back.
+            // A new writer starts with the operation number of the last commit. A merge that starts from that commit
+            // would treat a delete with that number as already applied and restore the deleted documents.
             writer.run(Vec::new())?;
             self.writer = Some(writer);
         }
@@ -116,33 +119,33 @@ impl OpenIndex {
         self.reader.reload()
     }
 
-    /// Shows what was committed to [`searcher`](Self::searcher).
+    /// Makes the last commit visible to [`searcher`](Self::searcher).
     pub(super) fn reload(&self) -> tantivy::Result<()> {
         self.reader.reload()
     }
 }
 
-/// Deletes all documents of a term.
+/// Deletes all documents with a term.
 pub(super) fn delete_token(writer: &IndexWriter, fields: Fields, token: &Token) -> tantivy::Result<()> {
     let term = Term::from_field_bytes(fields.tokens, &token.0);
     writer.run([UserOperation::Delete(term)]).map(|_| ())
 }
 
-/// Adds documents in one go.
+/// Adds documents in one batch.
 pub(super) fn add(writer: &IndexWriter, documents: Vec<TantivyDocument>) -> tantivy::Result<()> {
     let operations: Vec<UserOperation> = documents.into_iter().map(UserOperation::Add).collect();
     writer.run(operations).map(|_| ())
 }
 
-/// Deletes the documents with these keys, by one look at every document for all of them.
+/// Deletes the documents with these keys in one scan over all documents.
 ///
-/// A term for each key would make this faster and every document larger; edits are rarer than timelines.
+/// An indexed term per key would make this faster but every document larger; edits are rarer than timelines.
 pub(super) fn delete_keys(writer: &IndexWriter, keys: HashSet<u64>) -> tantivy::Result<()> {
     let keys = Arc::new(keys);
     writer.delete_query(Box::new(KeyQuery { keys })).map(|_| ())
 }
 
-/// Matches documents by key.
+/// Query that matches documents by key.
 #[derive(Debug, Clone)]
 struct KeyQuery {
     keys: Arc<HashSet<u64>>,

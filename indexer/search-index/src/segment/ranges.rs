@@ -1,4 +1,5 @@
-//! Numbers, times and places on one segment: ranges of the dictionary, because their terms are in their order.
+//! Numbers, times and points on one segment: evaluated as ranges of the term dictionary, because the bytes of their
+//! terms sort like the values.
 
 use std::ops::Bound;
 
@@ -10,7 +11,7 @@ use super::SegmentView;
 use crate::mapping::{Token, ordered, point_of};
 
 impl SegmentView<'_> {
-    /// Documents with a value, behind `prefix`, whose bits are within a range, both ends included.
+    /// Returns the documents with a value after `prefix` whose bits are within an inclusive range.
     pub(super) fn ordered(&self, prefix: &Token, bits: Option<(u64, u64)>) -> tantivy::Result<RoaringBitmap> {
         let mut infos = Vec::new();
         if let Some((first, last)) = bits {
@@ -23,13 +24,14 @@ impl SegmentView<'_> {
         self.documents(&infos)
     }
 
-    /// Documents whose place lies in a region: the parts of the dictionary that may hold such places are looked through.
+    /// Returns the documents whose point is in a region. Scans the ranges of the dictionary that may contain such
+    /// points.
     pub(super) fn within(&self, key: &str, region: &Region) -> tantivy::Result<RoaringBitmap> {
         let prefix = Token::attribute_points(self.table, key);
         let mut infos = Vec::new();
         for (first, last) in ranges(&region.rectangles()) {
             let first = [&prefix.0[..], &first.to_be_bytes()].concat();
-            // Behind the number come 16 bytes of coordinates.
+            // The cell number is followed by 16 bytes of coordinates.
             let last = [&prefix.0[..], &last.to_be_bytes(), &[u8::MAX; 16]].concat();
             let mut stream = self.terms.terms().range().ge(&first).le(&last).into_stream()?;
             while let Some((token, info)) = stream.next() {
@@ -42,7 +44,7 @@ impl SegmentView<'_> {
     }
 }
 
-/// The bits of the numbers of a range, both ends included; `None` where it holds none.
+/// Converts a range of numbers to an inclusive range of bits; `None` if it is empty.
 pub(super) fn number_bits(range: &NumberRange) -> Option<(u64, u64)> {
     let first = match range.low {
         Bound::Unbounded => 0,

@@ -1,5 +1,6 @@
-//! Words, phrases and close texts on one segment: look-ups among the terms of words, and walks along the dictionary with
-//! an automaton. Nothing of this looks at all distinct values of a property, but for phrases of very common words.
+//! Words, phrases and fuzzy texts on one segment: term lookups, and dictionary scans with an automaton.
+//!
+//! No evaluation reads all distinct values of a property, except for phrases of very common words.
 
 use roaring::RoaringBitmap;
 use tantivy::postings::TermInfo;
@@ -10,19 +11,20 @@ use super::{Bound, Bounded, SegmentView, end_of_prefix, with_value};
 use crate::close_term::CloseTerm;
 use crate::mapping::{Keyed, Token, first_name};
 
-/// Up to this many documents with all words of a phrase are looked at one by one for their order.
+/// Most documents with all words of a phrase that are verified one by one for the word order.
 const PHRASE_DOCUMENTS_MAX: u64 = 4_096;
 
-/// Where the terms of a property are that say words.
+/// Term prefixes of a property with words.
 struct Terms {
-    /// What words that are not the whole of their value begin with.
+    /// Prefix of the terms of words that are not the whole value.
     words: Token,
-    /// What values begin with. One that is a word has no other term.
+    /// Prefix of the terms of values. A value that is a single word has no other term.
     values: Token,
 }
 
 impl SegmentView<'_> {
-    /// Documents with a value of a property that passes; missing ones left aside.
+    /// Returns a bound of the documents with a value of a property that passes. Documents without the property are
+    /// excluded.
     pub(super) fn keyed(
         &self,
         property: Keyed<'_>,
@@ -38,7 +40,7 @@ impl SegmentView<'_> {
             TextTest::Phrase(asked) => {
                 let all = all_in(asked.iter().map(|word| self.saying(&terms, word)))?;
                 if asked.len() > 1 && all.len() > PHRASE_DOCUMENTS_MAX {
-                    // Looking at each distinct value once may be less than looking at that many documents.
+                    // Testing each distinct value once may be cheaper than verifying that many documents.
                     return Ok(Bounded::exact(self.values(&terms.values, test)?));
                 }
                 Ok(phrase(all, asked, bound))
@@ -51,7 +53,7 @@ impl SegmentView<'_> {
         }
     }
 
-    /// Documents that say words, or a phrase, in any property.
+    /// Returns a bound of the documents that contain words, or a phrase, in any property.
     pub(super) fn anywhere(&self, test: &TextTest, bound: Bound) -> tantivy::Result<Bounded> {
         let properties = self.properties()?;
         let anywhere = |word: &Word| -> tantivy::Result<RoaringBitmap> {
@@ -74,12 +76,12 @@ impl SegmentView<'_> {
                 bounded.documents |= in_measurement;
                 Ok(bounded)
             }
-            // Nothing else is asked of all properties.
+            // Other tests do not support `Subject::Any`.
             _ => Ok(Bounded::exact(RoaringBitmap::new())),
         }
     }
 
-    /// About how many documents say all of some words.
+    /// Estimates the number of documents that contain all of some words.
     pub(super) fn saying_estimate(&self, subject: &Subject, asked: &[Word]) -> tantivy::Result<u64> {
         let every = u64::from(self.segment.max_doc());
         let terms = match subject {
@@ -108,7 +110,7 @@ impl SegmentView<'_> {
         }
     }
 
-    /// The terms of every property with a key, one look into the dictionary for each.
+    /// Returns the term prefixes of all keyed properties, with one dictionary lookup per key.
     fn properties(&self) -> tantivy::Result<Vec<Terms>> {
         let mut found = Vec::new();
         self.each_key(Token::tags(self.table), &mut |key| {
@@ -120,7 +122,7 @@ impl SegmentView<'_> {
         Ok(found)
     }
 
-    /// Visits the different first names of the terms of a kind.
+    /// Visits the distinct first names of the terms of a kind.
     fn each_key(&self, kind: Token, visit: &mut dyn FnMut(&str)) -> tantivy::Result<()> {
         let end = end_of_prefix(&kind.0);
         let mut next = Some(kind.0);
@@ -140,7 +142,7 @@ impl SegmentView<'_> {
         Ok(())
     }
 
-    /// Documents that say a word in a property.
+    /// Returns the documents that contain a word in a property.
     fn saying(&self, terms: &Terms, word: &Word) -> tantivy::Result<RoaringBitmap> {
         match word {
             Word::Same(word) => {
@@ -156,7 +158,7 @@ impl SegmentView<'_> {
         }
     }
 
-    /// The terms behind `prefix` that are close to a text, and that pass.
+    /// Returns the passing terms after `prefix` that are within the edit distance of a text.
     fn close(
         &self,
         prefix: &Token,
@@ -179,7 +181,7 @@ impl SegmentView<'_> {
     }
 }
 
-/// Of documents that say all words of a phrase, which the index cannot put in order.
+/// Returns the bound of a phrase from the documents with all its words. The index holds no word order.
 fn phrase(documents: RoaringBitmap, asked: &[Word], bound: Bound) -> Bounded {
     if asked.len() == 1 {
         return Bounded::exact(documents);
@@ -193,7 +195,7 @@ fn phrase(documents: RoaringBitmap, asked: &[Word], bound: Bound) -> Bounded {
     }
 }
 
-/// What all sets hold; those after an empty one are not made.
+/// Intersects all sets; does not evaluate those after an empty one.
 fn all_in(sets: impl Iterator<Item = tantivy::Result<RoaringBitmap>>) -> tantivy::Result<RoaringBitmap> {
     let mut all: Option<RoaringBitmap> = None;
     for set in sets {

@@ -1,4 +1,7 @@
-//! Whatever the index has reached, an answer is what the model says.
+//! Tests that search results equal those of the model, regardless of the progress of the index.
+//!
+//! Random sequences of edits, removals, flushes, restarts and deletions of the index folder are interleaved with
+//! searches.
 
 use std::ops::Bound;
 
@@ -75,7 +78,7 @@ fn number() -> impl Strategy<Value = f64> {
     select(vec![0.0, -0.0, 1.0, 1.5, -7.0, 12.0])
 }
 
-/// Not on the border of an area but for one, the centre of a circle of no size.
+/// Strategy for points. None is on the border of a test area, except the centre of the circle with radius zero.
 fn point() -> impl Strategy<Value = AttributeValue> {
     let between = (-8..8i32, -17..17i32);
     let anywhere = between
@@ -99,7 +102,7 @@ fn words() -> impl Strategy<Value = String> {
     prop_oneof![9 => select(VALUES.to_vec()), 1 => Just("")].prop_map(str::to_owned)
 }
 
-/// A value that is no list.
+/// Strategy for a value that is not a list.
 fn attribute() -> impl Strategy<Value = AttributeValue> {
     prop_oneof![
         3 => words().prop_map(AttributeValue::Text),
@@ -117,7 +120,7 @@ pub(crate) fn list() -> impl Strategy<Value = AttributeValue> {
     ]
 }
 
-/// A key and a value, mostly of the key's own type.
+/// Strategy for a key and a value, mostly of the key's usual type.
 fn edit() -> impl Strategy<Value = (&'static str, AttributeValue)> {
     prop_oneof![
         3 => words().prop_map(|text| ("owner", AttributeValue::Text(text))),
@@ -267,8 +270,8 @@ proptest! {
     }
 }
 
-/// Enough timelines that an `And` is cut short, lists are decoded, bounds are verified, and sets of documents
-/// span more than 65,536.
+/// Uses so many timelines that evaluation of an `And` stops early, posting lists are decoded, bounds are verified,
+/// and sets of documents exceed 65,536.
 #[test]
 fn large_tables_are_searched_exactly() {
     let mut database = Database::new(TableId(u32::MAX));

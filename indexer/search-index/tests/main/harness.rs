@@ -1,4 +1,6 @@
-//! A catalog with its index, the model beside them, and the meaning of conditions spelled out once more.
+//! A catalog with its index, a model of both, and an independent implementation of conditions.
+//!
+//! [`Database`] applies each change to the catalog and to the model, and compares the results of a search on both.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -16,8 +18,7 @@ use tideline_condition::operators::{
     Equals, Exists, Fuzzy, In, NotEquals, Phrase, Prefix, Regex, Suffix, Wildcard, Words,
 };
 use tideline_condition::{Condition, Literal, Subject, Test};
-use tideline_log::LogError;
-use tideline_model::{Identity, Ordinal, SequenceNumber, TableId, TimelineId, Timestamp};
+use tideline_model::{Identity, Ordinal, TableId, TimelineId, Timestamp};
 use tideline_search_index::{IndexOptions, SearchIndex, Seen, SeenLookup};
 use tideline_timeline_catalog::{AttributeValue, Attributes, Catalog, CatalogError, CatalogOptions};
 
@@ -25,7 +26,7 @@ use crate::places::lies_within;
 
 pub(crate) const SOURCE_TAGS: [&str; 2] = ["host", "dc"];
 
-/// A timeline as the model sees it.
+/// A timeline in the model.
 #[derive(Debug, Clone)]
 pub(crate) struct Modelled {
     pub(crate) id: TimelineId,
@@ -35,7 +36,7 @@ pub(crate) struct Modelled {
     pub(crate) seen: Option<Seen>,
 }
 
-/// All visible timelines, by ordinal.
+/// All visible timelines by ordinal.
 #[derive(Debug, Default)]
 pub(crate) struct Model(pub(crate) BTreeMap<u32, Modelled>);
 
@@ -59,7 +60,7 @@ pub(crate) struct Database {
 
 pub(crate) fn options() -> IndexOptions {
     IndexOptions {
-        // Only a flush commits, so a test knows what is fresh.
+        // Only a flush commits, so a test controls which timelines are fresh.
         commit_delay: Duration::from_secs(3_600),
         commit_documents: u64::MAX,
         heap_bytes: 15_000_000,
@@ -98,7 +99,7 @@ impl Database {
         self.folder.path().join("index")
     }
 
-    /// Registers and announces a timeline; a known one changes nothing but its times.
+    /// Registers and announces a timeline; for a known one only the times change.
     pub(crate) fn add(
         &mut self,
         measurement: &str,
@@ -132,13 +133,14 @@ impl Database {
         registered.ordinal
     }
 
-    /// Sets or removes an attribute. A value of another type than the key has on other timelines must be refused.
+    /// Sets or removes an attribute. Asserts that a value of another type than the key has on other timelines is
+    /// rejected.
     pub(crate) fn edit(&mut self, ordinal: Ordinal, key: &str, value: Option<AttributeValue>) {
         let changes = BTreeMap::from([(key.to_owned(), value.clone())]);
         let edited = self.catalog.set_attributes(ordinal, &changes, &|entry| {
-            entry.check()?;
-            entry.apply(SequenceNumber(0)).map_err(LogError::Model)?;
-            Ok(SequenceNumber(0))
+            assert!(entry.is_current(), "one thread changes the catalog");
+            entry.apply();
+            Ok(())
         });
         let others = self.model.0.iter().filter(|(other, _)| **other != ordinal.0);
         let mut kinds = others.filter_map(|(_, timeline)| Some(timeline.attributes.get(key)?.kind()));
@@ -160,7 +162,7 @@ impl Database {
         assert_eq!(edited.expect("memory does not fail"), timeline.attributes);
     }
 
-    /// Removes a timeline for good: its row is deleted, as before such a delete is answered.
+    /// Removes a timeline and deletes its row, as before a delete is acknowledged.
     pub(crate) fn remove(&mut self, ordinal: Ordinal) {
         let timeline = self.model.0.remove(&ordinal.0).expect("visible");
         self.catalog.remove(&[timeline.id]);
@@ -180,23 +182,23 @@ impl Database {
         );
     }
 
-    /// Takes the index's folder away, at once, whatever the indexer is doing there.
+    /// Removes the index folder atomically, even while the indexer uses it.
     pub(crate) fn delete_folder(&self) {
         let gone = self.folder.path().join("gone");
         match std::fs::rename(self.folder(), &gone) {
-            Ok(()) => std::fs::remove_dir_all(gone).expect("nobody writes there any more"),
+            Ok(()) => std::fs::remove_dir_all(gone).expect("no more writes there"),
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}"),
         }
     }
 
-    /// Closes the index and opens it again over the same folder and catalog.
+    /// Closes the index and reopens it over the same folder and catalog.
     pub(crate) fn reopen_index(&mut self) {
         self.index.close();
         self.index = SearchIndex::open(&self.folder(), options()).expect("an index");
         self.index.attach(Arc::clone(&self.catalog));
     }
 
-    /// A restart of the whole process: rows are all saved first.
+    /// Restarts the whole process after saving all rows.
     pub(crate) fn restart(&mut self) {
         let stamp = &mut self.stamp;
         self.catalog
@@ -208,7 +210,7 @@ impl Database {
         self.reopen_index();
     }
 
-    /// A restart after which the catalog has lost everything that was not saved.
+    /// Restarts with a catalog that has lost everything that was not saved.
     pub(crate) fn restart_without_journal(&mut self) {
         self.backend = MemoryBackend::open(&self.disk);
         let loaded = Catalog::load(&self.backend, self.catalog.table(), catalog_options());
@@ -221,7 +223,7 @@ impl Database {
         self.reopen_index();
     }
 
-    /// Searches, and compares with the model.
+    /// Searches and compares the result with the model.
     pub(crate) fn check(&self, condition: &Condition) -> RoaringBitmap {
         let found = self
             .index
@@ -244,7 +246,7 @@ fn next(stamp: &mut u64) -> tideline_backend::Result<Stamp> {
 }
 
 impl Model {
-    /// Ordinals of the timelines that meet a condition.
+    /// Returns the ordinals of the timelines that match a condition.
     pub(crate) fn matching(&self, condition: &Condition) -> Vec<u32> {
         let matching = self.0.iter().filter(|(_, timeline)| timeline.meets(condition));
         matching.map(|(ordinal, _)| *ordinal).collect()
@@ -278,7 +280,7 @@ impl Modelled {
             Subject::Id => text(&self.id.to_string()),
             Subject::FirstSeen | Subject::LastSeen => {
                 let Test::Within(within) = test else {
-                    panic!("only ranges are asked of times")
+                    panic!("times support only ranges")
                 };
                 let range = within.0.range().expect("absolute times");
                 return self.seen.is_some_and(|seen| {
@@ -314,7 +316,7 @@ impl Modelled {
 }
 
 impl Modelled {
-    /// All texts.
+    /// Returns all texts.
     pub(crate) fn texts(&self) -> Vec<String> {
         let mut texts = vec![self.measurement.clone()];
         texts.extend(self.tags.values().cloned());
@@ -333,7 +335,7 @@ impl Modelled {
     }
 }
 
-/// Whether several texts say words together, or one of them a phrase.
+/// Returns true if the texts together contain all words, or one of them contains the phrase.
 fn say(texts: &[String], test: &Test) -> bool {
     let one_says = |test: &Test| {
         let mut texts = texts.iter().map(|text| AttributeValue::Text(text.clone()));
@@ -348,7 +350,7 @@ fn say(texts: &[String], test: &Test) -> bool {
     }
 }
 
-/// Whether one value of a list passes; it is unequal to another if none is equal.
+/// Returns true if one value of a list passes. `NotEquals` passes if no value is equal.
 fn any_passes(subject: &Subject, mut values: impl Iterator<Item = AttributeValue>, test: &Test) -> bool {
     if let Test::NotEquals(NotEquals(other)) = test {
         return !values.any(|value| literal(value) == *other);
@@ -356,7 +358,7 @@ fn any_passes(subject: &Subject, mut values: impl Iterator<Item = AttributeValue
     values.any(|value| passes(subject, true, &value, test))
 }
 
-/// Whether one value passes.
+/// Returns true if a value passes.
 fn passes(subject: &Subject, present: bool, value: &AttributeValue, test: &Test) -> bool {
     let as_text = match value {
         AttributeValue::Text(text) => Some(text.as_str()),
@@ -427,7 +429,7 @@ fn is_in(value: &AttributeValue, area: &Area) -> bool {
     matches!(value, AttributeValue::Point(point) if lies_within(*point, area))
 }
 
-/// The value of an attribute, to compare with.
+/// Converts the value of an attribute to a literal.
 pub(crate) fn literal(value: AttributeValue) -> Literal {
     match value {
         AttributeValue::Text(text) => Literal::Text(text),
@@ -453,7 +455,8 @@ pub(crate) fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Characters inserted, removed, replaced, and neighbours swapped, none of them twice.
+/// Returns the edit distance: insertions, deletions, replacements, and swaps of adjacent characters that are not
+/// edited again.
 pub(crate) fn edits(one: &str, other: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut table = vec![vec![0; b.len() + 1]; a.len() + 1];

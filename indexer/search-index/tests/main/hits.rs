@@ -1,4 +1,6 @@
-//! Hits: what is collapsed, which texts matched, and how well, against a naive look at the model.
+//! Tests of hits against the model: collapsing, highlights and relevance.
+//!
+//! Collapsing and relevance are compared over all pages of a result; highlights are compared with expected texts.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +49,7 @@ fn said(text: &str, distance: u8, is_phrase: bool) -> Test {
     }
 }
 
-/// The hits of all pages.
+/// Returns the hits of all pages.
 fn all_hits(database: &Database, request: &FindRequest) -> (Vec<Hit>, u64) {
     let mut request = request.clone();
     let mut hits = Vec::new();
@@ -126,7 +128,7 @@ fn a_token_belongs_to_its_tag() {
     assert!(matches!(find(&request), Err(SearchError::ForeignToken)));
 }
 
-/// As `SortBy::Relevance` says.
+/// Computes the score as documented at `SortBy::Relevance`.
 fn score(texts: &[String], asked: &str, distance: usize) -> f64 {
     let best = |word: &String| {
         let mut best = 0.0f64;
@@ -178,7 +180,7 @@ fn the_best_come_first() {
     }
 }
 
-/// What matched on the first hit of a condition: the subject and the text, with what matched in brackets.
+/// Returns the highlights of the first hit of a condition: subject and text, with the matches in brackets.
 fn marked(database: &Database, condition: Condition) -> Vec<String> {
     let request = FindRequest {
         condition,
@@ -243,7 +245,7 @@ fn highlights_say_which_text_matched_and_where() {
     );
 }
 
-/// A value that is one word in small letters has no token but its own; these are at the edge of being one.
+/// A value that is a single lower-case word has no token but its own. These values are border cases of that rule.
 #[test]
 fn values_that_are_nearly_one_word_are_found_by_their_words() {
     const VALUES: [&str; 10] = ["r12", "R12", "r12 r13", "r-12", "İ", "i̇", "i", "ß", "SS", "ﬁ"];

@@ -1,4 +1,6 @@
-//! Conditions that are refused, and what the caller is told.
+//! Tests of rejected conditions and their error messages.
+//!
+//! A message must contain the limit, the actual value and the affected subject.
 
 use tideline_condition::condition::{DEPTH_MAX, NODES_MAX, PATTERN_BYTES_MAX};
 use tideline_condition::json::Circle;
@@ -126,7 +128,7 @@ fn tests_that_a_subject_does_not_have_are_refused() {
     assert!(refusal(&id).contains("32 hexadecimal digits"));
     let site = |test: Test| Condition::leaf(Subject::Attribute("site".to_owned()), test);
     let list = site(Equals(Literal::Numbers(vec![1.0])).into());
-    assert!(refusal(&list).contains("ask for one of its values"));
+    assert!(refusal(&list).contains("test for one of its values"));
     let line = site(Polygon(vec![Place { lat: 1.0, lon: 2.0 }; 9]).into());
     assert!(refusal(&line).contains("three different corners"));
 }

@@ -1,4 +1,4 @@
-//! The search index against a naive model that knows neither tantivy nor the catalog's matcher.
+//! Tests of the search index against a naive model that uses neither tantivy nor the condition matcher.
 
 mod exactness;
 mod facets;

@@ -1,4 +1,6 @@
-//! Pages, put together, are the full sort.
+//! Tests that concatenated pages equal the full sort, and that page tokens are bound to their search.
+//!
+//! The page size varies, and the sort keys cover every value type.
 
 use std::cmp::Ordering;
 
@@ -47,13 +49,13 @@ fn database() -> Database {
     database
 }
 
-/// The order of missing, booleans, numbers and texts, in text that sorts that way.
+/// Returns a text that sorts like the sort key: missing, booleans, numbers, texts, points.
 fn key(timeline: &Modelled, by: &SortBy) -> String {
     let subject = match by {
         SortBy::Subject(subject) => subject,
-        SortBy::Relevance => panic!("words are not asked for here"),
+        SortBy::Relevance => panic!("this test does not sort by relevance"),
         SortBy::Distance { key, from } => {
-            // From a place on the equator: what the cosine of the angle lacks to one grows with the distance.
+            // Distance from a point on the equator: one minus the cosine of the angle grows with the distance.
             return match timeline.attributes.get(key) {
                 Some(AttributeValue::Point(point)) => {
                     let (up, aside) = (

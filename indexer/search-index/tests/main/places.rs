@@ -1,4 +1,6 @@
-//! Areas and what lies in them, said in another way than the index does.
+//! Test areas, with an independent implementation of containment.
+//!
+//! The model uses it, so it must not share code with the crate that is tested.
 
 use tideline_condition::Test;
 use tideline_condition::geo::Area;
@@ -7,10 +9,10 @@ use tideline_condition::operators::{Near, Polygon, WithinBox};
 use tideline_model::GeoPoint;
 
 pub(crate) fn place(latitude: f64, longitude: f64) -> GeoPoint {
-    GeoPoint::new(latitude, longitude).expect("a place")
+    GeoPoint::new(latitude, longitude).expect("a valid point")
 }
 
-/// Polygons, and whether a place is in each; longitudes from 0 to 360.
+/// A polygon and its containment test; longitudes in the test are from 0 to 360.
 type Ring = (&'static [(f64, f64)], fn(f64, f64) -> bool);
 
 const RINGS: [Ring; 4] = [
@@ -29,7 +31,7 @@ const RINGS: [Ring; 4] = [
     }),
 ];
 
-/// Areas of every kind: small, large, across the date line, round a pole.
+/// Returns areas of every kind: small, large, across the date line, around a pole.
 pub(crate) fn areas() -> Vec<Area> {
     let circle = |latitude, longitude, meters| Area::Circle {
         center: place(latitude, longitude),
@@ -100,7 +102,7 @@ pub(crate) fn lies_within(point: GeoPoint, area: &Area) -> bool {
     }
 }
 
-/// The test of an area.
+/// Returns the test for an area.
 pub(crate) fn within(area: &Area) -> Test {
     match area {
         Area::Circle { center, meters } => Near(Circle {

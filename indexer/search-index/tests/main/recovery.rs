@@ -1,4 +1,5 @@
-//! The index is disposable: damage, loss and disagreement change how long an answer takes, never what it says.
+//! Tests that the index is disposable: damage, loss and inconsistency change the duration of a search, never its
+//! result.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,7 +49,7 @@ fn every_damaged_file_is_noticed_at_the_next_start() {
     let mut damaged = 0;
     for name in names {
         let path = database.folder().join(&name);
-        // Locks and lists of files hold no documents; each start may make other files.
+        // Lock files and file lists hold no documents; each start may create other files.
         let Ok(mut bytes) = std::fs::read(&path) else {
             continue;
         };
@@ -78,7 +79,7 @@ fn a_catalog_that_lost_timelines_is_indexed_anew() {
     fill(&mut database, 50..60);
     database.flush();
     database.restart_without_journal();
-    // The ordinals of the lost timelines are given to others.
+    // The ordinals of the lost timelines are reused.
     for n in 0..10u32 {
         database.add("mem", &[("host", &format!("other-{n}"))], None);
     }
@@ -111,7 +112,7 @@ fn owner(name: &str) -> Condition {
     Condition::leaf(Subject::Attribute("owner".to_owned()), test)
 }
 
-/// Removed with a document, come back, and everything restarted before the index has heard of it.
+/// A timeline with a document is removed and announced again, and the process restarts before the index is updated.
 #[test]
 fn attributes_of_before_a_removal_are_not_found_after_a_restart() {
     let mut database = Database::new(TableId(1));
@@ -135,7 +136,7 @@ fn attributes_of_before_a_removal_are_not_found_after_a_restart() {
         database.edit(Ordinal(4), "owner", owned("ops"));
         database.flush();
     }
-    // The newest edit goes, and its number with it.
+    // The newest edit is removed together with its number.
     database.remove(Ordinal(4));
     database.restart();
     database.edit(Ordinal(6), "owner", owned("dev"));
@@ -174,8 +175,8 @@ fn removed_timelines_vanish_at_once_and_their_documents_with_the_next_commit() {
     assert_eq!(database.check(&not(3)).len(), 900);
 }
 
-/// So much of the first commit is deleted that the second one starts a merge; the start comes before its end, and the
-/// merge is done again beside the third.
+/// Deletes so much of the first commit that the second commit starts a merge. The restart interrupts the merge, and
+/// it is repeated during the third commit.
 #[test]
 fn merges_never_bring_documents_back() {
     for _ in 0..4 {
@@ -203,7 +204,7 @@ fn merges_never_bring_documents_back() {
 fn tables_share_an_index_without_seeing_each_other() {
     let mut one = Database::new(TableId(1));
     let mut two = Database::new(TableId(2));
-    // The second database's catalog feeds the first one's index, too.
+    // The catalog of the second database is also indexed by the index of the first.
     one.index.attach(Arc::clone(&two.catalog));
     fill(&mut one, 0..100);
     fill(&mut two, 50..250);
@@ -231,7 +232,7 @@ fn tables_share_an_index_without_seeing_each_other() {
             .len(),
         20
     );
-    // A start that attaches one table and drops the rest.
+    // Start that attaches one table and removes the rest.
     one.reopen_index();
     one.index.detach_others();
     one.flush();

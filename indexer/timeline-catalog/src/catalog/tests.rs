@@ -1,4 +1,6 @@
-//! Registration, visibility, names, removal.
+//! Tests of registration, visibility, names and removal.
+//!
+//! They run without a backend; announcements and removals are made directly, as the write path makes them.
 
 use super::*;
 use crate::names::NameSelection;
@@ -296,7 +298,7 @@ fn a_timeline_is_admitted_by_the_tags_that_are_new_with_it() {
     assert!(taken.new);
     assert_eq!(offer(&other, false).map(|known| known.new), Some(false));
     let pod = vec![("pod".to_owned(), "2".to_owned())];
-    assert_eq!(asked, [pod.clone(), pod], "what is known is not asked for");
+    assert_eq!(asked, [pod.clone(), pod], "no admission for known timelines");
     assert_eq!(
         catalog.reader().by_key(b"2", &mut LastKey::default()),
         Some(taken.ordinal)

@@ -1,35 +1,34 @@
-//! Entries of the journal: their bytes, and a journal in memory for the tests of the catalog.
+//! Tests of the journal entry format, and an in-memory journal for the tests of the catalog.
+//!
+//! The entry format is checked against golden bytes, because entries are stored on disk.
 
 use std::cell::RefCell;
 
-use tideline_backend::{Backend, BackendError, Stamp};
-use tideline_log::SHARD;
+use tideline_backend::{Backend, BackendError, Shard, Stamp};
 
 use super::*;
 use crate::{CatalogOptions, MetricKind, MetricMetadata};
 
 const TABLE: TableId = TableId(300);
 
-/// A log without threads: it checks, keeps and applies an entry in the call.
+/// Log without threads: checks, stores and applies an entry within the call.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     entries: RefCell<Vec<Bytes>>,
 }
 
 impl Journal {
-    /// Commits each entry.
-    pub(crate) fn commit(&self) -> impl Fn(Box<dyn LogEntry>) -> tideline_log::Result<SequenceNumber> + '_ {
-        |entry| {
-            entry.check()?;
-            let mut entries = self.entries.borrow_mut();
-            let sequence = SequenceNumber(entries.len() as u64);
-            entries.push(entry.encoded().clone());
-            entry.apply(sequence).map_err(LogError::Model)?;
-            Ok(sequence)
+    /// Returns a commit callback that stores each entry.
+    pub(crate) fn commit(&self) -> impl Fn(CatalogChange) -> std::result::Result<(), CommitError> + '_ {
+        |change| {
+            check(&change)?;
+            self.entries.borrow_mut().push(change.encoded().clone());
+            change.apply();
+            Ok(())
         }
     }
 
-    /// All entries, in order.
+    /// Returns all entries in order.
     pub(crate) fn entries(&self) -> Vec<Bytes> {
         self.entries.borrow().clone()
     }
@@ -48,15 +47,31 @@ pub(crate) fn save(
     stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
 ) -> Result<()> {
     catalog.write_rows(backend, stamp)?;
-    backend.sync_rows(SHARD)?;
+    backend.sync_rows(Shard(0))?;
     catalog.rows_synced();
     Ok(())
 }
 
-/// An append of which it is not known whether it happened.
-pub(crate) fn unknown() -> LogError {
+/// Refuses an outdated change, as the log does.
+pub(crate) fn check(change: &CatalogChange) -> std::result::Result<(), CommitError> {
+    match change.is_current() {
+        true => Ok(()),
+        false => Err(CommitError {
+            cause: "outdated".into(),
+            is_not_written: true,
+            is_outdated: true,
+        }),
+    }
+}
+
+/// Returns the error of an append with unknown outcome.
+pub(crate) fn unknown() -> CommitError {
     let reason = "planned".to_owned();
-    LogError::Backend(BackendError::Unknown { reason })
+    CommitError {
+        cause: Box::new(BackendError::Unknown { reason }),
+        is_not_written: false,
+        is_outdated: false,
+    }
 }
 
 pub(crate) fn options() -> CatalogOptions {
@@ -71,7 +86,7 @@ pub(crate) fn catalog(table: TableId) -> Arc<Catalog> {
     Arc::new(Catalog::new(table, options()))
 }
 
-/// Entries are on disk: these bytes must be read for ever.
+/// Entries are stored on disk: these bytes must remain readable forever.
 #[test]
 fn golden_entries() {
     let journal = Journal::default();
@@ -113,7 +128,7 @@ fn what_is_no_entry_is_refused() {
         panic!("one entry");
     };
     for length in 0..entry.len() {
-        // The head alone is an entry without rows.
+        // The header alone is an entry without rows.
         let is_head = length == 5;
         assert_eq!(
             catalog.replay(&entry.slice(..length)).is_ok(),

@@ -1,10 +1,10 @@
-//! The row of a metric, as `FORMAT.md` draws it.
+//! Row of a metric, as specified in `FORMAT.md`.
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Known, MetricKind};
 
-/// The layout of rows.
+/// Version of the row layout.
 const VERSION: u8 = 1;
 
 pub(super) fn encode(name: &str, known: &Known) -> Vec<u8> {
@@ -16,7 +16,7 @@ pub(super) fn encode(name: &str, known: &Known) -> Vec<u8> {
     row
 }
 
-/// What a row says of the metric of this name; `None` where it is not what was written.
+/// Decodes the row of the metric with this name; `None` if it is damaged.
 pub(super) fn decode(name: &str, row: &[u8]) -> Option<Known> {
     let (content, stored) = row.split_last_chunk::<4>()?;
     if checksum(name, content) != *stored {
@@ -34,7 +34,7 @@ pub(super) fn decode(name: &str, row: &[u8]) -> Option<Known> {
     })
 }
 
-/// Ties a row to its name.
+/// Returns a checksum that binds a row to its name.
 fn checksum(name: &str, content: &[u8]) -> [u8; 4] {
     let all = [name.as_bytes(), content].concat();
     (xxh3_64(&all) as u32).to_le_bytes()

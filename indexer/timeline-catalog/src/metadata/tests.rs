@@ -1,4 +1,6 @@
-//! What is said of metrics: what stays, what gives way, what is left out, and the bytes of a row.
+//! Tests of metadata of metrics: merging, replacement, limits, and the row format.
+//!
+//! The row format is checked against golden bytes, because rows are stored on disk.
 
 use bytes::Bytes;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
@@ -15,7 +17,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_nanos_clamped(second * SECOND)
 }
 
-/// A disk, and stamps in their order.
+/// Returns an in-memory backend, and a source of ascending stamps.
 fn backend() -> (MemoryBackend, impl FnMut() -> tideline_backend::Result<Stamp>) {
     let mut stamps = 0;
     let stamp = move || {
@@ -34,7 +36,7 @@ fn metric(name: &str, kind: MetricKind, help: &str, unit: &str) -> MetricMetadat
     }
 }
 
-/// Rows are on disk: these bytes must open for ever.
+/// Rows are stored on disk: these bytes must remain readable forever.
 #[test]
 fn golden_row() {
     let known = Known::of(&metric("up", MetricKind::Gauge, "Is it up?", "s"));
@@ -68,7 +70,7 @@ fn what_is_said_is_replayed_and_saved_and_what_is_known_is_not_written_again() {
         metric("b", MetricKind::Counter, "old", ""),
         metric("a", MetricKind::Unknown, "", "bytes"),
         metric("b", MetricKind::Counter, "new", ""),
-        metric("", MetricKind::Counter, "nobody", ""),
+        metric("", MetricKind::Counter, "no one", ""),
         metric(&"n".repeat(1_025), MetricKind::Counter, "long", ""),
         metric("long", MetricKind::Info, &"ä".repeat(2_000), &"ü".repeat(65)),
     ];
@@ -102,7 +104,7 @@ fn what_is_said_is_replayed_and_saved_and_what_is_known_is_not_written_again() {
     }
 }
 
-/// How many are left out of what is said at a second.
+/// Stores metadata at the given second and returns the number of dropped items.
 fn put(catalog: &Arc<Catalog>, said: &[MetricMetadata], second: i64, journal: &Journal) -> usize {
     let left_out = catalog.put_metadata(said, at(second), &journal.commit());
     left_out.expect("committed")
@@ -141,7 +143,7 @@ fn senders_that_disagree_cost_a_write_a_minute() {
             assert_eq!((&*first, &*second_help), ("One.", "Other."));
         }
     }
-    // One at first, and at 0 s, 60 s and 120 s what the other has said.
+    // Writes: the first value at 0 s, and the other sender's value at 0 s, 60 s and 120 s.
     assert_eq!(journal.entries().len(), 4);
 }
 
@@ -200,7 +202,7 @@ fn a_damaged_row_is_passed_over_told_and_written_anew() {
             .expect("read");
         findings
     };
-    assert_eq!(findings(), ["the row of the metadata of metric \"a\" is damaged"]);
+    assert_eq!(findings(), ["the metadata row of metric \"a\" is damaged"]);
     let loaded = Arc::new(Catalog::load(&backend, table, options()).expect("it starts"));
     assert_eq!(loaded.metadata().all(), said[1..]);
     put(&loaded, &said, 0, &journal);
@@ -238,11 +240,11 @@ fn there_is_an_end_to_the_bytes_that_are_remembered() {
         (kept.metadata().all().len(), left_out),
         (fitting, 20_000 - fitting)
     );
-    // What takes less room than what it replaces has a place still.
+    // Metadata that is smaller than what it replaces still fits.
     let shorter = metric("m00000", MetricKind::Gauge, "short", "");
     assert_eq!(put(&kept, std::slice::from_ref(&shorter), 0, &journal), 0);
     assert_eq!(kept.metadata().get("m00000"), Some(shorter));
-    // There is room for another one now, and not for two.
+    // There is room for one more metric now, but not for two.
     assert_eq!(put(&kept, &many[fitting..fitting + 2], 0, &journal), 1);
     assert_eq!(kept.metadata().all().len(), fitting + 1);
 }

@@ -1,4 +1,7 @@
-//! The catalog over the in-memory backend: what is saved is loaded, what is not comes from the journal.
+//! Tests of the catalog over the in-memory backend: saved rows are loaded, the rest is replayed from the journal.
+//!
+//! Random sequences of registrations, edits, removals, saves and restarts must not lose or restore anything. An edit
+//! with unknown outcome may or may not be present after a restart.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,22 +9,24 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
-use tideline_log::{LogEntry, LogError};
-use tideline_model::{GeoPoint, Identity, SequenceNumber, TimelineId};
+use tideline_model::{GeoPoint, Identity, TimelineId};
 
 use super::*;
-use crate::change::tests::{Journal, options, save, unknown};
-use crate::{AttributeRef, AttributeType, AttributeValue, Attributes, CatalogReader, CountedKey};
+use crate::change::tests::{Journal, check, options, save, unknown};
+use crate::{
+    AttributeRef, AttributeType, AttributeValue, Attributes, CatalogChange, CatalogReader, CommitError,
+    CountedKey,
+};
 
 const TABLE: TableId = TableId(7);
 
-/// A catalog, its backend, and what a journal would hold.
+/// A catalog, its backend, and a simulated journal.
 struct Database {
     disk: Arc<MemoryDisk>,
     backend: MemoryBackend,
     catalog: Arc<Catalog>,
     stamp: u64,
-    /// What was committed since the last time that the journal was forgotten.
+    /// Entries committed since the journal was last cleared.
     journal: Vec<Entry>,
 }
 
@@ -29,7 +34,7 @@ enum Entry {
     /// Id, ordinal, identity.
     Announce(TimelineId, Ordinal, Vec<u8>),
     Remove(TimelineId),
-    /// An entry of the catalog.
+    /// An encoded entry of the catalog.
     Change(Bytes),
 }
 
@@ -65,14 +70,14 @@ impl Database {
         self.catalog.announced(&[ordinal]);
     }
 
-    /// A removal that is committed, but not answered.
+    /// Commits a removal without acknowledging it.
     fn remove(&mut self, ordinal: Ordinal) {
         let id = self.catalog.reader().id(ordinal);
         self.journal.push(Entry::Remove(id));
         self.catalog.remove(&[id]);
     }
 
-    /// What must be done before a removal is answered.
+    /// Deletes the rows of removals, as is required before they are acknowledged.
     fn save_removals(&mut self) {
         let stamp = &mut self.stamp;
         self.catalog
@@ -80,7 +85,7 @@ impl Database {
             .expect("memory does not fail");
     }
 
-    /// Makes all durable, and does not come to forget the journal.
+    /// Makes all rows durable, but keeps the journal.
     fn save_only(&mut self) {
         let stamp = &mut self.stamp;
         save(&self.catalog, &self.backend, &mut || next(stamp)).expect("memory does not fail");
@@ -96,19 +101,19 @@ impl Database {
         let changes = BTreeMap::from([(key.to_owned(), value)]);
         let journal = RefCell::new(&mut self.journal);
         self.catalog.set_attributes(ordinal, &changes, &|entry| {
-            entry.check()?;
+            check(&entry)?;
             journal.borrow_mut().push(Entry::Change(entry.encoded().clone()));
-            entry.apply(SequenceNumber(0)).map_err(LogError::Model)?;
-            Ok(SequenceNumber(0))
+            entry.apply();
+            Ok(())
         })
     }
 
-    /// An edit of unknown outcome: it is in the journal or not.
+    /// Makes an edit of unknown outcome; `lands` decides whether the journal contains it.
     fn edit_unknown(&mut self, ordinal: Ordinal, key: &str, value: Option<AttributeValue>, lands: bool) {
         let changes = BTreeMap::from([(key.to_owned(), value)]);
         let journal = RefCell::new(&mut self.journal);
         let failed = self.catalog.set_attributes(ordinal, &changes, &|entry| {
-            entry.check()?;
+            check(&entry)?;
             if lands {
                 journal.borrow_mut().push(Entry::Change(entry.encoded().clone()));
             }
@@ -171,7 +176,7 @@ enum Step {
     Register(u32),
     Announce(usize),
     Edit(usize, &'static str, Option<u32>),
-    /// An edit of unknown outcome; the flag says whether it is in the journal.
+    /// An edit of unknown outcome; the flag is true if the journal contains it.
     EditUnknown(usize, Option<u32>, bool),
     Index,
     Remove(usize),
@@ -207,7 +212,7 @@ proptest! {
         let character = if distributed { Character::Distributed } else { Character::Embedded };
         let mut database = Database::new(character);
         let mut registered: Vec<Ordinal> = Vec::new();
-        // What timelines may have after a restart, by edits of unknown outcome.
+        // Attributes that timelines may have after a restart because of edits with unknown outcome.
         let mut possible: BTreeMap<u32, Vec<Attributes>> = BTreeMap::new();
         let mut index = Index::default();
         for step in steps {
@@ -281,7 +286,7 @@ proptest! {
     }
 }
 
-/// State that the search index keeps for a catalog.
+/// State that the search index keeps about a catalog.
 #[derive(Debug, Default)]
 struct Index {
     documents: BTreeMap<u32, Described>,
@@ -296,7 +301,7 @@ impl Index {
         }
     }
 
-    /// Checks that what it would look at again after a restart is all that has changed.
+    /// Checks that the timelines which the index would read again after a restart include all that changed.
     fn check(
         &mut self,
         reader: &CatalogReader<'_>,
@@ -321,7 +326,7 @@ impl Index {
                 self.position
             );
         }
-        // Where the newest edits have gone with their timelines, later ones have their numbers.
+        // If the newest edits were lost together with their timelines, later edits reuse their numbers.
         if self.position > reader.edit_counter() {
             *self = Self::of(reader);
         }
@@ -361,7 +366,7 @@ fn an_edit_of_unknown_outcome_holds_the_settled_counter_back() {
             let reader = catalog.reader();
             (reader.edit_counter(), reader.settled_edits())
         };
-        // The edit of number 2, and the number that the timeline got for it.
+        // Edit number 2, and the number that the timeline was given after the failure.
         assert_eq!(counters(&database.catalog), (3, 1));
         assert_eq!(
             owner(&database.catalog, ordinal),
@@ -380,11 +385,7 @@ fn an_edit_of_unknown_outcome_holds_the_settled_counter_back() {
         database.save_only();
         assert_eq!(counters(&database.catalog), (3, 3));
         database.restart();
-        assert_eq!(
-            owner(&database.catalog, ordinal),
-            text("ops"),
-            "the row is of later"
-        );
+        assert_eq!(owner(&database.catalog, ordinal), text("ops"), "the row is newer");
     }
 }
 
@@ -395,12 +396,15 @@ fn an_edit_that_is_surely_not_written_leaves_nothing() {
     database.announce(ordinal);
     database.save();
     let changes = BTreeMap::from([("owner".to_owned(), text("ops"))]);
-    let overloaded = |_: Box<dyn LogEntry>| Err(LogError::Overloaded { limit: 1, actual: 2 });
+    let overloaded = |_: CatalogChange| {
+        Err(CommitError {
+            cause: "overloaded".into(),
+            is_not_written: true,
+            is_outdated: false,
+        })
+    };
     let failed = database.catalog.set_attributes(ordinal, &changes, &overloaded);
-    assert!(
-        matches!(failed, Err(CatalogError::Log(LogError::Overloaded { .. }))),
-        "{failed:?}"
-    );
+    assert!(matches!(failed, Err(CatalogError::NotCommitted(_))), "{failed:?}");
     assert_eq!(database.catalog.unsaved(), 0);
     let reader = database.catalog.reader();
     assert_eq!((reader.edit_counter(), reader.settled_edits()), (0, 0));
@@ -431,7 +435,7 @@ fn attributes_go_with_a_timeline_and_those_given_to_it_afterwards_stay() {
     assert_eq!(owner(&database.catalog, ordinal), None);
     database.edit(ordinal, "owner", text("dev")).expect("visible");
     for _ in 0..2 {
-        // The journal still holds the removal; the row is of after it.
+        // The journal still contains the removal; the row is newer.
         database.restart();
         assert_eq!(owner(&database.catalog, ordinal), text("dev"));
     }
@@ -457,7 +461,7 @@ fn a_row_that_a_removal_overtakes_is_deleted() {
     };
     save(catalog, backend, &mut removing).expect("memory does not fail");
     assert_eq!(catalog.unsaved(), 1);
-    // As is due before the removal is answered.
+    // As is required before the removal is acknowledged.
     catalog
         .save_removals(backend, &mut removing)
         .expect("memory does not fail");
@@ -502,7 +506,7 @@ fn an_edit_is_made_anew_when_its_timeline_was_removed_and_came_back() {
     let catalog = Arc::clone(&database.catalog);
     let journal = Journal::default();
     let tries = RefCell::new(0);
-    let commit = |entry: Box<dyn LogEntry>| {
+    let commit = |entry: CatalogChange| {
         *tries.borrow_mut() += 1;
         if *tries.borrow() == 1 {
             catalog.remove(&[id]);
@@ -521,8 +525,7 @@ fn an_edit_is_made_anew_when_its_timeline_was_removed_and_came_back() {
     assert_eq!((*tries.borrow(), journal.entries().len()), (2, 1));
     let gone = catalog.set_attributes(ordinal, &changes, &|entry| {
         catalog.remove(&[id]);
-        entry.check()?;
-        Ok(SequenceNumber(0))
+        check(&entry)
     });
     assert!(matches!(gone, Err(CatalogError::UnknownTimeline(_))), "{gone:?}");
     assert_eq!(catalog.unsaved(), 1, "its row is to be deleted");
@@ -546,8 +549,8 @@ fn an_edit_whose_number_a_removal_takes_is_seen_as_the_later_one() {
         let reader = catalog.reader();
         (reader.edit_counter(), reader.settled_edits())
     };
-    let commit = |entry: Box<dyn LogEntry>| {
-        entry.check()?;
+    let commit = |entry: CatalogChange| {
+        check(&entry)?;
         catalog.remove(&[id]);
         between.replace(counters());
         journal.commit()(entry)
@@ -598,8 +601,8 @@ fn rows_that_were_not_synced_are_written_again() {
         catalog
             .write_rows(&database.backend, &mut || next(&mut stamp))
             .expect("memory does not fail");
-        assert_eq!(catalog.unsaved(), 2, "they are not known to be durable");
-        // A removal between the write and the sync has the last word about its row.
+        assert_eq!(catalog.unsaved(), 2, "not confirmed as durable");
+        // A removal between the write and the sync decides about the row.
         let id = catalog.reader().id(ordinals[1]);
         catalog.remove(&[id]);
         catalog
@@ -631,11 +634,7 @@ fn ordinals_of_removed_timelines_are_given_out_after_a_restart() {
         database.remove(*ordinal);
     }
     let fresh = database.register(1_000);
-    assert_eq!(
-        fresh,
-        Ordinal(100),
-        "writes on their way may still use the others"
-    );
+    assert_eq!(fresh, Ordinal(100), "writes in flight may still use the others");
     database.save();
     database.restart();
     assert_eq!(database.catalog.len(), 10);
@@ -670,13 +669,13 @@ fn a_damaged_row_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_key_has_one_type_in_a_table_until_nobody_else_has_it() {
+fn a_key_has_one_type_in_a_table_until_no_other_timeline_has_it() {
     let mut database = Database::new(Character::Embedded);
     let [one, two] = [1, 2].map(|n| database.register(n));
     database.announce(one);
     database.announce(two);
     let rack = |value| ("rack", Some(value));
-    let place = GeoPoint::new(52.5, 13.4).expect("a place");
+    let place = GeoPoint::new(52.5, 13.4).expect("a valid point");
     let values = [
         AttributeValue::Text("a".into()),
         AttributeValue::Number(7.0),
@@ -688,7 +687,9 @@ fn a_key_has_one_type_in_a_table_until_nobody_else_has_it() {
     ];
     for first in &values {
         let (key, value) = rack(first.clone());
-        database.edit(one, key, value).expect("nobody else has the key");
+        database
+            .edit(one, key, value)
+            .expect("no other timeline has the key");
         for second in &values {
             let (key, value) = rack(second.clone());
             let edited = database.edit(two, key, value);

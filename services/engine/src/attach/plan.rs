@@ -1,4 +1,7 @@
-//! What there is to attach at a target, found out before anything is changed.
+//! Plan of an attachment: the segments to attach, determined before anything is changed.
+//!
+//! Each description at the target is read once. Superseded segments and those attached already are left out; the
+//! others are ordered newest first.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -11,46 +14,47 @@ use super::AttachRequest;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 
-/// Descriptions that are read at once.
+/// Number of threads that read descriptions.
 const READERS: usize = 8;
 
-/// What is to be attached, table by table.
+/// Segments to attach, table by table.
 #[derive(Debug)]
 pub struct AttachPlan {
     pub(super) target: String,
     pub(super) own: bool,
-    /// What is attached to which table.
+    /// Tables with the segments to attach to them.
     pub tables: Vec<PlannedTable>,
-    /// Segments that are passed over, since later ones hold the same.
+    /// Segments skipped because later segments hold the same points.
     pub superseded: u64,
-    /// Segments that are attached already, or were written by this database.
+    /// Segments skipped because they are attached already or were written by this database.
     pub known: u64,
-    /// Descriptions that cannot be read, and why.
+    /// Reasons why descriptions cannot be attached, one sentence each.
     pub problems: Vec<String>,
-    /// Timelines of all segments, counted in each.
+    /// Timelines of all segments, counted once per segment.
     pub entries: u64,
 }
 
-/// What is to be attached to one table.
+/// Segments to attach to one table.
 #[derive(Debug)]
 pub struct PlannedTable {
-    /// What it is called here.
+    /// Name of the table in this database.
     pub name: TableName,
-    /// The names of the descriptions, newest first.
+    /// Object names of the descriptions, newest first.
     pub keys: Vec<String>,
-    /// What they say, in the same order.
+    /// Segments of these descriptions, in the same order.
     pub(super) segments: Vec<Segment>,
-    /// Above everything that the segments say.
+    /// Sequence number above all those of the segments.
     pub(super) sequences_end: SequenceNumber,
-    /// The settings that the table had last: those that were written after the segments, or else those of the newest segment.
+    /// Newest settings of the table: those written separately after the segments, or else those of the newest
+    /// segment.
     pub(super) spec: Option<TableSpec>,
-    /// Who wrote them.
+    /// Origins whose files the table adopts; empty unless the request sets `own`.
     pub(super) adopted: Vec<Adopted>,
-    /// Whether all descriptions of the table could be read.
+    /// True if all descriptions of the table could be read.
     pub(super) is_whole: bool,
 }
 
-/// A description, without its list of files.
+/// Description without its list of files.
 struct Found {
     key: String,
     origin: String,
@@ -65,11 +69,14 @@ impl Engine {
         archive.ok_or_else(|| EngineError::Invalid("the archive is switched off".into()))
     }
 
-    /// Finds out what a request would attach. Nothing is changed; every description is read once.
+    /// Determines what a request would attach. Changes nothing; reads each description once.
     ///
     /// # Errors
     ///
-    /// Where the target is none that may be named, cannot be reached, or has no archive of what is asked for.
+    /// Returns [`EngineError::Forbidden`] or [`EngineError::Invalid`] if the target may not be used or the request is
+    /// contradictory, [`EngineError::NoArchive`] if the target holds no matching archive, and
+    /// [`EngineError::Attached`] if another table has the files. Returns a store error if the target cannot be
+    /// reached.
     pub fn plan_attach(&self, request: &AttachRequest) -> Result<AttachPlan> {
         let archive = self.archive()?;
         let AttachRequest {
@@ -78,7 +85,7 @@ impl Engine {
         self.allow_target(target)?;
         if request.rename.is_some() && table.is_none() {
             return Err(EngineError::Invalid(
-                "one table gets another name; say which".into(),
+                "`as` renames a single table; say which in `table`".into(),
             ));
         }
         let keys = archive
@@ -140,8 +147,8 @@ impl Engine {
         plan.superseded += (all - found.len()) as u64;
         if let Some((one, other)) = strangers(&found) {
             plan.problems.push(format!(
-                "table {described}: {one} and {other} have both written points of the same times, and do not know of each \
-                 other: attach the one and the other as tables of their own, by origin"
+                "table {described}: origins {one} and {other} both wrote points of the same time range, and \
+                 neither continues the other; attach each of them as its own table, by `origin`"
             ));
             return Ok(());
         }
@@ -150,7 +157,7 @@ impl Engine {
         let spec = self.newest_settings(plan, request, described)?.map_or_else(
             || spec.clone(),
             |newest| {
-                // Fixed since the first write, and part of every id.
+                // Fixed by the first write and part of every timeline id.
                 let source_tags = spec.as_ref().map(|spec| spec.source_tags.clone());
                 Some(TableSpec {
                     source_tags: source_tags.unwrap_or(newest.source_tags),
@@ -183,8 +190,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The settings of a table that a database has written beside its files last; `None` where none has written any. A
-    /// database that has taken files over writes its settings beside them too.
+    /// Returns the newest settings that a database has written next to the files of a table; `None` if there are
+    /// none. A database that has adopted files also writes its settings next to them.
     fn newest_settings(
         &self,
         plan: &mut AttachPlan,
@@ -207,7 +214,8 @@ impl Engine {
         Ok(newest.map(|written| written.settings.spec))
     }
 
-    /// Files that are one table's are no other's as well: they would vanish under it.
+    /// Checks that files owned by one table belong to no other table; otherwise dropping the owner deletes them under
+    /// the other.
     fn check_owners(
         &self,
         request: &AttachRequest,
@@ -228,8 +236,8 @@ impl Engine {
             };
             if shares || found.iter().any(is_swept) {
                 return Err(EngineError::Attached(format!(
-                    "files of {described} at {} are attached to table {}, and who owns files removes them with their points: \
-                     attach them to one table only, or to none with own",
+                    "files of table {described} at {} are attached to table {}, and an owner deletes its \
+                     files with their points; attach them to one table only, or everywhere without `own`",
                     request.target,
                     other.name()
                 )));
@@ -239,10 +247,10 @@ impl Engine {
     }
 }
 
-/// What became of reading a description: it, why it says nothing, or why it could not be read.
+/// Outcome of reading a description: the description, the reason why it is invalid, or the error of the target.
 type Read = tideline_archive::Result<std::result::Result<(TableName, Found), String>>;
 
-/// Reads descriptions, several at once: a target far away takes long for each.
+/// Reads descriptions with several threads, because a distant target has a high latency per request.
 fn read_all(archive: &Archive, target: &str, keys: Vec<String>) -> Vec<(String, Read)> {
     let keys = Mutex::new(keys.into_iter());
     let read = Mutex::new(Vec::new());
@@ -268,9 +276,9 @@ fn note(plan: &mut AttachPlan, broken: &mut HashSet<String>, key: &str, problem:
     plan.problems.push(problem);
 }
 
-/// What is kept of a description until its turn comes; in words why it says nothing.
+/// Extracts what the plan needs of a description; on error, the reason why it is invalid.
 fn found(key: &str, description: Description) -> std::result::Result<(TableName, Found), String> {
-    let (origin, id) = origin_of(key).ok_or_else(|| format!("{key}: nobody is named by it"))?;
+    let (origin, id) = origin_of(key).ok_or_else(|| format!("{key}: the name contains no origin"))?;
     let segment = Segment::described(&description.segment).map_err(|error| format!("{key}: {error}"))?;
     let found = Found {
         key: key.to_owned(),
@@ -282,8 +290,8 @@ fn found(key: &str, description: Description) -> std::result::Result<(TableName,
     Ok((description.table, found))
 }
 
-/// Sorts them so that what was set about a timeline last is met before what was set earlier: the database first whose writes
-/// go furthest, and of one the highest segment.
+/// Sorts descriptions so that the newest attributes of a timeline are read first: origins by their newest write, and
+/// the segments of an origin by descending id.
 fn newest_first(mut found: Vec<Found>) -> Vec<Found> {
     let mut newest: BTreeMap<String, u64> = BTreeMap::new();
     for of in &found {
@@ -294,7 +302,7 @@ fn newest_first(mut found: Vec<Found>) -> Vec<Found> {
     found
 }
 
-/// Refuses an origin that has written nothing, with those that have.
+/// Checks that the requested origin has written a segment; otherwise the error lists the origins that have.
 fn check_origin<'a>(request: &AttachRequest, found: impl Iterator<Item = &'a Found>) -> Result<()> {
     let Some(origin) = &request.origin else {
         return Ok(());
@@ -305,13 +313,14 @@ fn check_origin<'a>(request: &AttachRequest, found: impl Iterator<Item = &'a Fou
     }
     let have: Vec<&str> = have.into_iter().collect();
     Err(EngineError::NoArchive(format!(
-        "{} holds nothing of {origin:?}; there is something of {}",
+        "{} holds no archive of origin {origin:?}; its origins are {}",
         request.target,
         have.join(", ")
     )))
 }
 
-/// Two databases whose segments would change places among each other: neither of them is a continuation of the other.
+/// Returns two origins whose segments overlap in time and whose writes interleave. Neither of these databases
+/// continues the other, so the order of their writes is undefined.
 fn strangers(found: &[Found]) -> Option<(&str, &str)> {
     let mut by_time: Vec<&Found> = found.iter().collect();
     by_time.sort_unstable_by_key(|of| of.segment.first);
@@ -328,7 +337,7 @@ fn strangers(found: &[Found]) -> Option<(&str, &str)> {
     None
 }
 
-/// Who wrote them, as tables remember it.
+/// Returns the distinct origins of descriptions, in the form that is stored with a table.
 fn origins(target: &str, table: &TableName, found: &[Found]) -> Vec<Adopted> {
     let mut all: Vec<Adopted> = Vec::new();
     for of in found {
@@ -343,8 +352,8 @@ fn origins(target: &str, table: &TableName, found: &[Found]) -> Vec<Adopted> {
     all
 }
 
-/// Leaves those whose points no other one holds as well: what a removal that did not come to its end has left, and what
-/// others have made new files of.
+/// Removes descriptions whose points another one also holds: leftovers of an unfinished removal, and segments that
+/// were rewritten into new files.
 fn without_superseded(found: Vec<Found>) -> Vec<Found> {
     let replaced: HashSet<&str> = found
         .iter()
@@ -353,7 +362,7 @@ fn without_superseded(found: Vec<Found>) -> Vec<Found> {
     let is_superseded = |of: &Found| {
         replaced.contains(of.key.as_str())
             || found.iter().any(|later| {
-                later.origin == of.origin && later.id > of.id && takes_place(&later.segment, &of.segment)
+                later.origin == of.origin && later.id > of.id && supersedes(&later.segment, &of.segment)
             })
     };
     let keep: Vec<bool> = found.iter().map(|of| !is_superseded(of)).collect();
@@ -363,9 +372,9 @@ fn without_superseded(found: Vec<Found>) -> Vec<Found> {
     found
 }
 
-/// Whether a later segment of a database holds the points of an earlier one: it was made of it, or else both would never have
-/// been there together.
-fn takes_place(later: &Segment, earlier: &Segment) -> bool {
+/// Returns true if a later segment of a database holds the points of an earlier one. Either it includes the window
+/// and the writes of the earlier one, or both could never have been valid together.
+fn supersedes(later: &Segment, earlier: &Segment) -> bool {
     let is_within = later.window.holds(earlier.window)
         && later.written.oldest <= earlier.written.oldest
         && earlier.written.newest <= later.written.newest;

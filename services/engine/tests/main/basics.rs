@@ -1,4 +1,6 @@
-//! Writing, finding and describing, over restarts.
+//! Tests of writing, finding and describing timelines, across restarts.
+//!
+//! They also cover idempotency keys and the creation and removal of tables.
 
 use tideline_condition::Condition;
 use tideline_engine::catalog::{MetricKind, MetricMetadata};
@@ -48,7 +50,7 @@ fn a_write_is_findable_and_readable_at_once_and_after_a_restart() {
     assert_eq!(latest[0].value, Value::Float(2.0));
 }
 
-/// An entry of the journal holds 8 MiB; texts that are all different take their length.
+/// A journal entry holds 8 MiB. Texts that all differ take their full length in it.
 #[test]
 fn a_write_beyond_an_entry_of_the_journal_is_whole_and_does_not_hurt_its_neighbours() {
     let fixture = Fixture::new();
@@ -134,7 +136,7 @@ fn a_repeated_request_is_answered_and_not_done() {
         let engine = fixture.open();
         let table = engine.default_table().expect("the default table");
         let other = "m,host=other f=2 1\n";
-        let again = write_once(&engine, &table, other, &request("first")).expect("an answer");
+        let again = write_once(&engine, &table, other, &request("first")).expect("an outcome");
         assert!(again.repeated && again.points == first.points, "{sealed}");
         let said = |outcome: &WriteOutcome| {
             let rejects = outcome.rejects.iter();
@@ -199,7 +201,7 @@ fn of_requests_that_share_a_key_at_once_one_body_wins() {
             false => assert_eq!(*answer, Err(ErrorKind::KeyReused), "{answers:?}"),
         }
     }
-    // Names of refused bodies may be known; no point of theirs is.
+    // The names in refused bodies may be registered, but none of their points is stored.
     let found = found(&engine, &table, Condition::All);
     let with_points: Vec<&String> = found
         .iter()

@@ -1,4 +1,6 @@
-//! Attributes, saved searches and metadata of metrics go through the log: one append, and rows with the next flush.
+//! Tests of changes through the log: attributes, saved searches and metric metadata.
+//!
+//! A change takes one append; its row is written by the next flush.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,7 +33,7 @@ fn filled(engine: &Engine) -> (Table, TimelineId) {
     (table, id)
 }
 
-/// Checks all that was changed, with the owner.
+/// Checks everything that [`change_all`] changed, with the owner.
 fn check(engine: &Engine, by: &str) {
     let table = engine.default_table().expect("a table");
     assert_eq!(hosts(engine, &table, owned(by)), ["a"]);
@@ -68,11 +70,11 @@ fn changes_survive_a_power_cut_before_and_after_their_rows_are_written() {
                 check(&engine, "ops");
                 fixture.disk.cut_power();
             }
-            // What was replayed is flushed like what is new.
+            // Replayed changes are flushed like new ones.
             let engine = fixture.open();
             engine.seal().expect("flushed");
             let end = engine.store().log().manifest().cursor.sealed_to;
-            assert_eq!(end, engine.store().tail_end());
+            assert_eq!(end, engine.store().recent_end());
             engine.close().expect("closed");
             drop(engine);
             check(&fixture.open(), "ops");

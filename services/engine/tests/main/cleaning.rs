@@ -1,4 +1,6 @@
-//! The catalog loses timelines that nobody can see anything of, and no other.
+//! Tests of the clean-up of the catalog.
+//!
+//! It removes timelines without visible points and attributes, and no others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,7 +23,7 @@ fn line(host: &str, at: i64) -> String {
 }
 
 #[test]
-fn a_timeline_without_points_goes_unless_somebody_has_described_it() {
+fn a_timeline_without_points_goes_unless_it_has_attributes() {
     let fixture = Fixture::new();
     let engine = fixture.open();
     let table = engine.default_table().expect("the default table");
@@ -66,7 +68,7 @@ fn expired_timelines_go_when_a_mistake_could_have_been_taken_back() {
     assert_eq!(
         clean(&engine, &table),
         0,
-        "nothing young says that the clock is right"
+        "no recent write confirms that the clock is right"
     );
     write(&engine, &table, &line("young", fixture.now()));
     let altered = Policy {
@@ -84,6 +86,39 @@ fn expired_timelines_go_when_a_mistake_could_have_been_taken_back() {
     write(&engine, &table, &line("young", fixture.now()));
     assert_eq!(clean(&engine, &table), 1);
     assert_eq!(hosts(&engine, &table, Condition::All), ["young"]);
+}
+
+#[test]
+fn a_timeline_hidden_by_a_clock_that_is_ahead_stays_while_the_clock_can_be_corrected() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let policy = Policy {
+        retention: Some(10 * DAY),
+        ..Policy::default()
+    };
+    let table = table_with(&engine, "short", policy);
+    write(&engine, &table, &line("edge", START));
+    fixture.pass(&engine, 10 * DAY - HOUR / 3);
+    write(&engine, &table, &line("young", fixture.now()));
+    engine.seal().expect("a seal");
+    engine.close().expect("it closes");
+    drop((table, engine));
+    // A start accepts a clock that is ahead by less than an hour.
+    let right = fixture.now();
+    let clock = |nanos| fixture.clock.set(Timestamp::from_nanos_clamped(nanos));
+    clock(right + HOUR / 3 * 2);
+    let engine = fixture.open();
+    let table = engine.table("short").expect("the table");
+    write(&engine, &table, &line("young", fixture.now()));
+    assert_eq!(found(&engine, &table, Condition::All)["edge"].seen, None);
+    assert_eq!(clean(&engine, &table), 0);
+    clock(right);
+    engine.store().confirm_clock();
+    let seen = found(&engine, &table, Condition::All)["edge"].seen;
+    assert_eq!(seen.map(|seen| seen.last.nanos()), Some(START));
+    fixture.pass(&engine, 26 * HOUR);
+    write(&engine, &table, &line("young", fixture.now()));
+    assert_eq!(clean(&engine, &table), 1);
 }
 
 #[test]
@@ -149,7 +184,7 @@ fn nothing_goes_by_a_clock_in_doubt() {
     assert_eq!(hosts(&engine, &table, Condition::All), ["b"]);
 }
 
-/// Timelines are emptied and written all the time, and cleaned all the time: nothing written last is ever lost.
+/// Timelines are emptied, written and cleaned concurrently. The last write is never lost.
 #[test]
 fn a_timeline_that_is_written_at_that_moment_stays() {
     let fixture = Fixture::new();

@@ -1,4 +1,6 @@
-//! A clock that goes wrong and right again: what it hides comes back, and nothing is lost by it meanwhile.
+//! Tests of a clock that becomes wrong and is corrected later.
+//!
+//! Points hidden by a wrong clock become visible again, and none is lost meanwhile.
 
 use tideline_condition::Condition;
 use tideline_engine::{Engine, IdempotentRequest, Table, WriteOptions};
@@ -11,7 +13,7 @@ fn line(host: &str, at: i64) -> String {
     format!("m,host={host} f={at}i {at}\n")
 }
 
-/// A table that keeps points for 30 days, with a sealed point of one machine.
+/// Creates a table with a retention of 30 days and one sealed point of one machine.
 fn with_one_point(engine: &Engine) -> Table {
     let policy = Policy {
         retention: Some(30 * DAY),
@@ -23,7 +25,7 @@ fn with_one_point(engine: &Engine) -> Table {
     table
 }
 
-/// The wall clock goes wrong by `jump`, and nobody sees it for longer than the guard waits.
+/// Sets the wall clock wrong by `jump` and lets time pass until the guard accepts it.
 fn believe(fixture: &Fixture, engine: &Engine, jump: i64) {
     let wrong = fixture.clock.now().saturating_add(jump);
     fixture.clock.set(wrong);
@@ -58,7 +60,7 @@ fn nothing_is_refused_for_its_age_until_the_clock_is_sure() {
     assert_eq!(instants(&engine, &table, id), [START, hidden, hidden + 1]);
     let old = line("a", fixture.now() - 31 * DAY);
     assert_eq!(write(&engine, &table, &old).rejected, 1);
-    // Whoever leaves a clock wrong for two days means it.
+    // A clock that stays wrong for two days is accepted.
     believe(&fixture, &engine, jump);
     fixture.pass(&engine, 25 * HOUR);
     assert_eq!(write(&engine, &table, &line("a", hidden)).rejected, 1);
@@ -119,14 +121,14 @@ fn timelines_that_a_wrong_clock_hid_are_there_again() {
     assert_eq!(hosts(&engine, &table, Condition::All), ["a", "b", "c"]);
 }
 
-/// Has the trusted time stored, as each edit does.
+/// Stores the trusted time, as each manifest edit does.
 fn store_time(fixture: &Fixture, engine: &Engine) {
     let table = engine.default_table().expect("the default table");
     write(engine, &table, &line("a", fixture.now()));
     engine.seal().expect("a seal");
 }
 
-/// The clock of a machine without a battery, at the very first start: there is no earlier time to compare it with.
+/// Clock of a machine without a battery at the very first start: there is no earlier time to compare it with.
 #[test]
 fn a_first_start_in_1971_takes_points_with_a_time_and_no_others() {
     let fixture = Fixture::new();
@@ -145,12 +147,12 @@ fn a_first_start_in_1971_takes_points_with_a_time_and_no_others() {
         let batch = line_protocol::decode(b"m,host=b f=1\n", options, &mut engine.resolver(&table));
         let outcome = engine
             .write(&table, batch, &WriteOptions::default())
-            .expect("an answer");
+            .expect("an outcome");
         assert_eq!((outcome.points, outcome.rejected, outcome.retryable), (0, 1, 1));
         engine.seal().expect("a seal, which stores the clock");
         fixture.clock.advance(HOUR);
     }
-    // Its time server answers: no day of doubt, neither now nor after a restart.
+    // The time server responds: the clock is not in doubt, neither now nor after a restart.
     let engine = open();
     fixture.clock.set(Timestamp::from_nanos_clamped(truth));
     assert_eq!(engine.arrival_time(), Some(Timestamp::from_nanos_clamped(truth)));
@@ -175,7 +177,7 @@ fn a_machine_that_was_off_over_a_weekend_stamps_points_at_once() {
     assert_eq!(engine.arrival_time(), Some(fixture.clock.now()));
     engine.store().confirm_clock();
     drop(engine);
-    // Back by as much, no machine was off.
+    // A clock set back by as much is not explained by a machine that was off.
     fixture
         .clock
         .set(Timestamp::from_nanos_clamped(fixture.now() - 6 * DAY));
@@ -191,13 +193,13 @@ fn a_wrong_clock_forgets_no_idempotency_key() {
     let send = |engine: &Engine, lines: &str, request: &IdempotentRequest| {
         let table = engine.default_table().expect("the default table");
         write_once(engine, &table, lines, request)
-            .expect("an answer")
+            .expect("an outcome")
             .repeated
     };
     let engine = fixture.open();
     assert!(!send(&engine, "m f=1 1800000000000000000\n", &once));
     fixture.clock.set(right.saturating_add(20_000 * DAY));
-    // Outcomes leave by their age when another one comes.
+    // Outcomes are removed by their age when another one is stored.
     assert!(!send(&engine, "m f=2 1800000000000000000\n", &other));
     assert!(send(&engine, "m f=1 1800000000000000000\n", &once));
     engine.seal().expect("a seal");

@@ -1,4 +1,6 @@
-//! Points of one table in another: all of them, of all types and shapes, with who their timelines are.
+//! Tests of copies of points in another table.
+//!
+//! A copy includes points of all types and shapes, and identities and attributes of timelines.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -11,7 +13,7 @@ use tideline_timeline_catalog::AttributeValue;
 
 use crate::support::{DAY, Fixture, SECOND, START, found, table_with, write};
 
-/// The points of a machine as texts: instant, field, value with its type.
+/// Returns the points of a machine as text: timestamp, field, value with its type.
 fn points(engine: &Engine, table: &Table, host: &str) -> Vec<(i64, String, String)> {
     let timelines = [found(engine, table, Condition::tag("host", host))[host].id];
     let snapshot = engine.store().snapshot();
@@ -40,7 +42,7 @@ fn points(engine: &Engine, table: &Table, host: &str) -> Vec<(i64, String, Strin
     points
 }
 
-/// Many points of few machines, some with fields that others lack, one of another measurement.
+/// Returns many points of few machines: some have fields that others lack, one has another measurement.
 fn lines() -> String {
     let mut lines = String::new();
     for at in 0..10_000i64 {

@@ -1,4 +1,6 @@
-//! What is deleted is gone at once and stays gone; what is written afterwards is there.
+//! Tests of deletes of points and timelines.
+//!
+//! They are invisible at once and stay so; later writes are visible.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -138,10 +140,10 @@ fn what_cannot_be_meant_is_refused_before_anything_is_done() {
     let refused = engine.delete_points(&table, &host("a"), TimeRange::new(5, 5), NEVER);
     assert_eq!(refused.expect_err("empty").kind(), ErrorKind::Invalid);
     assert_eq!(instants(&engine, &table, a), [1]);
-    let nobody = engine
-        .delete_timelines(&table, &host("nobody"), NEVER)
+    let unknown = engine
+        .delete_timelines(&table, &host("unknown"), NEVER)
         .expect("a delete");
-    assert_eq!(nobody, Deleted { timelines: 0 });
+    assert_eq!(unknown, Deleted { timelines: 0 });
 }
 
 #[test]
@@ -164,7 +166,7 @@ fn a_large_selection_is_deleted_in_parts() {
     assert_eq!(hosts(&engine, &table, Condition::All), ["h65999"]);
 }
 
-/// Writers and somebody who deletes everything, over and over: whatever is stored in the end has a name.
+/// Writers run concurrently with deletes of all timelines. Each point stored in the end has a timeline.
 #[test]
 fn no_point_is_ever_stored_without_its_timeline() {
     let fixture = Fixture::new();

@@ -1,4 +1,6 @@
-//! A table takes so many new timelines a minute, and says which tag brings them.
+//! Tests of the limits of new timelines, of their identities and of tables.
+//!
+//! A refusal names the tag that causes the growth.
 
 use tideline_engine::{ErrorKind, IdempotentRequest, Table, TableLimits};
 use tideline_model::{Policy, RejectReason, TableName, TableSpec, WaitsFor};
@@ -80,7 +82,7 @@ fn a_request_that_stored_nothing_for_now_may_be_repeated_under_its_key() {
     write(&engine, &table, &pods(0..1));
     let request = IdempotentRequest::new("order-7".into(), b"body", &[]);
     let send = || {
-        let outcome = write_once(&engine, &table, &pods(1..2), &request).expect("an answer");
+        let outcome = write_once(&engine, &table, &pods(1..2), &request).expect("an outcome");
         fixture.pass(&engine, 71 * SECOND);
         (outcome.points, outcome.retryable, outcome.repeated)
     };
@@ -121,7 +123,7 @@ fn the_first_start_of_a_large_fleet_is_within_the_defaults() {
     }
     let (timelines, bytes) = table.catalog().identity_bytes();
     assert_eq!(timelines, 100_000);
-    // Ten millions of them take less than half of the memory of a machine for such a fleet.
+    // Ten million timelines take less than half of the memory of a machine for such a fleet.
     assert!(bytes / timelines < 400, "{bytes} bytes");
 }
 
@@ -150,7 +152,7 @@ fn an_oversized_table_takes_points_of_known_timelines_only() {
     assert_eq!(refused.retryable, 0, "time does not heal it");
     assert_eq!(write(&engine, &table, &pods(0..stored)).rejected, 0);
     assert_eq!(engine.stats().timelines_oversized, refused.rejected);
-    // Others are not concerned, and a restart counts anew.
+    // Other tables are not affected, and a restart measures again.
     let other = limited(&engine, 1_000);
     assert_eq!(write(&engine, &other, &pods(0..100)).rejected, 0);
     drop((table, other));

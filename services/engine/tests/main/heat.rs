@@ -1,4 +1,6 @@
-//! Busy ranges of keys and large machines are reported.
+//! Tests of the reports of busy key ranges and large machines.
+//!
+//! Even or low load is not reported.
 
 use tideline_condition::Condition;
 use tideline_engine::{Engine, Table};

@@ -1,4 +1,6 @@
-//! A start is refused where segments need rows of the catalog or the schema that are not there.
+//! Tests of missing rows of the catalog or the schema.
+//!
+//! A start is refused if segments need them, until the operator accepts the loss.
 
 use tideline_backend::{Backend, Direction, PageLimit, RowChange, Space, Stamp};
 use tideline_condition::Condition;
@@ -31,7 +33,7 @@ fn lose_a_row(fixture: &Fixture, space: Space, table: TableId) {
         .expect("a write");
 }
 
-/// A sealed table: its timelines have the field `temperature`, and the last one of another measurement has `humidity`.
+/// Seals a table whose timelines have the field `temperature`, except one of another measurement with `humidity`.
 fn sealed(fixture: &Fixture) -> TableId {
     let engine = fixture.open();
     let table = engine.default_table().expect("the default table");
@@ -73,7 +75,7 @@ fn the_loss_of_a_catalog_row_is_refused_until_it_is_accepted() {
 fn a_field_number_that_segments_have_is_never_given_to_another_field() {
     let fixture = Fixture::new();
     let table = sealed(&fixture);
-    // The last measurement is the one whose field came last.
+    // The last row is that of the measurement whose field was registered last.
     lose_a_row(&fixture, space::SCHEMAS, table);
     let refused = refusal(&fixture).to_string();
     assert!(refused.contains("1 of at least 2 field numbers"), "{refused}");

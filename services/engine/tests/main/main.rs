@@ -1,4 +1,4 @@
-//! The joined database from outside: what a service may rely on, over the in-memory backend.
+//! Tests of the engine through its public interface, over the in-memory backend.
 
 mod basics;
 mod changes;

@@ -1,4 +1,4 @@
-//! Table models that the engine serves.
+//! Tests of the table models that the engine serves.
 
 use tideline_engine::ErrorKind;
 use tideline_model::{TableModel, TableName, TableSpec};
@@ -33,7 +33,7 @@ fn only_served_models_are_created_and_a_model_is_fixed() {
 fn a_database_with_a_table_of_another_model_is_not_opened() {
     let fixture = Fixture::new();
     let engine = fixture.open();
-    // As a build that serves the model would make it.
+    // Created in the way of a build that serves the model.
     let name = TableName::new("rows").expect("a name");
     engine
         .store()

@@ -1,4 +1,4 @@
-//! Tables that were made or dropped by an edit whose outcome the backend could not say at once.
+//! Tests of tables that were created or dropped by a manifest edit with an initially unknown outcome.
 
 use tideline_backend::memory::EditFault;
 use tideline_condition::Condition;

@@ -1,4 +1,6 @@
-//! What a policy does at once, and which ones are refused; what a table reports about itself.
+//! Tests of policies and statistics.
+//!
+//! A policy takes effect at once or is refused; a table reports the statistics of its tiers.
 
 use tideline_condition::Condition;
 use tideline_engine::find::NEVER;
@@ -25,21 +27,21 @@ fn a_policy_that_cannot_be_meant_is_refused_by_field() {
                 hot_ttl: Some(0),
                 ..default()
             },
-            "hot_ttl is longer than 0s; leave it out for no limit",
+            "hot_ttl must be longer than 0s; omit it for no limit",
         ),
         (
             Policy {
                 retention: Some(-1),
                 ..default()
             },
-            "retention is longer than 0s; leave it out for no limit",
+            "retention must be longer than 0s; omit it for no limit",
         ),
         (
             Policy {
                 timeline_ttl: Some(0),
                 ..default()
             },
-            "timeline_ttl is longer than 0s; leave it out for no limit",
+            "timeline_ttl must be longer than 0s; omit it for no limit",
         ),
         (
             Policy {
@@ -54,21 +56,21 @@ fn a_policy_that_cannot_be_meant_is_refused_by_field() {
                 cold_ttl: Some(DAY),
                 ..default()
             },
-            "cold_ttl needs a hot_ttl: without one, points never come to the cold tier",
+            "cold_ttl requires hot_ttl: without hot_ttl, no point ever reaches the cold tier",
         ),
         (
             Policy {
                 move_bytes_per_second: Some(0),
                 ..default()
             },
-            "move_bytes_per_second is at least 1; leave it out for no limit",
+            "move_bytes_per_second must be at least 1; omit it for no limit",
         ),
         (
             Policy {
                 timelines_per_minute: Some(0),
                 ..default()
             },
-            "timelines_per_minute is at least 1; leave it out for no limit",
+            "timelines_per_minute must be at least 1; omit it for no limit",
         ),
     ];
     for (policy, said) in cases {

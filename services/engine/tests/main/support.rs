@@ -1,4 +1,6 @@
-//! A database whose backend outlives it, a clock that the test moves, and short ways to ask.
+//! Fixture of the engine tests.
+//!
+//! A backend that outlives the engine, a clock set by the test, and helpers for writes and queries.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -22,7 +24,7 @@ use tideline_timeline_catalog::AttributeValue;
 pub(crate) const SECOND: i64 = 1_000_000_000;
 pub(crate) const HOUR: i64 = 3_600 * SECOND;
 pub(crate) const DAY: i64 = 24 * HOUR;
-/// When tests begin.
+/// Time at which tests begin.
 pub(crate) const START: i64 = 1_800_000_000 * SECOND;
 
 pub(crate) struct Fixture {
@@ -36,7 +38,7 @@ impl Fixture {
         Self::on(Character::Embedded)
     }
 
-    /// On a backend whose edits may have an unknown outcome.
+    /// Uses a backend whose edits may have an unknown outcome.
     pub(crate) fn distributed() -> Self {
         Self::on(Character::Distributed)
     }
@@ -63,7 +65,7 @@ impl Fixture {
         Engine::open(Arc::new(self.backend()), Arc::new(self.clock.clone()), settings)
     }
 
-    /// The backend beside a database, to damage it.
+    /// Returns direct access to the stored database, to damage it.
     pub(crate) fn backend(&self) -> MemoryBackend {
         MemoryBackend::open(&self.disk)
     }
@@ -72,7 +74,7 @@ impl Fixture {
         tideline_model::Clock::now(&self.clock).nanos()
     }
 
-    /// Lets time pass as it does beside a running server, which looks at its clock every minute.
+    /// Lets time pass in steps of 30 minutes with a read of the clock after each, as in a running server.
     pub(crate) fn pass(&self, engine: &Engine, nanos: i64) {
         let mut left = nanos;
         while left > 0 {
@@ -123,7 +125,7 @@ pub(crate) fn write_once(
     engine.write(table, decode(engine, table, lines), &options)
 }
 
-/// Every timeline that meets a condition, by its machine.
+/// Returns every timeline that matches a condition, by its machine.
 pub(crate) fn found(engine: &Engine, table: &Table, condition: Condition) -> BTreeMap<String, Timeline> {
     let request = FindRequest {
         condition,
@@ -148,7 +150,7 @@ pub(crate) fn host(name: &str) -> TimelineSelector {
     TimelineSelector::Condition(Condition::tag("host", name))
 }
 
-/// The instants at which a timeline has points.
+/// Returns the timestamps of the points of a timeline.
 pub(crate) fn instants(engine: &Engine, table: &Table, id: TimelineId) -> Vec<i64> {
     let snapshot = engine.store().snapshot();
     let timelines = [id];
@@ -176,7 +178,7 @@ pub(crate) fn set_owner(engine: &Engine, table: &Table, id: TimelineId, owner: &
     engine.set_attributes(table, id, &changes).expect("an edit");
 }
 
-/// The timelines that somebody owns.
+/// Returns the condition for timelines of an owner.
 pub(crate) fn owned(owner: &str) -> Condition {
     Condition::leaf(
         tideline_condition::Subject::Attribute("owner".into()),

@@ -1,4 +1,4 @@
-//! A panic in a thread that the database depends upon: readiness turns red, and calls fail instead of waiting for it.
+//! Tests of a panic in a thread that the database depends on: readiness fails, and calls fail instead of waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,11 +10,11 @@ use tideline_runtime::Supervisor;
 
 use crate::support::{Fixture, decode, write};
 
-/// How long the slowest thread takes to its next round, many times over.
+/// Many times longer than the slowest thread takes until its next round.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[test]
-fn a_dead_thread_turns_readiness_red_and_holds_up_nobody() {
+fn a_dead_thread_turns_readiness_red_and_blocks_no_request() {
     for thread in ["committer", "sealer", "indexer"] {
         let fixture = Fixture::new();
         let supervisor = Supervisor::default();
@@ -23,7 +23,7 @@ fn a_dead_thread_turns_readiness_red_and_holds_up_nobody() {
         supervisor.on_round(move |name| {
             assert!(
                 name != thread || !armed.load(Ordering::SeqCst),
-                "as the test asked"
+                "requested by the test"
             );
         });
         let (sender, failed) = mpsc::channel();
@@ -37,7 +37,7 @@ fn a_dead_thread_turns_readiness_red_and_holds_up_nobody() {
         is_armed.store(true, Ordering::SeqCst);
         let batch = decode(&engine, &table, &line(2));
         let _either = engine.write(&table, batch, &WriteOptions::default());
-        // Work for each of them: a round of the indexer that was under way may have taken the timeline already.
+        // Gives each thread work: a running round of the indexer may have taken the timeline already.
         let _either = engine.seal();
         assert_eq!(failed.recv_timeout(PATIENCE), Ok(thread));
         let readiness = engine.readiness();

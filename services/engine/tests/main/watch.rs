@@ -1,4 +1,6 @@
-//! Watching: each acknowledged point of the wanted timelines once, in order, from any cursor on.
+//! Tests of watching a table.
+//!
+//! Each acknowledged point of the watched timelines is reported once, in order, from any cursor on.
 
 use tideline_condition::operators::{Exists, Within};
 use tideline_condition::{Condition, Subject};
@@ -22,7 +24,7 @@ fn request(condition: Condition) -> WatchRequest {
     }
 }
 
-/// Everything that there is to tell, and the cursor behind each point.
+/// Returns all pending events as text, each with the cursor after it.
 fn told(watcher: &mut Watcher, engine: &Engine) -> Vec<(String, WatchCursor)> {
     let mut told = Vec::new();
     loop {
@@ -122,7 +124,7 @@ fn from_any_cursor_on_the_rest_is_told_once_also_after_a_restart() {
         let table = table(&engine);
         let mut watcher = engine.watch(&table, request(Condition::All)).expect("a watch");
         let begin = watcher.cursor();
-        // One batch that is told in several parts, between two small ones.
+        // One batch that is reported in several parts, between two small ones.
         write(&engine, &table, "m,host=a f=0 0\n");
         let lines: String = (0..7_000)
             .map(|row| format!("m,host=h{} f={row}i {row}\n", row % 3))
@@ -136,7 +138,7 @@ fn from_any_cursor_on_the_rest_is_told_once_also_after_a_restart() {
     assert_eq!(all.len(), 7_002);
     let mut cursors: Vec<WatchCursor> = all.iter().map(|(_, cursor)| *cursor).collect();
     cursors.dedup();
-    assert!(cursors.len() > 4, "the batch is told in parts: {cursors:?}");
+    assert!(cursors.len() > 4, "the batch is reported in parts: {cursors:?}");
     let engine = fixture.open();
     let table = table(&engine);
     for cursor in [begin].into_iter().chain(cursors) {
@@ -257,7 +259,7 @@ fn deletes_are_told_with_the_timelines_that_meet_the_condition_also_after_a_rest
         .expect("removed");
     let expected = [
         format!("{} deleted 1..5", id("a")),
-        // It cannot be asked any more whether it was one of them.
+        // It is removed, so the condition cannot be checked any more.
         format!("{} deleted 1..5", id("c")),
         "a 2 f=2".to_owned(),
         format!("{} removed", id("c")),
@@ -457,7 +459,7 @@ fn a_dropped_table_and_a_crash_do_not_take_sequences_back() {
         assert!(told(&mut watcher, &engine).is_empty());
         engine.drop_table("doomed").expect("dropped");
         watcher.cursor()
-        // Unsealed, so the next start replays the journal.
+        // The points are unsealed, so the next start replays the journal.
     };
     let engine = fixture.open();
     let kept = table(&engine);
@@ -474,7 +476,7 @@ fn a_dropped_table_and_a_crash_do_not_take_sequences_back() {
     assert_eq!(texts(&told(&mut watcher, &engine)), expected);
     drop(watcher);
     drop((kept, engine));
-    // Each entry is found where it was, over one more start.
+    // Each entry keeps its position in the journal over another start.
     let engine = fixture.open();
     let resumed = WatchRequest {
         from: Some(cursor),

@@ -1,4 +1,6 @@
-//! Writes figures that are read where they are.
+//! Encoder of metrics whose values are read at scrape time.
+//!
+//! It writes values directly, without metric objects that would have to be kept up to date.
 
 use std::fmt;
 
@@ -7,10 +9,10 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// The label of figures that are told apart, and for each of its values the figure.
+/// Label name, and the value of the metric for each label value.
 type Labelled<'a> = (&'a str, &'a [(&'a str, f64)]);
 
-/// Writes figures, one family after another.
+/// Encoder of metric families, one after another.
 pub(super) struct Figures<'e>(DescriptorEncoder<'e>);
 
 impl<'e> Figures<'e> {
@@ -18,24 +20,24 @@ impl<'e> Figures<'e> {
         Self(encoder)
     }
 
-    /// What rises and falls.
+    /// Writes a gauge.
     pub(super) fn gauge(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         let encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
         ConstGauge::new(value).encode(encoder)
     }
 
-    /// One while something holds, else zero.
+    /// Writes a gauge that is 1 if `holds` is true, otherwise 0.
     pub(super) fn switch(&mut self, name: &str, help: &str, holds: bool) -> fmt::Result {
         self.gauge(name, help, f64::from(u8::from(holds)))
     }
 
-    /// What only rises.
+    /// Writes a counter.
     pub(super) fn counter(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         let encoder = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
         ConstCounter::new(value).encode(encoder)
     }
 
-    /// Gauges of one family.
+    /// Writes a family of gauges with one label.
     pub(super) fn gauges(&mut self, name: &str, help: &str, (label, values): Labelled<'_>) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (of, value) in values {
@@ -44,7 +46,7 @@ impl<'e> Figures<'e> {
         Ok(())
     }
 
-    /// Counters of one family.
+    /// Writes a family of counters with one label.
     pub(super) fn counters(&mut self, name: &str, help: &str, (label, values): Labelled<'_>) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (of, value) in values {

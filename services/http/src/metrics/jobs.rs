@@ -1,4 +1,6 @@
-//! Work in the background, and the clock that it goes by.
+//! Metrics of background jobs, archives and the clock.
+//!
+//! Job counts by state come from the scheduler. All tables are added up.
 
 use std::fmt;
 
@@ -28,13 +30,13 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
     let past = [JobState::Done, JobState::Failed, JobState::Cancelled];
     figures.counters(
         "jobs_ended",
-        "Jobs that ended since the start",
+        "Ended jobs since the start of the service",
         ("state", &past.map(|state| (state.name(), ended(state)))),
     )?;
     let due = |kind: JobKind| metrics.due.get(&kind).copied().unwrap_or_default() as f64;
     figures.gauges(
         "jobs_due",
-        "Work that may begin and waits for its turn",
+        "Pending jobs that are due",
         (KIND, &JobKind::ALL.map(|kind| (kind.name(), due(kind)))),
     )?;
     let moved = |figure: fn(&JobCost) -> u64| {
@@ -44,66 +46,66 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
     };
     figures.counters(
         "moved_points",
-        "Points that moves have read",
+        "Points read by moves between tiers",
         (KIND, &moved(|cost| cost.points_read)),
     )?;
     figures.counters(
         "moved_bytes",
-        "Bytes of chunks that moves have read",
+        "Bytes of chunks read by moves between tiers",
         (KIND, &moved(|cost| cost.bytes_read)),
     )?;
     archives(figures, &app.scheduler.archives())?;
     figures.gauge(
         "segments_retired",
-        "Segments that wait for their last reader to be freed",
+        "Deleted segments that a reader still uses",
         metrics.segments_retired as f64,
     )?;
     figures.switch(
         "clock_in_doubt",
-        "1 while the clock of the machine is not believed, and nothing expires",
+        "1 while the clock of the machine is in doubt; nothing expires then",
         metrics.clock_doubt.is_some(),
     )?;
     figures.gauge(
         "clock_off_by_seconds",
-        "The clock of the machine minus the time that should have come, while it is in doubt",
+        "Clock of the machine minus the expected time, while the clock is in doubt",
         metrics.clock_off_by.unwrap_or(0) as f64 / NANOS_PER_SECOND as f64,
     )
 }
 
-/// How archives stand, all tables together.
+/// Writes the state of archives over all tables.
 fn archives(figures: &mut Figures<'_>, archives: &[ArchiveState]) -> fmt::Result {
     let behind = archives.iter().map(|archive| archive.behind).max().unwrap_or(0);
     figures.gauge(
         "archive_behind_seconds",
-        "For how long the oldest window that is old enough for files has waited to become one; 0 where none waits",
+        "Time that the oldest window due for archiving has waited; 0 if no window waits",
         behind as f64 / NANOS_PER_SECOND as f64,
     )?;
     let failures = archives.iter().map(|archive| archive.failures).max();
     figures.gauge(
         "archive_failures_in_a_row",
-        "Failures in a row of moves into files, of the table with most of them",
+        "Consecutive archiving failures of the table with the most",
         f64::from(failures.unwrap_or(0)),
     )?;
     let stalled = archives.iter().filter(|archive| archive.stalled.is_some());
     figures.gauge(
         "archive_stalled_tables",
-        "Tables whose archive makes no progress: moves fail again and again, or none has ended well for two days",
+        "Tables whose archiving makes no progress: it fails repeatedly or has not succeeded for two days",
         stalled.count() as f64,
     )?;
     let sum = |figure: fn(&ArchiveState) -> u64| archives.iter().map(figure).sum::<u64>() as f64;
     figures.gauge(
         "archive_waiting_points",
-        "Points that are old enough for files and in none",
+        "Points due for archiving that are not archived yet",
         sum(|archive| archive.standing.waiting.points),
     )?;
     figures.gauge(
         "archive_waiting_bytes",
-        "Their bytes in the tiers before it",
+        "Bytes of these points in the other tiers",
         sum(|archive| archive.standing.waiting.bytes),
     )?;
     figures.gauge(
         "archive_copied_bytes",
-        "Bytes in the cold tier of points that are in files as well",
+        "Bytes in the cold tier of points that are also archived",
         sum(|archive| archive.standing.copied.bytes),
     )
 }

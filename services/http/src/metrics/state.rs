@@ -1,4 +1,6 @@
-//! Sizes and counts, read where they are at each scrape.
+//! Metrics of sizes and counts, read from the engine at each scrape.
+//!
+//! One function per area: requests, memory, memtables, disk, catalog, process. Tiers and jobs have their own modules.
 
 use std::fmt;
 
@@ -11,7 +13,7 @@ use super::figures::Figures;
 use super::{jobs, tiers};
 use crate::app::App;
 
-/// Reads sizes and counts where they are.
+/// Collector of sizes and counts at scrape time.
 #[derive(Debug)]
 pub(super) struct StateCollector(pub(super) App);
 
@@ -31,28 +33,24 @@ impl Collector for StateCollector {
     }
 }
 
-/// What is being answered, and whether more is taken.
+/// Writes the metrics of running requests and readiness.
 fn requests(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
     let readiness = app.engine.readiness();
-    figures.gauge(
-        "writes_running",
-        "Writes being decoded and committed",
-        app.writes.running() as f64,
-    )?;
+    figures.gauge("writes_running", "Running writes", app.writes.running() as f64)?;
     figures.gauge(
         "queries_running",
-        "Queries and searches being answered, but for queries of cold points",
+        "Running queries and searches, without queries of cold points",
         app.queries.running() as f64,
     )?;
     let queries = app.querier.stats();
     figures.gauge(
         "cold_queries_running",
-        "Queries of cold points that run",
+        "Running queries of cold points",
         queries.cold_running as f64,
     )?;
     figures.gauge(
         "cold_queries_waiting",
-        "Queries of cold points that wait for their turn",
+        "Queries of cold points that wait for a permit",
         queries.cold_waiting as f64,
     )?;
     figures.counter(
@@ -62,62 +60,62 @@ fn requests(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
     )?;
     figures.counter(
         "cold_read_bytes",
-        "Encoded bytes of cold chunks that queries have read",
+        "Encoded bytes of cold chunks read by queries",
         queries.cold_read_bytes as f64,
     )?;
-    figures.gauge("watches", "Watches that are open", app.watches.running() as f64)?;
+    figures.gauge("watches", "Open watches", app.watches.running() as f64)?;
     let (taken, shared) = app.watching.steps();
     figures.counter(
         "watch_steps",
-        "Steps of watches that were read from the journal and encoded",
+        "Watch updates that were read from the journal and encoded",
         taken as f64,
     )?;
     figures.counter(
         "watch_steps_shared",
-        "Steps that watches took over from others with the same request",
+        "Watch updates reused from other watches with the same request",
         shared as f64,
     )?;
     figures.gauge(
         "request_bodies_free_bytes",
-        "Bytes that further request bodies may take",
+        "Remaining bytes for request bodies",
         app.body_bytes.count().saturating_sub(app.body_bytes.used()) as f64,
     )?;
     shares(figures, app)?;
-    figures.switch("ready_reads", "1 while reads are answered", readiness.reads)?;
+    figures.switch("ready_reads", "1 while reads are accepted", readiness.reads)?;
     figures.switch(
         "ready_writes",
-        "1 while writes are taken",
+        "1 while writes are accepted",
         readiness.writes && !app.is_draining(),
     )
 }
 
-/// The memory account of the process.
+/// Writes the metrics of the memory account.
 fn memory(figures: &mut Figures<'_>, account: &MemoryAccount) -> fmt::Result {
     figures.gauge(
         "memory_max_bytes",
-        "Memory that budgets and requests may take together",
+        "Memory limit of all budgets and requests together",
         account.whole_bytes() as f64,
     )?;
     figures.gauge(
         "memory_requests_max_bytes",
-        "Memory that requests may hold together: what the budgets leave of memory_max_bytes",
+        "Memory limit of all requests together: memory_max_bytes minus the budgets",
         account.limit_bytes() as f64,
     )?;
     figures.gauge(
         "memory_requests_bytes",
-        "Memory that requests hold now",
+        "Memory held by running requests",
         account.used_bytes() as f64,
     )?;
     let refusals = account.refusals();
     let refusals: Vec<(&str, f64)> = refusals.iter().map(|(of, count)| (*of, *count as f64)).collect();
     figures.counters(
         "memory_refusals",
-        "Requests that found no room in the memory account, by what the memory was for",
+        "Requests refused by the memory limit, by the purpose of the memory",
         ("holder", &refusals),
     )
 }
 
-/// Refusals of fair shares.
+/// Writes the refusals by fair shares.
 fn shares(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
     let refused = [
         ("writes", app.writes.refused()),
@@ -131,7 +129,7 @@ fn shares(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
     ];
     figures.counters(
         "share_refusals",
-        "Requests refused because their client held more than its share while the resource was nearly used up",
+        "Requests refused because their client exceeded its fair share of a nearly exhausted resource",
         (
             "resource",
             &refused.map(|(resource, count)| (resource, count as f64)),
@@ -139,19 +137,23 @@ fn shares(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
     )
 }
 
-/// Unsealed points, and how they came.
+/// Writes the metrics of unsealed points (memtables) and of commits.
 fn head(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
     let store = &stats.store;
-    figures.gauge("head_bytes", "Unsealed points in memory", store.head_bytes as f64)?;
+    figures.gauge(
+        "head_bytes",
+        "Bytes of unsealed points in memory",
+        store.head_bytes as f64,
+    )?;
     figures.gauge(
         "head_budget_bytes",
-        "Unsealed points in memory at which they are sealed, for as many timelines as they have now",
+        "Bytes of unsealed points at which they are sealed, for the current number of timelines",
         store.head_budget_bytes as f64,
     )?;
     figures.gauge("head_points", "Unsealed points", store.head_points as f64)?;
     figures.gauge(
         "frozen_heads",
-        "Heads waiting to be sealed or being sealed",
+        "Heads that wait to be sealed or are being sealed",
         store.frozen_heads as f64,
     )?;
     figures.switch(
@@ -159,20 +161,28 @@ fn head(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
         "1 while sealing fails",
         store.seal_error.is_some(),
     )?;
-    figures.counter("commits", "Writes committed", store.commits as f64)?;
+    figures.counter("commits", "Committed writes", store.commits as f64)?;
     figures.counter(
         "journal_appends",
-        "Groups of writes appended and synced",
+        "Groups of writes appended to the journal and synced",
         store.appends as f64,
     )?;
-    figures.counter("seals", "Seals done", store.seals as f64)
+    figures.counter("seals", "Completed seals", store.seals as f64)
 }
 
-/// What lies on the disks.
+/// Writes the disk usage.
 fn disk(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
     let usage = &stats.store.usage;
-    figures.gauge("data_bytes", "Segments and rows on disk", usage.data_bytes as f64)?;
-    figures.gauge("journal_bytes", "Journal on disk", usage.journal_bytes as f64)?;
+    figures.gauge(
+        "data_bytes",
+        "Bytes of segments and rows on disk",
+        usage.data_bytes as f64,
+    )?;
+    figures.gauge(
+        "journal_bytes",
+        "Bytes of the journal on disk",
+        usage.journal_bytes as f64,
+    )?;
     figures.gauge(
         "disk_free_bytes",
         "Free bytes of the data disk",
@@ -185,33 +195,33 @@ fn disk(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
     )
 }
 
-/// Who is known, and how far the index is.
+/// Writes the metrics of the catalog and the search index.
 fn catalog(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
     figures.gauge("timelines", "Timelines of all tables", stats.timelines as f64)?;
     figures.counter(
         "timelines_refused",
-        "New timelines refused because their table takes only so many a minute",
+        "New timelines refused by the limit of new timelines per minute of their table",
         stats.timelines_refused as f64,
     )?;
     figures.counter(
         "timelines_oversized",
-        "New timelines refused because the names and tags of their table take all the memory that they may",
+        "New timelines refused by the memory limit for names and tags of their table",
         stats.timelines_oversized as f64,
     )?;
     figures.gauge("tables", "Tables", stats.tables as f64)?;
     figures.gauge(
         "catalog_bytes",
-        "Timeline catalogs in memory",
+        "Bytes of timeline catalogs in memory",
         stats.catalog_bytes as f64,
     )?;
     figures.gauge(
         "index_documents",
-        "Timelines found through the search index",
+        "Timelines in the search index",
         stats.index.documents as f64,
     )?;
     figures.gauge(
         "index_pending",
-        "Timelines that the search index has yet to take in",
+        "Timelines that are not in the search index yet",
         stats.index.pending as f64,
     )?;
     figures.switch(
@@ -221,7 +231,7 @@ fn catalog(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
     )
 }
 
-/// What the process takes.
+/// Writes the metrics of the process.
 fn process(figures: &mut Figures<'_>) -> fmt::Result {
     if let Some(bytes) = resident_bytes() {
         figures.gauge("process_resident_memory_bytes", "Resident memory", bytes as f64)?;
@@ -233,7 +243,7 @@ fn process(figures: &mut Figures<'_>) -> fmt::Result {
     )
 }
 
-/// Memory that the process holds, where the system tells.
+/// Returns the resident memory of the process; `None` if the system does not report it.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,4 +1,6 @@
-//! What each tier holds, what writing it has cost, and what waits to be freed.
+//! Metrics of tiers: stored data, bytes written, and data to be deleted.
+//!
+//! Values of a tier are sums over all tables.
 
 use std::fmt;
 
@@ -24,7 +26,7 @@ pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine, stats: &EngineStat
     caches(figures, stats)
 }
 
-/// All segments together.
+/// Writes the totals of all segments.
 fn all(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
     let store = &stats.store;
     figures.gauge("segments", "Published segments", store.segments as f64)?;
@@ -40,12 +42,12 @@ fn all(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
     )?;
     figures.gauge(
         "segment_bytes",
-        "Chunks and keys in segments",
+        "Bytes of chunks and keys in segments",
         store.segment_bytes as f64,
     )
 }
 
-/// The segments of each tier.
+/// Writes the totals of each tier.
 fn held(figures: &mut Figures<'_>, tables: &[TableStats]) -> fmt::Result {
     let of = |tier: Tier| {
         let tables = tables.iter().map(move |table| match tier {
@@ -75,11 +77,11 @@ fn held(figures: &mut Figures<'_>, tables: &[TableStats]) -> fmt::Result {
     })?;
     each(
         "tier_windows",
-        "Windows of all tables that have segments",
+        "Windows with segments, over all tables",
         |stats| stats.windows as f64,
     )?;
     each("tier_points", "Points in segments", |stats| stats.points as f64)?;
-    each("tier_bytes", "Chunks and keys in segments", |stats| {
+    each("tier_bytes", "Bytes of chunks and keys in segments", |stats| {
         stats.bytes as f64
     })?;
     let seconds = |at: fn(&(i64, i64)) -> i64| {
@@ -93,52 +95,52 @@ fn held(figures: &mut Figures<'_>, tables: &[TableStats]) -> fmt::Result {
     let (oldest, newest) = (seconds(|span| span.0), seconds(|span| span.1));
     figures.gauges(
         "tier_oldest_timestamp_seconds",
-        "Time of the oldest sealed point",
+        "Timestamp of the oldest sealed point",
         (LABEL, &oldest),
     )?;
     figures.gauges(
         "tier_newest_timestamp_seconds",
-        "Time of the newest sealed point",
+        "Timestamp of the newest sealed point",
         (LABEL, &newest),
     )
 }
 
-/// What was written so that they hold what they hold: over the bytes that stay, this is write amplification.
+/// Writes the bytes loaded into tiers. Divided by the stored bytes, this is the write amplification.
 fn loaded(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
     let of_tiers = |bytes: [u64; 3]| Tier::ALL.map(|tier| (tier.name(), bytes[tier as usize] as f64));
     figures.counters(
         "seal_loaded_bytes",
-        "Bytes that seals have loaded",
+        "Bytes loaded by seals",
         (LABEL, &of_tiers(stats.store.sealed_bytes)),
     )?;
     figures.counters(
         "rewrite_loaded_bytes",
-        "Bytes that folds, migrations, archiving and purges have loaded",
+        "Bytes loaded by folds, migrations, archiving and purges",
         (LABEL, &of_tiers(stats.store.rewritten_bytes)),
     )
 }
 
-/// What is invisible, and waits to be freed.
+/// Writes the metrics of data that is already invisible but not deleted yet.
 fn waiting(figures: &mut Figures<'_>, tables: &[TableStats]) -> fmt::Result {
     let sum = |figure: fn(&TableStats) -> u64| tables.iter().map(figure).sum::<u64>() as f64;
     figures.gauge(
         "deletes_waiting",
-        "Deletes that some segment still has to be cleared of",
+        "Deletes whose points are still stored in a segment",
         sum(|table| table.deletes_waiting),
     )?;
     figures.gauge(
         "bytes_with_deletes",
-        "Segments that some delete may hide points of",
+        "Bytes of segments in which a delete may hide points",
         sum(|table| table.bytes_with_deletes),
     )?;
     figures.gauge(
         "expired_bytes",
-        "Segments whose points have all expired",
+        "Bytes of segments whose points have all expired",
         sum(|table| table.expired_bytes),
     )
 }
 
-/// The cache of each tier.
+/// Writes the metrics of the block caches.
 fn caches(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
     let usage = &stats.store.usage;
     let caches = [
@@ -148,17 +150,17 @@ fn caches(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
     let of = |figure: fn(&CacheUsage) -> u64| caches.map(|(tier, cache)| (tier, figure(&cache) as f64));
     figures.gauges(
         "cache_capacity_bytes",
-        "Most bytes that the cache of blocks may hold",
+        "Capacity of the block cache",
         (LABEL, &of(|cache| cache.capacity_bytes)),
     )?;
     figures.gauges(
         "cache_bytes",
-        "Bytes that the cache of blocks holds",
+        "Bytes in the block cache",
         (LABEL, &of(|cache| cache.used_bytes)),
     )?;
     figures.counters(
         "cache_misses",
-        "Blocks that had to be read",
+        "Blocks that were not in the cache",
         (LABEL, &of(|cache| cache.misses)),
     )
 }

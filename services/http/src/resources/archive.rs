@@ -1,5 +1,7 @@
-//! `/v1/archive`: how archives stand; `/v1/tables/{table}/archive`: archived points come back, into
-//! the cold tier or as a copy.
+//! `/v1/archive`: state of archives. `/v1/tables/{table}/archive`: restore of archived points to the cold tier, or as a
+//! copy.
+//!
+//! Restores run as jobs of the scheduler; the handlers start them and optionally wait for their end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,7 +33,7 @@ use crate::resources::jobs::{done, view};
 use crate::resources::policies::amount;
 use crate::resources::{Failures, TablePath, instant, whole_seconds};
 
-/// How long what comes back stays in the cold tier where the request does not say.
+/// Default time for which restored points stay in the cold tier.
 const FOR_DEFAULT: i64 = 7 * NANOS_PER_DAY;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -40,10 +42,11 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(restore))
 }
 
-/// Show how archives stand
+/// Read the state of archives
 ///
-/// Their targets, without credentials; of each table what is in files, what waits to be, for how long it has waited, and
-/// whether moves fail. No target is asked: `tideline archive check` and `verify` do that.
+/// Returns the targets, without credentials. For each table it returns the archived points, the points that wait and
+/// for how long, and failures of moves. No request is sent to a target; use `tideline archive check` and `verify` for
+/// that.
 #[utoipa::path(
     get, path = "/v1/archive", tag = "jobs",
     responses((status = 200, description = "Targets and tables", body = ArchiveOverview), Failures)
@@ -73,7 +76,7 @@ async fn overview(State(app): State<App>, id: RequestId) -> Result<Json<ArchiveO
     Ok(Json(overview.await?))
 }
 
-/// Every target that something names.
+/// Returns every target that the configuration, a policy or an archived segment refers to.
 fn targets(engine: &Engine, tables: &[(ArchiveState, &TableSurvey)]) -> Vec<ArchiveTarget> {
     let Some(archive) = engine.store().archive() else {
         return Vec::new();
@@ -101,8 +104,8 @@ fn targets(engine: &Engine, tables: &[(ArchiveState, &TableSurvey)]) -> Vec<Arch
     let shown = |(name, states): (String, Vec<&ArchiveState>)| {
         let opened = archive.target(&name);
         let refused = archive.check_allowed(&name).err();
-        let refused = refused
-            .map(|error| format!("{error}. Files that are there are still read; new ones are not written"));
+        let refused =
+            refused.map(|error| format!("{error}. Existing files are still read; new ones are not written"));
         let traffic = opened.as_ref().map(|target| target.traffic()).unwrap_or_default();
         let worst = states.iter().max_by_key(|state| state.failures);
         let failed = worst.filter(|state| state.failures > 0).and_then(|state| {
@@ -141,7 +144,7 @@ fn shown(state: &ArchiveState, survey: &TableSurvey) -> TableArchive {
             .archive
             .as_ref()
             .map(ArchivePolicy::from),
-        // That of the timelines beside those of points.
+        // Files of timelines are counted too.
         files: files().map(|files| files.count()).sum(),
         file_bytes: files().map(|files| files.bytes()).sum(),
         oldest: in_files().map(|part| part.first).min().map(instant),
@@ -159,22 +162,23 @@ fn shown(state: &ArchiveState, survey: &TableSurvey) -> TableArchive {
     }
 }
 
-/// Bring archived points back
+/// Restore archived points
 ///
-/// Into the cold tier, as a job of kind `restore` that `/v1/jobs` lists, pauses and cancels. Whole segments come back, one
-/// after the other, and policies leave them there for as long as is asked for; then they leave again, without being
-/// written anew where their points are the same. What has come back stays when the job is cancelled or fails, and asked
-/// for again the rest comes. Queries answer as before, without the target.
+/// Restores the points of a time range to the cold tier, as a job of kind `restore`, which can be listed, paused and
+/// cancelled under `/v1/jobs`. Whole segments are restored one after the other. Policies leave them in the cold tier
+/// for the requested time. After that they are archived again; unchanged points are not written again. If the job is
+/// cancelled or fails, the segments restored so far stay, and a repeated request restores the rest. Queries return the
+/// same results as before, without reading from the target.
 ///
-/// With `into` the points of the range are copied into another table instead, which has to be there and whose bounds and
-/// policy they have to meet: its `write_past` and `retention` decide what it takes.
+/// With `into`, the points of the range are copied into another table instead. That table must exist, and its
+/// `write_past` and `retention` determine which points it accepts.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/archive/restore", tag = "jobs",
     params(TablePath),
     request_body = RestoreArchived,
     responses(
-        (status = 200, description = "It is done, or there is nothing to do", body = RestoredArchive),
-        (status = 202, description = "The job waits for its turn, or runs", body = RestoredArchive),
+        (status = 200, description = "The job has ended, or there is nothing to do", body = RestoredArchive),
+        (status = 202, description = "The job is planned or running", body = RestoredArchive),
         Failures
     )
 )]
@@ -196,7 +200,7 @@ async fn restore(
     let (begun, until) = match (into, lasting) {
         (Some(_), Some(_)) => {
             return Err(Failure::invalid(
-                "for has no place beside into: what is copied stays as its table says",
+                "for is not allowed with into: the policy of the other table applies to the copy",
             ));
         }
         (Some(into), None) => (Some(copy(&app, table, into, range).await?), None),
@@ -226,11 +230,11 @@ async fn restore(
     ))
 }
 
-/// Begins to bring segments back into the cold tier; the job, and until when they stay there.
+/// Starts to restore segments to the cold tier. Returns the job, and the time until which the segments stay there.
 async fn bring_back(app: &App, table: String, range: TimeRange, lasting: i64) -> Result<(Option<Job>, i64)> {
     if lasting <= 0 {
         return Err(Failure::invalid(
-            "for is not above zero: what comes back would leave again at once; write an age such as \"7d\"",
+            "for must be greater than zero, such as \"7d\"; otherwise the points are archived again at once",
         ));
     }
     let scheduler = app.scheduler.clone();
@@ -242,13 +246,13 @@ async fn bring_back(app: &App, table: String, range: TimeRange, lasting: i64) ->
     .await
 }
 
-/// Begins to copy points into another table.
+/// Starts to copy points into another table.
 async fn copy(app: &App, from: String, into: String, range: TimeRange) -> Result<Job> {
     let turn = app.requested_jobs.take(current_client()).await?;
     let (running, begun) = (app.clone(), app.clone());
     let begin = move || {
         let job = CopyJob::begin(&begun.scheduler, &begun.engine, &from, &into)?;
-        job.ok_or_else(|| Failure::invalid("into is the table itself; name another one"))
+        job.ok_or_else(|| Failure::invalid("into is the same table; name another one"))
     };
     let shown = |work: &CopyJob| work.job.job();
     requested::in_background(turn, begin, shown, move |work| {

@@ -1,4 +1,6 @@
-//! `/v1/archive/attach`: what another database has archived becomes tables here.
+//! `/v1/archive/attach`: creates tables from the archive of another database.
+//!
+//! The handler starts a job. It streams the progress of the job, or returns the job immediately.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -26,21 +28,21 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Attach an archive
 ///
-/// Makes what another database has archived tables of this one: points, timelines, tags and attributes, as they were when the
-/// files were written. The files stay where they are. A missing table is made with the settings that it had; points of a table
-/// that is there stay, and win over older ones.
+/// Makes the archived tables of another database available in this one: points, timelines, tags and attributes, as they
+/// were when the files were written. The files stay at their location. A missing table is created with its original
+/// settings. Points of an existing table stay and take precedence over attached ones.
 ///
-/// The answer is NDJSON: a line after each thousand timelines and each segment, and a last one with `done` or `error`.
-/// Closing the connection ends it: what is attached stays. With `"wait": false` the answer is the job, which `/v1/jobs` lists
-/// and cancels. Sent again, also after a restart of the service, it goes on with what is left. What is damaged is told in
-/// `problems`, and the rest is attached.
+/// The response is NDJSON: one line after each thousand timelines and each segment, and a last line with `done` or
+/// `error`. Closing the connection cancels the job; attached parts stay. With `"wait": false` the response is the
+/// job, which can be listed and cancelled under `/v1/jobs`. A repeated request continues with the rest, also after a
+/// restart of the service. Damaged parts are reported in `problems`; the rest is attached.
 #[utoipa::path(
     post, path = "/v1/archive/attach", tag = "jobs",
     request_body = wire::AttachArchive,
     responses(
-        (status = 200, description = "How far it has come, line by line", content_type = "application/x-ndjson", body = wire::AttachProgress),
-        (status = 202, description = "The job, where nobody waits for it", body = JobDetail),
-        (status = 409, description = "Another archive is being attached, or the files are another table's", body = tideline_openapi::ErrorBody),
+        (status = 200, description = "Progress, one JSON object per line", content_type = "application/x-ndjson", body = wire::AttachProgress),
+        (status = 202, description = "The job, if `wait` is false", body = JobDetail),
+        (status = 409, description = "Another archive is being attached, or the files belong to another table", body = tideline_openapi::ErrorBody),
         Failures
     )
 )]
@@ -58,7 +60,7 @@ async fn attach(
         let running = app.clone();
         let shown = |work: &AttachJob| work.job.job();
         let job = requested::in_background(turn, begin, shown, move |work| {
-            // The job has the outcome.
+            // The job stores the outcome.
             let _outcome = work.perform(&running.engine, &|| running.is_draining(), &mut |_| true);
         });
         return Ok((StatusCode::ACCEPTED, detail(job.await?, id)).into_response());

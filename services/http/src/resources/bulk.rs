@@ -1,4 +1,6 @@
-//! `/v1/tables/{table}/timelines/attributes`: attributes of all timelines that are selected.
+//! `/v1/tables/{table}/timelines/attributes`: changes attributes of all selected timelines.
+//!
+//! The handler starts a job. It streams the progress of the job, or returns the job immediately.
 
 use std::collections::BTreeMap;
 
@@ -33,17 +35,18 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Set and remove attributes of many timelines
 ///
-/// Of those that are selected at that moment, by a thousand at a time, as a job that `/v1/jobs` lists and cancels. The
-/// answer is NDJSON: a line after each thousand, which are durable and findable then, and a last one with `done`. Closing
-/// the connection ends it: what is changed stays. With `"wait": false` the answer is the job, which goes on by itself.
-/// Sent again, also after a restart of the service, it changes what is left, and counts the others as `unchanged`.
+/// Changes the timelines that the selector selects at the start of the request, a thousand at a time, as a job that can
+/// be listed and cancelled under `/v1/jobs`. The response is NDJSON: one line after each thousand timelines, which are
+/// then durable and searchable, and a last line with `done`. Closing the connection cancels the job; completed changes
+/// stay. With `"wait": false` the response is the job, which continues in the background. A repeated request changes
+/// the rest, also after a restart of the service, and counts the others as `unchanged`.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/timelines/attributes", tag = "timelines",
     params(TablePath),
     request_body = ChangeAttributes,
     responses(
-        (status = 200, description = "How far it has come, line by line", content_type = "application/x-ndjson", body = ChangeProgress),
-        (status = 202, description = "The job, where nobody waits for it", body = JobDetail),
+        (status = 200, description = "Progress, one JSON object per line", content_type = "application/x-ndjson", body = ChangeProgress),
+        (status = 202, description = "The job, if `wait` is false", body = JobDetail),
         Failures
     )
 )]
@@ -62,7 +65,7 @@ async fn change(
     let changes = changes_of(set, remove, now)?;
     let selector = to_selector(expand_selector(&app, &table, timelines)?, now)?;
     let turn = app.requested_jobs.take(current_client()).await?;
-    // A client that leaves before anything was changed ends it.
+    // If the client disconnects during the selection, the request is cancelled.
     let cancel = Cancel::new();
     let mut waiting = Waiting(Some(cancel.clone()));
     let running = app.clone();
@@ -77,7 +80,7 @@ async fn change(
         let running = app.clone();
         let shown = |work: &AttributesJob| work.job.job();
         let job = requested::in_background(turn, begin, shown, move |work| {
-            // The job has the outcome.
+            // The job stores the outcome.
             let _outcome = work.perform(&running.engine, &changes, &|| running.is_draining(), &mut |_| {
                 true
             });
@@ -110,7 +113,7 @@ async fn change(
     answer
 }
 
-/// What is to be set and removed, as the catalog takes it.
+/// Converts the attributes to set and to remove.
 fn changes_of(
     set: BTreeMap<String, AttributeValue>,
     remove: Vec<String>,
@@ -123,13 +126,15 @@ fn changes_of(
     for key in remove {
         if changes.get(&key).is_some_and(Option::is_some) {
             return Err(Failure::invalid(format!(
-                "attribute {key:?} is to be set and removed"
+                "attribute {key:?} is both in set and in remove"
             )));
         }
         changes.insert(key, None);
     }
     if changes.is_empty() {
-        return Err(Failure::invalid("nothing is to be set or removed"));
+        return Err(Failure::invalid(
+            "set and remove are both empty; name at least one attribute",
+        ));
     }
     Ok(changes)
 }

@@ -1,4 +1,6 @@
-//! `/v1/tables/{table}/cardinality`: how many names a table has, and how it came to its timelines.
+//! `/v1/tables/{table}/cardinality`: counts of names, and growth of the number of timelines.
+//!
+//! The counts show which measurements, keys and tags cause a high number of timelines.
 
 use axum::Json;
 use axum::extract::State;
@@ -17,13 +19,13 @@ use crate::extract::{Path, Query};
 use crate::failure::{Failure, Result};
 use crate::resources::{Failures, TablePath, instant, page_limit};
 
-/// Names of each kind where the request does not say.
+/// Default number of entries of each kind.
 const TOP_DEFAULT: usize = 10;
-/// Windows where the request does not say.
+/// Default number of windows.
 const WINDOWS_DEFAULT: usize = 30;
-/// Most names of each kind, and most windows.
+/// Most entries of each kind, and most windows.
 const ENTRIES_MAX: usize = 1_000;
-/// Width of windows where the request does not say: a day.
+/// Default width of a window: one day.
 const WINDOW_DEFAULT: i64 = 24 * 3_600 * NANOS_PER_SECOND;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -32,8 +34,8 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Count names and their growth
 ///
-/// How many measurements, tag keys and tags there are, which are the largest, and in which windows timelines were first
-/// seen.
+/// Returns the number of measurements, tag keys and tags, the largest of each, and the windows in which timelines were
+/// first seen.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/cardinality", tag = "timelines",
     params(TablePath, CardinalityQuery),
@@ -49,7 +51,7 @@ async fn cardinality(
     let count = page_limit(query.windows, WINDOWS_DEFAULT, ENTRIES_MAX)?;
     let width = query.window.map_or(WINDOW_DEFAULT, |width| width.0);
     if width <= 0 {
-        return Err(Failure::invalid("a window is longer than 0s"));
+        return Err(Failure::invalid("window must be longer than 0s"));
     }
     let now = app.engine.now().nanos();
     let last = now.div_euclid(width).saturating_mul(width);

@@ -1,4 +1,4 @@
-//! `/v1/clock`: the time that points age by.
+//! `/v1/clock`: the trusted clock, which determines the age of points.
 
 use axum::Json;
 use axum::extract::State;
@@ -20,11 +20,11 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Read the clock
 ///
-/// Points age by a time that follows the machine's clock only as far as it agrees with time passing. While the two
-/// disagree nothing is freed.
+/// The age of points is determined by a trusted clock. It follows the clock of the machine only while that agrees with
+/// the monotonic time. While the two disagree, nothing is deleted because of its age.
 #[utoipa::path(
     get, path = "/v1/clock", tag = "jobs", operation_id = "read_clock",
-    responses((status = 200, description = "What time it is", body = ClockView), Failures)
+    responses((status = 200, description = "The current times", body = ClockView), Failures)
 )]
 async fn read(State(app): State<App>, id: RequestId) -> Json<ClockView> {
     Json(view(&app.engine, id))
@@ -32,11 +32,11 @@ async fn read(State(app): State<App>, id: RequestId) -> Json<ClockView> {
 
 /// Confirm the clock
 ///
-/// Says that the machine's clock is right: it is believed at once, and what has expired by it is freed. Look at `wall`
-/// first.
+/// Declares the clock of the machine correct. It is trusted immediately, and points that have expired by it are
+/// deleted. Check `wall` in `GET /v1/clock` first.
 #[utoipa::path(
     post, path = "/v1/clock/confirm", tag = "jobs",
-    responses((status = 200, description = "What time it is now", body = ClockView), Failures)
+    responses((status = 200, description = "The times after the confirmation", body = ClockView), Failures)
 )]
 async fn confirm(State(app): State<App>, id: RequestId) -> Result<Json<ClockView>> {
     let scheduler = app.scheduler.clone();

@@ -1,4 +1,4 @@
-//! `/openapi.json` and `/docs`: the description of the interface, also for people. Works without the internet.
+//! `/openapi.json` and `/docs`: the OpenAPI document, and its page for browsers. Works without internet access.
 
 use axum::Router;
 use axum::http::{HeaderName, HeaderValue, header};
@@ -9,8 +9,8 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::app::App;
 
-/// Everything from this service, nothing framed. The page sets styles on its elements and draws its icons from data
-/// addresses; scripts come from files only.
+/// Policy that allows content of this service only, and no framing. The page sets inline styles and uses `data:` URLs
+/// for icons; scripts are loaded from files only.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; \
      img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 

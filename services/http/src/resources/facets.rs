@@ -1,4 +1,4 @@
-//! `/v1/tables/{table}/timelines/facets`: how many timelines have which values.
+//! `/v1/tables/{table}/timelines/facets`: counts of timelines by values.
 
 use axum::Json;
 use axum::extract::State;
@@ -18,7 +18,7 @@ use crate::failure::{Failure, Result};
 use crate::resources::{Failures, TablePath};
 use crate::saved::expand;
 
-/// Groups of a level where the request does not say.
+/// Default number of groups per level.
 const GROUPS_DEFAULT: usize = 10;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -27,8 +27,8 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Count timelines by values
 ///
-/// How many of the timelines that meet a condition have which value of a tag, an attribute, the measurement or the
-/// source; and within each value which values of the next key.
+/// Counts the timelines that match a condition, grouped by the values of a tag, an attribute, the measurement or the
+/// source. Each group can be divided further by the values of the next key.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/timelines/facets", tag = "timelines",
     params(TablePath),
@@ -70,10 +70,10 @@ async fn facets(
 
 fn to_subject(key: FacetKey) -> Result<Subject> {
     one_subject(key.tag, key.attribute, key.property)
-        .ok_or_else(|| Failure::invalid("a facet key is exactly one of tag, attribute and property"))
+        .ok_or_else(|| Failure::invalid("a facet key needs exactly one of tag, attribute and property"))
 }
 
-/// Groups as they are shown, with so many levels within.
+/// Converts groups for the response; `levels` is the number of nested levels below them.
 fn shown(groups: Vec<search::FacetGroup>, levels: usize) -> Vec<FacetGroup> {
     let groups = groups.into_iter().map(|group| FacetGroup {
         value: group.value.map(from_attribute),

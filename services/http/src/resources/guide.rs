@@ -1,5 +1,6 @@
-//! `/guide`: the pages of `docs/` as HTML, out of the binary, so that they fit the build that serves them. Works without
-//! the internet.
+//! `/guide`: the pages of `docs/` as HTML.
+//!
+//! The pages are included in the binary, so that they match its version and work without internet access.
 
 use axum::Router;
 use axum::extract::Path;
@@ -13,11 +14,11 @@ use tower_http::set_header::SetResponseHeaderLayer;
 use crate::app::App;
 use crate::failure::Failure;
 
-/// Nothing but this page and the styles in its head.
+/// Policy that allows nothing but this page and the styles in its head.
 const CONTENT_SECURITY_POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'";
 
-/// A page of the guide.
+/// Page of the guide.
 struct Page {
     name: &'static str,
     markdown: &'static str,
@@ -36,18 +37,23 @@ macro_rules! pages {
 const PAGES: &[Page] = pages![
     "index",
     "concepts",
+    "glossary",
     "keys",
     "points",
     "timelines",
+    "searches",
     "queries",
     "watch",
     "tables",
+    "jobs",
+    "archive",
     "deletes",
     "command-line",
     "agents",
     "prometheus",
     "operations",
     "settings",
+    "figures",
     "errors",
 ];
 
@@ -72,20 +78,20 @@ pub(crate) fn router() -> Router<App> {
 }
 
 async fn page(Path(name): Path<String>) -> Response {
-    // The links of the sources end like files.
+    // Links in the Markdown sources end with `.md`.
     let name = name.strip_suffix(".md").unwrap_or(&name);
     match PAGES.iter().find(|page| page.name == name) {
         Some(page) => Html(page.html()).into_response(),
         None => Failure::new(
             ErrorCode::NotFound,
-            "the guide has no such page; /guide/index lists them",
+            "the guide has no such page; see /guide/index",
         )
         .into_response(),
     }
 }
 
 impl Page {
-    /// What its first line calls it.
+    /// Returns the title of the page, from its first line.
     fn title(&self) -> &'static str {
         let first = self.markdown.lines().next().unwrap_or_default();
         first.trim_start_matches('#').trim()
@@ -111,7 +117,7 @@ impl Page {
     }
 }
 
-/// Links between the sources name files; between served pages they do not.
+/// Converts links between source files to links between served pages.
 fn to_served_links(event: Event<'_>) -> Event<'_> {
     match event {
         Event::Start(Tag::Link {

@@ -1,4 +1,4 @@
-//! What the writes of both InfluxDB protocols share.
+//! Common parts of the writes of both InfluxDB protocols.
 
 use axum::extract::Request;
 use tideline_engine::WriteOutcome;
@@ -12,11 +12,11 @@ use crate::body;
 use crate::failure::{Failure, Result};
 use crate::ingest;
 
-/// Rejects that an error text names.
+/// Most rejects that an error text contains.
 const REJECTS_SHOWN_MAX: usize = 100;
 
-/// Stores the lines of a request where a `db` or `bucket` of this name leads. A failure unless all were stored; good
-/// lines are stored either way.
+/// Stores the lines of a request in the table for this `db` or `bucket`. Returns an error unless all lines were stored;
+/// valid lines are stored either way.
 pub(super) async fn write(
     app: &App,
     request: Request,
@@ -40,14 +40,14 @@ fn parse_precision(name: &str) -> Result<Precision> {
         .ok_or_else(|| Failure::invalid(format!("invalid precision {name:?} (use n, u, ms, s, m or h)")))
 }
 
-/// What InfluxDB answers to a write that was not stored in full; `None` when it was. Agents look for `partial write`
-/// and `unable to parse`.
+/// Returns the InfluxDB error of a write that was not stored completely; `None` if it was. Agents search the text for
+/// `partial write` and `unable to parse`.
 fn refusal(outcome: &WriteOutcome) -> Option<Failure> {
     if outcome.rejected == 0 {
         return None;
     }
     if outcome.retryable > 0 {
-        // It says nothing of what is wrong for good: agents that read `partial write` drop the batch.
+        // The permanent rejects are omitted: agents that read `partial write` drop the batch.
         return Some(Failure::later(outcome, "lines"));
     }
     let is_unreadable =

@@ -1,4 +1,6 @@
-//! What InfluxDB 1 agents speak: `/write`, `/query`, `/ping`.
+//! Routes of InfluxDB 1 agents: `/write`, `/query`, `/ping`.
+//!
+//! Only the statements that agents send with their writes are supported; points are read with the other interfaces.
 
 use std::io::{self, Write as _};
 
@@ -26,7 +28,7 @@ use crate::failure::{Failure, Result};
 use crate::resources::influx;
 use crate::stream::{self, AnswerWriter, Work};
 
-/// The InfluxDB whose ways these routes follow; some clients refuse to work without it.
+/// Version of InfluxDB whose behavior these routes follow. Some clients require it.
 const VERSION: &str = "1.8.10";
 const VERSION_HEADERS: [(HeaderName, &str); 2] = [
     (HeaderName::from_static("x-influxdb-version"), VERSION),
@@ -40,39 +42,40 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(ping))
 }
 
-/// Parameters of a write. Unknown ones (`rp`, `consistency`, `u`, …) are ignored, as InfluxDB does.
+/// Parameters of a write. Unknown ones (`rp`, `consistency`, `u`, …) are ignored, as in InfluxDB.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct WriteQuery {
-    /// A table, or any other name: then points go to the default table with the tag `db`. Without it: the default
-    /// table.
+    /// Name of a table. Points for any other name are written to the default table with the tag `db`. Without `db`,
+    /// points are written to the default table.
     #[serde(default)]
     #[param(example = "telegraf")]
     db: String,
-    /// The unit of times: `n` (default), `u`, `ms`, `s`, `m`, `h`.
+    /// Unit of timestamps: `n` (default), `u`, `ms`, `s`, `m`, `h`.
     #[param(example = "n")]
     precision: Option<String>,
 }
 
 /// Write line protocol (InfluxDB 1)
 ///
-/// `db` naming a table writes there; any other name writes to the default table, each timeline getting the tag `db`
-/// (lines that have a tag `db` keep theirs). Good lines of a batch are stored also when the answer is 400.
+/// If `db` is the name of a table, points are written to that table. For any other name they are written to the default
+/// table, and each timeline gets the tag `db` (lines that have a tag `db` keep theirs). Valid lines of a batch are
+/// stored even if the response is 400.
 #[utoipa::path(
     post, path = "/write", tag = "influx", operation_id = "influx_v1_write",
     params(WriteQuery),
     request_body(
-        content = String, content_type = "text/plain", description = "Line protocol, also gzip",
+        content = String, content_type = "text/plain", description = "Line protocol, optionally gzip-compressed",
         example = "cpu,host=web-1 usage_user=12.5 1795176000000000000\n"
     ),
     responses(
-        (status = 204, description = "All stored"),
-        (status = 400, description = "Some lines were bad (`partial write: …`) or all (`unable to parse …`)", body = InfluxV1Error),
+        (status = 204, description = "All points were stored"),
+        (status = 400, description = "Some lines were rejected (`partial write: …`), or all (`unable to parse …`)", body = InfluxV1Error),
         (status = 401, description = "The token is missing or wrong", body = InfluxV1Error),
         (status = 413, description = "The body is too large", body = InfluxV1Error),
-        (status = 415, description = "The encoding is not read here", body = InfluxV1Error),
-        (status = 422, description = "The `Idempotency-Key` was used before with another body, or `db` is a table of another model than series", body = InfluxV1Error),
-        (status = 503, description = "Too much at once, or the disk is nearly full: send it again", body = InfluxV1Error)
+        (status = 415, description = "The content encoding is not supported", body = InfluxV1Error),
+        (status = 422, description = "The `Idempotency-Key` was used before with another body, or `db` is a table without the model series", body = InfluxV1Error),
+        (status = 503, description = "Too many concurrent requests, or the disk is nearly full; retry later", body = InfluxV1Error)
     )
 )]
 async fn write(
@@ -88,22 +91,23 @@ async fn write(
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct StatementQuery {
-    /// Statements, parted by semicolons.
+    /// Statements, separated by semicolons.
     #[param(example = "SHOW DATABASES")]
     q: Option<String>,
 }
 
-/// Answer the statements that agents send (InfluxDB 1)
+/// Execute statements of agents (InfluxDB 1)
 ///
-/// `SHOW DATABASES` lists the tables. `CREATE DATABASE` creates a table of that name where the name allows it; for a table that
-/// exists, and for a name that points of the default table already bear as the tag `db`, it succeeds and changes nothing.
-/// `DROP DATABASE` of a name without a table succeeds and does nothing; a table is never dropped this way.
+/// `SHOW DATABASES` lists the tables. `CREATE DATABASE` creates a table of that name if it is a valid table name. It
+/// succeeds without a change if the table exists, or if points of the default table already have the name as their tag
+/// `db`. `DROP DATABASE` succeeds without a change if there is no table of that name; tables cannot be dropped this
+/// way.
 #[utoipa::path(
     get, path = "/query", tag = "influx",
     params(StatementQuery),
     responses(
-        (status = 200, description = "One result for each statement", body = QueryAnswer),
-        (status = 400, description = "Not a statement that is known here", body = InfluxV1Error),
+        (status = 200, description = "One result per statement", body = QueryAnswer),
+        (status = 400, description = "A statement is not supported", body = InfluxV1Error),
         (status = 401, description = "The token is missing or wrong", body = InfluxV1Error)
     )
 )]
@@ -112,7 +116,7 @@ async fn query_get(
     headers: HeaderMap,
     Query(query): Query<StatementQuery>,
 ) -> Result<Response> {
-    // Some agents create databases by GET, and a page of another site can make a browser send one.
+    // Some agents create databases with GET, and a page of another site can make a browser send a GET request.
     let access = match auth::is_foreign_page(&headers) {
         true => Access::Read,
         false => Access::Change,
@@ -120,7 +124,7 @@ async fn query_get(
     answer(&app, query.q, access).await
 }
 
-/// Answer the statements that agents send (InfluxDB 1), as a form
+/// Execute statements of agents (InfluxDB 1), sent as a form
 #[utoipa::path(
     post, path = "/query", tag = "influx",
     params(StatementQuery),
@@ -129,8 +133,8 @@ async fn query_get(
         description = "The same parameters as a form", example = "q=CREATE+DATABASE+%22telegraf%22"
     ),
     responses(
-        (status = 200, description = "One result for each statement", body = QueryAnswer),
-        (status = 400, description = "Not a statement that is known here", body = InfluxV1Error),
+        (status = 200, description = "One result per statement", body = QueryAnswer),
+        (status = 400, description = "A statement is not supported", body = InfluxV1Error),
         (status = 401, description = "The token is missing or wrong", body = InfluxV1Error)
     )
 )]
@@ -150,14 +154,14 @@ async fn query_post(
 }
 
 fn read_form(form: &[u8]) -> Result<StatementQuery> {
-    let unreadable = || Failure::invalid("the form cannot be read");
+    let unreadable = || Failure::invalid("the form body is not valid UTF-8 or not valid form encoding");
     let form = std::str::from_utf8(form).map_err(|_| unreadable())?;
     let uri = format!("/?{}", form.trim()).parse().map_err(|_| unreadable())?;
     let form = axum::extract::Query::try_from_uri(&uri).map_err(|_| unreadable())?;
     Ok(form.0)
 }
 
-/// Whether the statements of a request may change something.
+/// Permission of the statements of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
     Read,
@@ -198,15 +202,15 @@ async fn answer(app: &App, q: Option<String>, access: Access) -> Result<Response
     Ok(response)
 }
 
-/// Outcome of a `CREATE DATABASE`.
+/// Outcome of a `CREATE DATABASE` statement.
 struct Creation {
     statement_id: usize,
     name: String,
-    /// Whether there was none; on error, a reason for people.
+    /// True if the database was created; on error, a human-readable reason.
     outcome: std::result::Result<bool, String>,
 }
 
-/// Creates the databases of statements, before any is answered. Returns the statements again.
+/// Creates the databases of all statements before the response starts. Also returns the statements.
 async fn create_databases(
     app: &App,
     statements: Vec<Statement>,
@@ -235,7 +239,8 @@ async fn create_databases(
     }
 }
 
-/// Writes a [`QueryAnswer`] result by result: a request has room for thousands of statements, and each may list all tables.
+/// Writes a [`QueryAnswer`] result by result, because a request may have thousands of statements, and each may list all
+/// tables.
 fn write_results(
     engine: &Engine,
     statements: &[Statement],
@@ -261,7 +266,7 @@ fn write_results(
     writer.write_all(b"]}")
 }
 
-/// The series of a statement that lists something.
+/// Returns the series of a statement that lists something.
 fn show(engine: &Engine, statement: &Statement) -> Option<Vec<ResultSeries>> {
     let Statement::ShowDatabases = statement else {
         return None;
@@ -275,20 +280,20 @@ fn show(engine: &Engine, statement: &Statement) -> Option<Vec<ResultSeries>> {
     }])
 }
 
-/// Why a statement was not executed.
+/// Returns the reason why a statement was not executed.
 fn refusal(engine: &Engine, statement: &Statement) -> Option<String> {
     match statement {
-        Statement::DropDatabase { name } if engine.table_of_any_model(name).is_ok() => {
-            Some(format!("{name} is a table: drop it by DELETE /v1/tables/{name}"))
-        }
+        Statement::DropDatabase { name } if engine.table_of_any_model(name).is_ok() => Some(format!(
+            "{name} is a table; use DELETE /v1/tables/{name} to drop it"
+        )),
         _ => None,
     }
 }
 
-/// Creates the table of a database; whether there was none. On error, a reason for people.
+/// Creates the table of a database. Returns true if it did not exist; on error, a human-readable reason.
 ///
-/// A database whose points are in the default table, with its name as the tag `db`, stays there: its history would be in two
-/// places otherwise.
+/// No table is created if points of the default table already have the name as their tag `db`: the history of the
+/// database would otherwise be split between two tables.
 fn create_database(engine: &Engine, name: &str, access: Access) -> std::result::Result<bool, String> {
     if engine.table(name).is_ok() {
         return Ok(false);
@@ -298,14 +303,14 @@ fn create_database(engine: &Engine, name: &str, access: Access) -> std::result::
         return Ok(false);
     }
     let table = TableName::new(name).map_err(|error| {
-        format!("{error}; what is written to database {name:?} goes to the default table, with the tag db")
+        format!("{error}; points for database {name:?} are written to the default table with the tag db")
     })?;
     if access == Access::Read {
-        return Err("pages of other sites may not create databases".to_owned());
+        return Err("creating databases is not allowed from pages of other sites".to_owned());
     }
     match engine.create_table(table, TableSpec::default()) {
         Ok(_) => Ok(true),
-        // Another request was quicker.
+        // Another request created it concurrently.
         Err(_) if engine.table(name).is_ok() => Ok(false),
         Err(error) => Err(error.to_string()),
     }
@@ -315,19 +320,19 @@ fn create_database(engine: &Engine, name: &str, access: Access) -> std::result::
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct PingQuery {
-    /// With any value but `false`: answer with a body.
+    /// With any value except `false` and `0`, the response has a body.
     verbose: Option<String>,
 }
 
-/// Is anybody there? (InfluxDB 1)
+/// Check that the server is running (InfluxDB 1)
 ///
-/// Needs no token.
+/// Requires no token.
 #[utoipa::path(
     get, path = "/ping", tag = "influx",
     params(PingQuery),
     responses(
-        (status = 204, description = "Yes"),
-        (status = 200, description = "Yes, with the version", body = serde_json::Value, example = json!({"version": "1.8.10"}))
+        (status = 204, description = "The server is running"),
+        (status = 200, description = "The server is running; its version", body = serde_json::Value, example = json!({"version": "1.8.10"}))
     )
 )]
 async fn ping(method: Method, Query(query): Query<PingQuery>) -> Response {

@@ -1,4 +1,6 @@
-//! What InfluxDB 2 agents speak: `/api/v2/write`, `/api/v2/buckets`.
+//! Routes of InfluxDB 2 agents: `/api/v2/write`, `/api/v2/buckets`.
+//!
+//! Writes share the code of InfluxDB 1 in [`super::influx`]; organizations are ignored.
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -24,35 +26,35 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct WriteQuery {
-    /// A table, or any other name: then points go to the default table with the tag `db`. What follows a slash (a
-    /// retention policy) is ignored. Without it: the default table.
+    /// Name of a table. Points for any other name are written to the default table with the tag `db`. The part after a
+    /// slash (a retention policy) is ignored. Without `bucket`, points are written to the default table.
     #[serde(default)]
     #[param(example = "telegraf")]
     bucket: String,
-    /// The unit of times: `ns` (default), `us`, `ms`, `s`.
+    /// Unit of timestamps: `ns` (default), `us`, `ms`, `s`.
     #[param(example = "ns")]
     precision: Option<String>,
 }
 
 /// Write line protocol (InfluxDB 2)
 ///
-/// Good lines of a batch are stored also when the answer is 400. The token is sent as `Authorization: Token …`.
+/// Valid lines of a batch are stored even if the response is 400. Send the token as `Authorization: Token …`.
 #[utoipa::path(
     post, path = "/api/v2/write", tag = "influx", operation_id = "influx_v2_write",
     params(WriteQuery),
     request_body(
-        content = String, content_type = "text/plain", description = "Line protocol, also gzip",
+        content = String, content_type = "text/plain", description = "Line protocol, optionally gzip-compressed",
         example = "cpu,host=web-1 usage_user=12.5 1795176000000000000\n"
     ),
     responses(
-        (status = 204, description = "All stored"),
-        (status = 400, description = "Some or all lines were bad", body = InfluxV2Error),
+        (status = 204, description = "All points were stored"),
+        (status = 400, description = "Some or all lines were rejected", body = InfluxV2Error),
         (status = 401, description = "The token is missing or wrong", body = InfluxV2Error),
         (status = 413, description = "The body is too large", body = InfluxV2Error),
-        (status = 415, description = "The encoding is not read here", body = InfluxV2Error),
-        (status = 422, description = "The `Idempotency-Key` was used before with another body, or `bucket` is a table of another model than series", body = InfluxV2Error),
-        (status = 429, description = "The table takes no more new timelines just now: send it again after `Retry-After`", body = InfluxV2Error),
-        (status = 503, description = "Too much at once, or the disk is nearly full: send it again after `Retry-After`", body = InfluxV2Error)
+        (status = 415, description = "The content encoding is not supported", body = InfluxV2Error),
+        (status = 422, description = "The `Idempotency-Key` was used before with another body, or `bucket` is a table without the model series", body = InfluxV2Error),
+        (status = 429, description = "The table has reached its limit of new timelines; retry after `Retry-After`", body = InfluxV2Error),
+        (status = 503, description = "Too many concurrent requests, or the disk is nearly full; retry after `Retry-After`", body = InfluxV2Error)
     )
 )]
 async fn write(
@@ -65,18 +67,18 @@ async fn write(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Which buckets.
+/// Filter of buckets.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct BucketQuery {
-    /// The bucket of this name; it always exists, because every name can be written to.
+    /// Name of the bucket to return. It always exists, because every name can be written to.
     #[param(example = "telegraf")]
     name: Option<String>,
 }
 
 /// List buckets (InfluxDB 2)
 ///
-/// Buckets are the tables. A client that asks for one by name finds it.
+/// Buckets are the tables. A request for a name always returns a bucket, even if there is no such table.
 #[utoipa::path(
     get, path = "/api/v2/buckets", tag = "influx",
     params(BucketQuery),

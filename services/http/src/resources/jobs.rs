@@ -1,4 +1,6 @@
-//! `/v1/jobs`: work in the background, listed, run, paused, resumed and cancelled.
+//! `/v1/jobs`: lists, starts, pauses, resumes and cancels background jobs.
+//!
+//! The scheduler starts most jobs automatically. Clients start them for measurements or to see the effect of a policy.
 
 mod view;
 
@@ -25,11 +27,12 @@ use crate::resources::{Failures, page_limit};
 use self::view::{Place, to_state, together};
 pub(crate) use self::view::{detail, view};
 
-/// Jobs of a page where the request does not say.
+/// Default number of jobs per page.
 const PAGE_DEFAULT: usize = 100;
-/// Most jobs of a page.
+/// Most jobs per page.
 const PAGE_MAX: usize = 1_000;
-/// After so long a request that waits for jobs looks whether its client is still there, and the service.
+/// Interval at which a request that waits for jobs checks for a shutdown of the service. A client that has disconnected
+/// is also detected then.
 const WAIT_SLICE: Duration = Duration::from_millis(250);
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -41,7 +44,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(cancel))
 }
 
-/// The path of routes about a job.
+/// Path parameter of routes for a job.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct JobPath {
@@ -52,7 +55,8 @@ struct JobPath {
 
 /// List jobs
 ///
-/// The running ones, then waiting ones from old to new, then past ones from new to old; the last 200 are remembered.
+/// Running jobs come first, then waiting ones from old to new, then past ones from new to old. The last 200 past jobs
+/// are kept.
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "jobs", operation_id = "list_jobs",
     params(JobQuery),
@@ -81,18 +85,18 @@ async fn list(State(app): State<App>, id: RequestId, Query(query): Query<JobQuer
 
 /// Run jobs
 ///
-/// Does at once what there is to do of a kind, whatever the schedules of the tables say. It happens by itself; ask for
-/// it before a measurement, a copy of the data folder, or to see the effect of a policy.
+/// Starts all pending work of a kind immediately, regardless of the schedules of the tables. Such work also runs
+/// automatically. Start it before a measurement or a copy of the data folder, or to see the effect of a policy.
 ///
-/// With `wait` the answer is 200 when all is done, and an error when a job failed; it comes as soon as the service stops.
-/// Without it the answer is 202, and `GET /v1/jobs/{job}` tells how far a job is. A `seal` is short and is waited for
-/// unless `wait` is `false`; other work may take hours and is waited for only when `wait` is `true`.
+/// With `wait` the response is sent when all jobs have ended or the service stops: 200, or an error if a job failed.
+/// Without `wait` the response is 202, and `GET /v1/jobs/{job}` reports the progress of a job. A `seal` is short, so
+/// `wait` defaults to `true` for it. Other work may take hours, so `wait` defaults to `false`.
 #[utoipa::path(
     post, path = "/v1/jobs", tag = "jobs",
     request_body = StartJobs,
     responses(
-        (status = 200, description = "All is done, or there was nothing to do", body = StartedJobs),
-        (status = 202, description = "The jobs wait for their turn, or run", body = StartedJobs),
+        (status = 200, description = "All jobs have ended, or there was nothing to do", body = StartedJobs),
+        (status = 202, description = "The jobs are planned or running", body = StartedJobs),
         Failures
     )
 )]
@@ -103,26 +107,26 @@ async fn start(
 ) -> Result<(StatusCode, Json<StartedJobs>)> {
     let begun = Instant::now();
     if kind == JobKind::Seal && table.is_some() {
-        return Err(Failure::invalid("a seal is of all tables; leave table away"));
+        return Err(Failure::invalid("sealing applies to all tables; omit `table`"));
     }
     if kind == JobKind::SetAttributes {
         return Err(Failure::invalid(
-            "set_attributes has to know which: POST /v1/tables/{table}/timelines/attributes begins it",
+            "set_attributes needs parameters: start it with POST /v1/tables/{table}/timelines/attributes",
         ));
     }
     if kind == JobKind::Restore {
         return Err(Failure::invalid(
-            "restore has to know what: POST /v1/tables/{table}/archive/restore begins it",
+            "restore needs parameters: start it with POST /v1/tables/{table}/archive/restore",
         ));
     }
     if kind == JobKind::AttachArchive {
         return Err(Failure::invalid(
-            "attach_archive has to know what: POST /v1/archive/attach begins it",
+            "attach_archive needs parameters: start it with POST /v1/archive/attach",
         ));
     }
     let wait = wait.unwrap_or(kind == JobKind::Seal);
     let jobs = match kind {
-        // It may not have to wait behind a long move, and has nothing in common with one.
+        // A seal is independent of moves and must not wait for a long one.
         JobKind::Seal if wait => {
             let scheduler = app.scheduler.clone();
             let sealed = app.change(move |engine| Ok(scheduler.seal(|| engine.seal())?));
@@ -166,15 +170,15 @@ async fn read(
 
 /// Pause a job
 ///
-/// Pauses all work of its kind and table, over restarts, until it is resumed; a job that somebody asked for is paused by
-/// itself. A change of attributes, attaching and copying into a table cannot be paused. A running move stops where it is, and after a minute gives way to other
-/// work.
+/// Pauses all work of the same kind and table, across restarts, until it is resumed. A job started by a request is
+/// paused alone. Changes of attributes, attaching and copies into a table cannot be paused. A running move stops at its
+/// current position; after a minute it ends, so that other work can run.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/pause", tag = "jobs",
     params(JobPath),
     responses(
         (status = 200, description = "The paused job", body = JobDetail),
-        (status = 409, description = "It has ended, or cannot be paused", body = ErrorBody),
+        (status = 409, description = "The job has ended or cannot be paused", body = ErrorBody),
         Failures
     )
 )]
@@ -188,13 +192,13 @@ async fn pause(
 
 /// Resume a job
 ///
-/// Lets a paused job, and the work that was paused with it, go on.
+/// Resumes a paused job and the work that was paused with it.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/resume", tag = "jobs",
     params(JobPath),
     responses(
         (status = 200, description = "The resumed job", body = JobDetail),
-        (status = 409, description = "It is not paused", body = ErrorBody),
+        (status = 409, description = "The job is not paused", body = ErrorBody),
         Failures
     )
 )]
@@ -208,14 +212,14 @@ async fn resume(
 
 /// Cancel a job
 ///
-/// A running move leaves everything as it was; what a change of attributes, attaching or a copy has done stays. The same work is planned again
-/// when its schedule comes, or after an hour.
+/// A cancelled move leaves all data unchanged. A change of attributes, an attach or a copy keeps what it has done so
+/// far. The same work is planned again at the next time of its schedule, or after an hour if it has none.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/cancel", tag = "jobs", operation_id = "cancel_job",
     params(JobPath),
     responses(
-        (status = 200, description = "The job; where it runs, it ends in a moment", body = JobDetail),
-        (status = 409, description = "It has ended", body = ErrorBody),
+        (status = 200, description = "The job; if it is running, it ends within a moment", body = JobDetail),
+        (status = 409, description = "The job has ended", body = ErrorBody),
         Failures
     )
 )]
@@ -227,18 +231,18 @@ async fn cancel(
     tell(&app, id, move |scheduler| scheduler.cancel(job)).await
 }
 
-/// Tells the scheduler something about a job.
+/// Runs an operation of the scheduler on a job.
 async fn tell<F>(app: &App, id: RequestId, tell: F) -> Result<Json<JobDetail>>
 where
     F: FnOnce(&Scheduler) -> std::result::Result<Job, SchedulerError> + Send + 'static,
 {
     let scheduler = app.scheduler.clone();
-    // Without a turn: it is short, and what holds the turns may be what it is to end.
+    // Runs without a permit: the operation is short, and the job to be stopped may hold the permits.
     let job = blocking(move || Ok(tell(&scheduler)?)).await?;
     Ok(detail(job, id))
 }
 
-/// Runs what there is to do of a kind; with `wait` until it has ended.
+/// Starts all pending work of a kind; with `wait`, also waits for its end.
 async fn run(app: &App, kind: JobKind, table: Option<String>, wait: bool) -> Result<Vec<Job>> {
     let scheduler = app.scheduler.clone();
     let ids = app
@@ -250,7 +254,7 @@ async fn run(app: &App, kind: JobKind, table: Option<String>, wait: bool) -> Res
     done(app, ids).await
 }
 
-/// Jobs when they have ended; an error where one failed.
+/// Waits for jobs and returns them; returns an error if one failed.
 pub(crate) async fn done(app: &App, ids: Vec<u64>) -> Result<Vec<Job>> {
     let _turn = app.waits.take(current_client()).await?;
     let mut jobs = Vec::with_capacity(ids.len());
@@ -262,8 +266,8 @@ pub(crate) async fn done(app: &App, ids: Vec<u64>) -> Result<Vec<Job>> {
         return Ok(jobs);
     };
     let then = match failed.kind {
-        JobKind::Restore => "and can be asked for again, what came back stays",
-        _ => "and is planned again",
+        JobKind::Restore => "(a repeated request restores the rest; restored points stay)",
+        _ => "(its work is planned again)",
     };
     Err(Failure::new(
         ErrorCode::JobFailed,
@@ -271,12 +275,12 @@ pub(crate) async fn done(app: &App, ids: Vec<u64>) -> Result<Vec<Job>> {
             "job {} ({}) failed {then}: {}",
             failed.id,
             failed.kind,
-            failed.error.as_deref().unwrap_or("it does not say why")
+            failed.error.as_deref().unwrap_or("unknown reason")
         ),
     ))
 }
 
-/// A job when it has ended, or as it is when the service stops; `None` where it is forgotten already.
+/// Waits for a job and returns it; if the service stops, returns its current state. `None` if it is no longer kept.
 async fn ended(app: &App, id: u64) -> Result<Option<Job>> {
     while !app.is_draining() {
         let scheduler = app.scheduler.clone();

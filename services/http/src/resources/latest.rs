@@ -1,4 +1,4 @@
-//! `/v1/tables/{table}/latest`: the newest value of each field.
+//! `/v1/tables/{table}/latest`: newest value of each field.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -22,17 +22,17 @@ pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(latest))
 }
 
-/// Latest values
+/// Read latest values
 ///
-/// The newest value of each field of any set of timelines, by timeline id, in the formats of a query. Fields may have
-/// been written at different times: a series has a row for each instant at which one of its fields was last written,
-/// newest first, and each field stands in one of them.
+/// Returns the newest value of each field of the selected timelines, in the formats of a query, ordered by timeline id.
+/// Fields may have been written at different times. A series therefore has one row per timestamp at which one of its
+/// fields was last written, newest first, and each field is in exactly one row.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/latest", tag = "points",
     params(TablePath),
     request_body = LatestQuery,
     responses(
-        (status = 200, description = "The newest values", content(
+        (status = 200, description = "The latest values", content(
             (PointAnswer = "application/json"),
             (String = "application/x-ndjson", example = ndjson_example),
             (String = "text/csv", example = csv_example)
@@ -66,7 +66,7 @@ async fn latest(
         after: question.page.as_deref().map(PageToken::parse).transpose()?,
         budget: query::to_budget(&question.budget)?,
     };
-    // Newest values of all tiers together are at hand in memory.
+    // The newest values over all tiers are cached in memory.
     let reach = question.tier.map(|tier| (TimeRange::ALL, Some(tier)));
     query::answer(
         &app,

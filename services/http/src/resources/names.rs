@@ -1,4 +1,6 @@
-//! `/v1/tables/{table}/measurements`, `/tags`, `/tags/{key}/values`, `/fields`: the names that a table has.
+//! `/v1/tables/{table}/measurements`, `/tags`, `/tags/{key}/values`, `/fields`, `/attributes`: names in a table.
+//!
+//! Lists of names are paged by name; lists of fields and attribute keys are returned as a whole.
 
 use axum::Json;
 use axum::extract::State;
@@ -24,9 +26,9 @@ use crate::extract::{Path, Query};
 use crate::failure::{Failure, Result};
 use crate::resources::{Failures, TablePath, page_limit};
 
-/// Names of a page where the request does not say.
+/// Default number of names per page.
 const PAGE_DEFAULT: usize = 1_000;
-/// Most names of a page.
+/// Most names per page.
 const PAGE_MAX: usize = 10_000;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -74,21 +76,21 @@ async fn tag_keys(
     .await
 }
 
-/// The path of the route about a tag.
+/// Path parameters of the route for a tag.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct TagPath {
     /// Name of the table
     #[param(example = "default")]
     table: String,
-    /// The tag key
+    /// Key of the tag
     #[param(example = "host")]
     key: String,
 }
 
 /// List values of a tag
 ///
-/// A key that no timeline has gives an empty list with `suggestions`.
+/// If no timeline has the key, the list is empty and `suggestions` contains similar keys.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/tags/{key}/values", tag = "timelines",
     params(TagPath, NameQuery),
@@ -120,7 +122,8 @@ async fn tag_values(
 
 /// List attribute keys with their types
 ///
-/// What timelines have now: a key that no timeline has any more is gone, and may come back with another type.
+/// Returns the keys that timelines currently have. A key that no timeline has any more is not returned; it may be used
+/// again with another type.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/attributes", tag = "timelines",
     params(TablePath),
@@ -148,7 +151,7 @@ async fn attribute_keys(
 
 /// List fields with their types
 ///
-/// Fields that accompany samples of Prometheus are left out unless `sample_details` is set.
+/// Fields that accompany Prometheus samples (start timestamps, exemplars) are omitted unless `sample_details` is set.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/fields", tag = "timelines",
     params(TablePath, FieldQuery),
@@ -196,7 +199,7 @@ async fn fields(
     }))
 }
 
-/// A page of names; `names` lists those of a selection.
+/// Returns a page of names; `names` returns those of a selection.
 async fn list<F>(
     app: &App,
     table: String,
@@ -244,5 +247,5 @@ fn decode_token(token: &str) -> Result<String> {
         .decode(token)
         .ok()
         .and_then(|name| String::from_utf8(name).ok());
-    name.ok_or_else(|| Failure::invalid("the page token is damaged"))
+    name.ok_or_else(|| Failure::invalid("the page token is not valid"))
 }

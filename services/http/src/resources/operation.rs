@@ -1,4 +1,6 @@
-//! `/health`, `/ready`, `/metrics`: what those who run the service ask.
+//! `/health`, `/ready`, `/metrics`: routes for operators, load balancers and monitoring.
+//!
+//! `/health` reports on the process only. `/ready` reports whether reads and writes are accepted.
 
 use std::io::Write as _;
 
@@ -26,12 +28,12 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(metrics_text))
 }
 
-/// Is the process alive?
+/// Check that the process is running
 ///
-/// Needs no token. InfluxDB clients ask here too. Whether promises can be kept says `/ready`.
+/// Requires no token. Also used by InfluxDB clients. `/ready` reports whether the service accepts reads and writes.
 #[utoipa::path(
     get, path = "/health", tag = "operation",
-    responses((status = 200, description = "Alive", body = Health))
+    responses((status = 200, description = "The process is running", body = Health))
 )]
 async fn health() -> Json<Health> {
     Json(Health {
@@ -43,12 +45,12 @@ async fn health() -> Json<Health> {
     })
 }
 
-/// Can the service keep its promises?
+/// Check that the service is ready
 ///
-/// Needs no token. 503 while writes are refused (the disk is nearly full, the engine failed), while reads of a tier are
-/// refused (its store cannot be reopened), and while shutting down; `reasons` lists the causes. It becomes ready again
-/// automatically: `reopening` gives the time of the next attempt. An archive that makes no progress is one of the reasons
-/// too, with 200: the cold tier keeps the points.
+/// Requires no token. 503 while writes are refused (the disk is nearly full, the engine failed), while reads of a tier
+/// are refused (its store cannot be reopened), and while the service shuts down; `reasons` lists the causes. The
+/// service becomes ready again automatically: `reopening` gives the time of the next attempt. An archive that makes no
+/// progress is also listed as a reason, but with 200: the cold tier keeps the points.
 #[utoipa::path(
     get, path = "/ready", tag = "operation",
     responses(
@@ -60,7 +62,7 @@ async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Jso
     let engine = app.clone();
     let mut readiness = blocking(move || {
         let mut readiness = engine.engine.readiness();
-        // The cold tier keeps the points: the service is ready all the same.
+        // The cold tier keeps the points, so the service stays ready.
         let archives = engine.scheduler.archives().into_iter();
         let stalled = archives.filter_map(|archive| {
             let reason = archive.stalled?;
@@ -111,9 +113,9 @@ fn to_reopening(failed: FailedTier) -> ReopeningTier {
     }
 }
 
-/// The service's own figures, for Prometheus
+/// Read the metrics of the service
 ///
-/// In the text format, or as OpenMetrics for who accepts it.
+/// In the Prometheus text format, or as OpenMetrics if the client accepts it.
 #[utoipa::path(
     get, path = "/metrics", tag = "operation",
     responses((
@@ -133,7 +135,7 @@ async fn metrics_text(State(app): State<App>, headers: HeaderMap) -> Result<Resp
     let running = app.clone();
     let write = move |writer: &mut AnswerWriter| {
         let text = metrics::render(&running);
-        let text = text.map_err(|_| Failure::new(ErrorCode::Internal, "metrics could not be written"))?;
+        let text = text.map_err(|_| Failure::new(ErrorCode::Internal, "metrics could not be encoded"))?;
         writer.write_all(text.as_bytes()).map_err(stream::client_left)
     };
     stream::answer(&app, content_type, Work::default(), write).await

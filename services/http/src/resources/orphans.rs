@@ -1,4 +1,4 @@
-//! `/v1/archive/orphans`: objects at a target that nothing names are listed, and removed on request.
+//! `/v1/archive/orphans`: lists and removes unused objects at an archive target.
 
 use std::time::Duration;
 
@@ -14,25 +14,25 @@ use crate::extract::Json;
 use crate::failure::{Failure, Result};
 use crate::resources::{Failures, instant};
 
-/// Objects that an answer lists.
+/// Most objects that a response lists.
 const LISTED_MAX: usize = 1_000;
-/// A request removes objects for so long; the next one goes on.
+/// Longest time for which a request removes objects. The next request continues.
 const REMOVE_WITHIN: Duration = Duration::from_secs(20);
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(orphans))
 }
 
-/// Find objects at a target that nothing names
+/// Find unused objects at a target
 ///
-/// Files and descriptions that failed or killed jobs have left behind. What a segment, a reader or a job of this database
-/// names stays, and so does everything that a finished description of another database names. With `remove` they are removed,
-/// descriptions first, for 20 seconds at most; what is then left, `objects` less `removed`, the next request removes. The
-/// daily job of kind `sweep` removes the same once they are a day old.
+/// Finds files and descriptions that failed or killed jobs have left at a target. Objects that a segment, a reader or a
+/// job of this database uses stay, and so do objects that a complete description of another database refers to. With
+/// `remove` the unused objects are removed, descriptions first, for at most 20 seconds; a repeated request removes the
+/// rest (`objects` minus `removed`). The daily job of kind `sweep` removes the same objects once they are a day old.
 #[utoipa::path(
     post, path = "/v1/archive/orphans", tag = "jobs",
     request_body = SearchOrphans,
-    responses((status = 200, description = "Objects that nothing names", body = FoundOrphans), Failures)
+    responses((status = 200, description = "The unused objects", body = FoundOrphans), Failures)
 )]
 async fn orphans(
     State(app): State<App>,

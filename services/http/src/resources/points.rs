@@ -1,4 +1,6 @@
-//! `/v1/tables/{table}/points`: write and delete points.
+//! `/v1/tables/{table}/points`: writes and deletes points.
+//!
+//! The content type of a write selects the decoder. All formats share the write pipeline of `tideline-ingest`.
 
 use axum::extract::{Request, State};
 use serde::Deserialize;
@@ -24,7 +26,7 @@ use crate::ingest;
 use crate::resources::{Failures, TablePath};
 use crate::saved::expand_selector;
 
-/// Rejects that an answer names; the count is always exact.
+/// Most rejects that a response lists. The count of rejects is always exact.
 const REJECTS_SHOWN_MAX: usize = 1_000;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -33,43 +35,45 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(delete))
 }
 
-/// How a write is to be read and kept.
+/// Options of a write.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct WriteQuery {
-    /// The unit of integer times: `ns` (default), `us`, `ms`, `s`, `m`, `h`.
+    /// Unit of integer timestamps: `ns` (default), `us`, `ms`, `s`, `m`, `h`.
     #[param(example = "ns")]
     precision: Option<String>,
-    /// The time of points that have none, in nanoseconds since 1970; without it, that of their arrival. Whoever sends
-    /// such points again gives the time of the first attempt, so that they overwrite themselves.
+    /// Timestamp of points that have none, in nanoseconds since 1970. Default: the time of arrival. To retry a write of
+    /// such points, send the time of the first attempt, so that they overwrite themselves.
     #[param(example = 1_795_176_000_000_000_000_i64)]
     time: Option<i64>,
-    /// What the acknowledgement promises; without it the table's setting holds.
+    /// Durability of the acknowledgement. Default: the setting of the table.
     durability: Option<Durability>,
 }
 
 /// Write points
 ///
-/// Good points are stored, bad ones reported by line, so the answer is 200 as soon as one point is stored or the body
-/// holds none; look at `rejected`. It is 422 when every point was bad. An answer comes after the points are durable as
-/// asked; newest wins on the same timeline and time, and fields merge.
+/// Valid points are stored; invalid ones are reported by line. The response is therefore 200 if at least one point was
+/// stored or the body contains none; check `rejected`. It is 422 if every point was rejected. The response is sent when
+/// the points are durable as requested. For the same timeline and timestamp the newest value of a field wins, and
+/// fields are merged.
 ///
-/// The content type chooses the format: `application/json`, `application/x-ndjson`, or line protocol for `text/*` and
-/// for requests without one (also `application/x-www-form-urlencoded`, which curl sends by itself).
-/// `Content-Encoding` may be `gzip`, `deflate` or `zstd`.
+/// The content type selects the format: `application/json`, `application/x-ndjson`, or line protocol for `text/*` and
+/// for requests without a content type (also `application/x-www-form-urlencoded`, the default of curl).
+/// `Content-Encoding` can be `gzip`, `deflate` or `zstd`.
 ///
-/// While the clock of the server is in doubt (`/v1/clock`), points without a time are refused as retryable, and so are those
-/// that are out of the table's bounds by it; a request of which nothing is stored is answered 503.
+/// While the clock of the server is in doubt (`/v1/clock`), points without a timestamp are rejected as retryable, and
+/// so are points outside the bounds of the table by that clock. If no point of a request is stored for this reason, the
+/// response is 503.
 ///
-/// Sending again is safe where points carry their time. Where they do not, send an `Idempotency-Key`: the same key
-/// within a day is answered with the first outcome and stores nothing. The key with another body is 422.
+/// A write can be repeated safely if its points have timestamps. Otherwise send an `Idempotency-Key`: a request with
+/// the same key within a day returns the first outcome and stores nothing. The same key with another body is 422.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/points", tag = "points", operation_id = "write_points",
     params(
         TablePath,
         WriteQuery,
-        ("Idempotency-Key" = Option<String>, Header, description = "Names the request; at most 255 bytes")
+        ("Idempotency-Key" = Option<String>, Header, description = "Key for safe retries; at most 255 bytes")
     ),
     request_body(
         description = "Points",
@@ -80,11 +84,11 @@ struct WriteQuery {
         )
     ),
     responses(
-        (status = 200, description = "Stored; `rejected` counts what was not", body = WriteReport),
+        (status = 200, description = "The points were stored; `rejected` counts those that were not", body = WriteReport),
         (status = 413, description = "The body is too large", body = ErrorBody),
-        (status = 415, description = "Content type or encoding is not read here", body = ErrorBody),
-        (status = 422, description = "Every point was bad, or the `Idempotency-Key` was used before with another body", body = ErrorBody),
-        (status = 429, description = "Every point is of a new timeline, of which the table takes no more just now", body = ErrorBody),
+        (status = 415, description = "The content type or encoding is not supported", body = ErrorBody),
+        (status = 422, description = "Every point was rejected, or the `Idempotency-Key` was used before with another body", body = ErrorBody),
+        (status = 429, description = "Every point belongs to a new timeline, and the table has reached its limit of new timelines; retry later", body = ErrorBody),
         (status = 507, description = "The disk is nearly full", body = ErrorBody),
         Failures
     )
@@ -102,8 +106,8 @@ async fn write(
         return Err(Failure::new(
             ErrorCode::UnsupportedMediaType,
             format!(
-                "content type {content_type:?} is not read here; send application/json, application/x-ndjson or \
-                 text/plain (line protocol)"
+                "content type {content_type:?} is not supported; use application/json, application/x-ndjson \
+                 or text/plain (line protocol)"
             ),
         ));
     };
@@ -125,16 +129,16 @@ async fn write(
 
 /// Delete points
 ///
-/// Of the timelines that are selected at that moment, in a range. Whoever means everything says so: the condition
-/// `{"and": []}`, and `null` for both ends.
+/// Deletes the points in a time range of the timelines that the selector selects at the time of the request. To delete
+/// everything, send the condition `{"and": []}` and `null` for both bounds.
 ///
-/// After the answer no read sees them, in whatever tier they lie; their bytes are freed in time. Timelines stay, also
-/// without points. A point that is written afterwards is visible. Deleting twice harms nothing.
+/// After the response, no query returns the points, regardless of their tier; their storage is freed later. Timelines
+/// stay, even without points. Points written afterwards are visible. Repeating a delete is safe.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/points/delete", tag = "points", operation_id = "delete_points",
     params(TablePath),
     request_body = DeletePoints,
-    responses((status = 200, description = "They are gone", body = DeleteReport), Failures)
+    responses((status = 200, description = "The points are deleted", body = DeleteReport), Failures)
 )]
 async fn delete(
     State(app): State<App>,
@@ -158,10 +162,10 @@ async fn delete(
     }))
 }
 
-/// Makes the decoder of a format for a unit of integer times.
+/// Constructor of a decoder for a unit of integer timestamps.
 type DecoderOf = fn(Precision) -> Decoder;
 
-/// The decoder of a content type, and the protocol's label.
+/// Returns the decoder of a content type, and the value of its metric label.
 fn decoder_for(content_type: &str) -> Option<(DecoderOf, &'static str)> {
     match content_type {
         "application/json" => Some((Decoder::Json, "json")),
@@ -177,7 +181,7 @@ fn decoder_for(content_type: &str) -> Option<(DecoderOf, &'static str)> {
 fn parse_precision(name: &str) -> Result<Precision> {
     Precision::parse(name).ok_or_else(|| {
         Failure::invalid(format!(
-            "precision {name:?} is unknown; use ns, us, ms, s, m or h"
+            "precision {name:?} is not valid; use ns, us, ms, s, m or h"
         ))
     })
 }
@@ -208,7 +212,7 @@ fn report(outcome: &WriteOutcome, decoder: &Decoder, id: RequestId) -> Result<Wr
     })
 }
 
-/// Words a reason. Errors of the JSON reader are put in plain words.
+/// Returns the text of a reason. Errors of the JSON parser are translated to terms of JSON.
 fn worded(reason: &RejectReason, decoder: &Decoder) -> String {
     let text = reason.to_string();
     let is_of_reader = matches!(reason, RejectReason::Unreadable(_) | RejectReason::Remembered(_));

@@ -1,4 +1,4 @@
-//! `/v1/policies/preview`: what a policy would do.
+//! `/v1/policies/preview`: effect of a policy, without applying it.
 
 use axum::Json;
 use axum::extract::State;
@@ -21,14 +21,14 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Preview a policy
 ///
-/// What the policy of a table would move, archive, hide and free if it held from now on: as it is, or with changes. Nothing is
-/// done.
+/// Returns what the policy of a table would move, archive, hide and delete if it applied from now on, either unchanged
+/// or with the given changes. Nothing is changed.
 #[utoipa::path(
     post, path = "/v1/policies/preview", tag = "jobs",
     request_body = PreviewPolicy,
     responses(
-        (status = 200, description = "What it would do", body = PolicyPreview),
-        (status = 422, description = "The table has another model than series", body = ErrorBody),
+        (status = 200, description = "The effect of the policy", body = PolicyPreview),
+        (status = 422, description = "The table does not have the model series", body = ErrorBody),
         Failures
     )
 )]
@@ -79,7 +79,7 @@ fn view(preview: Preview, id: RequestId) -> PolicyPreview {
     }
 }
 
-/// How much something is about, as answers say it.
+/// Converts an amount for a response.
 pub(super) fn amount(amount: JobAmount) -> Amount {
     Amount {
         windows: amount.windows,

@@ -1,8 +1,8 @@
-//! What Prometheus, its agents and its clients speak.
+//! Routes of Prometheus, its agents and its clients.
 //!
-//! Every route exists twice: at the root, where it is about the default table, and below
-//! `/v1/tables/{table}/prometheus`, so that the address of one table can be given to whatever wants the address of a
-//! Prometheus. Both come from [`routes`]; a handler learns its table from [`PrometheusTable`].
+//! Every route exists twice: at the root for the default table, and below `/v1/tables/{table}/prometheus` for the table
+//! in the path. The address of one table can therefore be used wherever the URL of a Prometheus server is expected.
+//! Both sets are created by [`routes`]; a handler gets its table from [`PrometheusTable`].
 
 mod answer;
 mod exemplars;
@@ -37,13 +37,13 @@ use crate::app::App;
 use crate::failure::{self, Failure};
 use crate::resources::TablePath;
 
-/// Where the routes of one table begin.
+/// Prefix of the routes of one table.
 const OF_TABLE: &str = "/v1/tables/{table}/prometheus";
 
-/// What clients ask for to see whether anybody is there.
+/// Path that clients request to check whether a server exists.
 const HOME_OF_TABLE: &str = "/v1/tables/{table}/prometheus/";
 
-/// Both sets of routes.
+/// Returns both sets of routes.
 pub(crate) fn router() -> OpenApiRouter<App> {
     let mut of_table = routes();
     for item in of_table.get_openapi_mut().paths.paths.values_mut() {
@@ -52,7 +52,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
     routes().nest(OF_TABLE, of_table).route(HOME_OF_TABLE, get(home))
 }
 
-/// Every route, as it is at the root.
+/// Returns every route as it is at the root.
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .merge(query::routes())
@@ -71,18 +71,19 @@ fn routes() -> OpenApiRouter<App> {
         .merge(pushgateway::router())
 }
 
-/// Leads people who follow the address of a table to what is told of it.
+/// Redirects browsers from the address of a table to the guide.
 async fn home(_: KnownTable) -> Redirect {
     Redirect::temporary("/guide/prometheus")
 }
 
-/// The operations of a path, whatever their method.
+/// Returns the operations of a path for all methods.
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     let all = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
     all.into_iter().flatten()
 }
 
-/// Describes an operation as that of one table: the path has one more parameter, the name of the operation says so.
+/// Changes the description of an operation to that of one table: adds the path parameter, and a suffix to the operation
+/// id.
 fn name_table(operation: &mut Operation) {
     let parameters = operation.parameters.get_or_insert_default();
     let of_path = TablePath::into_params(|| Some(ParameterIn::Path));
@@ -92,7 +93,7 @@ fn name_table(operation: &mut Operation) {
     }
 }
 
-/// The table that a request is about: that of its prefix, or else the default table, which always exists.
+/// Table of a request: the one in the path, otherwise the default table, which always exists.
 #[derive(Debug)]
 pub(crate) struct PrometheusTable(pub(crate) String);
 
@@ -103,7 +104,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PrometheusTable {
         let parameters = match RawPathParams::from_request_parts(parts, state).await {
             Ok(parameters) => Some(parameters),
             Err(RawPathParamsRejection::MissingPathParams(_)) => None,
-            // A name that cannot be read is not the name of the default table.
+            // An unreadable name must not select the default table.
             Err(other) => return Err(Failure::invalid(other.body_text())),
         };
         let named = parameters.as_ref().and_then(|parameters| {
@@ -114,8 +115,8 @@ impl<S: Send + Sync> FromRequestParts<S> for PrometheusTable {
     }
 }
 
-/// The same for handlers that ask nothing of the table: one that is not there is refused all the same, for an address
-/// that is wrong should not look right because its answer is empty.
+/// Check that the table exists, for handlers that do not read from it. Without it, a wrong address would return an
+/// empty result instead of an error.
 #[derive(Debug)]
 pub(crate) struct KnownTable;
 

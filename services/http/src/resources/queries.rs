@@ -1,4 +1,4 @@
-//! `/v1/queries`: the queries that run now, listed and cancelled.
+//! `/v1/queries`: lists and cancels running queries.
 
 use axum::Json;
 use axum::extract::State;
@@ -17,7 +17,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(cancel))
 }
 
-/// The path of routes about a running query.
+/// Path parameter of routes for a running query.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct QueryPath {
@@ -28,8 +28,8 @@ struct QueryPath {
 
 /// List running queries
 ///
-/// Queries of points and of newest values that run now or wait among those of cold points, oldest first, with what each has
-/// read so far.
+/// Returns the queries for points and latest values that are running, or waiting among queries of cold points, oldest
+/// first. Each has counts of what it has read so far.
 #[utoipa::path(
     get, path = "/v1/queries", tag = "points", operation_id = "list_queries",
     responses((status = 200, description = "The running queries", body = RunningQueries), Failures)
@@ -58,12 +58,12 @@ async fn list(State(app): State<App>, id: RequestId) -> Json<RunningQueries> {
 
 /// Cancel a query
 ///
-/// The query stops at its next run of points. Who waits for its answer gets a failure with the code `conflict`, or an answer
-/// that is cut off. Closing the connection stops a query as well.
+/// The query stops at the next block of points. Its client gets an error with the code `conflict`, or an aborted
+/// response. Closing the connection of a query also stops it.
 #[utoipa::path(
     delete, path = "/v1/queries/{query}", tag = "points", operation_id = "cancel_query",
     params(QueryPath),
-    responses((status = 200, description = "Whether it ran", body = CancelledQuery), Failures)
+    responses((status = 200, description = "The outcome", body = CancelledQuery), Failures)
 )]
 async fn cancel(
     State(app): State<App>,

@@ -1,7 +1,7 @@
-//! `/v1/tables/{table}/query`: points as they are, or values computed from them.
+//! `/v1/tables/{table}/query`: raw points, or values computed from them.
 //!
-//! The answer streams in the format that the client accepts (`tideline_results`). Whatever can be refused is
-//! refused before its first byte; what fails behind that cuts the answer off.
+//! The response is streamed in the format that the client accepts (`tideline_results`). Errors that can be detected in
+//! advance are returned before the first byte; a later error aborts the response.
 
 mod batch;
 mod explain;
@@ -36,7 +36,7 @@ use crate::stream::{self, Work};
 
 pub(crate) use self::question::to_budget;
 
-/// Initial capacity for the answer of a small question, in bytes.
+/// Initial capacity for the response to a small query, in bytes.
 const SMALL_ANSWER_BYTES: usize = 4 << 10;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -48,29 +48,31 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Query points
 ///
-/// Raw points of any set of timelines, paged, or aggregates of windows and groups. By `Accept`:
+/// Returns raw points of the selected timelines, with paging, or aggregates of windows and groups. The `Accept` header
+/// selects the format:
 ///
-/// * `application/json` (also without the header): series with their rows, the cost at the end.
-/// * `application/x-ndjson`: one flat object a row (`id`, `measurement`, `time`, tags, fields; what is missing is left
-///   out), then one with `more`, `next`, `cost`, and `estimated` and `overflowed` where a column is. A tag that is called like one of the others becomes `tag:<key>`,
-///   a field `field:<name>`.
-/// * `text/csv`: a header line, then a line a row (RFC 4180; no value is an empty cell, an empty text is `""`). It has
-///   neither cost nor next page, and does not say which columns are estimates.
-/// * `application/vnd.apache.arrow.stream` and `application/vnd.apache.parquet`: the same columns, typed: times in nanoseconds
-///   of UTC, numbers of several types as doubles, values of several kinds as texts. A Parquet file keeps `more`, `next` and
-///   `cost` as its metadata `tideline.summary`, and in `tideline.columns` which columns are tags, by which `tideline write`
-///   reads it back; a stream of Arrow has neither.
+/// * `application/json` (the default): series with their rows; the cost comes last.
+/// * `application/x-ndjson`: one flat object per row (`id`, `measurement`, `time`, tags, fields; missing values are
+///   omitted), then one object with `more`, `next` and `cost`, and with `estimated` and `overflowed` if they apply to a
+///   column. A tag with the name of another member is renamed to `tag:<key>`, a field to `field:<name>`.
+/// * `text/csv`: a header line, then one line per row (RFC 4180; a missing value is an empty cell, an empty string is
+///   `""`). It contains neither the cost nor a token for the next page, and it does not mark estimated columns.
+/// * `application/vnd.apache.arrow.stream` and `application/vnd.apache.parquet`: the same columns with types.
+///   Timestamps are UTC nanoseconds, numbers of different types are doubles, and values of different kinds are strings.
+///   The metadata of a Parquet file contains `more`, `next` and `cost` in `tideline.summary`, and the columns that are
+///   tags in `tideline.columns`; `tideline write` uses them to import the file. An Arrow stream contains neither.
 ///
-/// CSV, Arrow and Parquet without a `limit` hold all rows: where there are more than an answer may have, they fail.
+/// Without a `limit`, CSV, Arrow and Parquet contain all rows; if there are more rows than a response may have, the
+/// query fails.
 ///
-/// The answer streams in flat memory whatever its size; a failure after its first part cuts it off in the middle of the
-/// chunked encoding. When the client leaves, the query stops.
+/// The response is streamed with bounded memory, regardless of its size. An error after the first part aborts it in the
+/// middle of the chunked encoding. If the client disconnects, the query stops.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/query", tag = "points",
     params(TablePath),
     request_body = PointQuery,
     responses(
-        (status = 200, description = "The rows", content(
+        (status = 200, description = "The result of the query", content(
             (PointAnswer = "application/json"),
             (String = "application/x-ndjson", example = ndjson_example),
             (String = "text/csv", example = csv_example),
@@ -124,8 +126,9 @@ fn csv_example() -> &'static str {
     "measurement,host,time,mean(usage_user)\r\ncpu,sim-001,2026-11-20T12:00:00Z,41.5\r\n"
 }
 
-/// Streams what `ask` hands to its sink, when the turn of this query has come. `reach` is what it may read from segments,
-/// if anything: queries of cold points have turns of their own, so that no flood of them takes those of the others.
+/// Waits for a permit, runs `ask` on a blocking thread, and streams the output of its sink. `reach` is the time range
+/// and tier that the query may read from segments, if any. Queries of cold points have their own permits, so that many
+/// of them cannot block other queries.
 pub(crate) async fn answer<F>(
     app: &App,
     description: Description,
@@ -138,7 +141,7 @@ where
         + Send
         + 'static,
 {
-    // Who asks for a table that is not there is told when the turn has come.
+    // A missing table is reported later, when the request has a permit.
     let is_cold = reach
         .zip(app.engine.table(&description.table).ok())
         .is_some_and(|((range, tier), table)| app.querier.reaches_cold(&table, range, tier));
@@ -160,8 +163,8 @@ where
     .await
 }
 
-/// Answers a small question on this thread, where a turn is free: to wake another thread and to be woken by it would take longer
-/// than the question does. `None` where it is not small, or turns out not to be.
+/// Runs a small query on this thread if a permit is free: switching to another thread and back would take longer
+/// than the query. Returns `None` if the query is not small.
 fn answer_at_once(
     app: &App,
     description: &Description,
@@ -191,7 +194,7 @@ fn answer_at_once(
                 ([(header::CONTENT_TYPE, content_type)], whole).into_response(),
             ))
         }
-        // Its cost is beyond that of a small one, or its time was over because the machine is busy.
+        // The query exceeded the limits of a small query, or timed out because the machine is busy.
         Ok(Err(QueryError::OverBudget { .. } | QueryError::TimedOut { .. } | QueryError::Memory(_))) => {
             Ok(None)
         }
@@ -200,18 +203,21 @@ fn answer_at_once(
     }
 }
 
-/// The format that a client prefers of those that can be written.
+/// Returns the format that the client prefers among the supported ones.
 pub(crate) fn accepted_format(headers: &HeaderMap) -> Result<ResultFormat> {
     let accept = headers.get_all(header::ACCEPT).iter();
     ResultFormat::accepted(accept.filter_map(|value| value.to_str().ok())).ok_or_else(|| {
         Failure::new(
             ErrorCode::NotAcceptable,
-            format!("answers are written as {}", ResultFormat::ACCEPTED),
+            format!(
+                "none of the accepted content types is supported; use {}",
+                ResultFormat::ACCEPTED
+            ),
         )
     })
 }
 
-/// Refuses a result that is not complete although the request set no limit, in a format that has no next page.
+/// Returns an error if rows are missing although the request set no limit and the format has no next page.
 fn check_complete(options: &ResultOptions, summary: &Summary) -> Result<()> {
     if !options.is_incomplete(summary) {
         return Ok(());
@@ -219,14 +225,14 @@ fn check_complete(options: &ResultOptions, summary: &Summary) -> Result<()> {
     Err(Failure::new(
         ErrorCode::OverBudget,
         format!(
-            "there are more than {} rows, the most of an answer, and this format has no next page; ask for a shorter \
-             range or with a limit, or for JSON",
+            "the result has more rows than the limit of {}, and this format has no next page; use a shorter \
+             range, a limit or JSON",
             summary.rows
         ),
     ))
 }
 
-/// What a query is listed as while it runs.
+/// Returns the entry of a query in the registry of running queries.
 pub(crate) fn describe(
     request_id: RequestId,
     table: &str,
@@ -241,7 +247,7 @@ pub(crate) fn describe(
     }
 }
 
-/// The timelines of a question; all where it names none.
+/// Converts the selector of a query; all timelines if it has none.
 pub(crate) fn to_selector(selector: Option<wire::TimelineSelector>, now: Timestamp) -> Result<Selector> {
     let selector = selector.map(|selector| condition::to_selector(selector, now));
     Ok(match selector.transpose()? {

@@ -1,4 +1,6 @@
-//! `/v1/tables/{table}/searches`: conditions that are saved under a name.
+//! `/v1/tables/{table}/searches`: conditions saved under a name.
+//!
+//! A search is stored as JSON in the catalog of its table. [`crate::saved`] expands it where it is used.
 
 use axum::Json;
 use axum::extract::State;
@@ -23,7 +25,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(read, save, delete))
 }
 
-/// The path of routes about a saved search.
+/// Path parameters of routes for a saved search.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct SearchPath {
@@ -39,7 +41,7 @@ struct SearchPath {
 #[utoipa::path(
     get, path = "/v1/tables/{table}/searches", tag = "timelines", operation_id = "list_searches",
     params(TablePath),
-    responses((status = 200, description = "All of the table", body = SearchList), Failures)
+    responses((status = 200, description = "All saved searches of the table", body = SearchList), Failures)
 )]
 async fn list(
     State(app): State<App>,
@@ -84,13 +86,13 @@ async fn read(
 
 /// Save a search
 ///
-/// Under a name, in the place of what has it. From then on `{"saved": "west"}` stands for the condition in searches,
-/// facets, queries, changes and deletes. A condition that could not be answered, or that would use itself, is refused.
+/// Saves a condition under a name and replaces an existing one. `{"saved": "west"}` can then be used for the condition
+/// in searches, facets, queries, changes and deletes. A condition that is not valid or uses itself is refused.
 #[utoipa::path(
     put, path = "/v1/tables/{table}/searches/{name}", tag = "timelines",
     params(SearchPath),
     request_body = SavedSearch,
-    responses((status = 200, description = "It is saved", body = SearchDetail), Failures)
+    responses((status = 200, description = "The saved search", body = SearchDetail), Failures)
 )]
 async fn save(
     State(app): State<App>,
@@ -115,11 +117,11 @@ async fn save(
 
 /// Delete a saved search
 ///
-/// What uses it is refused from then on.
+/// Requests that use it are refused from then on.
 #[utoipa::path(
     delete, path = "/v1/tables/{table}/searches/{name}", tag = "timelines", operation_id = "delete_search",
     params(SearchPath),
-    responses((status = 204, description = "It is gone"), Failures)
+    responses((status = 204, description = "The search is deleted"), Failures)
 )]
 async fn delete(
     State(app): State<App>,

@@ -1,4 +1,5 @@
-//! `/v1/tables/{table}/hot-ranges`, `/partitions`: where the load of a table lies; and the statistics of its description.
+//! `/v1/tables/{table}/hot-ranges`, `/partitions`: distribution of the load and the data of a table. Also the
+//! statistics of a table.
 
 use axum::Json;
 use axum::extract::State;
@@ -24,12 +25,13 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// List hot ranges
 ///
-/// Ranges of keys that took more than four times their fair share of the last minute's writes or reads, with the machines
-/// that do it. None where load is even, or below 1,000 points or timelines a minute.
+/// Returns the key ranges that had more than four times their fair share of the writes or reads of the last minute,
+/// with the machines that cause the load. The list is empty if the load is even, or below 1,000 points or timelines per
+/// minute.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/hot-ranges", tag = "tables",
     params(TablePath),
-    responses((status = 200, description = "The ranges, in the order of keys", body = HotRangeList), Failures)
+    responses((status = 200, description = "The ranges in key order", body = HotRangeList), Failures)
 )]
 async fn hot_ranges(
     State(app): State<App>,
@@ -52,8 +54,7 @@ async fn hot_ranges(
 
 /// List the largest machines
 ///
-/// All points of a machine lie together and move together. One with more than 8 GiB comes with a warning, and with what
-/// to do about it.
+/// All points of a machine are stored and moved together. A machine with more than 8 GiB has a warning with advice.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/partitions", tag = "tables",
     params(TablePath),
@@ -77,7 +78,7 @@ async fn partitions(
     }))
 }
 
-/// What a table holds.
+/// Returns the statistics of a table.
 pub(super) fn of(engine: &Engine, table: &Table) -> TableStatistics {
     let stats = engine.table_stats(table);
     let visible_from = engine.store().visible_from(table.points());

@@ -1,4 +1,6 @@
-//! `/v1/tables`: create, list, read, alter, drop.
+//! `/v1/tables`: creates, lists, reads, alters and drops tables.
+//!
+//! The settings of a table are validated here as far as they do not depend on its data.
 
 use std::sync::PoisonError;
 
@@ -34,7 +36,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// List tables
 #[utoipa::path(
     get, path = "/v1/tables", tag = "tables", operation_id = "list_tables",
-    responses((status = 200, description = "Every table, by name", body = TableList), Failures)
+    responses((status = 200, description = "All tables, sorted by name", body = TableList), Failures)
 )]
 async fn list(State(app): State<App>, id: RequestId) -> Result<Json<TableList>> {
     let tables = app
@@ -48,13 +50,13 @@ async fn list(State(app): State<App>, id: RequestId) -> Result<Json<TableList>> 
 
 /// Create a table
 ///
-/// The table `default` always exists, so a first write needs no set-up.
+/// The table `default` always exists, so the first write needs no setup.
 #[utoipa::path(
     post, path = "/v1/tables", tag = "tables",
     request_body = CreateTable,
     responses(
         (status = 201, description = "The new table", body = TableDetail),
-        (status = 409, description = "The name is taken", body = ErrorBody),
+        (status = 409, description = "A table of this name exists", body = ErrorBody),
         Failures
     )
 )]
@@ -92,14 +94,15 @@ async fn read(
 
 /// Alter a table
 ///
-/// What the body does not name stays as it is. `model` cannot be changed, and `source_tags` not after the first write.
+/// Settings that the body omits stay unchanged. `model` cannot be changed, and `source_tags` cannot be changed after
+/// the first write.
 #[utoipa::path(
     patch, path = "/v1/tables/{table}", tag = "tables",
     params(TablePath),
     request_body = AlterTable,
     responses(
         (status = 200, description = "The altered table", body = TableDetail),
-        (status = 409, description = "`model` or `source_tags` are fixed", body = ErrorBody),
+        (status = 409, description = "`model` or `source_tags` cannot be changed", body = ErrorBody),
         Failures
     )
 )]
@@ -111,7 +114,7 @@ async fn alter(
 ) -> Result<Json<TableDetail>> {
     let altering = app.clone();
     let altered = app.change(move |engine| {
-        // What another request alters at the same time must not be set back.
+        // Concurrent changes of the table must not be overwritten.
         let _alone = altering.altering.lock().unwrap_or_else(PoisonError::into_inner);
         let spec = TableSpec::clone(&engine.table_of_any_model(&table)?.spec());
         let table = engine.alter_table(&table, with_changes(spec, settings)?)?;
@@ -122,13 +125,13 @@ async fn alter(
 
 /// Drop a table
 ///
-/// Its points, timelines and attributes are gone at once. The default table cannot be dropped.
+/// Its points, timelines and attributes become inaccessible immediately. The default table cannot be dropped.
 #[utoipa::path(
     delete, path = "/v1/tables/{table}", tag = "tables",
     params(("table" = String, Path, description = "Name of the table", example = "devices")),
     responses(
-        (status = 204, description = "Dropped"),
-        (status = 409, description = "It is the default table", body = ErrorBody),
+        (status = 204, description = "The table was dropped"),
+        (status = 409, description = "The default table cannot be dropped", body = ErrorBody),
         Failures
     )
 )]
@@ -137,7 +140,7 @@ async fn drop_table(State(app): State<App>, Path(name): Path<String>) -> Result<
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `spec` with what `settings` name.
+/// Returns `spec` with the changes in `settings`.
 fn with_changes(mut spec: TableSpec, settings: TableSettings) -> Result<TableSpec> {
     if let Some(model) = settings.model {
         spec.model = model;
@@ -171,10 +174,10 @@ fn check_source_tags(tags: &[String]) -> Result<()> {
     }
     for (at, tag) in tags.iter().enumerate() {
         if tag.len() > SOURCE_TAG_BYTES_MAX {
-            return over("bytes of a source tag", SOURCE_TAG_BYTES_MAX, tag.len());
+            return over("length in bytes of a source tag", SOURCE_TAG_BYTES_MAX, tag.len());
         }
         if tag.is_empty() || tags[..at].contains(tag) {
-            return Err(Failure::invalid("source_tags are neither empty nor named twice"));
+            return Err(Failure::invalid("source_tags must not be empty or repeated"));
         }
     }
     Ok(())

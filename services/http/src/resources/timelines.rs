@@ -1,4 +1,6 @@
-//! `/v1/tables/{table}/timelines`: find, describe, set attributes, delete.
+//! `/v1/tables/{table}/timelines`: lists, searches, describes and deletes timelines, and changes their attributes.
+//!
+//! Conditions are expanded and resolved here; the search index and the catalog evaluate them.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +31,7 @@ use crate::failure::{Failure, Result};
 use crate::resources::{Failures, TablePath, TimelinePath};
 use crate::saved::{expand, expand_selector};
 
-/// Timelines of a page where the request does not say.
+/// Default number of timelines per page.
 const PAGE_DEFAULT: usize = 100;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -43,7 +45,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// List timelines
 ///
-/// A short form of the search: all of the given conditions must hold. In the order of ids.
+/// A short form of the search: a timeline must match all given parameters. Ordered by id.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/timelines", tag = "timelines", operation_id = "list_timelines",
     params(TablePath, TimelineQuery),
@@ -71,8 +73,8 @@ async fn list(
 
 /// Search timelines
 ///
-/// By a tree of conditions over measurement, source, tags, attributes, first and last seen. What a write has announced
-/// is found as soon as the write is acknowledged.
+/// Finds timelines by a tree of conditions on measurement, source, tags, attributes, first and last seen. A new
+/// timeline can be found as soon as its first write is acknowledged.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/timelines/search", tag = "timelines",
     params(TablePath),
@@ -90,13 +92,14 @@ async fn search(
 
 /// Delete timelines
 ///
-/// Those that are selected at that moment, with all their points and attributes. After the answer no read and no search
-/// sees them. One that is written again afterwards comes back with its id. Deleting twice harms nothing.
+/// Deletes the timelines that the selector selects at the time of the request, with all their points and attributes.
+/// After the response, no query and no search returns them. A timeline that is written again later is created again
+/// with the same id. Repeating a delete is safe.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/timelines/delete", tag = "timelines", operation_id = "delete_timelines",
     params(TablePath),
     request_body = DeleteTimelines,
-    responses((status = 200, description = "They are gone", body = DeleteReport), Failures)
+    responses((status = 200, description = "The timelines are deleted", body = DeleteReport), Failures)
 )]
 async fn delete(
     State(app): State<App>,
@@ -116,11 +119,12 @@ async fn delete(
 
 /// Delete a timeline
 ///
-/// With all its points and attributes. One that is written again afterwards comes back with its id.
+/// Deletes the timeline with all its points and attributes. If it is written again later, it is created again with the
+/// same id.
 #[utoipa::path(
     delete, path = "/v1/tables/{table}/timelines/{id}", tag = "timelines",
     params(TimelinePath),
-    responses((status = 204, description = "It is gone"), Failures)
+    responses((status = 204, description = "The timeline is deleted"), Failures)
 )]
 async fn delete_one(
     State(app): State<App>,
@@ -164,7 +168,8 @@ async fn read(
 
 /// Set and remove attributes of a timeline
 ///
-/// A value sets, `null` removes, what is not named stays. Durable and findable with the answer.
+/// A value sets an attribute, `null` removes it, and attributes that are not named stay. The change is durable and
+/// searchable when the response is sent.
 #[utoipa::path(
     patch, path = "/v1/tables/{table}/timelines/{id}/attributes", tag = "timelines",
     params(TimelinePath),
@@ -186,7 +191,7 @@ async fn set_attributes(
     Ok(detail(timeline.await?, request_id))
 }
 
-/// What is to be set and removed; relative times count from `now`.
+/// Converts the attributes to set and to remove. Relative times are resolved against `now`.
 fn to_changes(
     changes: BTreeMap<String, Option<AttributeValue>>,
     now: Timestamp,
@@ -270,7 +275,7 @@ fn detail(timeline: Timeline, request_id: RequestId) -> Json<TimelineDetail> {
     })
 }
 
-/// A timeline as answers show it.
+/// Converts a timeline for a response.
 pub(crate) fn view(timeline: Timeline) -> TimelineView {
     TimelineView {
         id: timeline.id.to_string(),

@@ -1,9 +1,9 @@
-//! `/v1/tables/{table}/watch`: what is written from now, or from a cursor on, as server-sent events.
+//! `/v1/tables/{table}/watch`: new writes as server-sent events, from now or from a cursor on.
 //!
-//! Whatever can be refused is refused with its status before the first event. Then a task of its own serves the watch: it
-//! waits for ticks, takes steps ([`crate::watching`]) and passes their text on. A client that takes it slowly slows its watch
-//! alone, and holds little: after a moment the step is given back. When what it has not seen is not kept any more, it gets
-//! an event that says so, and the watch ends.
+//! Invalid requests get an error status before the first event. Then a separate task serves the watch: it waits for
+//! ticks, advances the watch ([`crate::watching`]) and sends the encoded events. A slow client delays only its own
+//! watch, and the watch holds little memory for it: after a moment the encoded events are dropped and read again later.
+//! If the writes after its position are no longer available, the client gets an error event, and the watch ends.
 
 mod event;
 
@@ -40,13 +40,13 @@ use crate::watching::{WatchGroup, WatchStep};
 use tideline_connections::Turn;
 
 const CONTENT_TYPE: &str = "text/event-stream";
-/// Parts between a watch and its connection.
+/// Queued parts between a watch and its connection.
 const QUEUE_PARTS: usize = 4;
-/// A comment goes out after this silence, so that both ends notice when the other is gone.
+/// Silence after which a comment is sent, so that both ends detect a lost connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// A client that takes nothing for so long is slow: its watch gives back what it has encoded.
+/// Time after which a client that reads nothing is slow: its watch drops the encoded events.
 const SLOW: Duration = Duration::from_secs(1);
-/// The longest watch that can be asked for by time.
+/// Longest duration of a watch that a request can set.
 const TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -55,30 +55,31 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Watch a table
 ///
-/// New points of any set of timelines, timelines that are new or edited, and deletes, as server-sent events while they are
-/// acknowledged. Events:
+/// Sends new points of the selected timelines, new and changed timelines, and deletes, as server-sent events as soon as
+/// they are acknowledged. Events:
 ///
-/// * `ready` first: where the watch begins (`WatchReady`).
-/// * `points` (`WatchPoints`): new points by timeline. A point that is written again is told again.
-/// * `timelines` (`WatchTimelines`): timelines that were introduced or whose attributes were edited, as they are now. One may
-///   be told twice.
-/// * `deleted` (`WatchDeleted`): points that were deleted, by timeline ids and range; of what was removed with its timelines,
-///   also ids that the condition cannot be asked of any more. Points that a policy hides are not told.
-/// * `failed` last (`ErrorBody`): the watch cannot go on, for instance because the client took events so slowly that what
-///   followed is not kept any more.
+/// * `ready`: the first event, with the start of the watch (`WatchReady`).
+/// * `points`: new points by timeline (`WatchPoints`). A point that is written again is sent again.
+/// * `timelines`: new timelines, and timelines whose attributes were changed, in their current state
+///   (`WatchTimelines`). A timeline may be sent twice.
+/// * `deleted`: deleted points, by timeline ids and time range (`WatchDeleted`). If timelines were deleted too, the ids
+///   may include some that do not match the condition, because a deleted timeline can no longer be tested. Points
+///   hidden by a policy are not sent.
+/// * `failed`: the last event (`ErrorBody`). The watch cannot continue, for example because the client was so slow that
+///   the next writes are no longer available.
 ///
-/// Each event has an `id`. Given as `from`, or as the header `Last-Event-ID`, it goes on right behind that event: nothing is
-/// missed and no point told twice, also across a restart of the service. The newest writes are kept for it
-/// in memory (16 MiB); an older `id` is refused with 410.
+/// Each event has an `id`. If it is sent as `from` or in the header `Last-Event-ID`, the watch continues right after
+/// that event. No event is missed and no point is sent twice, also across a restart of the service. The newest writes
+/// are kept in memory for this (16 MiB); an older `id` is refused with 410.
 ///
-/// To mirror a table: watch, query everything once `ready` is there, then apply the events: those that were in the
-/// answer already say the same again.
+/// To mirror a table, start a watch, query all points after `ready`, then apply the events. Events whose writes are
+/// already in the result of the query can be applied again without harm.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/watch", tag = "points",
     params(TablePath),
     request_body = WatchRequest,
     responses(
-        (status = 200, description = "Events, until the client leaves", content((String = "text/event-stream", example = events_example))),
+        (status = 200, description = "Events until the client disconnects", content((String = "text/event-stream", example = events_example))),
         WatchFailures
     )
 )]
@@ -92,14 +93,14 @@ async fn watch_by_body(
     answer(app, id, table, &headers, request).await
 }
 
-/// Watch a table by address
+/// Watch a table, with URL parameters
 ///
-/// The same for clients that can only name an address, such as `EventSource` of browsers.
+/// The same watch for clients that cannot send a body, such as `EventSource` in browsers.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/watch", tag = "points",
     params(TablePath, WatchQuery),
     responses(
-        (status = 200, description = "Events, until the client leaves", content((String = "text/event-stream", example = events_example))),
+        (status = 200, description = "Events until the client disconnects", content((String = "text/event-stream", example = events_example))),
         WatchFailures
     )
 )]
@@ -128,13 +129,12 @@ fn from_address(query: WatchQuery) -> Result<WatchRequest> {
         "timelines" => Ok(WatchKind::Timelines),
         "deletes" => Ok(WatchKind::Deletes),
         _ => Err(Failure::invalid(format!(
-            "{name:?} cannot be told; points, timelines and deletes can"
+            "tell: {name:?} is not a kind of event; use points, timelines or deletes"
         ))),
     };
     let selector = |json: String| {
-        serde_json::from_str::<wire::TimelineSelector>(&json).map_err(|error| {
-            Failure::invalid(format!("timelines is not what a query takes as JSON: {error}"))
-        })
+        serde_json::from_str::<wire::TimelineSelector>(&json)
+            .map_err(|error| Failure::invalid(format!("timelines must be a selector as JSON: {error}")))
     };
     Ok(WatchRequest {
         sample_details: query.sample_details,
@@ -165,7 +165,7 @@ async fn answer(
     request.timelines = saved::expand_optional(&app, &table, request.timelines)?;
     let request = to_engine(&app, request, last_event)?;
     let turn = app.watches.take(current_client()).await?;
-    // Subscribed before the first step, so that no tick is missed in between.
+    // The subscription starts before the first step, so that no tick is missed in between.
     let ticks = app.watching.subscribe(&app);
     let engine = app.engine.clone();
     let of_group = request.clone();
@@ -173,8 +173,8 @@ async fn answer(
     let group = app.watching.join(watcher.table(), of_group, text);
     let begin = watcher.cursor();
     let mut watcher = Some(watcher);
-    // A watch that cannot begin, for instance because its cursor is too old, has a status.
-    let until = app.engine.store().tail_end();
+    // If the watch cannot start, for example because its cursor is too old, the response has an error status.
+    let until = app.engine.store().recent_end();
     let first = app
         .watching
         .step(&app.engine, &group, &mut watcher, until)
@@ -199,7 +199,7 @@ async fn answer(
 fn to_time(time: DurationText) -> Result<Duration> {
     let time = u64::try_from(time.0).map(Duration::from_nanos);
     time.ok().filter(|time| *time <= TIME_MAX).ok_or_else(|| {
-        Failure::invalid("a watch lasts from 0s to 7d, or without `for` until the client leaves")
+        Failure::invalid("for must be from 0s to 7d; omit it to watch until the client disconnects")
     })
 }
 
@@ -227,31 +227,31 @@ fn to_engine(app: &App, request: WatchRequest, last_event: Option<&str>) -> Resu
     })
 }
 
-/// An open watch.
+/// Open watch.
 struct Watch {
     app: App,
     id: RequestId,
-    /// Absent while a thread takes a step.
+    /// `None` while another thread advances the watch.
     watcher: Option<Watcher>,
     group: Arc<WatchGroup>,
     text: EventText,
-    /// Steps go up to here.
+    /// Position up to which the watch advances.
     until: SequenceNumber,
-    /// When it ends.
+    /// Time at which the watch ends.
     end: Option<Instant>,
     ticks: watch::Receiver<SequenceNumber>,
     events: mpsc::Sender<io::Result<Bytes>>,
     _turn: Turn,
 }
 
-/// What a watch does next.
+/// Next action of a watch.
 enum Next {
     Step,
     End,
 }
 
 impl Watch {
-    /// Sends, waits and steps until the client leaves, the time is over or the service ends.
+    /// Sends events, waits and advances until the client disconnects, the time is over or the service shuts down.
     async fn run(mut self, begin: WatchCursor, first: Arc<WatchStep>) {
         if !self.send(self.text.ready(begin)).await {
             return;
@@ -287,8 +287,8 @@ impl Watch {
         }
     }
 
-    /// Sends the parts of a step; whether the client is still there. Of a slow client the rest of the step is given back, to be
-    /// taken again once there is room: from the cursor of the part that was sent last.
+    /// Sends the parts of a step; returns false if the client has disconnected. For a slow client, the rest of the step
+    /// is dropped. It is read again from the cursor of the last sent part when the client continues to read.
     async fn send_step(&mut self, step: Arc<WatchStep>) -> bool {
         let mut sent = step.from();
         let mut is_slow = false;
@@ -316,7 +316,7 @@ impl Watch {
         self.events.reserve().await.is_ok()
     }
 
-    /// Whether the client is still there.
+    /// Sends a text; returns false if the client has disconnected.
     async fn send(&self, text: Vec<u8>) -> bool {
         self.events.send(Ok(text.into())).await.is_ok()
     }
@@ -325,7 +325,7 @@ impl Watch {
         self.app.is_draining() || self.end.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Waits for a tick, with signs of life.
+    /// Waits for a tick; sends heartbeats meanwhile.
     async fn wait(&mut self) -> Next {
         loop {
             if self.is_over() {

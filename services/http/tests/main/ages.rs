@@ -1,17 +1,17 @@
-//! A table with points of several ages, for tests of how they go.
+//! Helpers: a table with points of several ages, for tests of policies.
 
 use serde_json::{Value, json};
 use tideline_http::HttpSettings;
 
 use crate::client::Server;
 
-/// 2026-11-20T12:00:00Z, when every test takes place, in seconds.
+/// Time of every test in seconds: 2026-11-20T12:00:00Z.
 pub(crate) const NOW: i64 = 1_795_176_000;
-/// Seconds.
+/// Seconds per day.
 pub(crate) const DAY: i64 = 86_400;
 pub(crate) const TABLE: &str = "/v1/tables/ages";
 
-/// A table with one sealed point of a host on each of some days before now.
+/// Creates a table with one sealed point of a host on each of the given days before now.
 pub(crate) fn aged(policy: &Value, days: &[i64]) -> Server {
     aged_with(HttpSettings::default(), policy, days)
 }
@@ -27,7 +27,7 @@ pub(crate) fn aged_with(settings: HttpSettings, policy: &Value, days: &[i64]) ->
     server
 }
 
-/// Writes lines with times in seconds; all must be stored.
+/// Writes lines with timestamps in seconds; all points must be stored.
 pub(crate) fn write(server: &Server, lines: &str) {
     let report = server
         .post(&format!("{TABLE}/points?precision=s"), "text/plain", lines)
@@ -43,7 +43,7 @@ pub(crate) fn statistics(server: &Server) -> Value {
     server.get(TABLE).expect(200)["statistics"].clone()
 }
 
-/// The ages of the points that are seen, in days.
+/// Returns the ages of the visible points, in days.
 pub(crate) fn ages(server: &Server) -> Vec<i64> {
     let answer = server
         .json("POST", &format!("{TABLE}/query"), r#"{"order": "desc"}"#)

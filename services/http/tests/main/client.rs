@@ -1,4 +1,6 @@
-//! A server of its own for each test, and a client that sees every byte of an answer.
+//! A separate server for each test, and a client that exposes every byte of a response.
+//!
+//! The server runs with the in-memory backend and a manual clock, so tests control disk faults and time.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -18,12 +20,12 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// When every test takes place.
+/// Time of every test.
 pub(crate) const NOW: &str = "2026-11-20T12:00:00Z";
-/// How long a test waits for an answer before it fails.
+/// Longest time that a test waits for a response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A running service.
+/// Running service.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) disk: Arc<MemoryDisk>,
@@ -45,7 +47,7 @@ impl Server {
         Self::on(MemoryDisk::new(Character::Embedded), settings)
     }
 
-    /// One whose tables have these limits.
+    /// Starts a service with these limits of tables.
     pub(crate) fn with_tables(tables: TableLimits) -> Self {
         let disk = MemoryDisk::new(Character::Embedded);
         Self::on_tables(disk, HttpSettings::default(), tables)
@@ -105,7 +107,7 @@ impl Server {
         }
     }
 
-    /// Gives the signal to stop, and goes on.
+    /// Sends the stop signal without waiting.
     pub(crate) fn ask_to_stop(&mut self) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
@@ -166,7 +168,7 @@ impl Drop for Server {
     }
 }
 
-/// An answer, its chunks put together.
+/// Response with its chunks joined.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -175,14 +177,15 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Reads to the end of the connection.
+    /// Reads a response up to the end of the connection.
     pub(crate) fn read(stream: &mut TcpStream) -> Self {
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).expect("an answer in time");
         Self::parse(&bytes)
     }
 
-    /// Reads one answer with a `Content-Length`, or an interim one without a body, and leaves the connection open.
+    /// Reads one response with a `Content-Length`, or an interim response without a body, and leaves the connection
+    /// open.
     pub(crate) fn read_one(stream: &mut TcpStream) -> Self {
         let mut bytes = Vec::new();
         let mut next = [0];
@@ -238,7 +241,7 @@ impl Answer {
         self.headers.get(name).map_or("", String::as_str)
     }
 
-    /// The value, after a check of the status.
+    /// Returns the body as JSON, after a check of the status.
     pub(crate) fn expect(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
         self.value()
@@ -262,7 +265,7 @@ fn unchunk(mut rest: &[u8]) -> Vec<u8> {
     }
 }
 
-/// `bytes` in gzip.
+/// Compresses `bytes` with gzip.
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     writer.write_all(bytes).expect("writes to memory");

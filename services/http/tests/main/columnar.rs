@@ -1,4 +1,6 @@
-//! Answers in columns, read back by the crates that own the formats.
+//! Columnar results, decoded with the crates of the formats.
+//!
+//! Arrow and Parquet results must have the same columns and values, and errors must still be JSON.
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -26,7 +28,7 @@ fn ask(server: &Server, accept: &str, body: &str) -> Vec<u8> {
     answer.body
 }
 
-/// The columns of the only batch as `name: type`, and the texts, times and doubles of its rows.
+/// Returns the columns of the only batch as `name: type`, and the strings, timestamps and doubles of its rows.
 fn shown(batches: &[RecordBatch]) -> (Vec<String>, Vec<String>) {
     let [batch] = batches else {
         panic!("{} batches", batches.len())
@@ -119,7 +121,7 @@ fn aggregates_and_rows_read_back_from_both_forms() {
             "dc: Utf8",
             "host: Utf8",
             "time: Timestamp(ns, \"UTC\")",
-            // Written as a double and as an integer.
+            // The field was written both as a double and as an integer.
             "usage: Float64",
             "n: Int64",
             "field:id: Int64",

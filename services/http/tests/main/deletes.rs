@@ -1,4 +1,6 @@
 //! Deletes of points and of timelines.
+//!
+//! Deleted data is invisible immediately, and data written later is visible again.
 
 use serde_json::json;
 
@@ -83,7 +85,7 @@ fn a_delete_that_does_not_say_what_it_means_is_refused() {
     server
         .json(
             "POST",
-            "/v1/tables/nobody/points/delete",
+            "/v1/tables/unknown/points/delete",
             &format!("{{{ids}, \"range\": {{\"start\": null, \"end\": null}}}}"),
         )
         .expect(404);
@@ -123,10 +125,7 @@ fn deleted_timelines_are_gone_and_come_back_when_they_are_written() {
         let report = server
             .json("POST", &format!("{TABLE}/timelines/delete"), &delete)
             .expect(200);
-        assert_eq!(
-            report["timelines"], count,
-            "the second time there is nothing left"
-        );
+        assert_eq!(report["timelines"], count, "a repeated delete finds nothing");
         assert_eq!(
             (sources(), ages(&server)),
             (vec!["a".to_owned(), "c".to_owned()], vec![1, 3, 5])
@@ -148,5 +147,5 @@ fn deleted_timelines_are_gone_and_come_back_when_they_are_written() {
         (sources(), ages(&server)),
         (vec!["a".to_owned(), "c".to_owned()], vec![0, 1, 5])
     );
-    assert_eq!(id_of("c"), c, "it comes back with its id");
+    assert_eq!(id_of("c"), c, "it is created again with the same id");
 }

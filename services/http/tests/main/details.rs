@@ -1,4 +1,6 @@
 //! Start timestamps and exemplars are returned on request only.
+//!
+//! The rule applies to queries, lists of fields and watches.
 
 use serde_json::{Value, json};
 
@@ -6,7 +8,8 @@ use crate::client::Server;
 
 const TABLE: &str = "/v1/tables/default";
 
-/// Samples with a start, an exemplar of their series, and other data whose field is called like one of these.
+/// Starts a server with samples that have a start timestamp, an exemplar of their series, and other data with a field
+/// of the same name.
 fn filled() -> Server {
     let server = Server::start();
     let lines = "hits,host=a value=7,_start=1700000000000i 1700000000\n\

@@ -1,10 +1,12 @@
-//! The committed description of the interface.
+//! The committed OpenAPI document.
+//!
+//! It must match the generated document, describe every operation with an example, and work without internet access.
 
 use std::path::Path;
 
 use crate::client::Server;
 
-/// Set it to write the document anew: `TIDELINE_WRITE_OPENAPI=1 cargo test -p tideline-http`.
+/// Environment variable that rewrites the document: `TIDELINE_WRITE_OPENAPI=1 cargo test -p tideline-http`.
 const WRITE: &str = "TIDELINE_WRITE_OPENAPI";
 
 #[test]
@@ -18,7 +20,7 @@ fn the_committed_document_is_the_generated_one() {
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == generated,
-        "openapi/openapi.json is stale; write it anew with {WRITE}=1 and look at the difference"
+        "openapi/openapi.json is stale; rewrite it with {WRITE}=1 and check the difference"
     );
 }
 
@@ -36,7 +38,7 @@ fn every_operation_is_described_with_an_example() {
             .as_str()
             .and_then(|name| name.rsplit('/').next());
         let schema = name.map(|name| &schemas[name]);
-        // A list or a flattened detail shows the example of what it holds.
+        // The example of a list or of a flattened schema is that of its members.
         let in_schema = schema.is_some_and(|schema| {
             schema.to_string().contains("\"example\"") || schema.to_string().contains("$ref")
         });

@@ -1,4 +1,6 @@
-//! InfluxDB agents and clients: statuses, bodies and headers as they want them.
+//! InfluxDB agents and clients: expected statuses, bodies and headers.
+//!
+//! Agents drop a batch on most 4xx statuses, so temporary errors must be 503.
 
 use std::sync::Arc;
 
@@ -25,7 +27,7 @@ fn v1_writes_answer_as_influxdb_does() {
     assert_eq!(
         server.post("/write?db=telegraf", "", "").status,
         204,
-        "an empty body is no failure"
+        "an empty body is not an error"
     );
 
     let all_bad = server.post("/write?db=telegraf", "text/plain", "bad\n");
@@ -108,7 +110,7 @@ fn a_database_is_a_table_or_a_tag() {
 fn the_statements_of_agents_succeed() {
     let server = Server::start();
     let form = "application/x-www-form-urlencoded";
-    // Agents send it at each start.
+    // Agents send the statement at every start.
     for _ in 0..2 {
         let created = server
             .post("/query", form, "q=CREATE+DATABASE+%22telegraf%22")
@@ -126,7 +128,7 @@ fn the_statements_of_agents_succeed() {
     let refused = server.get("/query?q=drop%20database%20%22default%22").expect(200);
     assert!(
         refused["results"][0]["error"].is_string(),
-        "a table is never dropped this way"
+        "a table cannot be dropped this way"
     );
     let unknown = server.get("/query?q=SELECT%201").expect(400);
     assert!(
@@ -158,7 +160,7 @@ fn databases_are_tables_with_fields_of_their_own() {
         let table = server.get(&format!("/v1/tables/{name}")).expect(200);
         assert_eq!(table["statistics"]["timelines"], 1, "{name}");
     }
-    // Points of a database stay in one table.
+    // Points of a database are not split between two tables.
     assert_eq!(server.post("/write?db=old", "", "m,host=a f=1").status, 204);
     assert!(create("old").is_null());
     assert_eq!(server.post("/write?db=old", "", "m,host=b f=1").status, 204);
@@ -173,7 +175,7 @@ fn databases_are_tables_with_fields_of_their_own() {
         refused.contains("My Data") && refused.contains("tag db"),
         "{refused}"
     );
-    // A page of another site can make a browser send GET.
+    // A page of another site can make a browser send GET requests.
     let path = "/query?q=CREATE%20DATABASE%20three";
     let by_page = server.send("GET", path, &[("sec-fetch-site", "cross-site")], b"");
     assert!(by_page.expect(200)["results"][0]["error"].is_string());

@@ -1,4 +1,6 @@
-//! Work in the background: run by hand, listed, paused, resumed, cancelled.
+//! Background jobs: started by hand, listed, paused, resumed, cancelled.
+//!
+//! A migration must not change query results, and pages of jobs must be complete.
 
 use serde_json::{Value, json};
 
@@ -6,10 +8,11 @@ use crate::client::Server;
 
 const TABLE: &str = "ages";
 const POINTS: &str = "/v1/tables/ages/points";
-/// 2026-11-10, ten days before the tests take place.
+/// Timestamp in seconds: 2026-11-10, ten days before the time of the tests.
 const OLD: i64 = 1_794_312_000;
 
-/// A table with sealed hot points of two hosts on three old days, whose policy moves them by hand only.
+/// Starts a server whose table has sealed hot points of two hosts on three old days. Its policy moves points only by
+/// hand.
 fn aged() -> Server {
     let server = Server::start();
     let create = json!({"name": TABLE, "policy": {"hot_ttl": null, "migrate": {"cron": "0 0 29 2 *"}}});
@@ -77,7 +80,7 @@ fn a_migration_moves_what_is_old_and_readers_see_the_same() {
         (&json!("migrate"), &json!("done"))
     );
     let moved: Vec<Value> = done["jobs"].as_array().expect("a list").clone();
-    assert_eq!(moved.len(), 3, "one for each day: {done}");
+    assert_eq!(moved.len(), 3, "one job per day: {done}");
     let points = |job: &Value| job["total"]["points"].as_u64().expect("a number");
     assert_eq!(moved.iter().map(points).sum::<u64>(), 60);
     for job in &moved {
@@ -132,7 +135,7 @@ fn work_that_is_not_waited_for_is_told_by_number() {
     assert_eq!(tiers(&server)["cold"]["points"], 60);
     assert_eq!(jobs(&server, "?kind=migrate&state=done&table=ages").len(), 3);
     assert_eq!(jobs(&server, "?kind=fold&state=done"), Vec::<Value>::new());
-    assert_eq!(jobs(&server, "?table=nobody"), Vec::<Value>::new());
+    assert_eq!(jobs(&server, "?table=unknown"), Vec::<Value>::new());
 }
 
 #[test]
@@ -148,7 +151,7 @@ fn pages_of_jobs_follow_each_other() {
     assert_eq!(all.len(), 3);
     assert!(
         all.is_sorted_by(|a, b| a.as_u64() > b.as_u64()),
-        "past jobs come from new to old: {all:?}"
+        "past jobs are listed from new to old: {all:?}"
     );
     let mut paged = Vec::new();
     let mut page = String::new();
@@ -188,7 +191,7 @@ fn a_planned_job_is_paused_resumed_and_cancelled() {
     let server = aged();
     let planned = jobs(&server, "?kind=seal&state=planned");
     let [job] = planned.as_slice() else {
-        panic!("a seal can always be asked for: {planned:?}");
+        panic!("a seal can always be started: {planned:?}");
     };
     assert_eq!(
         (&job["due"], &job["table"], &job["span"]),
@@ -223,7 +226,7 @@ fn what_cannot_be_run_is_refused() {
         (r#"{"kind": "seal", "table": "default"}"#, 400),
         (r#"{"kind": "migrate", "wait": "yes"}"#, 400),
         (r#"{}"#, 400),
-        (r#"{"kind": "migrate", "table": "nobody"}"#, 404),
+        (r#"{"kind": "migrate", "table": "unknown"}"#, 404),
     ] {
         server.json("POST", "/v1/jobs", body).expect(status);
     }

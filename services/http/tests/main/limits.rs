@@ -1,4 +1,6 @@
-//! Bad and hostile input: a clear refusal that names the limit, and a service that goes on.
+//! Invalid and hostile input: a clear error that names the limit, and a service that keeps running.
+//!
+//! Covers sizes of bodies, nesting of JSON, slow clients, and the limit of connections.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -165,7 +167,7 @@ fn slow_heads_and_bodies_are_cut_off() {
     let mut left = Vec::new();
     assert!(
         matches!(slow_head.read_to_end(&mut left), Ok(0) | Err(_)),
-        "closed without an answer"
+        "closed without a response"
     );
     assert!(
         matches!(silent.read_to_end(&mut left), Ok(0) | Err(_)),
@@ -200,12 +202,12 @@ fn at_the_limit_the_connection_idle_longest_makes_room() {
     let mut left = Vec::new();
     assert!(
         matches!(silent.read_to_end(&mut left), Ok(0) | Err(_)),
-        "the oldest silent connection went"
+        "the oldest silent connection was closed"
     );
     ask(&mut first);
 }
 
-/// Begins a write whose body, `m f=1` and a line end, is still to come.
+/// Starts a write whose body, `m f=1` and a newline, is not sent yet.
 fn begin_write(server: &Server) -> TcpStream {
     let mut busy = server.connect();
     let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 6\r\n\r\n";
@@ -244,7 +246,7 @@ fn an_idle_health_check_makes_no_one_wait_for_a_busy_connection() {
         ..HttpSettings::default()
     });
     let mut busy = begin_write(&server);
-    // More than there are reserved connections: those that are idle make room for each other.
+    // More connections than are reserved for health checks: idle ones are closed for new ones.
     let mut checks = Vec::new();
     for _ in 0..20 {
         let mut check = server.connect();
@@ -258,7 +260,7 @@ fn an_idle_health_check_makes_no_one_wait_for_a_busy_connection() {
     assert_eq!(
         Answer::read_one(&mut busy).status,
         200,
-        "the busy one was left alone"
+        "the busy connection stays open"
     );
 }
 
@@ -295,7 +297,7 @@ fn a_client_that_takes_no_answer_is_cut_off() {
     stream
         .set_write_timeout(Some(Duration::from_millis(500)))
         .expect("a timeout");
-    // Far more than the buffers between the two hold; the last requests may not even be taken.
+    // Far more than the buffers of both sides hold; the last requests may not even be accepted.
     for _ in 0..300 {
         if stream
             .write_all(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n")

@@ -1,4 +1,4 @@
-//! The HTTP service over real connections, on the in-memory backend.
+//! Tests of the HTTP service over real connections, with the in-memory backend.
 
 mod ages;
 mod client;

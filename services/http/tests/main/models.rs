@@ -1,4 +1,6 @@
-//! Table models: shown, fixed, and refused where a request is for another one.
+//! Table models: shown, fixed, and refused by requests for another model.
+//!
+//! The server of these tests serves only the model series.
 
 use serde_json::json;
 use tideline_model::{TableModel, TableName, TableSpec};
@@ -64,7 +66,7 @@ fn requests_for_series_name_the_model_of_another_table() {
         model: TableModel::Wide,
         ..TableSpec::default()
     };
-    // As a build that serves the model would make it.
+    // As if a build that serves this model had created the table.
     let name = TableName::new("rows").expect("a name");
     server.engine.store().create_table(name, spec).expect("a table");
     assert_eq!(server.get("/v1/tables/rows").expect(200)["model"], "wide");

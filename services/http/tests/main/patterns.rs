@@ -1,4 +1,5 @@
-//! Regular expressions in requests: weighed before they are compiled, and never compiled where others wait.
+//! Regular expressions in requests: their size is checked before they are compiled, and compiling them does not block
+//! other requests.
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -13,12 +14,12 @@ use crate::client::{Answer, Server};
 
 const TABLE: &str = "/v1/tables/default";
 
-/// A text as a value of a form.
+/// Encodes a text as a form value.
 fn encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
-/// The request that froze a server for 15 s: some 20 KB, 700 expressions of a megabyte each.
+/// Request that blocked a server for 15 s: about 20 KB with 700 expressions of one megabyte each.
 fn bomb() -> String {
     let matchers = (0..700).map(|at| format!(r#"label_{at:03}=~"x\\pL{{40}}.*{at}""#));
     format!("up{{{}}}", matchers.collect::<Vec<_>>().join(","))
@@ -64,7 +65,7 @@ fn patterns_of_a_request_are_added_up_before_any_is_compiled() {
             "{text}"
         );
     }
-    // The sum is that of all selectors of a request.
+    // The limit applies to the sum over all selectors of a request.
     let one = encoded(r#"up{a=~"x\\pL{40}.*"}"#);
     let many = vec![format!("match[]={one}"); 40].join("&");
     let refused = server.get(&format!("/api/v1/series?{many}"));
@@ -74,7 +75,7 @@ fn patterns_of_a_request_are_added_up_before_any_is_compiled() {
         "{}",
         refused.text()
     );
-    // One alone is too large.
+    // A single pattern is too large.
     let refused = server.get(&format!(
         "/api/v1/parse_query?query={}",
         encoded(r#"{a=~"\\pL{1000}"}"#)
@@ -85,7 +86,7 @@ fn patterns_of_a_request_are_added_up_before_any_is_compiled() {
         "{}",
         refused.text()
     );
-    // Requests of dashboards pass: a list of a thousand values, and some dozen patterns.
+    // Typical requests of dashboards are accepted: a list of a thousand values, and some dozen patterns.
     let hosts = (0..1_000).map(|host| format!("machine-{host:06}"));
     let list = format!(r#"up{{host=~"{}"}}"#, hosts.collect::<Vec<_>>().join("|"));
     let dozens = (0..100).map(|at| format!(r#"l{at}=~"(?i)a.*[b-d]{at}\\d+""#));
@@ -169,7 +170,7 @@ fn conditions_of_many_patterns_are_refused_wherever_they_are_given() {
             "{path}: {error}"
         );
     }
-    // Wildcards and lists are not compiled.
+    // Wildcards and lists are not compiled to regular expressions.
     let wildcards: Vec<_> = (0..3_000)
         .map(|at| json!({"tag": "host", "wildcard": format!("machine-*{at}")}))
         .collect();
@@ -194,7 +195,7 @@ fn a_search_ends_when_its_client_leaves() {
     for _ in 0..4 {
         fill(&server, 20_000);
     }
-    // Each of 20,000 values is put to 300 patterns that look at all of it.
+    // Each of 20,000 values is compared with 300 patterns that scan the whole value.
     let slow = regexes(300, |at| format!(".*a.*b.*a.*b.*a.*b.*a.*c{at}"));
     let quick = regexes(1, |_| "machine-000001.*".to_owned());
     let path = format!("{TABLE}/timelines/search");
@@ -208,11 +209,14 @@ fn a_search_ends_when_its_client_leaves() {
     let patience = Some(Duration::from_millis(500));
     stream.set_read_timeout(patience).expect("set");
     let early = stream.read(&mut [0]);
-    assert!(early.is_err(), "it is slow enough to be left");
+    assert!(
+        early.is_err(),
+        "the search is slow enough that the client disconnects first"
+    );
     stream.shutdown(Shutdown::Both).expect("closed");
     drop(stream);
     let left = Instant::now();
-    // The only turn is free again.
+    // The only permit is free again.
     let found = server.json("POST", &path, &quick).expect(200);
     assert_eq!(found["total"], json!(1), "{:?}", left.elapsed());
 }

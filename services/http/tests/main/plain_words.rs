@@ -1,10 +1,13 @@
-//! Errors speak of JSON and of the request, never of the language that the service is written in.
+//! Error messages use terms of JSON and of the request, not of the implementation language.
+//!
+//! Sends malformed variants of the examples in the OpenAPI document to every operation, and checks that each status is
+//! documented.
 
 use serde_json::{Value, json};
 
 use crate::client::Server;
 
-/// Words of Rust and serde that mean nothing to a client.
+/// Terms of Rust and serde that clients must not see.
 const TERMS: &[&str] = &[
     "untagged",
     "variant",
@@ -46,7 +49,7 @@ const TERMS: &[&str] = &[
     "Utf8Error",
 ];
 
-/// Values that stand in the place of each part of an example.
+/// Unexpected values that replace each part of an example.
 fn odd_values() -> Vec<Value> {
     vec![
         Value::Null,
@@ -63,7 +66,7 @@ fn odd_values() -> Vec<Value> {
     ]
 }
 
-/// The document, each example with one part replaced, removed or added.
+/// Returns variants of an example with one part replaced, removed or added.
 fn malformed(example: &Value) -> Vec<Value> {
     let mut places = Vec::new();
     gather(example, String::new(), &mut places);
@@ -109,7 +112,10 @@ fn gather(value: &Value, place: String, places: &mut Vec<String>) {
 #[track_caller]
 fn assert_plain(what: &str, text: &str) {
     for term in TERMS {
-        assert!(!text.contains(term), "{what} is answered with {term:?}: {text}");
+        assert!(
+            !text.contains(term),
+            "the error of {what} contains {term:?}: {text}"
+        );
     }
 }
 
@@ -117,11 +123,11 @@ fn assert_plain(what: &str, text: &str) {
 fn assert_documented(operation: &Value, status: u16, what: &str) {
     assert!(
         operation["responses"][status.to_string()].is_object(),
-        "{what} answers {status}, which openapi.json does not say"
+        "{what} returns {status}, which openapi.json does not contain"
     );
 }
 
-/// The example of a body or of a parameter, in place or in its schema.
+/// Returns the example of a body or parameter, from the part itself or from its schema.
 fn example(document: &Value, part: &Value) -> Value {
     let named = part["schema"]["$ref"]
         .as_str()
@@ -132,7 +138,7 @@ fn example(document: &Value, part: &Value) -> Value {
     }
 }
 
-/// Each operation with its method and path.
+/// Returns each operation with its method and path.
 fn operations(document: &Value) -> Vec<(String, String, Value)> {
     let paths = document["paths"].as_object().expect("paths");
     let operations = paths.iter().flat_map(|(path, item)| {
@@ -142,7 +148,7 @@ fn operations(document: &Value) -> Vec<(String, String, Value)> {
     operations.collect()
 }
 
-/// A path whose parameters are filled by `fill`.
+/// Fills the parameters of a path.
 fn filled(path: &str, fill: impl Fn(&str) -> String) -> String {
     let parts = path.split('/').map(|part| match part.strip_prefix('{') {
         Some(name) => fill(name.trim_end_matches('}')),
@@ -175,7 +181,7 @@ fn malformed_bodies_are_refused_in_plain_words() {
         let is_watch = path.ends_with("/watch");
         let mut texts: Vec<String> = malformed(&example)
             .into_iter()
-            // A watch without an end would answer for ever.
+            // A watch without a duration would never end.
             .filter(|body| !is_watch || body["for"].is_string())
             .map(|mut body| {
                 if is_watch && body["for"] == example["for"] {
@@ -228,7 +234,7 @@ fn malformed_parameters_are_refused_in_plain_words() {
     ];
     let mut asked = 0;
     for (method, path, operation) in operations(&document) {
-        // A watch would answer for ever.
+        // A watch would never end.
         if path.ends_with("/watch") {
             continue;
         }

@@ -1,4 +1,6 @@
-//! Policies: set, refused, tried out; what they hide, and the clock that they go by.
+//! Policies: changes, refusals, previews, hidden points, and the trusted clock.
+//!
+//! Also covers the limits of new timelines per minute and the default limits of tables.
 
 use serde_json::{Value, json};
 use tideline_engine::TableLimits;
@@ -43,7 +45,7 @@ fn a_policy_is_set_shown_and_changed_member_by_member() {
     expected["timelines_per_minute"] = json!(7);
     assert_eq!(changed, expected);
     let other = server.json("PATCH", TABLE, r#"{"write_past": "1d"}"#).expect(200);
-    assert_eq!(other["policy"], expected, "what is not named stays");
+    assert_eq!(other["policy"], expected, "omitted settings stay");
 }
 
 #[test]
@@ -169,12 +171,12 @@ fn a_preview_says_what_a_policy_would_do_and_does_nothing() {
     );
     assert_eq!(
         shown["free"]["begins"], "2026-11-21T12:00:00Z",
-        "a day to think about it"
+        "deletion starts after a day"
     );
     assert_eq!(ages(&server), [1, 5, 10, 20, 40]);
     assert_eq!(server.get(TABLE).expect(200)["policy"]["hot_ttl"], Value::Null);
     let body = |text: &str| server.json("POST", "/v1/policies/preview", text);
-    assert_eq!(body(r#"{"table": "nobody"}"#).expect(404)["code"], "not_found");
+    assert_eq!(body(r#"{"table": "unknown"}"#).expect(404)["code"], "not_found");
     assert_eq!(body(r#"{"policy": {}}"#).expect(400)["code"], "invalid");
     assert_eq!(
         body(r#"{"table": "ages", "polcy": {}}"#).expect(400)["code"],
@@ -185,7 +187,8 @@ fn a_preview_says_what_a_policy_would_do_and_does_nothing() {
 #[test]
 fn a_preview_counts_points_that_are_not_sealed_yet() {
     let server = aged(&json!({"hot_ttl": null}), &[45, 9]);
-    // Of the unsealed ones two are overwritten, one is deleted, one lies within the day that is cut.
+    // Two of the unsealed points are overwritten, one is deleted, and one is within the day that is only partly
+    // expired.
     let line = |days: i64| format!("age,host=a days={days}i {}\n", NOW - days * DAY);
     let hidden_today = format!("age,host=a days=30i {}\n", NOW - 30 * DAY - 60);
     let lines: String = [40, 35, 35, 20, 20, 10, 5, 1].map(line).concat();
@@ -205,8 +208,8 @@ fn a_preview_counts_points_that_are_not_sealed_yet() {
             &json!({"table": "ages", "policy": policy}).to_string(),
         )
         .expect(200);
-    // Sealed: 45 is hidden and freed, 9 migrates. Unsealed: 40, 35 and the one of 30 days are hidden, the first two in
-    // whole days; the one of 30 days and 20 migrate.
+    // Sealed: the point of 45 days is hidden and deleted, that of 9 days migrates. Unsealed: the points of 40, 35 and
+    // 30 days are hidden, the first two with whole days; the points of 30 and 20 days migrate.
     assert_eq!(
         shown["unsealed"],
         json!({"migrate": 2, "archive": 0, "hide": 3, "free": 2}),
@@ -225,7 +228,7 @@ fn a_preview_counts_points_that_are_not_sealed_yet() {
     assert_eq!(
         (before.len() - after.len()) as u64,
         points("hide"),
-        "as many are hidden as was told: {before:?} {after:?}"
+        "the preview gives the number of hidden points: {before:?} {after:?}"
     );
     assert_eq!(after, [1, 5, 9, 20]);
 }
@@ -256,7 +259,7 @@ fn new_timelines_beyond_the_limit_are_refused_for_now() {
         (&json!("too_many_timelines"), &json!(true))
     );
     assert!(!refused.header("retry-after").is_empty());
-    // Where some lines are bad for good and others for now, the answer says of each which it is.
+    // The response distinguishes permanently rejected lines from retryable ones.
     let mixed = format!("nonsense\n{}", lines(5, 7));
     let refused = server.post(&path, "text/plain", mixed);
     assert_eq!(refused.status, 422, "{}", refused.text());
@@ -286,7 +289,7 @@ fn new_timelines_beyond_the_limit_are_refused_for_now() {
         assert_eq!(refused.status, status, "{path}: {}", refused.text());
         assert!(
             !refused.text().contains("partial write"),
-            "agents would drop the batch: {}",
+            "InfluxDB agents would drop the batch: {}",
             refused.text()
         );
     }

@@ -1,4 +1,6 @@
-//! Prometheus' API over a connection: compressed answers, open paths, remote read in both forms.
+//! Prometheus API over a connection: compressed responses, open paths, remote read in both formats.
+//!
+//! Also covers missing tables, remote write counts, Pushgateway pushes and federation.
 
 use tideline_http::{HttpSettings, Secret};
 use tideline_wire::protobuf::PutFields;
@@ -15,21 +17,21 @@ fn filled() -> Server {
     server
 }
 
-/// A field of a message that is bytes.
+/// Encodes a length-delimited field.
 fn bytes(field: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     out.put_bytes(field, payload);
     out
 }
 
-/// A field of a message that is an integer.
+/// Encodes an integer field.
 fn integer(field: u32, value: u64) -> Vec<u8> {
     let mut out = Vec::new();
     out.put_integer(field, value);
     out
 }
 
-/// What lies in the fields of a message: numbers and bytes.
+/// Returns the fields of a message: number, integer value, bytes.
 fn fields(mut message: &[u8]) -> Vec<(u64, u64, &[u8])> {
     let mut found = Vec::new();
     let take = |message: &mut &[u8]| varint::take(message).expect("a varint");
@@ -58,13 +60,13 @@ fn fields(mut message: &[u8]) -> Vec<(u64, u64, &[u8])> {
     found
 }
 
-/// The payloads of a field.
+/// Returns the payloads of a field.
 fn all(message: &[u8], field: u64) -> Vec<&[u8]> {
     let of_field = fields(message).into_iter().filter(|(at, ..)| *at == field);
     of_field.map(|(.., payload)| payload).collect()
 }
 
-/// The number in a field; zero is left out.
+/// Returns the value of an integer field; a missing field is zero.
 fn number(message: &[u8], field: u64) -> u64 {
     fields(message)
         .iter()
@@ -129,7 +131,7 @@ fn remote_read_answers_with_samples() {
             .decompress_vec(&answer.body)
             .expect("snappy");
         let results = all(&message, 1);
-        assert_eq!(results.len(), 3, "one for each query");
+        assert_eq!(results.len(), 3, "one result per query");
         let series = all(results[0], 1);
         assert_eq!(series.len(), 1);
         assert_eq!(labels(series[0]), [("__name__", "up"), ("job", "a")]);
@@ -155,7 +157,7 @@ fn remote_read_streams_chunks_to_who_takes_them() {
         1_700_000_100_000,
         &[matcher(0, "__name__", "up")],
     )];
-    // The first form that is known here.
+    // The first supported response type is used.
     let answer = read(&server, "/api/v1/read", &queries, &[7, 1, 0]);
     assert_eq!(answer.status, 200, "{}", answer.text());
     let form = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse";
@@ -329,7 +331,7 @@ fn a_table_whose_name_cannot_be_read_is_not_the_default_one() {
     );
 }
 
-/// What a remote write answers and how much it says that it wrote; `None` where it does not say.
+/// Returns the status of a remote write and its counts of written items; `None` for a missing header.
 fn written(answer: &Answer) -> (u16, [Option<u64>; 3]) {
     let count = |kind: &str| {
         let name = format!("x-prometheus-remote-write-{kind}-written");
@@ -356,7 +358,7 @@ fn remote_write_says_what_it_wrote_also_where_that_is_nothing() {
             write(path, content_type, "snappy", &snappy(b"\x2a\x09")),
             (400, nothing)
         );
-        // A compressed body has bytes, also one that says nothing.
+        // A compressed body is never empty, even if its message is empty.
         assert_eq!(write(path, content_type, "snappy", b""), (400, nothing));
         assert_eq!(write(path, content_type, "zstd", b""), (400, nothing));
     }
@@ -365,7 +367,7 @@ fn remote_write_says_what_it_wrote_also_where_that_is_nothing() {
     assert_eq!(
         write(path, "application/x-protobuf;proto=yolo", "snappy", b""),
         (415, [None; 3]),
-        "what is not read here is no matter of counts"
+        "an unsupported message has no counts"
     );
 }
 
@@ -375,11 +377,8 @@ fn a_form_of_another_kind_is_refused_with_the_kind_that_is_read() {
     let form = "--x\r\ncontent-disposition: form-data; name=\"query\"\r\n\r\nup\r\n--x--\r\n";
     let refused = server.post("/api/v1/query", "multipart/form-data; boundary=x", form);
     let error = refused.expect(415)["error"].to_string();
-    assert!(
-        error.contains("send application/x-www-form-urlencoded"),
-        "{error}"
-    );
-    // What is no form at all says nothing, and the address is enough.
+    assert!(error.contains("use application/x-www-form-urlencoded"), "{error}");
+    // For a body with another content type, only the query string counts.
     let path = "/api/v1/query?query=up&time=1700000000";
     assert_eq!(server.post(path, "application/json", "{}").status, 200);
 }
@@ -396,11 +395,11 @@ fn an_import_that_was_not_read_to_its_end_says_so() {
     assert!(said.ends_with(end), "{said}");
 }
 
-/// What Go's library sends when it pushes.
+/// Content type of the Go client library for pushes.
 const FAMILIES: &str =
     "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
 
-/// A family of one metric, behind its length.
+/// Encodes a length-delimited family with one metric.
 fn family(name: &str, kind: u64, value: &[u8]) -> Vec<u8> {
     let fields = [bytes(1, name.as_bytes()), integer(3, kind), bytes(4, value)];
     let family = fields.concat();

@@ -1,10 +1,12 @@
-//! What `/query` refuses, `/explain` and `/query/batch` refuse with the same words.
+//! `/explain` and `/query/batch` return the same errors as `/query`.
+//!
+//! A client can therefore check a query with `/explain` before it runs it.
 
 use serde_json::{Value, json};
 
 use crate::client::Server;
 
-/// Numbers and texts of two machines.
+/// Starts a server with numbers and strings of two machines.
 fn filled() -> Server {
     let server = Server::start();
     let lines = "cpu,host=a v=1,s=\"x\" 1700000000\ncpu,host=b v=2,s=\"y\" 1700000060";
@@ -14,7 +16,7 @@ fn filled() -> Server {
     server
 }
 
-/// Questions that are wrong, each in its own way.
+/// Returns invalid queries, each with a different error.
 fn wrong_questions() -> Vec<Value> {
     let aggregate =
         |aggregate: Value| json!({"fields": ["v"], "range": {"start": 0}, "aggregate": aggregate});
@@ -58,7 +60,7 @@ fn wrong_questions() -> Vec<Value> {
     ]
 }
 
-/// The answer without what differs from request to request.
+/// Returns the response without the members that differ between requests.
 fn body(status: u16, mut body: Value) -> (u16, Value) {
     if let Some(body) = body.as_object_mut() {
         body.remove("request_id");

@@ -1,4 +1,6 @@
-//! Queries while they run: listed, cancelled by id, stopped by closing the connection.
+//! Running queries: listed, cancelled by id, stopped by closing the connection.
+//!
+//! The tests hold a query in progress with a client that does not read its response.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -11,7 +13,7 @@ use crate::client::Server;
 
 const POINTS: &str = "/v1/tables/default/points?precision=s";
 
-/// A server with so many rows that an answer does not fit between it and a client that does not read.
+/// Starts a server with so many rows that a response does not fit into the buffers before a client that does not read.
 fn filled() -> Server {
     let server = Server::start();
     for batch in 0..10 {
@@ -25,7 +27,7 @@ fn filled() -> Server {
     server
 }
 
-/// Asks for all rows and reads no more than the head of the answer.
+/// Queries all rows and reads only the head of the response.
 fn ask(server: &Server) -> TcpStream {
     let mut stream = server.connect();
     let body = "{\"fields\":[\"v\",\"w\"]}";
@@ -46,11 +48,14 @@ fn running(server: &Server) -> Vec<Value> {
     list["queries"].as_array().expect("a list").clone()
 }
 
-/// Waits until nothing runs any more.
+/// Waits until no query is running.
 fn wait_for_none(server: &Server) {
     let begun = Instant::now();
     while !running(server).is_empty() {
-        assert!(begun.elapsed() < Duration::from_secs(15), "a query runs on");
+        assert!(
+            begun.elapsed() < Duration::from_secs(15),
+            "a query is still running"
+        );
         std::thread::yield_now();
     }
 }
@@ -84,10 +89,10 @@ fn a_query_is_listed_and_cancelled_by_its_id() {
     );
     let mut rest = Vec::new();
     let ended = stream.read_to_end(&mut rest);
-    // The last chunk of a whole answer is empty.
+    // The last chunk of a complete response is empty.
     assert!(
         ended.is_err() || !rest.ends_with(b"0\r\n\r\n"),
-        "the answer looks whole"
+        "the response looks complete"
     );
     wait_for_none(&server);
     assert_eq!(

@@ -1,4 +1,6 @@
-//! The service as a whole: tokens, ids, metrics, unknown routes, the end.
+//! The service as a whole: tokens, request ids, metrics, unknown routes, shutdown.
+//!
+//! Also covers compression of responses, pages of other sites and foreign hosts.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -52,7 +54,7 @@ fn a_token_is_taken_as_each_client_carries_it() {
             .send("GET", "/v1/tables", &[("authorization", value)], b"")
             .status
     };
-    // user:a-token-of-some-length
+    // The credentials are `user:a-token-of-some-length`.
     let basic = "Basic dXNlcjphLXRva2VuLW9mLXNvbWUtbGVuZ3Ro";
     for right in [
         &format!("Bearer {TOKEN}"),
@@ -81,7 +83,7 @@ fn a_token_is_taken_as_each_client_carries_it() {
     assert_eq!(
         server.get(&format!("/v1/tables?p={TOKEN}")).status,
         401,
-        "only InfluxDB 1 clients may"
+        "only InfluxDB 1 routes accept the parameter"
     );
 }
 
@@ -109,7 +111,7 @@ fn pages_of_other_sites_change_nothing() {
     assert_eq!(
         create(&format!("http://{host}"), "c").status,
         201,
-        "our own page may"
+        "pages of this server are allowed"
     );
     let read = server.send(
         "GET",
@@ -203,7 +205,7 @@ fn a_stopping_service_finishes_what_runs_and_takes_nothing_new() {
     let mut running = server.connect();
     let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: localhost\r\ncontent-length: 6\r\n\r\nm f";
     running.write_all(head.as_bytes()).expect("sent");
-    // The request is known to run once it is counted.
+    // The metric shows that the request is running.
     while !server
         .get("/metrics")
         .text()
@@ -219,7 +221,7 @@ fn a_stopping_service_finishes_what_runs_and_takes_nothing_new() {
     let answer = Answer::read(&mut running);
     assert_eq!(answer.expect(200)["points"], 1);
     server.wait_stopped();
-    assert!(TcpStream::connect(server.address).is_err(), "nobody listens");
+    assert!(TcpStream::connect(server.address).is_err(), "the port is closed");
 }
 
 #[test]
@@ -241,7 +243,7 @@ fn a_request_that_never_ends_does_not_hold_up_the_end() {
     assert!(started.elapsed() < Duration::from_secs(5));
 }
 
-/// The status of `GET path` with these header lines.
+/// Returns the status of `GET path` with these header lines.
 fn status_with(server: &Server, path: &str, headers: &str) -> u16 {
     let mut stream = server.connect();
     let request = format!("GET {path} HTTP/1.1\r\n{headers}connection: close\r\n\r\n");
@@ -275,7 +277,7 @@ fn a_foreign_host_is_refused_where_no_token_is_needed() {
     );
     assert_eq!(status_with(&listed, "/v1/tables", "host: evil.example\r\n"), 403);
     let guarded = guarded();
-    // The host is served; the token is missing.
+    // The host is allowed, but the token is missing.
     assert_eq!(status_with(&guarded, "/v1/tables", "host: evil.example\r\n"), 401);
     assert_eq!(status_with(&guarded, "/v1/tables", ""), 400);
 }

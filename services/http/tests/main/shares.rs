@@ -1,4 +1,6 @@
-//! Fair shares: a client that takes all it can get, and others that still get in.
+//! Fair shares: one client uses as much as it can, and others still get their requests through.
+//!
+//! Covers permits of queries and writes, watches, connections and bytes of request bodies.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -13,7 +15,7 @@ use crate::client::{Answer, Server};
 const POINTS: &str = "/v1/tables/default/points";
 const QUERY: &str = "/v1/tables/default/query";
 
-/// Settings with a trusted proxy at the address of the tests, so that each request names its client.
+/// Returns settings with a trusted proxy at the address of the tests, so that each request can set its client.
 fn behind_a_proxy() -> HttpSettings {
     HttpSettings {
         trusted_proxies: vec!["127.0.0.1".parse().expect("a network")],
@@ -27,7 +29,7 @@ fn from(server: &Server, client: &str, method: &str, path: &str, body: &str) -> 
     server.send(method, path, &headers, body.as_bytes())
 }
 
-/// Opens a watch and reads the first bytes of its answer.
+/// Opens a watch and reads the first bytes of the response.
 fn watch(server: &Server, header: &str) -> (u16, TcpStream) {
     use std::io::Read as _;
     let mut stream = server.connect();
@@ -66,7 +68,7 @@ fn a_client_with_all_query_turns_does_not_keep_others_out() {
                 }
             });
         }
-        // From here on nearly all of them wait.
+        // From here on, nearly all of these requests wait for a permit.
         while answered.load(Ordering::Relaxed) < THREADS {
             std::thread::yield_now();
         }
@@ -81,7 +83,7 @@ fn a_client_with_all_query_turns_does_not_keep_others_out() {
         before.sort_unstable();
         assert!(
             before[4] < THREADS / 3,
-            "so many of the other came first: {before:?}"
+            "requests of the other client that ran first: {before:?}"
         );
     });
 }
@@ -103,7 +105,7 @@ fn the_last_fifth_of_watches_is_for_newcomers() {
         .collect();
     assert_eq!(statuses, [[200; 8].as_slice(), &[503; 2]].concat());
     let (status, newcomer) = watch(&server, "x-forwarded-for: 192.0.2.2");
-    assert_eq!(status, 200, "another client gets in");
+    assert_eq!(status, 200, "another client is accepted");
     let metrics = server.get("/metrics").text();
     assert!(
         metrics.contains("tideline_share_refusals_total{resource=\"watches\"} 2"),
@@ -131,7 +133,7 @@ fn a_client_names_itself_only_through_a_trusted_proxy() {
 }
 
 #[test]
-fn many_agents_of_one_address_write_while_nobody_else_does() {
+fn many_agents_of_one_address_write_while_no_other_client_does() {
     let server = Server::with(HttpSettings {
         writes_in_flight_max: 5,
         ..behind_a_proxy()

@@ -1,4 +1,6 @@
-//! What is told of tiers, busy ranges and large machines, and that tiers leave each other alone.
+//! Statistics of tiers, hot ranges and large machines. Also checks that cold queries do not block hot ones.
+//!
+//! The metrics must report each tier separately.
 
 use std::io::Write as _;
 
@@ -41,7 +43,7 @@ fn busy_ranges_and_large_machines_are_named() {
     let server = Server::start();
     let quiet = server.get("/v1/tables/default/hot-ranges").expect(200);
     assert_eq!(quiet["hot_ranges"], json!([]));
-    // A range is counted machine by machine from the slot on in which it was first hot.
+    // A range is counted per machine from the time slot on in which it was first hot.
     for slot in 0..3 {
         let mut lines = String::new();
         for host in 0..50 {
@@ -74,7 +76,7 @@ fn busy_ranges_and_large_machines_are_named() {
     assert_eq!(largest["prefix"].as_str().map(str::len), Some(16));
     for path in ["hot-ranges", "partitions"] {
         assert_eq!(
-            server.get(&format!("/v1/tables/nobody/{path}")).expect(404)["code"],
+            server.get(&format!("/v1/tables/unknown/{path}")).expect(404)["code"],
             "not_found"
         );
     }
@@ -116,7 +118,8 @@ fn a_flood_of_cold_questions_leaves_room_for_hot_ones() {
     let query = QuerySettings {
         cold_queries_max: Some(1),
         cold_waiting_max: 1,
-        // Time stands still in tests, so the first cold query waits for its second chunk until its client leaves.
+        // The clock stands still in tests, so the first cold query waits for its second chunk until its client
+        // disconnects.
         cold_read_bytes_per_second: Some(1),
         ..QuerySettings::default()
     };

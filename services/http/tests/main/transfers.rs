@@ -1,4 +1,6 @@
-//! Exports: their turns, their limits, and what they hold.
+//! Exports: permits, limits and content.
+//!
+//! Exports have their own permits, and the wait for a permit counts towards the time limit of a query.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +15,7 @@ fn export(server: &Server, more: &str) -> Answer {
     server.get(&format!("/api/v1/export?{ALL}{more}"))
 }
 
-/// Samples of each line: labels in short, instants.
+/// Returns the samples of each line: the labels in short form, and the timestamps.
 fn lines(answer: &Answer) -> Vec<(String, Vec<i64>)> {
     let line = |line: &str| {
         let line: Value = serde_json::from_str(line).expect("a line of JSON");

@@ -1,4 +1,6 @@
-//! Many watches: what they share, what a slow one holds, and what writers notice.
+//! Many watches: shared steps, memory of a slow watch, and the effect on writers.
+//!
+//! Watches with the same request share encoded steps, and each point is sent once.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,7 +12,7 @@ use crate::client::Server;
 
 const TABLE: &str = "/v1/tables/default";
 
-/// An open watch, after its first event.
+/// Opens a watch and reads its first event.
 fn watch(server: &Server, request: &str) -> TcpStream {
     let mut stream = server.connect();
     let head = format!(
@@ -23,7 +25,7 @@ fn watch(server: &Server, request: &str) -> TcpStream {
     stream
 }
 
-/// Reads until a text has come.
+/// Reads until the text `wanted` is received.
 fn read_until(stream: &mut TcpStream, wanted: &str) -> String {
     let mut text = String::new();
     let mut bytes = [0; 65_536];
@@ -73,7 +75,7 @@ fn watches_of_the_same_are_encoded_once_and_each_point_comes_once() {
     for round in 1..=ROUNDS {
         let (before, began) = (taken() + shared(), Instant::now());
         write(&server, round * 10, round * 10 + 10);
-        // Every watch takes a step of its own for each round, so all of them stand at the same cursor when the next begins.
+        // Every watch counts one step per round, so all of them have the same cursor when the next round starts.
         while taken() + shared() < before + 47.0 && began.elapsed() < Duration::from_secs(10) {}
     }
     write(&server, 100_000, 100_007);
@@ -108,7 +110,7 @@ fn a_slow_watch_holds_little_and_is_told_what_it_missed() {
     let mut slow = watch(&server, "{}");
     let text = "x".repeat(60_000);
     let began = Instant::now();
-    // More than is kept for watchers, and than fits into buffers of sockets.
+    // More than is kept for watches and than fits into the socket buffers.
     for n in 0..500 {
         let lines: String = (0..4)
             .map(|at| format!("m,host=a text=\"{n}-{at}{text}\" {n}{at}\n"))
@@ -118,7 +120,7 @@ fn a_slow_watch_holds_little_and_is_told_what_it_missed() {
             .expect(200);
     }
     let held = || metric(&server, "tideline_memory_requests_bytes");
-    // Each look is a request, so this waits without being idle.
+    // Each check is a request, so the loop does not need a pause.
     while held() > 0.0 && began.elapsed() < Duration::from_secs(60) {}
     assert_eq!(held(), 0.0, "after {:?}", began.elapsed());
     let text = read_until(&mut slow, "event: failed");

@@ -1,4 +1,6 @@
-//! Writing on the native route: every form, what is told about bad points, repeated requests.
+//! Writes on the native route: all formats, reports about rejected points, repeated requests.
+//!
+//! Points without a timestamp get the time of arrival or the `time` of the request.
 
 use serde_json::json;
 
@@ -157,7 +159,7 @@ fn points_without_a_time_get_that_of_their_arrival() {
 }
 
 #[test]
-fn whoever_sends_again_can_say_when_points_without_a_time_were_first_sent() {
+fn a_retry_can_state_when_points_without_a_time_were_first_sent() {
     let server = Server::start();
     let path = format!("{POINTS}?precision=s&time=1700000000987654321");
     for _ in 0..2 {
@@ -169,13 +171,16 @@ fn whoever_sends_again_can_say_when_points_without_a_time_were_first_sent() {
     let found = server.get("/v1/tables/default/timelines").expect(200);
     assert_eq!(
         found["timelines"][0]["last_seen"], "2023-11-14T22:13:20Z",
-        "in whole units"
+        "truncated to whole units"
     );
     let count = json!({"range": {}, "aggregate": {"functions": ["count"]}});
     let answer = server
         .post("/v1/tables/default/query", "application/json", count.to_string())
         .expect(200);
-    assert!(answer.to_string().contains(",2]"), "each is one point: {answer}");
+    assert!(
+        answer.to_string().contains(",2]"),
+        "the repeated write overwrites the points: {answer}"
+    );
     let wrong = server
         .post(
             &format!("{POINTS}?time=9223372036854775807"),

@@ -1,4 +1,5 @@
-//! A server whose clock is wrong: no route stores a wrong time, and none has a sender drop what could be stored later.
+//! A server with a wrong clock: no route stores a wrong timestamp, and no response makes a sender drop points that
+//! could be stored later.
 
 use serde_json::json;
 use tideline_model::Timestamp;
@@ -6,10 +7,10 @@ use tideline_model::Timestamp;
 use crate::client::{NOW, Server};
 
 const POINTS: &str = "/v1/tables/default/points";
-/// Twelve seconds before [`NOW`], in seconds, milliseconds and nanoseconds.
+/// Timestamp twelve seconds before [`NOW`], in seconds.
 const AT: i64 = 1_795_175_988;
 
-/// A server whose clock falls back to 1971 after the start.
+/// Starts a server whose clock then falls back to 1971.
 fn in_1971() -> Server {
     let server = Server::start();
     server.clock.set(at("1971-01-01T00:00:00Z"));
@@ -24,7 +25,7 @@ fn timelines(server: &Server) -> serde_json::Value {
     server.get("/v1/tables/default").expect(200)["statistics"]["timelines"].clone()
 }
 
-/// Every route that takes points, with a point that bears a time and one that does not.
+/// Returns every route that accepts points, with one body that has a timestamp and one that has none.
 fn routes() -> Vec<(&'static str, &'static str, String, String)> {
     let json = |time: &str| format!(r#"[{{"measurement":"j","fields":{{"f":1}}{time}}}]"#);
     let stamped = format!(",\"time\":{AT}000000000");
@@ -95,12 +96,12 @@ fn a_point_with_a_time_is_stored_and_one_without_waits_for_the_clock() {
         );
     }
     assert_ne!(timelines(&server), known);
-    // Nothing is stored in 1971.
+    // No point was stored with a timestamp in 1971.
     let question =
         json!({"timelines": {"where": {"and": []}}, "range": {"start": null, "end": "2000-01-01T00:00:00Z"}});
     let found = server.json("POST", "/v1/tables/default/query", &question.to_string());
     assert!(!found.text().contains("1971"), "{}", found.text());
-    // Right again, what had to wait is taken.
+    // When the clock is correct again, the retried points are accepted.
     server.clock.set(at(NOW));
     for (path, content_type, _, without) in routes() {
         let stored = server.post(path, content_type, &without);
@@ -125,13 +126,13 @@ fn lines_that_wait_for_the_clock_do_not_keep_the_others_from_being_stored() {
     let report = server.send("POST", POINTS, &headers, body.as_bytes()).expect(200);
     let counts = [&report["points"], &report["rejected"], &report["retryable"]];
     assert_eq!(counts, [&json!(1), &json!(2), &json!(1)]);
-    // The key is not used up: what waits is stored when the same is sent again.
+    // The key is not used up: when the same request is repeated, the retryable points are stored.
     server.clock.set(at(NOW));
     let report = server.send("POST", POINTS, &headers, body.as_bytes()).expect(200);
     let counts = [&report["points"], &report["rejected"], &report["repeated"]];
     assert_eq!(counts, [&json!(2), &json!(1), &json!(false)]);
     server.clock.set(at("1971-01-01T00:00:00Z"));
-    // Agents of InfluxDB drop what is answered with `partial write`.
+    // InfluxDB agents drop a batch when the response contains `partial write`.
     let refused = server.post("/write", "text/plain", &body);
     assert_eq!(refused.status, 503);
     assert!(!refused.text().contains("partial write"), "{}", refused.text());
@@ -154,7 +155,7 @@ fn bounds_go_by_the_trusted_time_and_doubt_is_retryable() {
         for seconds in [7_200, -7_200] {
             let refused = write(seconds);
             if seconds < 0 && wrong.starts_with("1971") || seconds > 0 && wrong.starts_with("2099") {
-                // Within the bounds of one of the clocks, as it may be the right one.
+                // The timestamp is within the bounds of one of the two clocks, which may be the correct one.
                 refused.expect(200);
                 continue;
             }

@@ -1,11 +1,14 @@
 //! Bit writer with the integer and XOR encodings of Prometheus' chunks.
+//!
+//! Bits are appended from the highest bit of a byte to the lowest.
 
 use tideline_wire::varint;
 
-/// Payload sizes of an integer of variable size. Each size is announced by one more set bit than the one before.
+/// Payload sizes in bits of an integer of variable size. The prefix of each size has one more set bit than that of
+/// the previous size.
 const SIZES: [u32; 7] = [3, 6, 9, 12, 18, 25, 56];
 
-/// Appends bits, from the highest bit of the first byte on.
+/// Writer of bits, from the highest bit of the first byte on.
 #[derive(Debug, Default)]
 pub(crate) struct Bits {
     bytes: Vec<u8>,
@@ -67,7 +70,7 @@ impl Bits {
         match slot {
             Some(slot) => {
                 let ones = slot as u32 + 1;
-                // The set bits and the zero that ends them.
+                // The set bits and the terminating zero.
                 self.put(((1 << ones) - 1) << 1, ones + 1);
                 self.put(value, SIZES[slot]);
             }
@@ -84,7 +87,8 @@ impl Bits {
     }
 }
 
-/// Returns whether a number fits into `bits` as Prometheus counts: one more value above zero than below.
+/// Returns true if a number fits into `bits` in Prometheus' encoding, which has one more value above zero than
+/// below.
 pub(crate) fn is_within(value: i64, bits: u32) -> bool {
     let most = 1_i64 << (bits - 1);
     (-(most - 1)..=most).contains(&value)
@@ -99,10 +103,10 @@ pub(crate) struct Xor {
 }
 
 impl Xor {
-    /// Most leading zeros that five bits hold.
+    /// Maximum number of leading zeros that five bits can hold.
     const LEADING_MAX: u32 = 31;
 
-    /// Starts after a number that was written whole.
+    /// Starts after a number that was written in full.
     pub(crate) fn after(value: f64) -> Self {
         Self {
             before: value.to_bits(),

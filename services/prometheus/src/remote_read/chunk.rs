@@ -1,20 +1,20 @@
-//! Chunks in the format of Prometheus' storage, as remote read streams them.
+//! Chunks in the format of Prometheus' storage, as streamed by remote read.
 //!
-//! Both kinds start with the number of samples in two bytes. Times are stored as the change of their distance, numbers as
-//! the bits that changed. Histograms of a chunk share schema and buckets, which precede them. The format is described in
-//! Prometheus' `tsdb/docs/format/chunks.md`.
+//! Both kinds start with the number of samples in two bytes. Timestamps are stored as the change of their
+//! difference, numbers as the bits that changed. The histograms of a chunk have the same schema and buckets, which
+//! precede them. The format is described in Prometheus' `tsdb/docs/format/chunks.md`.
 
 use tideline_histogram::{Histogram, ResetHint, is_stale};
 use tideline_wire::varint::zigzag;
 
 use super::bits::{Bits, Xor, is_within};
 
-/// Most samples of a chunk, as in Prometheus.
+/// Maximum number of samples of a chunk, as in Prometheus.
 const SAMPLES_MAX: usize = 120;
 /// Schema of histograms with custom bounds.
 const CUSTOM_SCHEMA: i32 = -53;
 
-/// A chunk of samples of one series.
+/// Chunk of samples of one series.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chunk {
     /// First timestamp in milliseconds.
@@ -25,7 +25,7 @@ pub(crate) struct Chunk {
     pub(crate) data: Vec<u8>,
 }
 
-/// Encoding of a chunk, by Prometheus' numbers.
+/// Encoding of a chunk, with the numbers of Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Encoding {
@@ -64,7 +64,7 @@ fn number_chunk(times: &[i64], values: &[f64]) -> Chunk {
     }
 }
 
-/// Writes the change of the distance between two times.
+/// Writes the change of the difference between two timestamps.
 fn put_change(change: i64, bits: &mut Bits) {
     match change {
         0 => bits.put_bit(false),
@@ -87,8 +87,8 @@ fn put_change(change: i64, bits: &mut Bits) {
     }
 }
 
-/// Encodes histograms in ascending order of time. Reset hints survive: a histogram shares the chunk of its predecessor
-/// only if there is no reset between them.
+/// Encodes histograms in ascending order of time. Reset hints are preserved: a histogram is in the chunk of its
+/// predecessor only if there is no reset between them.
 pub(crate) fn of_histograms<'a>(
     times: &'a [i64],
     histograms: &'a [Histogram],
@@ -105,7 +105,7 @@ pub(crate) fn of_histograms<'a>(
     })
 }
 
-/// Returns whether a histogram may be in a chunk that starts with `first`.
+/// Returns true if a histogram may be in a chunk that starts with `first`.
 fn follows(first: &Histogram, next: &Histogram) -> bool {
     let same_reset = match first.reset_hint {
         ResetHint::Gauge => next.reset_hint == ResetHint::Gauge,
@@ -213,9 +213,9 @@ fn put_zero_threshold(threshold: f64, bits: &mut Bits) {
     bits.put(threshold.to_bits(), 64);
 }
 
-/// Writes thousandths in few bits, other values whole after a zero bit.
+/// Writes whole thousandths in few bits, other values in full after a zero bit.
 fn put_bound(bound: f64, bits: &mut Bits) {
-    /// Largest value in four bytes; one is reserved for the zero bit.
+    /// Largest value in four bytes; one value is reserved for the zero bit.
     const THOUSANDTHS_MAX: f64 = 33_554_430.0;
     let thousandths = (bound * 1e3).round();
     if (0.0..=THOUSANDTHS_MAX).contains(&(bound * 1e3)) && thousandths / 1e3 == bound {

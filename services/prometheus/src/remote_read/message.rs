@@ -1,4 +1,6 @@
-//! Protocol Buffers messages of remote read's answers.
+//! Protocol Buffers messages of remote read responses.
+//!
+//! Messages are written directly in the wire format, without generated types.
 
 use tideline_histogram::{Histogram, Span};
 use tideline_promql::{Labels, Samples};
@@ -7,7 +9,7 @@ use tideline_wire::varint;
 
 use super::chunk::{Chunk, of_histograms, of_numbers};
 
-/// Bytes after which a message of chunks ends, as in Prometheus; it may be larger by one chunk.
+/// Size in bytes after which a message of chunks ends, as in Prometheus; it can be larger by one chunk.
 const FRAME_BYTES: usize = 1 << 20;
 
 /// Writes the samples of a `TimeSeries`.
@@ -26,8 +28,8 @@ pub(crate) fn put_samples(samples: &Samples<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes the chunks of a series in ascending order of time as `ChunkedReadResponse` messages, each after its length and
-/// checksum.
+/// Writes the chunks of a series in ascending order of time as `ChunkedReadResponse` messages, each after its
+/// length and checksum.
 pub(crate) fn put_chunked_series(labels: &Labels, samples: &Samples<'_>, query: u64, out: &mut Vec<u8>) {
     let mut numbers = of_numbers(samples.times, samples.values).peekable();
     let mut histograms = of_histograms(samples.histogram_times, samples.histograms).peekable();

@@ -1,8 +1,8 @@
-//! Remote read's answer in one snappy block.
+//! Remote read response in one snappy block.
 //!
-//! A snappy block and each message in it start with their length, so the answer is complete before its first byte is
-//! written. Fragments are compressed while the answer grows: only their compressed form is held, and the memory account
-//! of the process includes it. A block is a sequence of independent fragments after the length of all.
+//! A snappy block and each message in it start with their length, so the response must be complete before its first
+//! byte is written. Fragments are compressed while the response grows: only their compressed form is held, and its
+//! bytes count in the memory account of the process. A block is the total length followed by independent fragments.
 
 use std::io::Write;
 
@@ -15,12 +15,12 @@ use super::message::put_labels;
 use crate::failure::client_left;
 use crate::transfer::Piece;
 
-/// Most compressed bytes of an answer.
+/// Maximum number of compressed bytes of a response.
 const HELD_BYTES_MAX: usize = 256 << 20;
 /// Bytes of a fragment before compression.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Builder of an answer.
+/// Builder of a response.
 pub(crate) struct WholeAnswer {
     encoder: snap::raw::Encoder,
     /// Output buffer of the encoder.
@@ -33,7 +33,7 @@ pub(crate) struct WholeAnswer {
     memory: Reservation,
 }
 
-/// One message in compressed fragments.
+/// Message in compressed fragments.
 #[derive(Default)]
 struct Packed {
     pieces: Vec<Box<[u8]>>,
@@ -44,7 +44,7 @@ struct Packed {
 }
 
 impl WholeAnswer {
-    /// Returns an empty answer that reserves its bytes in an account.
+    /// Returns an empty response that reserves its bytes in an account.
     pub(crate) fn new(memory: &MemoryAccount) -> Self {
         Self {
             encoder: snap::raw::Encoder::new(),
@@ -151,7 +151,7 @@ impl WholeAnswer {
     fn pack(&mut self, bytes: &[u8]) -> Result<Box<[u8]>> {
         let packed = self.encoder.compress(bytes, &mut self.space);
         let packed = packed.map_err(|error| PromqlError::Storage {
-            message: format!("the answer could not be packed: {error}"),
+            message: format!("the response could not be compressed: {error}"),
             is_overloaded: false,
         })?;
         Ok(self.space[varint::len(bytes.len() as u64)..packed].into())
@@ -161,8 +161,8 @@ impl WholeAnswer {
         let bytes = self.packed_bytes + self.series.capacity();
         if bytes > HELD_BYTES_MAX {
             return Err(PromqlError::Invalid(format!(
-                "exceeded sample limit: the answer holds more than {HELD_BYTES_MAX} bytes; read a shorter range or fewer series, \
-                 or accept streamed chunks"
+                "exceeded sample limit: the response exceeds {HELD_BYTES_MAX} bytes; read a shorter range or \
+                 fewer series, or accept streamed chunks"
             )));
         }
         if bytes as u64 <= self.memory.bytes() {
@@ -172,7 +172,7 @@ impl WholeAnswer {
         let grown = self.memory.resize(wanted as u64);
         grown.map_err(|full| match full.is_retryable() {
             true => PromqlError::Storage {
-                message: format!("{full}; ask again later, or accept streamed chunks"),
+                message: format!("{full}; retry later, or accept streamed chunks"),
                 is_overloaded: true,
             },
             false => PromqlError::TooMany(format!("{full}; accept streamed chunks")),
@@ -186,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the block of an answer with one series of the given size per result, passed in pieces.
+    /// Returns the block of a response with one series of the given size per result, passed in pieces.
     fn block(results: &[usize], memory: &MemoryAccount) -> Result<Vec<u8>> {
         let mut answer = WholeAnswer::new(memory);
         let labels = Labels::from_sorted([("__name__", "up")]);

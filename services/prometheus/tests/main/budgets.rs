@@ -1,4 +1,6 @@
-//! What a question may hold: samples, exemplars, lists. What was held is given back.
+//! Memory limits of requests: samples, exemplars and lists. Held bytes are released afterwards.
+//!
+//! Each test runs a request with a small and with a sufficient budget.
 
 use tideline_model::Value;
 use tideline_prometheus::SeriesView;
@@ -38,7 +40,7 @@ fn refused(outcome: Result<()>, what: &str) {
 fn samples_that_are_gathered_count_and_are_given_back() {
     let world = World::new();
     let points = |key: &'static str| (0..4_000).map(move |at| (key, at * MILLI, at as f64));
-    // The last two spell one series.
+    // The last two have the same series.
     for key in ["m,host=a", "m,host=b"] {
         world.write_nanos(&points(key).collect::<Vec<_>>());
     }
@@ -61,10 +63,10 @@ fn samples_that_are_gathered_count_and_are_given_back() {
         select(&view_of_all, &[eq("__name__", "m")]).expect("selected");
         select(&view_of_all, &[eq("__name__", "m_busy")]).expect("selected");
     }
-    // There is room for what is read, and none for what waits to be joined.
+    // There is room for the samples being read, but not for those that wait to be merged.
     refused(
         select(&view(&world, 200_000), &[eq("__name__", "m_busy")]),
-        "bytes of series that several measurements have",
+        "bytes of series shared by several measurements",
     );
 }
 
@@ -82,7 +84,7 @@ fn histograms_count_as_large_as_they_are() {
     let stored = Value::Histogram(stored.into());
     let each = (0..200).map(|at| ("lag".to_owned(), at * MILLI, vec![("histogram", stored.clone())]));
     world.write_at(&each.collect::<Vec<_>>());
-    // 200 of 300 buckets of eight bytes.
+    // 200 histograms of 300 buckets of eight bytes.
     refused(
         select(&view(&world, 450_000), &[eq("__name__", "lag")]),
         "samples",

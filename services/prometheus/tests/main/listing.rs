@@ -1,4 +1,6 @@
-//! Names, matchers and lists.
+//! Metric names, matchers and lists.
+//!
+//! All tests use one small fleet of hosts.
 
 use tideline_model::Value;
 use tideline_prometheus::Listed;
@@ -51,7 +53,7 @@ fn names_are_made_of_measurements_and_fields() {
             .expect("listed"),
     );
     assert_eq!(all, ["cpu_usage_user", "up"]);
-    // Two measurements spell one name.
+    // Two measurements have a metric of the same name.
     assert_eq!(
         world.series(&[eq("__name__", "cpu_usage_user")]),
         [
@@ -59,7 +61,7 @@ fn names_are_made_of_measurements_and_fields() {
             r#"{__name__="cpu_usage_user", host="h9"}"#,
         ]
     );
-    // Found by looking at every field, they are the same.
+    // A search of all fields finds the same series.
     assert_eq!(
         world.series(&[re("__name__", "cpu_.*_user")]),
         world.series(&[eq("__name__", "cpu_usage_user")]),
@@ -99,13 +101,13 @@ fn matchers_select_as_prometheus_does() {
     assert_eq!(hosts(&[matcher("host", NotEqual, "h1")]), ["h2/web", "h3/"]);
     assert_eq!(hosts(&[re("host", "h1|h3")]), ["h1/db", "h1/web", "h3/"]);
     assert_eq!(hosts(&[re("host", "h.*")]).len(), 4);
-    // Anchored at both ends.
+    // Regular expressions are anchored at both ends.
     assert_eq!(hosts(&[re("host", "h")]), [""; 0]);
     assert_eq!(
         hosts(&[re("job", "[dw](b|eb)"), re("host", ".[1]")]),
         ["h1/db", "h1/web"]
     );
-    // What is missing is the empty text.
+    // A missing label equals the empty string.
     assert_eq!(hosts(&[eq("job", "")]), ["h3/"]);
     assert_eq!(hosts(&[re("job", "")]), ["h3/"]);
     assert_eq!(hosts(&[re("job", "|db")]), ["h1/db", "h3/"]);
@@ -119,11 +121,11 @@ fn matchers_select_as_prometheus_does() {
     assert_eq!(hosts(&[matcher("job", NotRegex, "web")]), ["h1/db", "h3/"]);
     assert_eq!(hosts(&[matcher("job", NotRegex, ".*")]), [""; 0]);
     assert_eq!(hosts(&[matcher("job", NotRegex, ".+")]), ["h3/"]);
-    assert_eq!(hosts(&[eq("nobody", ""), eq("host", "h2")]), ["h2/web"]);
-    // Longer than what the index takes.
+    assert_eq!(hosts(&[eq("absent", ""), eq("host", "h2")]), ["h2/web"]);
+    // Longer than the index supports.
     let long = format!("h2.*|{}", "x".repeat(2_000));
     assert_eq!(hosts(&[re("host", &long)]), ["h2/web"]);
-    // As Go reads it, whose bracket in a class is a character.
+    // As in Go, a bracket in a character class is a plain character.
     assert_eq!(hosts(&[re("host", r"[[h]\d")]).len(), 4);
     // Several matchers of the name.
     assert_eq!(
@@ -178,7 +180,7 @@ fn lists_are_sorted_cut_and_bounded_by_time() {
 fn cardinality_counts_series_and_labels() {
     let world = fleet();
     let counted = world.view().cardinality(2).expect("counted");
-    // Four of `up`, two of `cpu_usage_user`.
+    // Four series of `up`, two of `cpu_usage_user`.
     assert_eq!(counted.series, 6);
     assert_eq!(
         counted.by_metric_name,

@@ -1,4 +1,4 @@
-//! The view of a table, over an engine on the real backend.
+//! Tests of the view of a table, over an engine on the real backend.
 
 mod budgets;
 mod listing;

@@ -1,4 +1,6 @@
-//! Samples of series, as the evaluator gets them.
+//! Samples of series, as the evaluator receives them.
+//!
+//! Covers types, shared milliseconds, histograms with reset hints, and series of several timelines.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +15,7 @@ use tideline_query::{Budget, Cancel};
 
 use crate::support::{World, eq, float, re};
 
-/// The samples of a series: instant, bits or notation, start.
+/// Samples of a series: timestamp, text of the value, start timestamp.
 pub(crate) type Kept = Vec<(i64, String, i64)>;
 
 fn shown(value: f64) -> String {
@@ -38,7 +40,7 @@ pub(crate) fn keep(data: SeriesData<'_>) -> Kept {
     all
 }
 
-/// The samples of what is selected, by the text of labels.
+/// Returns the samples of a selection, by the text of the labels.
 pub(crate) fn select(
     world: &World,
     matchers: &[Matcher],
@@ -101,7 +103,7 @@ fn numbers_of_all_kinds_come_as_doubles_wherever_they_are_stored() {
         assert_eq!(found.keys().collect::<Vec<_>>(), [r#"{__name__="m", host="b"}"#]);
         assert_eq!(select(&world, &[eq("__name__", "m")], (2_001, 9_000)).len(), 0);
         assert_eq!(select(&world, &[eq("__name__", "m")], (9, 3)).len(), 0);
-        // A series without samples of its own is none, even if its timeline has others.
+        // A metric without samples in the range is no series, even if its timeline has other samples.
         let found = select(&world, &[re("__name__", "cpu_.*")], (0, 1_500));
         assert_eq!(
             samples(&found[r#"{__name__="cpu_on", host="a"}"#]),
@@ -140,7 +142,7 @@ fn histograms_and_starts_stand_beside_numbers_and_give_way_to_them() {
             4_000,
             vec![("value", Value::Float(5.0)), ("histogram", histogram(small))],
         ),
-        // By another name: numbers in the field that is for histograms.
+        // Numbers in the field for histograms have another metric name.
         ("old,job=x", 1_000, vec![("histogram", Value::Float(9.0))]),
     ]);
     for is_sealed in [false, true] {
@@ -182,7 +184,7 @@ fn measurements_that_spell_one_name_are_one_series() {
     ]);
     let found = select(&world, &[eq("__name__", "cpu_usage_user")], (0, 9_000));
     assert_eq!(found.len(), 2);
-    // At one instant, the timeline that was registered last wins.
+    // For equal timestamps the timeline that was registered last wins.
     let of_a = &found[r#"{__name__="cpu_usage_user", host="a"}"#];
     assert_eq!(samples(of_a), [(1_000, "1"), (2_000, "200"), (3_000, "300")]);
     assert_eq!(

@@ -1,4 +1,6 @@
-//! An engine on the real backend, points written to it one by one, and short ways to ask.
+//! Test support: an engine on the real backend, points written one by one, and short helpers for queries.
+//!
+//! Times are milliseconds unless a helper states nanoseconds.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,12 +14,12 @@ use tideline_model::{
 use tideline_prometheus::SeriesView;
 use tideline_promql::{MatchOp, Matcher};
 use tideline_query::{Budget, Cancel, Querier, QuerySettings};
-use tideline_series_store::{Pace, Rewrite, RewriteCause, RewriteCost};
+use tideline_series_store::{Rewrite, RewriteCause, RewriteCost, Throttle};
 
-/// Nanoseconds of a millisecond.
+/// Nanoseconds per millisecond.
 pub(crate) const MILLI: i64 = 1_000_000;
 
-/// Names and values.
+/// Names and values of fields.
 pub(crate) type Fields = Vec<(&'static str, Value)>;
 
 pub(crate) struct World {
@@ -27,7 +29,7 @@ pub(crate) struct World {
     _folder: TempDir,
 }
 
-/// A point: raw series key, milliseconds, fields.
+/// Point: raw series key, milliseconds, fields.
 pub(crate) type Point<'a> = (&'a str, i64, Vec<(&'a str, Value)>);
 
 impl World {
@@ -58,7 +60,7 @@ impl World {
         world
     }
 
-    /// Writes numbers at nanoseconds.
+    /// Writes numbers at timestamps in nanoseconds.
     pub(crate) fn write_nanos(&self, points: &[(&str, i64, f64)]) {
         let each = points
             .iter()
@@ -66,7 +68,7 @@ impl World {
         self.write_all(&each.collect::<Vec<_>>());
     }
 
-    /// Writes points at nanoseconds.
+    /// Writes points at timestamps in nanoseconds.
     pub(crate) fn write_at(&self, points: &[(String, i64, Fields)]) {
         let each = points
             .iter()
@@ -81,7 +83,7 @@ impl World {
         self.write_all(&each.collect::<Vec<_>>());
     }
 
-    /// Writes many values of one field of one timeline at nanoseconds.
+    /// Writes many values of one field of one timeline at timestamps in nanoseconds.
     pub(crate) fn write_line(&self, key: &str, field: &str, times: &[i64], values: ColumnData) {
         let mut resolver = self.engine.resolver(&self.table);
         let group = PointGroup {
@@ -123,7 +125,7 @@ impl World {
         assert_eq!(outcome.expect("written").rejects, []);
     }
 
-    /// Seals, and moves everything of one day into the cold tier.
+    /// Seals, and moves all segments to the cold tier; all points must be of one day.
     pub(crate) fn seal_and_move(&self) {
         self.engine.seal().expect("sealed");
         let store = self.engine.store();
@@ -143,7 +145,7 @@ impl World {
         SeriesView::new(&self.querier, &self.table, Budget::default(), &Cancel::new())
     }
 
-    /// The series that meet some matchers, as text.
+    /// Returns the series that match all matchers, as text.
     pub(crate) fn series(&self, matchers: &[Matcher]) -> Vec<String> {
         let listed = self
             .view()
@@ -154,10 +156,10 @@ impl World {
     }
 }
 
-/// A rewrite that never waits.
+/// Throttle that never waits.
 struct Hurry;
 
-impl Pace for Hurry {
+impl Throttle for Hurry {
     fn step(&mut self, _: &RewriteCost) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }

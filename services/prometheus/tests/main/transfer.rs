@@ -1,4 +1,6 @@
-//! Samples that are handed on page by page are those that a question gets at once, whatever the pages are.
+//! Transfers by pages return the same samples as a selection, for any page size.
+//!
+//! Also tests the order of sorted transfers and their memory limits.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +14,7 @@ use tideline_query::{Budget, Cancel};
 use crate::source::{keep, select};
 use crate::support::{MILLI, World, eq, float, re};
 
-/// Samples by series: instant, bits or notation.
+/// Samples by series: timestamp, text of the value.
 type Found = BTreeMap<String, Vec<(i64, String)>>;
 
 fn view(world: &World, held_bytes_max: u64) -> SeriesView<'_> {
@@ -76,14 +78,15 @@ fn sorted(view: &SeriesView<'_>, matchers: &[Matcher], range: (i64, i64)) -> Res
     Ok(found)
 }
 
-/// What a question gets.
+/// Returns the samples of a selection.
 fn at_once(world: &World, matchers: &[Matcher], range: (i64, i64)) -> Found {
     let found = select(world, matchers, range).into_iter();
     let plain = |kept: crate::source::Kept| kept.into_iter().map(|(time, value, _)| (time, value)).collect();
     found.map(|(labels, kept)| (labels, plain(kept))).collect()
 }
 
-/// Long series and short ones; points that share a millisecond; series of two measurements; numbers among histograms.
+/// Writes long and short series, points that share a millisecond, series of two measurements, and numbers among
+/// histograms.
 fn world() -> World {
     let world = World::new();
     let line = |key: &str, field: &str, times: &[i64]| {
@@ -163,7 +166,7 @@ fn a_series_that_is_larger_than_the_budget_comes_in_pieces() {
     let (found, pieces) = transferred(&small, &[matchers.to_vec()], (0, 80_000)).expect("transferred");
     assert_eq!(found.values().map(Vec::len).sum::<usize>(), 80_000);
     assert!(pieces > 4, "{pieces}");
-    // All is given back, and a question cannot have it.
+    // All memory was released, and a selection of this size is refused.
     let (again, _) = transferred(&small, &[matchers.to_vec()], (0, 80_000)).expect("transferred");
     assert!(found == again);
     let refused = small.source().select(&question, &|_, _| Ok(()));
@@ -193,7 +196,7 @@ fn a_series_of_several_selectors_comes_once_and_failures_end_it() {
         Err(PromqlError::Canceled("here"))
     });
     assert_eq!(ended, Err(PromqlError::Canceled("here")));
-    // Labels that are put in order count.
+    // Labels to be sorted count against the budget.
     let tiny = crate::transfer::view(&world, 200);
     let refused = sorted(&tiny, &[re("host", ".+")], (0, 9_000));
     assert!(matches!(refused, Err(PromqlError::TooMany(_))), "{refused:?}");

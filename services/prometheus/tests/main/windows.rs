@@ -1,4 +1,7 @@
 //! Windows that the source computes itself.
+//!
+//! Results are compared with windows computed from samples; for cold points the number of points read is checked as
+//! well.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +16,8 @@ use tideline_query::{Budget, Cancel};
 use crate::source::{Kept, keep, select};
 use crate::support::{Fields, Point, World, re};
 
-/// Seven hosts with two fields each, some points late, some missing, types mixed; and with what samples alone can tell.
+/// Writes seven hosts with two fields each. Some points are late, some are missing, and types are mixed; `with_odd`
+/// adds values that require evaluation from samples.
 fn wild(with_odd: bool) -> World {
     let world = World::new();
     let mut seed = tideline_testkit::seed("windows");
@@ -57,7 +61,7 @@ fn wild(with_odd: bool) -> World {
     world
 }
 
-/// One result for each window, from samples; `None` for an empty one.
+/// Computes the result of each window from samples; `None` for an empty window.
 fn naive(kept: &Kept, over_time: &OverTime) -> Vec<Option<f64>> {
     let window = |at: usize| {
         let end = over_time.first + at as i64 * over_time.step;
@@ -82,7 +86,7 @@ fn naive(kept: &Kept, over_time: &OverTime) -> Vec<Option<f64>> {
     (0..over_time.steps).map(window).collect()
 }
 
-/// What the source makes of windows: results, or samples that say the same.
+/// Returns the windows of the source: its results, or results computed from its samples.
 fn windows(world: &World, over_time: &OverTime) -> (BTreeMap<String, Vec<Option<f64>>>, usize) {
     let view = world.view();
     windows_of(&view, over_time)
@@ -149,7 +153,7 @@ fn windows_are_what_samples_come_to() {
                 width,
             };
             let (found, told) = windows(&world, &over_time);
-            // Where nothing is odd, all is told without samples.
+            // Without unusual values all windows are computed without samples.
             let is_all = if with_odd { told >= 12 } else { told == 14 };
             assert!(is_all, "{function:?} {told}");
             for (labels, results) in &found {
@@ -183,8 +187,8 @@ fn instants_between_milliseconds_are_told_by_samples() {
 
 fn summaries(hosts: i64) {
     let world = World::new();
-    // Instants at the very borders of hours, doubles and whole numbers, one number
-    // that is too large, one NaN, and one host between milliseconds.
+    // Timestamps are at the boundaries of hours. There are doubles and integers, one value that is too large, one
+    // NaN, and one host with timestamps between milliseconds.
     for hour in 0..12i64 {
         let mut points: Vec<(String, i64, Fields)> = Vec::new();
         for step in 0..360 {
@@ -242,7 +246,7 @@ fn summaries(hosts: i64) {
                     assert!(both.is_none_or(close), "{labels} {both:?} {over_time:?}");
                 }
             }
-            // Two hosts of four have to be read in full.
+            // Two of four hosts must be read in full.
             let read = cancel.progress().points;
             let is_little = read < all_points * 4 / 5;
             if hosts == 4 {

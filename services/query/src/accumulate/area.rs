@@ -1,6 +1,6 @@
-//! Areas under the straight lines from each point of a timeline to its next, cut at the windows.
+//! Areas under the straight lines between consecutive points of a timeline, cut at the window boundaries.
 //!
-//! The rules stand with [`Function`](crate::Function).
+//! The rules are documented on [`Function`](crate::Function).
 
 use tideline_engine::model::time::NANOS_PER_SECOND;
 
@@ -10,16 +10,16 @@ use super::sum::Sum;
 use crate::answer::ValueRef;
 use crate::window::Windows;
 
-/// The areas of each window.
+/// Areas of each window.
 #[derive(Debug)]
 pub struct Areas {
     grid: Windows,
     windows: Vec<Area>,
-    /// The last point of the timeline that is being read.
+    /// Last point of the current timeline.
     before: Option<Place>,
 }
 
-/// A point, and the window that it lies in.
+/// Point and the window that contains it.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     window: usize,
@@ -27,12 +27,12 @@ struct Place {
     value: f64,
 }
 
-/// What lines and points of one window come to.
+/// Sums over the lines and points of one window.
 #[derive(Debug, Clone, Copy, Default)]
 struct Area {
-    /// Value × seconds.
+    /// Area in value × seconds.
     area: Sum,
-    /// How long a line crosses the window, in nanoseconds, added over timelines.
+    /// Nanoseconds of the window that are covered by a line, summed over timelines.
     crossed: i128,
     points: Sum,
     count: u64,
@@ -40,7 +40,7 @@ struct Area {
 
 impl Areas {
     pub(super) fn new(grid: Windows) -> Self {
-        // Checked against the limits of cells before.
+        // The caller has checked the number of windows against the cell limit.
         let windows = vec![Area::default(); grid.count() as usize];
         Self {
             grid,
@@ -63,7 +63,7 @@ impl Areas {
         }
     }
 
-    /// Takes the next point of the timeline.
+    /// Adds the next point of the timeline.
     pub(super) fn add_one(&mut self, window: usize, time: i64, value: Scalar) {
         if value.is_nan() {
             return;
@@ -107,13 +107,13 @@ impl Areas {
         }
     }
 
-    /// `integral`.
+    /// Returns `integral`.
     pub(super) fn integral(&self, window: usize) -> Option<ValueRef<'static>> {
         let area = &self.windows[window];
         (area.crossed > 0).then(|| ValueRef::Float(area.area.as_f64()))
     }
 
-    /// `time_weighted_mean`.
+    /// Returns `time_weighted_mean`.
     pub(super) fn mean(&self, window: usize) -> Option<ValueRef<'static>> {
         let area = &self.windows[window];
         if area.crossed > 0 {

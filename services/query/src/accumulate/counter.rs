@@ -1,7 +1,7 @@
-//! Growth of counters: the steps between consecutive points of one timeline, added over timelines.
+//! Growth of counters: the increases between consecutive points of a timeline, summed over timelines.
 //!
-//! The rules stand with [`Function`](crate::Function): a step belongs to the window of its later point, a drop
-//! is a restart from zero, nothing is extrapolated.
+//! The rules are documented on [`Function`](crate::Function): an increase belongs to the window of its later point,
+//! a decrease is a reset to zero, and nothing is extrapolated.
 
 use tideline_engine::model::{ColumnData, ValueType};
 
@@ -10,11 +10,11 @@ use super::sum::Sum;
 use super::{Overflow, Slice};
 use crate::answer::ValueRef;
 
-/// The growth in each window.
+/// Growth in each window.
 #[derive(Debug, Clone)]
 pub struct Counter {
     windows: Vec<Sum>,
-    /// The last point of the timeline that is being read.
+    /// Last point of the current timeline.
     before: Option<Scalar>,
 }
 
@@ -51,7 +51,7 @@ impl Counter {
         }
     }
 
-    /// Takes the next point of the timeline.
+    /// Adds the next point of the timeline.
     pub(crate) fn add_one(&mut self, window: usize, value: Scalar) {
         if value.is_nan() {
             return;
@@ -68,7 +68,7 @@ impl Counter {
         }
     }
 
-    /// The next points, all in one window and of one type: the first pair may cross types, the others cannot.
+    /// Adds the next points, all in one window and of one type. Only the first pair can have two types.
     fn add_integers<T: Copy + Into<i128> + PartialOrd>(
         &mut self,
         window: usize,
@@ -102,12 +102,12 @@ impl Counter {
     }
 }
 
-/// What the steps of values that never drop add up to.
+/// Returns the growth of values that never decrease.
 fn last_minus_first<T: Copy + Into<i128>>(values: &[T]) -> i128 {
     values[values.len() - 1].into() - values[0].into()
 }
 
-/// What drops add to that: counters seldom drop, so the loop only looks.
+/// Returns the correction of that growth for resets. Resets are rare, so the loop is a plain comparison scan.
 fn restarts<T: Copy + Into<i128> + PartialOrd>(values: &[T]) -> i128 {
     let drops = values.windows(2).filter(|pair| pair[1] < pair[0]);
     let step_for_difference = |pair: &[T]| {

@@ -1,10 +1,11 @@
-//! Standard deviations: sums of distances and of their squares, in pairs of doubles.
+//! Standard deviations from sums of distances and of their squares, in double-double arithmetic.
 //!
-//! The textbook formula `Σx²/n − (Σx/n)²` loses everything where the mean is large beside the deviation. Here x is the
-//! distance from the first value met, exact as a pair of doubles, and the sums are pairs as well (106 bits), so what
-//! cancels is far below the 1e-12 that is promised, whatever the order.
+//! The textbook formula `Σx²/n − (Σx/n)²` loses all precision if the mean is large compared with the deviation.
+//! Here x is the distance from the first value, exact as a pair of doubles, and the sums are pairs as well (106
+//! bits). The cancellation error is therefore far below the promised 1e-12, in any order of the values.
 //!
-//! The sums of pairs are Dekker's (*A floating-point technique for extending the available precision*, 1971).
+//! The arithmetic on pairs follows Dekker (*A floating-point technique for extending the available precision*,
+//! 1971).
 
 use tideline_engine::model::ColumnData;
 
@@ -12,27 +13,27 @@ use super::Slice;
 use super::scalar::Scalar;
 use crate::answer::ValueRef;
 
-/// The unevaluated sum of two doubles, the second of which is at most half a unit in the last place of the first.
+/// Unevaluated sum of two doubles, the second at most half a unit in the last place of the first.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Pair {
     high: f64,
     low: f64,
 }
 
-/// What the values of one window come to.
+/// Sums over the values of one window.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Deviation {
     count: u64,
-    /// Whether some value was not finite.
+    /// True if some value was not finite.
     has_odd: bool,
-    /// What distances are counted from: the first value.
+    /// Origin of the distances: the first value.
     origin: Pair,
     distances: Pair,
     squares: Pair,
 }
 
 impl Pair {
-    /// The exact sum of two doubles.
+    /// Returns the exact sum of two doubles.
     fn sum(a: f64, b: f64) -> Self {
         let high = a + b;
         let back = high - a;
@@ -40,7 +41,7 @@ impl Pair {
         Self { high, low }
     }
 
-    /// The exact value of a number; integers of 64 bits fit.
+    /// Returns the exact value of a number; 64-bit integers fit.
     fn of(value: Scalar) -> Self {
         let high = value.as_f64();
         let low = value
@@ -97,7 +98,7 @@ impl Deviation {
         self.count += 1;
     }
 
-    /// Adds what another one holds, its distances counted from the own origin.
+    /// Merges the sums of `other`, with its distances shifted to the origin of `self`.
     pub(super) fn merge(&mut self, other: &Self) {
         if self.count == 0 || other.count == 0 {
             if self.count == 0 {
@@ -114,7 +115,7 @@ impl Deviation {
         self.has_odd |= other.has_odd;
     }
 
-    /// The standard deviation of the population.
+    /// Returns the population standard deviation; NaN if some value was not finite.
     pub(super) fn get(&self) -> Option<ValueRef<'static>> {
         if self.count == 0 {
             return None;
@@ -128,7 +129,7 @@ impl Deviation {
             .minus(mean.times(self.distances))
             .over_count(self.count);
         let deviation = if variance.high.is_nan() {
-            // The squares pass the range of doubles.
+            // The squares exceed the range of doubles.
             f64::INFINITY
         } else {
             variance.high.max(0.0).sqrt()

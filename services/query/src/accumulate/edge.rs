@@ -1,4 +1,7 @@
-//! First and last values, with the instant that makes them so.
+//! First and last values with their timestamps.
+//!
+//! The timestamp decides between values; the timeline id decides between equal timestamps, so that a result does
+//! not depend on the partition over workers.
 
 use tideline_engine::model::{ColumnData, Value};
 use tideline_engine::points::ValueSummary;
@@ -8,7 +11,7 @@ use super::scalar::Scalar;
 use crate::answer::ValueRef;
 use crate::window::Segment;
 
-/// Which end of time is wanted.
+/// End of the time range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
     /// `first`.
@@ -17,15 +20,15 @@ pub enum Edge {
     Last,
 }
 
-/// The first or last value of each window.
+/// First or last value of each window.
 ///
-/// What comes later here comes from a higher timeline id, or from the same timeline at another instant: among
-/// equal instants `first` keeps what it has, `last` takes what comes.
+/// Values are added in order of timeline id. For equal timestamps `first` keeps the earlier addition and `last`
+/// takes the later one.
 #[derive(Debug)]
 pub struct Edges {
     edge: Edge,
     windows: Vec<Option<(i64, Value)>>,
-    /// Bytes of the texts and histograms among the values.
+    /// Bytes of the strings and histograms among the values.
     held: u64,
 }
 
@@ -72,7 +75,7 @@ impl Edges {
         }
     }
 
-    /// Bytes of the values that are texts and histograms.
+    /// Returns the bytes of the values that are strings or histograms.
     pub(super) fn held(&self) -> u64 {
         self.held
     }
@@ -97,7 +100,7 @@ impl Edges {
     }
 }
 
-/// The first and the last value of a segment, with their instants; `None` for texts and histograms.
+/// Returns the first and the last value of a segment with their timestamps; `None` for strings and histograms.
 pub(super) fn at_edges(slice: &Slice<'_>, segment: &Segment) -> Option<((i64, Scalar), (i64, Scalar))> {
     let of = |at: usize| Some((slice.times[at], Scalar::at(slice.values, at)?));
     Some((of(segment.values.start)?, of(segment.values.end - 1)?))

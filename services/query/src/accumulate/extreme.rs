@@ -1,4 +1,6 @@
 //! Lowest and highest values, in the type in which they were stored.
+//!
+//! Numbers of different types are compared exactly, so that the result does not depend on the order of the values.
 
 use std::cmp::Ordering;
 
@@ -9,7 +11,7 @@ use super::Slice;
 use super::scalar::Scalar;
 use crate::answer::ValueRef;
 
-/// Which end is wanted.
+/// Kind of extreme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extreme {
     /// `min`.
@@ -18,7 +20,7 @@ pub enum Extreme {
     Highest,
 }
 
-/// The extreme value of each window. NaN counts only where there is nothing else.
+/// Extreme value of each window. NaN is kept only if there is no other value.
 #[derive(Debug, Clone)]
 pub struct Extremes {
     extreme: Extreme,
@@ -83,7 +85,7 @@ impl Extremes {
 }
 
 impl Extreme {
-    /// Whether a candidate that compares so to what is kept replaces it.
+    /// Returns true if a candidate that compares like this with the kept value replaces it.
     fn prefers(self, candidate: Ordering) -> bool {
         match self {
             Self::Lowest => candidate.is_lt(),

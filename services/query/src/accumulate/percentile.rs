@@ -1,10 +1,10 @@
-//! Percentiles: all values of a window up to a count, beyond it a histogram.
+//! Percentiles: exact up to a number of values per window, estimated from a histogram above it.
 //!
-//! The histogram is log-linear, as in HdrHistogram (<https://github.com/HdrHistogram/HdrHistogram>): a bucket is what
-//! doubles have in common that agree in sign, exponent and the first eight bits of their fraction, so it is at most
-//! 1/256 of its values wide, over the whole range of doubles. Finding a bucket is one shift. What is in it depends on
-//! neither order nor partition, so an estimate is the same whatever tiers and workers gave the values; the sketches that
-//! can be had (t-digest, KLL) promise less there.
+//! The histogram is log-linear, as in HdrHistogram (<https://github.com/HdrHistogram/HdrHistogram>). A bucket
+//! contains the doubles with the same sign, exponent and first eight bits of the fraction, so it is at most 1/256
+//! of its values wide, over the whole range of doubles. The bucket of a value is found with one shift. The counts
+//! depend neither on the order nor on the partition of the values, so an estimate is the same for any distribution
+//! over tiers and workers. Sketches such as t-digest and KLL do not guarantee that.
 
 use hashbrown::HashMap;
 use tideline_engine::model::ColumnData;
@@ -13,14 +13,14 @@ use super::Slice;
 use crate::answer::ValueRef;
 use crate::function::Percentile;
 
-/// Values of one cell up to which a percentile is exact. 8 bytes each.
+/// Maximum number of values of one cell for which a percentile is exact, at 8 bytes each.
 pub const EXACT_VALUES_MAX: usize = 4_096;
-/// Bits of a double that its bucket leaves out: 52 of the fraction but for eight.
+/// Number of low bits of a double that its bucket ignores: the 52 bits of the fraction less eight.
 const SHIFT: u32 = 44;
-/// Estimated bytes of a bucket in its map.
+/// Estimated bytes of a bucket in the map.
 const BUCKET_BYTES: u64 = 20;
 
-/// The values of each window.
+/// Values of each window.
 #[derive(Debug)]
 pub struct Percentiles {
     percentile: Percentile,
@@ -28,15 +28,15 @@ pub struct Percentiles {
     held: u64,
 }
 
-/// The values of one window.
+/// Values of one window.
 #[derive(Debug, Default)]
 struct Values {
-    /// All of them, in any order; none where there is a histogram.
+    /// All values in any order; empty if there is a histogram.
     exact: Vec<f64>,
     histogram: Option<Box<Histogram>>,
 }
 
-/// How many values each bucket has.
+/// Number of values in each bucket.
 #[derive(Debug)]
 struct Histogram {
     buckets: HashMap<u32, u64>,
@@ -56,7 +56,7 @@ impl Percentiles {
         }
     }
 
-    /// Bytes that the values take, beside the cells themselves.
+    /// Returns the bytes of the values, without the cells themselves.
     pub(super) fn held(&self) -> u64 {
         self.held
     }
@@ -97,7 +97,7 @@ impl Percentiles {
         value.map(ValueRef::Float)
     }
 
-    /// Whether the value of a window is an estimate.
+    /// Returns true if the value of a window is an estimate.
     pub(super) fn is_estimate(&self, window: usize) -> bool {
         self.windows[window].histogram.is_some()
     }
@@ -125,7 +125,7 @@ impl Values {
         (self.exact.capacity() * size_of::<f64>()) as u64 + buckets as u64 * BUCKET_BYTES
     }
 
-    /// The histogram; there is one from now on.
+    /// Returns the histogram; creates it from the exact values on first use.
     fn histogram(&mut self) -> &mut Histogram {
         let exact = std::mem::take(&mut self.exact);
         let histogram = self.histogram.get_or_insert_default();
@@ -187,7 +187,7 @@ impl Histogram {
     }
 }
 
-/// The percentile of values in any order.
+/// Returns the percentile of values in any order.
 fn exact(values: &[f64], percentile: Percentile) -> Option<f64> {
     if values.is_empty() {
         return None;
@@ -199,7 +199,7 @@ fn exact(values: &[f64], percentile: Percentile) -> Option<f64> {
     }))
 }
 
-/// The value at the place of a percentile among `count` sorted values, at least one, between those at whole ranks.
+/// Returns the percentile among `count` (at least one) sorted values, interpolated between whole ranks.
 fn between(count: u64, percentile: Percentile, at: impl Fn(u64) -> f64) -> f64 {
     let place = (count - 1) as f64 * percentile.percent() / 100.0;
     let rank = (place.floor() as u64).min(count - 1);
@@ -216,15 +216,15 @@ fn between(count: u64, percentile: Percentile, at: impl Fn(u64) -> f64) -> f64 {
     }
 }
 
-/// The bucket of a value; buckets rise as values do.
+/// Returns the bucket of a value. Bucket numbers rise with the values.
 fn bucket(value: f64) -> u32 {
-    // Adding zero takes the sign from −0.0.
+    // Adding zero removes the sign of −0.0.
     let bits = (value + 0.0).to_bits();
     let ordered = if bits >> 63 == 0 { bits | 1 << 63 } else { !bits };
     (ordered >> SHIFT) as u32
 }
 
-/// The value in the middle of a bucket.
+/// Returns the value in the middle of a bucket.
 fn middle(bucket: u32) -> f64 {
     let of = |ordered: u64| {
         f64::from_bits(if ordered >> 63 == 1 {
@@ -235,7 +235,8 @@ fn middle(bucket: u32) -> f64 {
     };
     let first = u64::from(bucket) << SHIFT;
     let value = of(first | 1 << (SHIFT - 1));
-    // The buckets next to zero are not narrow beside their values; infinities are alone in theirs.
+    // Buckets around zero are wide relative to their values, so they return 0; infinities have buckets of their
+    // own.
     if !value.is_finite() {
         f64::INFINITY.copysign(value)
     } else if value.abs() < f64::MIN_POSITIVE {

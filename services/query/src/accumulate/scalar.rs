@@ -1,4 +1,6 @@
 //! One number or boolean of any type, small enough to copy.
+//!
+//! Accumulators, ranks and samples use it; comparisons between numbers of different types are exact.
 
 use std::cmp::Ordering;
 
@@ -7,21 +9,21 @@ use tideline_engine::points::Number;
 
 use crate::answer::ValueRef;
 
-/// A value that is neither text nor histogram.
+/// Value that is neither a string nor a histogram.
 #[derive(Debug, Clone, Copy)]
 pub enum Scalar {
-    /// A double.
+    /// Double.
     Float(f64),
-    /// A signed integer.
+    /// Signed integer.
     Signed(i64),
-    /// An unsigned integer.
+    /// Unsigned integer.
     Unsigned(u64),
-    /// True or false.
+    /// Boolean.
     Boolean(bool),
 }
 
 impl Scalar {
-    /// The value at a position of a column; `None` for text and histograms.
+    /// Returns the value at a position of a column; `None` for strings and histograms.
     pub fn at(values: &ColumnData, at: usize) -> Option<Self> {
         Some(match values {
             ColumnData::Float(values) => Self::Float(values[at]),
@@ -32,7 +34,7 @@ impl Scalar {
         })
     }
 
-    /// Its type.
+    /// Returns the type.
     pub fn value_type(self) -> ValueType {
         match self {
             Self::Float(_) => ValueType::Float,
@@ -42,7 +44,7 @@ impl Scalar {
         }
     }
 
-    /// As a value to keep.
+    /// Returns the scalar as an owned value.
     pub fn to_value(self) -> Value {
         match self {
             Self::Float(value) => Value::Float(value),
@@ -52,12 +54,12 @@ impl Scalar {
         }
     }
 
-    /// Whether it is a float that is no number.
+    /// Returns true if the scalar is a NaN float.
     pub fn is_nan(self) -> bool {
         matches!(self, Self::Float(value) if value.is_nan())
     }
 
-    /// The integer, where it is one; booleans are 0 and 1.
+    /// Returns the exact integer of integers and booleans (0 and 1); `None` for floats.
     pub fn as_integer(self) -> Option<i128> {
         match self {
             Self::Float(_) => None,
@@ -67,7 +69,7 @@ impl Scalar {
         }
     }
 
-    /// As a double; integers beyond 2⁵³ are rounded.
+    /// Returns the value as a double; integers beyond 2⁵³ are rounded.
     pub fn as_f64(self) -> f64 {
         match self {
             Self::Float(value) => value,
@@ -77,8 +79,8 @@ impl Scalar {
         }
     }
 
-    /// By exact numeric value, then by type, then by the bits of floats: a total order, in which only what is
-    /// identical is equal. NaN stand at the ends.
+    /// Compares by exact numeric value, then by type, then by the bits of floats. This is a total order in which
+    /// only identical scalars are equal. NaN is below or above all numbers, depending on its sign.
     pub fn compare(self, other: Self) -> Ordering {
         let by_value = match (self.as_integer(), other.as_integer()) {
             (Some(a), Some(b)) => a.cmp(&b),
@@ -89,7 +91,8 @@ impl Scalar {
         by_value.then(self.value_type().cmp(&other.value_type()))
     }
 
-    /// By exact numeric value alone: zeros are equal, and so are numbers of several types. NaN stand at the ends.
+    /// Compares by exact numeric value only: both zeros are equal, and so are equal numbers of different types. NaN
+    /// is below or above all numbers, depending on its sign.
     pub fn compare_values(self, other: Self) -> Ordering {
         match (self.as_integer(), other.as_integer()) {
             (Some(a), Some(b)) => a.cmp(&b),
@@ -124,7 +127,7 @@ impl From<Number> for Scalar {
     }
 }
 
-/// An integer of at most 65 bits against a double, exactly.
+/// Compares an integer of at most 65 bits exactly with a double.
 fn compare_mixed(integer: i128, float: f64) -> Ordering {
     if float.is_nan() {
         return if float.is_sign_negative() {
@@ -133,7 +136,7 @@ fn compare_mixed(integer: i128, float: f64) -> Ordering {
             Ordering::Less
         };
     }
-    // The cast saturates, far beyond any integer here; what it cuts off decides between equals.
+    // The cast saturates far beyond the integers here; between equal whole parts the fraction decides.
     let whole = float.trunc();
     integer
         .cmp(&(whole as i128))

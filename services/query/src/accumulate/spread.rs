@@ -1,4 +1,6 @@
-//! Differences: highest less lowest, last less first.
+//! Differences: highest minus lowest, and last minus first.
+//!
+//! Both are built from the extremes and edges of a window and are exact between integers.
 
 use tideline_engine::model::ValueType;
 use tideline_engine::points::ValueSummary;
@@ -10,7 +12,7 @@ use super::sum::Sum;
 use super::{Overflow, Slice};
 use crate::answer::ValueRef;
 
-/// `spread`: the distance between the extremes of each window.
+/// `spread`: difference between the extremes of each window.
 #[derive(Debug)]
 pub struct Spread {
     lowest: Extremes,
@@ -40,13 +42,13 @@ impl Spread {
         self.highest.merge(&other.highest);
     }
 
-    /// Between integers the distance is exact, and 64 bits without a sign always hold it.
+    /// Returns highest minus lowest. The difference of integers is exact if it fits an unsigned 64-bit integer.
     pub(super) fn get(&self, window: usize) -> Option<ValueRef<'static>> {
         let (lowest, highest) = (self.lowest.scalar(window)?, self.highest.scalar(window)?);
         Some(match (lowest.as_integer(), highest.as_integer()) {
             (Some(from), Some(to)) => match u64::try_from(to - from) {
                 Ok(spread) => ValueRef::Unsigned(spread),
-                // A signed lowest and an unsigned highest may be further apart.
+                // A negative signed lowest and an unsigned highest can differ by more.
                 Err(_) => ValueRef::Float((to - from) as f64),
             },
             _ => ValueRef::Float(highest.as_f64() - lowest.as_f64()),
@@ -54,17 +56,17 @@ impl Spread {
     }
 }
 
-/// `delta`: what each timeline's last value of a window is above its first, added over timelines.
+/// `delta`: last minus first value of each timeline in a window, summed over timelines.
 #[derive(Debug)]
 pub struct Delta {
     windows: Vec<Sum>,
-    /// First and last value of the timeline that is being read, in each window that it has met.
+    /// First and last value of the current timeline in each of its windows.
     open: Vec<Option<Ends>>,
-    /// The windows that it has met.
+    /// Windows in which the current timeline has values.
     met: Vec<usize>,
 }
 
-/// The earliest and the latest value, with their instants.
+/// Earliest and latest value with their timestamps.
 #[derive(Debug, Clone, Copy)]
 struct Ends {
     first: (i64, Scalar),

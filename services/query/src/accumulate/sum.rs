@@ -1,4 +1,7 @@
-//! Sums: integers exactly in 128 bits, floats with compensation.
+//! Sums: exact in 128 bits for integers, compensated for floats.
+//!
+//! The inner loops over integers add 32-bit halves, so that the compiler can vectorize them without losing
+//! exactness.
 
 use tideline_engine::model::{ColumnData, CompensatedSum, ValueType};
 use tideline_engine::points::ValueSummary;
@@ -7,13 +10,13 @@ use super::scalar::Scalar;
 use super::{Overflow, Slice};
 use crate::answer::ValueRef;
 
-/// Values up to which adding them one by one in 128 bits is not slower than in halves.
+/// Maximum number of values for which one-by-one 128-bit addition is at least as fast as addition in halves.
 const SHORT: usize = 8;
 
-/// A sum of numbers of any type.
+/// Sum of numbers of any type.
 ///
 /// Integers of both kinds are added exactly: 2⁶³ values of 64 bits fit. Floats are kept as an unevaluated pair
-/// (Neumaier's variant of Kahan's summation), so that the order of adding and merging does not show within
+/// (Neumaier's variant of Kahan summation), so that the order of additions and merges changes the result by at most
 /// 1e-12 relative. A result beyond the range of doubles is infinite.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum {
@@ -22,7 +25,7 @@ pub struct Sum {
     types: Types,
 }
 
-/// Which types have been added.
+/// Set of the types that have been added.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Types(u16);
 
@@ -42,17 +45,17 @@ impl Sum {
         }
     }
 
-    /// Adds to the integers what counts as of the types marked.
+    /// Adds to the integer part; the caller [marks](Self::mark) the type.
     pub(crate) fn add_integer(&mut self, integer: i128) {
         self.integers += integer;
     }
 
-    /// Marks a type as added, with nothing to it.
+    /// Marks a type as added without adding a value.
     pub(crate) fn mark(&mut self, value_type: ValueType) {
         self.types.0 |= Types::of(value_type).0;
     }
 
-    /// Adds what another one holds.
+    /// Merges another sum.
     pub fn merge(&mut self, other: &Self) {
         self.types.0 |= other.types.0;
         self.integers += other.integers;
@@ -61,12 +64,16 @@ impl Sum {
         }
     }
 
-    /// Whether anything was added.
+    /// Returns true if nothing was added.
     pub fn is_empty(&self) -> bool {
         self.types == Types::default()
     }
 
-    /// The sum in the type of the values, float where they were of several; `None` when there were none.
+    /// Returns the sum in the type of the values, as float if they had several types; `None` if there were none.
+    ///
+    /// # Errors
+    ///
+    /// [`Overflow`] if all values are of one integer type and their sum does not fit it.
     pub fn total(&self) -> Result<Option<ValueRef<'static>>, Overflow> {
         let only = |value_type| self.types == Types::of(value_type);
         Ok(if self.is_empty() {
@@ -80,16 +87,16 @@ impl Sum {
         })
     }
 
-    /// The sum of integers as one of the type `T`.
+    /// Returns the integer sum as type `T`.
     fn exact<T: TryFrom<i128>>(&self) -> Result<T, Overflow> {
         T::try_from(self.integers).map_err(|_| Overflow(self.integers as f64))
     }
 
-    /// The sum as a double, rounded once where all values were integers.
+    /// Returns the sum as a double, rounded once if all values were integers.
     pub fn as_f64(&self) -> f64 {
         let mut floats = self.floats;
         if self.integers != 0 {
-            // Nearly every sum fits 64 bits, and converts there at a tenth of the cost.
+            // Nearly every sum fits 64 bits, where the conversion takes a tenth of the time.
             let small = i64::try_from(self.integers);
             let rounded = small.map_or_else(|_| self.integers as f64, |small| small as f64);
             floats.add(rounded);
@@ -123,7 +130,7 @@ impl From<&ValueSummary> for Sum {
     }
 }
 
-/// Adds up each segment of a slice of numbers and hands out window, sum and count.
+/// Sums each segment of a slice of numbers and passes its window, sum and count to `take`.
 pub(super) fn add(slice: &Slice<'_>, mut take: impl FnMut(usize, Sum, u64)) {
     match slice.values {
         ColumnData::Float(values) => {
@@ -161,9 +168,10 @@ pub(super) fn add(slice: &Slice<'_>, mut take: impl FnMut(usize, Sum, u64)) {
     }
 }
 
-/// The exact sum of signed integers.
+/// Returns the exact sum of signed integers.
 ///
-/// Biased by 2⁶³ they are unsigned; that keeps the vector loop free of signed shifts, which SSE2 has not.
+/// They are biased by 2⁶³ to unsigned so that the loop vectorizes: SSE2 has no arithmetic right shift of 64-bit
+/// integers.
 fn sum_signed(values: &[i64]) -> i128 {
     if values.len() <= SHORT {
         return values.iter().map(|value| i128::from(*value)).sum();
@@ -173,7 +181,7 @@ fn sum_signed(values: &[i64]) -> i128 {
     biased - (values.len() as i128) * i128::from(BIAS)
 }
 
-/// The exact sum of unsigned integers.
+/// Returns the exact sum of unsigned integers.
 fn sum_unsigned(values: &[u64]) -> i128 {
     if values.len() <= SHORT {
         return values.iter().map(|value| i128::from(*value)).sum();
@@ -181,7 +189,7 @@ fn sum_unsigned(values: &[u64]) -> i128 {
     sum_halves(values.iter().copied(), values.len())
 }
 
-/// Adds low and high 32 bits apart: two plain 64-bit sums, which vectorise.
+/// Adds the low and high 32 bits separately: two plain 64-bit sums, which the compiler vectorizes.
 fn sum_halves(values: impl Iterator<Item = u64>, count: usize) -> i128 {
     // A run has at most 2¹⁷ rows, so neither half can overflow; a wrapping sum needs no check in the loop.
     debug_assert!(count <= 1 << 32);

@@ -1,4 +1,7 @@
-//! Tallies: which values a window has, and how often. For `count_distinct` and `mode`.
+//! Distinct values of a window with their numbers of occurrences, for `count_distinct` and `mode`.
+//!
+//! Each window has a hash map that grows with its distinct values; its estimated bytes count against the query
+//! budget.
 
 use std::cmp::Ordering;
 
@@ -9,40 +12,40 @@ use super::Slice;
 use super::scalar::Scalar;
 use crate::answer::ValueRef;
 
-/// Estimated bytes of a number or boolean in its map, which may be half empty, and of a text beside its characters.
+/// Estimated bytes of a map entry, for a map that may be half empty; the bytes of a string are added to it.
 const ENTRY_BYTES: u64 = 96;
-/// Bytes of a window's maps themselves, and of the smallest tables that they begin with.
+/// Bytes of the maps of one window, with their initial tables.
 const TALLY_BYTES: u64 = 256;
 
-/// The values of each window.
+/// Distinct values of each window.
 #[derive(Debug)]
 pub struct Tallies {
     windows: Vec<Option<Box<Tally>>>,
     held: u64,
 }
 
-/// The values of one window.
+/// Distinct values of one window.
 #[derive(Debug, Default)]
 struct Tally {
     scalars: HashMap<Key, Seen>,
     texts: HashMap<Box<str>, u64>,
 }
 
-/// What equal values have in common: numbers of any type are equal if their exact values are.
+/// Key of a value: numbers of any type are equal if their exact values are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     Unsigned(u64),
     Negative(i64),
-    /// The bits of a double that is no integer of 64 bits.
+    /// Bits of a double that is not a 64-bit integer.
     Float(u64),
     Boolean(bool),
 }
 
-/// How often a value was met.
+/// Number of occurrences of a value.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     count: u64,
-    /// Of the forms that it was met in, the lowest.
+    /// Lowest of the equal scalars (of several types) that were added.
     form: Scalar,
 }
 
@@ -53,7 +56,8 @@ impl Key {
             Scalar::Signed(value) => u64::try_from(value).map_or(Self::Negative(value), Self::Unsigned),
             Scalar::Boolean(value) => Self::Boolean(value),
             Scalar::Float(value) if value.is_nan() => Self::Float(f64::NAN.to_bits()),
-            // The casts saturate; what comes back unchanged, and is no end of its type, was whole.
+            // The casts saturate. A value that is unchanged by the round trip, and is not 2⁶⁴, is a whole number in
+            // range.
             Scalar::Float(value) if value as u64 as f64 == value && value < 18_446_744_073_709_551_616.0 => {
                 Self::Unsigned(value as u64)
             }
@@ -75,7 +79,7 @@ impl Tallies {
         }
     }
 
-    /// Bytes that the values take, beside the cells themselves.
+    /// Returns the bytes of the values, without the cells themselves.
     pub(super) fn held(&self) -> u64 {
         self.held
     }
@@ -107,7 +111,7 @@ impl Tallies {
         }
     }
 
-    /// `count_distinct`; `None` where there is no value.
+    /// Returns `count_distinct`; `None` if there is no value.
     pub(super) fn distinct(&self, window: usize) -> Option<ValueRef<'static>> {
         let tally = self.windows[window].as_ref()?;
         Some(ValueRef::Unsigned(
@@ -115,14 +119,14 @@ impl Tallies {
         ))
     }
 
-    /// `mode`.
+    /// Returns `mode`.
     pub(super) fn mode(&self, window: usize) -> Option<ValueRef<'_>> {
         let tally = self.windows[window].as_ref()?;
         let most = tally.scalars.values().copied().reduce(|a, b| {
             let order = a.count.cmp(&b.count).then_with(|| b.form.compare(a.form));
             if order == Ordering::Less { b } else { a }
         });
-        // A field holds either texts or something else.
+        // A field holds either strings or other values, never both.
         most.map(|seen| seen.form.into()).or_else(|| {
             let texts = tally.texts.iter();
             let most = texts.max_by(|(a, m), (b, n)| m.cmp(n).then_with(|| b.cmp(a)));
@@ -131,7 +135,7 @@ impl Tallies {
     }
 }
 
-/// The tally of a window, which is made where there is none.
+/// Returns the tally of a window; creates it on first use.
 fn tally_of<'a>(window: &'a mut Option<Box<Tally>>, held: &mut u64) -> &'a mut Tally {
     window.get_or_insert_with(|| {
         *held += TALLY_BYTES;
@@ -140,7 +144,7 @@ fn tally_of<'a>(window: &'a mut Option<Box<Tally>>, held: &mut u64) -> &'a mut T
 }
 
 impl Tally {
-    /// Counts a value; returns by how many bytes that grew.
+    /// Counts a value; returns the number of bytes added.
     fn add_scalar(&mut self, new: Seen) -> u64 {
         let mut grown = 0;
         let seen = self.scalars.entry(Key::of(new.form)).or_insert_with(|| {

@@ -1,7 +1,7 @@
-//! Columns of an aggregate that are computed from others, cell by cell.
+//! Columns of an aggregate that are computed from other columns, cell by cell.
 //!
-//! The aggregates that an expression names are lanes like those that were asked for, but stand behind them and are not
-//! shown.
+//! An aggregate that occurs only in an expression has an accumulator (a *lane*) like a requested column. These
+//! lanes follow the requested ones and are not part of the result.
 
 use std::collections::BTreeSet;
 
@@ -15,32 +15,32 @@ use crate::error::{QueryError, Result};
 use crate::expression::{Expression, Input, Scope as Names, Stack};
 use crate::plan::{AggregateSource, Columns, Scope, Wanted};
 
-/// The computed columns of an answer.
+/// Computed columns of a result.
 #[derive(Debug)]
 pub(super) struct Arithmetic {
-    /// Columns that were asked for; those behind them are only computed with.
+    /// Number of requested columns; the columns after them are only inputs of expressions.
     shown: usize,
     names: Vec<String>,
     expressions: Vec<Expression>,
     by_measurement: Vec<OfMeasurement>,
 }
 
-/// The computed columns of one measurement.
+/// Computed columns of one measurement.
 #[derive(Debug, Default)]
 struct OfMeasurement {
-    /// Lanes that are shown: the first ones.
+    /// Number of lanes that are part of the result: the first ones.
     shown: usize,
-    /// Positions of all columns of its series: what is shown, then what is computed.
+    /// Positions of all columns of its series: requested ones, then computed ones.
     positions: Vec<usize>,
-    /// An expression by its place, and the lanes that it is made of.
+    /// Index of each expression and the lanes of its inputs.
     computed: Vec<(usize, Vec<usize>)>,
 }
 
-/// Most aggregates that the expressions of a question name, each of them counted once an expression.
+/// Maximum number of inputs of all expressions of a query; an aggregate counts once per expression.
 const INPUTS_MAX: u64 = 256;
 
 impl Arithmetic {
-    /// Adds what the expressions need to the columns. Refuses what is no number.
+    /// Adds the inputs of the expressions to the columns. Returns an error if an input is not a number.
     pub(super) fn new(
         computations: &[Computation],
         columns: &mut Columns<AggregateSource>,
@@ -55,7 +55,7 @@ impl Arithmetic {
         let names: Vec<String> = computations.iter().map(|one| one.name.clone()).collect();
         if let Some(name) = names.iter().find(|name| columns.names.contains(name)) {
             return Err(QueryError::Invalid(format!(
-                "{name:?} is a column of the answer already; a computed one has a name of its own"
+                "{name:?} is already a column of the result; choose another name for the computed column"
             )));
         }
         let mut arithmetic = Self {
@@ -81,7 +81,7 @@ impl Arithmetic {
                 .collect::<Result<_>>()?;
             for (measurement, of) in arithmetic.by_measurement.iter_mut().enumerate() {
                 let of_each = sources.iter().map(|sources| sources[measurement]);
-                // A measurement without one of the fields has no such column.
+                // A measurement without one of the fields does not have this column.
                 let Some(of_each) = of_each.collect::<Option<Vec<_>>>() else {
                     continue;
                 };
@@ -96,13 +96,13 @@ impl Arithmetic {
         Ok(arithmetic)
     }
 
-    /// The columns of the answer.
+    /// Returns the names of the result columns.
     pub(super) fn columns(&self, columns: &Columns<AggregateSource>) -> Vec<String> {
         let shown = columns.names[..self.shown].iter();
         shown.chain(&self.names).cloned().collect()
     }
 
-    /// Their types, from those of all lanes.
+    /// Returns the types of the result columns, from the types of all lanes.
     pub(super) fn types(&self, mut types: Vec<Option<ValueType>>) -> Vec<Option<ValueType>> {
         types.truncate(self.shown);
         types.extend(self.names.iter().map(|_| Some(ValueType::Float)));
@@ -131,12 +131,12 @@ impl Arithmetic {
         shown.chain(computed.map(|(_, name)| name)).cloned().collect()
     }
 
-    /// Positions of the columns of a measurement's series.
+    /// Returns the positions of the columns of a measurement's series.
     pub(super) fn positions(&self, measurement: u32) -> &[usize] {
         &self.by_measurement[measurement as usize].positions
     }
 
-    /// Replaces the values of the lanes of a row by those of its columns; `false` where none has a value.
+    /// Replaces the lane values of a row by its column values; returns `false` if no column has a value.
     pub(super) fn apply(
         &self,
         measurement: u32,
@@ -156,7 +156,7 @@ impl Arithmetic {
     }
 }
 
-/// For each measurement what an aggregate is made from; `None` where the field is not there.
+/// Source of an aggregate in each measurement; `None` if the measurement does not have the field.
 type Sources = Vec<Option<AggregateSource>>;
 
 fn sources(input: &Input, scope: &Scope, table: &Table, computed: &Computed) -> Result<Sources> {
@@ -180,13 +180,13 @@ fn sources(input: &Input, scope: &Scope, table: &Table, computed: &Computed) -> 
         .find(|source| source.kind != ValueKind::Number)
     {
         Some(_) => Err(QueryError::Invalid(format!(
-            "{function}({field}) is no number, and arithmetic is between numbers"
+            "{function}({field}) is not a number; arithmetic needs numbers"
         ))),
         None => Ok(sources),
     }
 }
 
-/// The lane of an aggregate among the columns of a measurement; a new one where it was not asked for.
+/// Returns the lane of an aggregate in a measurement; adds one if the aggregate was not requested.
 fn lane(
     columns: &mut Columns<AggregateSource>,
     measurement: usize,

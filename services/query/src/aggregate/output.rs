@@ -1,4 +1,6 @@
-//! The rows of an aggregate: group after group, window after window, to the sink.
+//! Writes the rows of an aggregate to the sink, group by group and window by window.
+//!
+//! Empty windows are filled and expressions evaluated here, after all values of a group are merged.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +15,10 @@ use crate::groups::Group;
 use crate::plan::{AggregateSource, MeasurementColumns, Scope, TagBuffer};
 use crate::question::Direction;
 
-/// Rows between two looks at the clock.
+/// Number of rows between two checks of time limit and cancellation.
 const ROWS_PER_CHECK: u64 = 128;
 
-/// The rows of an answer while they are written.
+/// Writer of the rows of a result.
 pub(super) struct Output<'a> {
     pub(super) sweep: &'a Sweep<'a>,
     pub(super) scope: &'a Scope,
@@ -25,20 +27,20 @@ pub(super) struct Output<'a> {
     pub(super) fill: Option<&'a Fill>,
     pub(super) limit: u64,
     pub(super) rows: u64,
-    /// Whether a row was met beyond the limit.
+    /// True if there was a row beyond the limit.
     pub(super) more: bool,
     pub(super) tags: TagBuffer,
     pub(super) stack: Stack,
-    /// Positions of the columns in which a value was an estimate.
+    /// Positions of the columns with at least one estimated value.
     pub(super) estimated: BTreeSet<usize>,
-    /// Positions of the columns in which a sum of integers was beyond its type.
+    /// Positions of the columns in which some integer sum did not fit its type.
     pub(super) overflowed: BTreeSet<usize>,
-    /// Lanes of the last row in which a sum of integers was beyond its type.
+    /// Lanes of the last row in which an integer sum did not fit its type.
     pub(super) row_overflows: Vec<usize>,
 }
 
 impl Output<'_> {
-    /// Writes groups by what was swept of them, until there are enough rows.
+    /// Writes groups from their scanned states, up to the row limit.
     pub(super) fn groups(
         &mut self,
         groups: &[Group],
@@ -98,7 +100,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// The values of every window, column by column; nothing where no window has one.
+    /// Returns the values of every window, column by column; empty if no window has a value.
     fn filled<'s>(
         &mut self,
         fill: &'s Fill,
@@ -123,7 +125,7 @@ impl Output<'_> {
         for (source, column) in columns.sources.iter().zip(&mut filled) {
             fill.apply(source.function, windows, column);
         }
-        // These windows have values, only none that can be shown.
+        // These windows have values that cannot be shown, so they must not be filled.
         for (column, window) in overflows {
             filled[column][window] = None;
         }
@@ -131,7 +133,7 @@ impl Output<'_> {
         Ok(filled)
     }
 
-    /// Replaces `values` by the columns of a window; `false` where nothing lies in it.
+    /// Replaces `values` by the columns of a window; returns `false` if the window is empty.
     fn values<'s>(
         &mut self,
         columns: &MeasurementColumns<AggregateSource>,

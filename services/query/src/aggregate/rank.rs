@@ -1,8 +1,9 @@
-//! Which groups are answered, and in which order, by the value of a function over the whole range.
+//! Ranking: selects and orders the groups by the value of a function over the whole range.
 //!
-//! Every group is swept in one window, whatever the windows of the answer: where summaries can stand for points, a
-//! thousand timelines cost a thousand cells and few reads. Only the winners are then read by window, and named. Where the
-//! answer has no windows either, and is of the same field, that first sweep has its values too and is the only one.
+//! All groups are scanned in a single window first, for any windows of the result. If summaries can replace
+//! points, a thousand timelines cost a thousand cells and few reads. Only the winners are then named and scanned in
+//! their windows. If the result has no windows either and uses the same field, the first scan also provides the
+//! result and is the only one.
 
 use tideline_engine::Table;
 use tideline_engine::model::Value;
@@ -23,47 +24,47 @@ use crate::question::{GroupBy, PointQuery, Rank};
 use crate::value_order::compare_values;
 use crate::window::Windows;
 
-/// A rank that may be computed.
+/// Validated rank.
 #[derive(Debug)]
 pub(super) struct Ranking<'a> {
     rank: &'a Rank,
-    /// What it is by, of each measurement that has the field.
+    /// Source of the rank value in each measurement that has the field.
     columns: Columns<AggregateSource>,
 }
 
-/// The winners in their order.
+/// Winners in rank order.
 pub(super) struct Ranked {
     pub(super) groups: Groups,
-    /// What the answer shows of them, where it is known by now.
+    /// Result states of the winners, if the first scan provided them.
     pub(super) states: Option<Vec<Option<GroupState>>>,
     pub(super) cost: ReadCost,
 }
 
-/// What the answer is made of.
+/// Parts of the query that determine the result.
 #[derive(Clone, Copy)]
 pub(super) struct Answer<'a> {
     pub(super) group_by: &'a GroupBy,
     pub(super) stages: &'a Stages,
     pub(super) columns: &'a Columns<AggregateSource>,
-    /// `false` = it is one window, the range.
+    /// False if the whole range is the only window.
     pub(super) has_windows: bool,
 }
 
-/// What all groups are swept for: columns, and the lane of each measurement by which its groups are ranked.
+/// Columns of the first scan, and for each measurement the lane of the rank value.
 struct Swept<'a> {
     columns: &'a Columns<AggregateSource>,
     lanes: Vec<Option<usize>>,
     is_answer: bool,
 }
 
-/// A group and its value, if it has one.
+/// Group index and rank value, if the group has one.
 type Key = (u32, Option<Value>);
 
 impl<'a> Ranking<'a> {
-    /// Refuses a limit of nothing, a field that nobody knows, and a function that does not suit it.
+    /// Returns an error if the limit is zero, the field does not exist, or the function does not support it.
     pub(super) fn new(rank: &'a Rank, scope: &Scope, table: &Table, stages: &Stages) -> Result<Self> {
         if rank.limit == Some(0) {
-            return Err(QueryError::Invalid("a rank has a limit of at least 1".into()));
+            return Err(QueryError::Invalid("a rank limit must be at least 1".into()));
         }
         let stored = || table.points().schema().field(&rank.field);
         if stages.computed.field(&rank.field).or_else(stored).is_none() {
@@ -75,18 +76,19 @@ impl<'a> Ranking<'a> {
         Ok(Self { rank, columns })
     }
 
-    /// Most groups that are shown.
+    /// Returns the maximum number of groups of the result.
     pub(super) fn limit(&self) -> usize {
         self.rank.limit.map_or(usize::MAX, |limit| limit as usize)
     }
 
-    /// Refuses more groups than a query may have cells: each has one while they are ranked.
+    /// Returns an error if there are more groups than the query may have cells. Each group has one cell during
+    /// ranking.
     pub(super) fn check(context: &Context<'_>, groups: &Groups) -> Result<()> {
         let cells_max = context.watch.budget().cells_max;
         within("groups to rank", cells_max, groups.groups.len() as u64)
     }
 
-    /// Finds the winners, and leaves out the timelines of all other groups.
+    /// Determines the winners and removes the timelines of all other groups from the scope.
     pub(super) fn arrange(
         &self,
         context: &Context<'_>,
@@ -119,7 +121,7 @@ impl<'a> Ranking<'a> {
         })
     }
 
-    /// Leaves out what is behind the limit whatever the names of groups of equal values.
+    /// Removes the groups that are beyond the limit for any order among groups with equal values.
     fn keep_candidates(&self, keys: &mut Vec<Key>) {
         let limit = self.limit();
         if limit >= keys.len() {
@@ -132,7 +134,8 @@ impl<'a> Ranking<'a> {
         keys.retain(|(_, value)| compare_values(value.as_ref(), last.as_ref(), order).is_le());
     }
 
-    /// What is swept: what the answer shows, where that has the rank in it and costs no more to read.
+    /// Returns the columns of the first scan: those of the result, if they include the rank value and cost no more
+    /// to read, otherwise only the rank value.
     fn swept<'s>(&'s self, context: &Context<'_>, answer: Answer<'s>, groups: &Groups) -> Swept<'s> {
         let own = || Swept {
             columns: &self.columns,
@@ -175,7 +178,7 @@ impl<'a> Ranking<'a> {
         }
     }
 
-    /// The value of each group; and what was swept of it, where that is the answer.
+    /// Returns the rank value of each group, and the scanned states if they are part of the result.
     fn sweep(
         context: &Context<'_>,
         query: &PointQuery,
@@ -220,10 +223,10 @@ impl<'a> Ranking<'a> {
     }
 }
 
-/// The value by which a group is ranked.
+/// Returns the rank value of a group.
 fn value(state: &GroupState, lane: usize, windows: &Windows) -> Option<Value> {
     let value = state.get(lane).map_or(Ok(None), |lane| lane.finish(0, windows));
-    // A sum beyond its type still has its place among the others.
+    // A sum that overflows its type is ranked by its nearest double.
     let value = value.unwrap_or_else(|Overflow(nearest)| Some(ValueRef::Float(nearest)));
     value.map(|value| value.to_value())
 }

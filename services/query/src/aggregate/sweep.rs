@@ -1,4 +1,7 @@
-//! The sweep of an aggregate: the timelines of some groups shared out to workers, and put together again.
+//! Parallel scan of an aggregate.
+//!
+//! Distributes the timelines of a batch of groups over the workers and merges the results in order of id, so that a
+//! result is the same for any number of workers.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,19 +22,19 @@ use crate::querier::Context;
 use crate::question::PointQuery;
 use crate::window::Windows;
 
-/// Fewer timelines than this are not shared out: waking a worker costs as much as reading some.
+/// Minimum number of timelines per share: waking a worker costs as much as reading a few timelines.
 const SHARE_TIMELINES_MIN: usize = 8;
 
-/// A timeline in a sweep.
+/// Timeline of a scan.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Member {
     pub(super) id: TimelineId,
     pub(super) measurement: u32,
-    /// Its group, counted from the first of the batch.
+    /// Index of its group, counted from the first group of the batch.
     group: u32,
 }
 
-/// The timelines of a batch of groups, in the order of their ids.
+/// Returns the timelines of a batch of groups, in order of id.
 pub(super) fn members(scope: &Scope, groups: &Groups, batch: &Range<usize>) -> Vec<Member> {
     let all = scope.timelines.iter().zip(&groups.of);
     let inside = all.filter(|(_, group)| batch.contains(&(**group as usize)));
@@ -44,26 +47,26 @@ pub(super) fn members(scope: &Scope, groups: &Groups, batch: &Range<usize>) -> V
         .collect()
 }
 
-/// What a worker has gathered: the state of each group of the batch that it met, and the cost.
+/// Result of a worker: the state of each group of the batch that has values, and the read cost.
 pub(super) type Gathered = (Vec<Option<GroupState>>, ReadCost);
 
-/// What the workers of a query share.
+/// State shared by the workers of a scan.
 pub(super) struct Sweep<'a> {
     pub(super) context: &'a Context<'a>,
     query: &'a PointQuery,
-    /// What points go through; each worker has its own copy.
+    /// Filter and computed fields applied to the points; each worker has its own copy.
     stages: &'a Stages,
     pub(super) windows: Windows,
-    /// The same windows, where summaries may take the place of points.
+    /// The same windows as a grid; `None` if summaries cannot replace points.
     grid: Option<Grid>,
     pub(super) columns: &'a Columns<AggregateSource>,
     by_field: &'a [Lanes],
-    /// Bytes of cells that count in the memory account.
+    /// Bytes of cells that are charged to the memory account.
     cells_bytes: AtomicU64,
 }
 
 impl<'a> Sweep<'a> {
-    /// A sweep for some columns, in some windows. Summaries take the place of points where everything allows it.
+    /// Prepares a scan of columns in windows. Summaries replace points if all columns and the filter allow it.
     pub(super) fn new(
         context: &'a Context<'a>,
         query: &'a PointQuery,
@@ -85,15 +88,15 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Gives back the memory of the states that it has returned: they are written and dropped.
+    /// Releases the memory of the returned states, which the caller has written and dropped.
     pub(super) fn release(&self) {
         self.context.watch.release();
         let bytes = self.cells_bytes.swap(0, Ordering::Relaxed);
-        // To give back cannot fail.
+        // Releasing memory cannot fail.
         let _ = self.context.watch.hold_beside(bytes, 0);
     }
 
-    /// Reads the members and puts the shares together in the order of their ids.
+    /// Reads the members and merges the shares in order of id.
     pub(super) fn run(&self, batch: &Range<usize>, members: &[Member]) -> Result<Gathered> {
         let threads = self.context.pool.current_num_threads();
         let shares = (members.len() / SHARE_TIMELINES_MIN).clamp(1, threads);
@@ -125,7 +128,7 @@ impl<'a> Sweep<'a> {
         Ok((states, cost))
     }
 
-    /// Reads one worker's share.
+    /// Reads the share of one worker.
     fn share(&self, groups: usize, members: &[Member]) -> Result<Gathered> {
         let Context {
             table,
@@ -196,7 +199,8 @@ impl<'a> Sweep<'a> {
         Ok((states, reader.cost()))
     }
 
-    /// The state of a group, made with its first value. Fails where the memory account has no room for its cells.
+    /// Returns the state of a group; creates it for the first value. Returns an error if the memory account has no
+    /// room for its cells.
     fn of_group<'s>(
         &self,
         state: &'s mut Option<GroupState>,
@@ -213,7 +217,7 @@ impl<'a> Sweep<'a> {
     }
 
     fn empty(&self, measurement: u32) -> GroupState {
-        // The number of windows was checked against the limits of cells before.
+        // The caller has checked the number of windows against the cell limit.
         let sources = self.columns.of(measurement).sources.iter();
         sources
             .map(|source| Accumulator::new(source.function, &self.windows))
@@ -221,7 +225,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Bytes that a group holds of its values.
+/// Returns the bytes that a group holds in addition to its cells.
 fn held(state: &GroupState) -> u64 {
     state.iter().map(Accumulator::held).sum()
 }

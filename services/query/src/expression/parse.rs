@@ -1,4 +1,6 @@
-//! From the text of an expression to its steps, by recursive descent.
+//! Parser of expressions: recursive descent from text to steps.
+//!
+//! Length and nesting depth are limited, so no input can exhaust the stack.
 
 use super::{Binary, DEPTH_MAX, Expression, Input, Scope, Step, TEXT_BYTES_MAX, Unary};
 use crate::budget::within;
@@ -23,7 +25,7 @@ const BINARY: [(&str, Binary); 4] = [
 ];
 
 impl Expression {
-    /// Reads a text. An error names the position, in characters counted from 1.
+    /// Parses an expression. Errors state the position in characters, counted from 1.
     pub(crate) fn parse(text: &str, scope: Scope) -> Result<Self> {
         within("bytes of an expression", TEXT_BYTES_MAX, text.len() as u64)?;
         let mut parser = Parser {
@@ -56,7 +58,7 @@ impl Expression {
 
 struct Parser<'t> {
     text: &'t str,
-    /// In bytes.
+    /// Position in bytes.
     at: usize,
     scope: Scope,
     depth: u64,
@@ -137,7 +139,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// A field, a function or an aggregate.
+    /// Parses a field, a function or an aggregate.
     fn named(&mut self) -> Result<()> {
         let begin = self.at;
         let name = self.name();
@@ -186,7 +188,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// A field and the closing parenthesis behind it; moves only if both are there.
+    /// Parses a field followed by a closing parenthesis; advances only if both are present.
     fn only_field(&mut self) -> Option<String> {
         let begin = self.at;
         let name = match self.peek() {
@@ -245,7 +247,7 @@ impl<'t> Parser<'t> {
         found.map(|(_, binary)| *binary)
     }
 
-    /// The next character that is no space.
+    /// Skips whitespace and returns the next character.
     fn peek(&mut self) -> Option<char> {
         self.skip_space();
         self.text[self.at..].chars().next()
@@ -282,7 +284,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// An aggregate function by its name in columns.
+/// Returns the aggregate function with this column name.
 fn aggregate(name: &str) -> Option<Function> {
     if let Some(percent) = name.strip_prefix("percentile_") {
         return Percentile::new(percent.parse().ok()?).map(Function::Percentile);

@@ -1,13 +1,13 @@
-//! A condition as a screen: which buckets of summaries may hold a row that meets it.
+//! Screening: excludes buckets whose summaries show that no row can match the condition.
 
 use tideline_engine::condition::intervals::Intervals;
 use tideline_engine::model::FieldId;
-use tideline_engine::points::{Bucket, Screen};
+use tideline_engine::points::{Bucket, ZoneFilter};
 use tideline_engine::points::{ColumnSummary, Number};
 
 use super::{Filter, Leaf, Node};
 
-impl Screen for Filter {
+impl ZoneFilter for Filter {
     fn looks_at(&self) -> &[FieldId] {
         &self.stored
     }
@@ -18,12 +18,12 @@ impl Screen for Filter {
 }
 
 impl Node {
-    /// Whether it may hold for a row. Wrong only in that it may say so where it does not.
+    /// Returns true if some row may match. False positives are possible, false negatives are not.
     fn may_hold(&self, bucket: Bucket<'_>) -> bool {
         match self {
             Self::And(all) => all.iter().all(|node| node.may_hold(bucket)),
             Self::Or(any) => any.iter().any(|node| node.may_hold(bucket)),
-            // That it may not hold does not follow from that it may.
+            // A row that may match the inner condition may also fail it.
             Self::Not(_) => true,
             Self::Leaf(leaf) => leaf.is_computed || leaf.may_hold(bucket),
         }
@@ -44,7 +44,7 @@ impl Leaf {
     }
 }
 
-/// Whether one of the intervals has a number between two of one type, these included; `true` between two types.
+/// Returns true if an interval contains a number between two of one type (inclusive); true for two types.
 fn meets(intervals: &Intervals, min: Number, max: Number) -> bool {
     match (min, max) {
         (Number::Float(min), Number::Float(max)) => intervals.meets_floats(min, max),
@@ -54,7 +54,7 @@ fn meets(intervals: &Intervals, min: Number, max: Number) -> bool {
     }
 }
 
-/// Whether all values between two are one, and it lies in the intervals.
+/// Returns true if both bounds are equal and the intervals contain them.
 fn is_all_of_one(intervals: &Intervals, min: Number, max: Number) -> bool {
     match (min, max) {
         (Number::Float(min), Number::Float(max)) => min == max && intervals.has_float(min),

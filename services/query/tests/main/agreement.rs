@@ -1,4 +1,6 @@
-//! Random data and random questions: the answer is that of the naive evaluator, sealed or not.
+//! Random data and random queries: results must equal those of the naive evaluator.
+//!
+//! Points are partly sealed and partly in memory; raw rows are read in pages of random size.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +17,10 @@ use crate::support::{Dice, KeptSeries, World, functions_of, rows_query};
 
 const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3_600 * SECOND;
-/// Points lie in this span around the epoch, over several storage windows.
+/// Time span of the points around the epoch; covers several storage windows.
 const SPAN: i64 = 12 * HOUR;
 
-/// Name and types of the fields; numbers of several types may share one.
+/// Names and types of the fields; a field can have numbers of several types.
 const FIELDS: [(&str, &[ValueType]); 7] = [
     ("signed", &[ValueType::Signed]),
     ("unsigned", &[ValueType::Unsigned]),
@@ -53,14 +55,14 @@ fn key(dice: &mut Dice) -> String {
     format!("{measurement},dc=d{},host=h{host}", host % 3)
 }
 
-/// Writes random points to both; seals now and then, so that parts are in segments and in heads.
+/// Writes random points to the engine and the model. Seals at random, so that points are in segments and in memory.
 fn fill(dice: &mut Dice, world: &World, model: &mut Model) {
     let mut clock = -SPAN / 2;
     for _ in 0..60 {
         let mut batch = Vec::new();
         for _ in 0..dice.below(60) {
             clock = (clock + dice.below(60) as i64 * SECOND).min(SPAN / 2 - 1);
-            // Some are late, some hit an instant again.
+            // Some points are late, some overwrite an existing timestamp.
             let time = if dice.one_in(6) {
                 dice.below(SPAN as u64) as i64 - SPAN / 2
             } else {
@@ -73,7 +75,7 @@ fn fill(dice: &mut Dice, world: &World, model: &mut Model) {
                     fields.push((name, value(dice, value_type)));
                 }
             }
-            // Inside one request the order of points of one instant and several shapes is open.
+            // Within one request the order of points with the same timestamp and different fields is undefined.
             let key = key(dice);
             let is_new = !batch.iter().any(|(have, at, _)| (have, at) == (&key, &time));
             if is_new && !fields.is_empty() {
@@ -159,7 +161,7 @@ fn question(dice: &mut Dice) -> PointQuery {
     }
 }
 
-/// A fill that suits the columns of some functions of a field, or none.
+/// Returns a random fill that all columns of the functions of a field support, or `None`.
 fn fill_for(dice: &mut Dice, types: &[ValueType], functions: &[Function]) -> Option<Fill> {
     let kind = types[0].kind();
     let is_number = |function: &Function| function.gives(kind) == ValueKind::Number;
@@ -240,7 +242,7 @@ fn check_aggregate(world: &World, model: &Model, query: &PointQuery) -> Vec<Kept
     answer.series
 }
 
-/// Integers, text and booleans exactly; floats but for rounding, since the naive sum is not compensated.
+/// Compares floats with a tolerance, since the naive sum is not compensated, and other values exactly.
 fn alike(a: Option<&Value>, b: Option<&Value>) -> bool {
     match (a, b) {
         (Some(Value::Float(a)), Some(Value::Float(b))) => {

@@ -1,4 +1,6 @@
-//! What is too much is refused, by arithmetic where that can be; and a query whose client has left stops.
+//! Limits of queries: excesses are refused, in advance if they can be computed, and cancelled queries stop.
+//!
+//! Also tests the read cost that a summary reports.
 
 use std::time::Duration;
 
@@ -99,7 +101,7 @@ fn a_billion_windows_are_refused_by_arithmetic() {
 #[test]
 fn an_answer_larger_than_memory_allows_comes_in_batches_of_groups() {
     let world = world();
-    // Two groups of more than half the cells that are held at once.
+    // Each of the two groups needs more than half of the cells that may be held at once.
     let range = TimeRange::new(0, 200_000);
     let query = aggregate_query(
         &[Function::Sum, Function::Count],
@@ -176,7 +178,7 @@ fn what_cannot_be_right_is_said_before_the_sink_hears_anything() {
         (id, "0707"),
         (nothing, "at least 1"),
         (no_function, "at least one function"),
-        (twice, "none twice"),
+        (twice, "each function only once"),
         (negative, "wider than zero"),
         (tag_twice, "named twice"),
     ] {

@@ -1,4 +1,6 @@
-//! Windows of the calendar against a clock on the wall that is read every quarter of an hour.
+//! Calendar windows, compared with a local clock that is sampled every 15 minutes.
+//!
+//! Covers time zones with unusual offsets and clock changes.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +17,8 @@ const MINUTE: i64 = 60_000_000_000;
 const QUARTER: i64 = 15 * MINUTE;
 const DAY: i64 = 96 * QUARTER;
 
-/// Zones with whole, half and quarter hours, with changes at midnight and of half an hour, with a day left out, without
-/// any change.
+/// Time zones with offsets of whole, half and quarter hours, with changes at midnight and of half an hour, with a
+/// skipped day, and without any change.
 const ZONES: [Tz; 9] = [
     Tz::UTC,
     Tz::Europe__Berlin,
@@ -39,7 +41,7 @@ fn wall(zone: Tz, nanos: i64) -> NaiveDateTime {
     zone.from_utc_datetime(&utc).naive_local()
 }
 
-/// What the wall calendar calls the window of a time.
+/// Returns the number of the window that contains a local time.
 fn name(window: &CalendarWindow, wall: NaiveDateTime) -> i64 {
     let date = (wall - TimeDelta::nanoseconds(window.offset)).date();
     let epoch = NaiveDate::from_ymd_opt(1970, 1, 1).expect("a day");
@@ -48,7 +50,7 @@ fn name(window: &CalendarWindow, wall: NaiveDateTime) -> i64 {
     let month = i64::from(date.year() - 1970) * 12 + i64::from(date.month0());
     match window.unit {
         CalendarUnit::Day => days.div_euclid(count),
-        // Weeks by the calendar's own days of the week.
+        // Weeks are computed from the day of the week of the date.
         CalendarUnit::Week => {
             let monday = date - TimeDelta::days(i64::from(date.weekday().num_days_from_monday()));
             let first = NaiveDate::from_ymd_opt(1970, 1, 5).expect("a Monday");
@@ -59,7 +61,7 @@ fn name(window: &CalendarWindow, wall: NaiveDateTime) -> i64 {
     }
 }
 
-/// The windows of a range, step by step: a new one begins when the wall first shows a later one.
+/// Returns the starts of the windows of a range. A window starts when the local clock first shows a later window.
 fn naive(window: &CalendarWindow, range: TimeRange) -> Vec<i64> {
     let longest = match window.unit {
         CalendarUnit::Day => 2,
@@ -84,7 +86,7 @@ fn naive(window: &CalendarWindow, range: TimeRange) -> Vec<i64> {
     starts
 }
 
-/// A world in which all these days have passed.
+/// Returns a world in which all tested days are in the past.
 fn world() -> World {
     World::at(instant("2026-12-01T00:00:00Z"))
 }
@@ -108,7 +110,7 @@ fn windows_are_those_of_the_wall_clock() {
     let mut dice = Dice::new(51);
     let (from, to) = (instant("2011-11-01T00:00:00Z"), instant("2013-04-01T00:00:00Z"));
     let world = world();
-    // One timeline has so many in a week of changes of clocks that its chunk has summaries.
+    // Timeline b has so many points in a week with clock changes that its chunk has summaries.
     let (close_from, close_to) = (instant("2012-03-22T00:00:00Z"), instant("2012-03-29T00:00:00Z"));
     let mut points: BTreeMap<i64, i64> = BTreeMap::new();
     for at in 0..8_000 {
@@ -143,7 +145,7 @@ fn windows_are_those_of_the_wall_clock() {
             count: 1 + dice.below(3) as u32,
             unit: unit[dice.below(4) as usize],
             zone: ZONES[dice.below(9) as usize],
-            // The naive clock looks every quarter of an hour.
+            // The naive clock is sampled every 15 minutes.
             offset: if dice.one_in(2) {
                 0
             } else {
@@ -196,7 +198,7 @@ fn days_have_the_hours_that_the_clock_gives_them() {
             .map(|(start, _)| DateTime::from_timestamp_nanos(*start).to_rfc3339());
         shown.map(|text| text[..16].to_owned()).collect::<Vec<_>>()
     };
-    // 23 hours, then 24; and 25 in autumn.
+    // Days of 23, 24 and 25 hours.
     assert_eq!(
         starts(
             Tz::Europe__Berlin,
@@ -213,7 +215,7 @@ fn days_have_the_hours_that_the_clock_gives_them() {
         ),
         ["2026-10-24T22:00", "2026-10-25T23:00"]
     );
-    // Half past two is passed over, and shown twice.
+    // The local time 02:30 is skipped in spring and occurs twice in autumn.
     let half_past_two = 10 * QUARTER;
     assert_eq!(
         starts(
@@ -231,7 +233,7 @@ fn days_have_the_hours_that_the_clock_gives_them() {
         ),
         ["2026-10-25T00:30"]
     );
-    // Samoa had no 30th of December 2011.
+    // Samoa skipped 30 December 2011.
     assert_eq!(
         starts(
             Tz::Pacific__Apia,
@@ -257,10 +259,10 @@ fn what_cannot_be_counted_is_refused_and_the_ends_of_time_are_not() {
             .map(|answer| answer.rows().len())
     };
     for (count, offset, said) in [
-        (0, 0, "from 1 to"),
-        (100_001, 0, "from 1 to"),
-        (1, DAY, "shorter than they are"),
-        (1, -1, "shorter than they are"),
+        (0, 0, "must have 1 to"),
+        (100_001, 0, "must have 1 to"),
+        (1, DAY, "shorter than a window"),
+        (1, -1, "shorter than a window"),
     ] {
         let error = ask(count, CalendarUnit::Day, offset).expect_err(said).to_string();
         assert!(error.contains(said), "{error}");

@@ -1,4 +1,6 @@
-//! Arithmetic against that of the naive evaluator: between fields of a point, and between aggregates of a window.
+//! Computed fields and columns, compared with a naive evaluator of expressions.
+//!
+//! Random expressions are evaluated between the fields of a point and between the aggregates of a window.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +13,7 @@ use crate::support::{Dice, World, rows_query};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// An expression as text, and what it comes to; `None` = no value.
+/// Random expression, which can be written as text and evaluated; `None` = no value.
 #[derive(Debug, Clone)]
 enum Tree {
     Number(f64),
@@ -108,7 +110,8 @@ impl Tree {
 
 type Points = BTreeMap<i64, [Option<Value>; 3]>;
 
-/// Random points of `a` (any number), `b` (integers with zeros) and `c d` (floats with NaN), each missing now and then.
+/// Writes random points of `a` (any number), `b` (integers with zeros) and `c d` (floats with NaN); each field is
+/// missing in some points.
 fn fill(dice: &mut Dice, world: &World) -> Points {
     let mut points = Points::new();
     for at in 0..400 {
@@ -187,7 +190,7 @@ fn points_agree_with_the_naive_evaluator() {
                 "{text} {time} {values:?}"
             );
         }
-        // Aggregated, ranked and tested it is a field like any other.
+        // A computed field can be aggregated, ranked and filtered like a stored field.
         let above: Vec<f64> = expected.values().copied().filter(|value| *value > 1.0).collect();
         let query = PointQuery {
             fields: vec!["r".into()],
@@ -273,7 +276,7 @@ fn windows_agree_with_the_naive_evaluator() {
             let inputs = places.map(|place| number(&values[place]));
             let expected = tree.value(&inputs);
             let Some(row) = found.get(&start) else {
-                // A window has no row where nothing has a value that was asked for; counts are 0 there.
+                // A window has no row if no requested column has a value; its counts are 0.
                 assert_eq!(shown, 0, "{text} {start}");
                 let is_empty = |at: &usize| inputs[*at].is_none() || (*at == 1 && inputs[1] == Some(0.0));
                 assert!(

@@ -1,4 +1,6 @@
-//! What a query would do against what it then does.
+//! Explanations, compared with the executed queries.
+//!
+//! Plans must be equal; estimates must be exact for all points and proportional for a part.
 
 use tideline_condition::operators::Exists;
 use tideline_condition::{Condition, Subject, Test};
@@ -12,7 +14,7 @@ use crate::support::{World, rows_query};
 const SECOND: i64 = 1_000_000_000;
 const SPAN: i64 = 400 * SECOND;
 
-/// Ten machines with two fields, half of them sealed.
+/// Returns a world of ten hosts with two fields, all sealed.
 fn world() -> World {
     let world = World::new();
     for host in 0..10 {
@@ -160,7 +162,7 @@ fn a_rank_is_told_with_the_cells_of_its_winners() {
 #[test]
 fn unsealed_points_are_estimated_from_the_heads() {
     let world = World::new();
-    // Most points are of one second, and one is years older: an even spread would be far off.
+    // Most points are in one second and one is much older, so an even spread would be a bad estimate.
     for host in 0..10 {
         let key = format!("cpu,host=h{host}");
         let points: Vec<_> = (0..200)
@@ -169,7 +171,7 @@ fn unsealed_points_are_estimated_from_the_heads() {
         world.write(&points);
         world.write(&[(&key, -3_000_000 * SECOND, vec![("a", Value::Signed(0))])]);
     }
-    // Overwritten, and so not counted twice.
+    // An overwritten point must not be counted twice.
     world.write(&[("cpu,host=h0", 0, vec![("a", Value::Signed(7))])]);
     let told = |range: TimeRange, tier: Option<Tier>| {
         let query = PointQuery {

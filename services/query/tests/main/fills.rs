@@ -1,4 +1,6 @@
-//! What stands in windows without a value, and what is refused there.
+//! Fill of windows without a value, and the fills that are refused.
+//!
+//! The same world with two values is queried with each kind of fill.
 
 use tideline_model::{TimeRange, Value};
 use tideline_query::{Aggregate, Direction, Fill, Function, GroupBy, PointQuery, Shape, WindowSpec};
@@ -7,7 +9,7 @@ use crate::support::{World, rows_query};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Values in the windows at 20 and 50 s; the windows of the range begin at 0, 10 … 70 s.
+/// Returns a world with values in the windows at 20 and 50 s; the windows of the range start at 0, 10 … 70 s.
 fn world() -> World {
     let point = |at: i64, number: i64, text: &str| {
         let fields = vec![("n", Value::Signed(number)), ("s", Value::String(text.into()))];
@@ -33,7 +35,7 @@ fn query(field: &str, function: Function, fill: Option<Fill>, order: Direction) 
     }
 }
 
-/// The column, window by window.
+/// Returns the values of the column in each window.
 fn column(field: &str, function: Function, fill: &Fill) -> Vec<Option<Value>> {
     let world = world();
     let ask = |order| {

@@ -1,4 +1,6 @@
-//! The rules of the functions that look at all values: shares, deviations, tallies, areas.
+//! Rules of the functions that need all values: percentiles, standard deviation, tallies and areas.
+//!
+//! Also tests the memory limits of these functions.
 
 use tideline_model::{TimeRange, Value};
 use tideline_query::{Budget, Function, GroupBy, Percentile, PointQuery, QueryError};
@@ -176,7 +178,7 @@ fn texts_and_histograms_at_the_ends_of_windows_are_held_within_the_budget() {
                     ..aggregate_query(&[function], range, Some(window * SECOND), GroupBy::Nothing)
                 }
             };
-            // A value that gave way to another is not held.
+            // A replaced value must not count as held.
             let rows = world.ask(&asked(3_000)).expect("answered").rows();
             assert_eq!(rows[0].1, [Some(values[at].clone())]);
             let error = world.ask(&asked(1)).expect_err("too much").to_string();
@@ -215,7 +217,7 @@ fn functions_are_limited_in_number() {
 #[test]
 fn areas_are_cut_at_the_windows_and_add_up() {
     let point = |at: i64, value| ("m,host=a", at * SECOND, vec![("v", Value::Float(value))]);
-    // A ramp from 0 to 40 over 40 s, and down again.
+    // A ramp from 0 to 40 in 40 s, and down again.
     let world = World::with(&[point(0, 0.0), point(40, 40.0), point(80, 0.0)]);
     let functions = [Function::Integral, Function::TimeWeightedMean, Function::Count];
     let range = TimeRange::new(0, 90 * SECOND);
@@ -227,11 +229,11 @@ fn areas_are_cut_at_the_windows_and_add_up() {
     let rows = world.ask(&by_window).expect("answered").rows();
     let expected = [
         (0, vec![float(200.0), float(10.0), count(1)]),
-        // No point of its own, but a line.
+        // A line, but no point in the window.
         (20 * SECOND, vec![float(600.0), float(30.0), count(0)]),
         (40 * SECOND, vec![float(600.0), float(30.0), count(1)]),
         (60 * SECOND, vec![float(200.0), float(10.0), count(0)]),
-        // A point, but no line: it has a mean, but no area.
+        // A point, but no line: the window has a mean, but no area.
         (80 * SECOND, vec![None, float(0.0), count(1)]),
     ];
     assert_eq!(rows, expected);

@@ -1,4 +1,6 @@
-//! Queries that reach into cold segments run beside the others: few at once, in turn, with low priority.
+//! Queries of cold segments run separately from the others: few at once, in order, with low priority.
+//!
+//! Also tests the limit of the read rate.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -15,7 +17,7 @@ use crate::support::{Answer, World, aggregate_query, rows_query};
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400 * SECOND;
 
-/// A cold day and a hot one.
+/// Returns a world with a cold day and a hot day.
 fn world(settings: &QuerySettings) -> World {
     let world = World::with_settings(settings);
     let point = |at: i64| ("m,host=a", at * 60 * SECOND, vec![("v", Value::Signed(at * at))]);
@@ -38,7 +40,7 @@ fn hot_query() -> PointQuery {
     }
 }
 
-/// A sink that says when it was begun, and goes on when it is told.
+/// Sink that signals the start of the result and then waits for a signal to continue.
 struct Held {
     begun: Sender<i32>,
     go_on: Receiver<()>,
@@ -59,7 +61,7 @@ impl AnswerSink for Held {
     }
 }
 
-/// Of the calling thread.
+/// Returns the niceness of the calling thread.
 fn niceness() -> i32 {
     rustix::process::getpriority_process(None).expect("a thread has a priority")
 }
@@ -94,7 +96,7 @@ fn cold_queries_take_turns_and_hot_ones_pass_them() {
         }
         let second = scope.spawn(|| world.ask(&cold_query()));
         wait_until(&world, |stats| stats.cold_waiting == 1);
-        // A hot query is not in their way, nor they in its.
+        // A hot query neither waits for cold queries nor delays them.
         let hot = world.ask(&hot_query()).expect("answered");
         assert_eq!(hot.rows().len(), 1_440);
         let refused = world.ask(&cold_query()).expect_err("too many");
@@ -179,7 +181,7 @@ fn cold_reads_keep_to_their_rate() {
         ..QuerySettings::default()
     });
     let query = aggregate_query(&[Function::Mean], TimeRange::new(0, DAY), None, GroupBy::Nothing);
-    // Time stands still, and so does the query until its own is over.
+    // The clock stands still, so the query waits until its time limit.
     let impatient = PointQuery {
         budget: Budget {
             time_max: Duration::from_millis(30),
@@ -201,7 +203,7 @@ fn cold_reads_keep_to_their_rate() {
         asked.join().expect("no panic").expect("answered");
         let read = world.querier.stats().cold_read_bytes;
         assert!(read > before && before > rate, "{before} {read}");
-        // The second that may be read ahead, and a started one.
+        // The read rate allows one second ahead and one started second.
         assert!(seconds + 2 >= read / rate, "{read} bytes in {seconds} s");
     });
 }

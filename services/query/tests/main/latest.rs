@@ -1,4 +1,6 @@
-//! Newest values: of each field by itself, from memory and from chunks.
+//! Newest values per field, from memory and from chunks.
+//!
+//! Also tests the pages of such queries.
 
 use std::collections::BTreeMap;
 

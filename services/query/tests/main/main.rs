@@ -1,4 +1,4 @@
-//! The query crate through its public door, on a whole engine in memory.
+//! Tests of the query crate through its public API, on an engine in memory.
 
 mod agreement;
 mod budgets;

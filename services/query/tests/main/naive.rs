@@ -1,4 +1,6 @@
-//! The rules of queries, evaluated value by value over a map. Slow and plain on purpose.
+//! Naive evaluator of queries: evaluates the rules value by value over a map.
+//!
+//! It is slow and simple on purpose; other tests compare the engine with it.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +10,7 @@ use tideline_query::{Function, GroupBy, WindowSpec};
 
 use crate::{naive_areas, naive_values};
 
-/// Every point there is: timeline, then time, then field.
+/// All points: timeline, then timestamp, then field.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     pub(crate) timelines: BTreeMap<TimelineId, Timeline>,
@@ -23,7 +25,7 @@ pub(crate) struct Timeline {
 
 /// Measurement, then timeline id or tag values.
 pub(crate) type GroupKey = (String, Option<TimelineId>, Vec<(String, String)>);
-/// Window start, then one value a column.
+/// Start of the window, then one value per column.
 pub(crate) type GroupRows = BTreeMap<i64, Vec<Option<Value>>>;
 
 impl Model {
@@ -39,7 +41,7 @@ impl Model {
         }
     }
 
-    /// The points that meet a condition.
+    /// Returns the points that match a condition.
     pub(crate) fn filtered(&self, condition: Option<&Condition>) -> Self {
         let mut timelines = self.timelines.clone();
         for timeline in timelines.values_mut() {
@@ -56,7 +58,7 @@ impl Model {
         }
     }
 
-    /// Columns are (function, field) of those fields that the group's measurement has.
+    /// Computes an aggregate. Columns are the (function, field) pairs of the fields of the group's measurement.
     pub(crate) fn aggregate(
         &self,
         columns: &[(Function, String)],
@@ -146,7 +148,7 @@ struct Seen {
     timeline: usize,
     time: i64,
     value: Value,
-    /// The value before it of the same timeline in the range, NaN left out.
+    /// Previous value of the same timeline in the range that is not NaN.
     before: Option<Value>,
 }
 
@@ -231,14 +233,14 @@ fn evaluate(function: Function, seen: &[Seen], seconds: f64) -> Option<Value> {
     }
 }
 
-/// Values that are equal, by what is equal of them.
+/// Groups equal values.
 fn tally<'a>(values: &[&'a Value]) -> BTreeMap<String, Vec<&'a Value>> {
     let mut tally: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
     for value in values {
         let key = match value {
             Value::String(text) => text.to_string(),
             Value::Boolean(flag) => flag.to_string(),
-            // The tests keep integers small enough to be exact as doubles; adding zero takes the sign from −0.0.
+            // The tests keep integers small enough to be exact as doubles; adding zero removes the sign of −0.0.
             number => format!("{}", number.as_f64().expect("a number") + 0.0),
         };
         tally.entry(key).or_default().push(value);
@@ -262,7 +264,7 @@ fn delta(seen: &[Seen]) -> Option<Value> {
         timelines.entry(seen.timeline).or_default().push(seen);
     }
     let deltas = timelines.values().map(|of_timeline| {
-        // A timeline's points come in the order of time.
+        // The points of a timeline are in time order.
         let (first, last) = (&of_timeline[0].value, &of_timeline[of_timeline.len() - 1].value);
         let delta = last.as_f64().expect("a number") - first.as_f64().expect("a number");
         let is_float = matches!(first, Value::Float(_)) || matches!(last, Value::Float(_));
@@ -300,7 +302,7 @@ fn increase(seen: &[Seen]) -> Option<Value> {
     add(&steps.iter().collect::<Vec<_>>())
 }
 
-/// Sums in the type of the values, float where there are several.
+/// Returns the sum in the type of the values, as float for several types.
 fn add(values: &[&Value]) -> Option<Value> {
     let first = values.first()?.value_type();
     let exact: i128 = values

@@ -1,4 +1,4 @@
-//! Areas under the lines between points, window by window and line by line.
+//! Naive evaluator of areas under the lines between points, window by window and line by line.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ struct Cell {
     points: Vec<f64>,
 }
 
-/// `integral` or `time_weighted_mean` of a field, by the start of each window that has one.
+/// Computes `integral` or `time_weighted_mean` of a field, by the start of each window that has a value.
 pub(crate) fn areas(
     members: &[&Timeline],
     field: &str,

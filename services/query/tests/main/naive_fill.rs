@@ -1,11 +1,11 @@
-//! Filling, window by window: each empty one looks for what is next to it.
+//! Naive evaluator of fills: searches the neighbours of each empty window.
 
 use tideline_model::{TimeRange, Value};
 use tideline_query::{Fill, Function, WindowSpec};
 
 use crate::naive::GroupRows;
 
-/// The rows of every window of a range.
+/// Returns the rows of every window of a range.
 pub(crate) fn filled(
     rows: &GroupRows,
     columns: &[(Function, String)],

@@ -1,4 +1,6 @@
-//! Conditions on values, point by point; and random ones.
+//! Naive evaluator of conditions on values, and random conditions.
+//!
+//! Conditions are evaluated point by point.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -10,7 +12,7 @@ use tideline_model::{Value, ValueType};
 
 use crate::support::Dice;
 
-/// Whether a point counts.
+/// Returns true if a point matches a condition.
 pub(crate) fn meets(condition: &Condition, point: &BTreeMap<String, Value>) -> bool {
     match condition {
         Condition::All => true,
@@ -51,7 +53,7 @@ fn passes(test: &Test, value: &Literal) -> bool {
     }
 }
 
-/// The value, to compare with. Histograms are only there or not.
+/// Returns the value as a literal. Histograms can only be tested for presence.
 pub(crate) fn literal(value: Value) -> Literal {
     match value {
         Value::Float(value) => Literal::Float(value),
@@ -63,7 +65,7 @@ pub(crate) fn literal(value: Value) -> Literal {
     }
 }
 
-/// The test that a value lies between two ends.
+/// Returns the test that a value is in an interval.
 pub(crate) fn between(low: Bound<Value>, high: Bound<Value>) -> Test {
     Compare {
         low: low.map(literal),
@@ -72,7 +74,7 @@ pub(crate) fn between(low: Bound<Value>, high: Bound<Value>) -> Test {
     .into()
 }
 
-/// The tests keep integers small enough to be exact as doubles.
+/// Compares two literals. The tests keep integers small enough to be exact as doubles.
 fn order(a: &Literal, b: &Literal) -> Option<Ordering> {
     match (a, b) {
         (Literal::Text(a), Literal::Text(b)) => Some(a.cmp(b)),
@@ -81,7 +83,7 @@ fn order(a: &Literal, b: &Literal) -> Option<Ordering> {
     }
 }
 
-/// A random tree over fields of some types; `value` makes values of a type.
+/// Returns a random condition over fields of some types; `value` returns a random value of a type.
 pub(crate) fn condition(
     dice: &mut Dice,
     fields: &[(&str, &[ValueType])],
@@ -105,7 +107,7 @@ pub(crate) fn condition(
     }
     let (field, types) = fields[dice.below(fields.len() as u64) as usize];
     let one = |dice: &mut Dice| loop {
-        // Numbers of any type are compared with numbers of any type.
+        // Numbers of any type can be compared with numbers of any type.
         let numbers = [ValueType::Signed, ValueType::Unsigned, ValueType::Float];
         let value_type = if numbers.contains(&types[0]) {
             numbers[dice.below(3) as usize]

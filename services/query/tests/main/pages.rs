@@ -1,4 +1,4 @@
-//! Tokens belong to one query.
+//! Page tokens belong to one query.
 
 use tideline_condition::Condition;
 use tideline_model::{Tier, TimeRange, Value};

@@ -1,4 +1,6 @@
-//! Ranks: the order of groups by a value, and which of them stay.
+//! Ranks: order of groups by a value, and the limit of groups.
+//!
+//! Random ranked results are compared with sorted unranked results.
 
 use std::cmp::Ordering;
 
@@ -33,7 +35,7 @@ fn rank(function: Function, order: RankOrder, limit: Option<u64>) -> Option<Rank
     })
 }
 
-/// The order that is promised, from what an unranked answer shows: numbers, NaN, nothing; a stable sort does the rest.
+/// Sorts an unranked result as documented: numbers, NaN, no value. The sort is stable, so ties keep their order.
 fn naive(series: &[KeptSeries], order: RankOrder) -> Vec<KeptSeries> {
     let key = |series: &KeptSeries| series.rows[0].1[0].as_ref().and_then(Value::as_f64);
     let place = |key: Option<f64>| key.map_or(2, |key| u8::from(key.is_nan()));
@@ -61,7 +63,7 @@ fn random_groups_come_in_the_order_of_their_values_sealed_or_not() {
                 dice.below(40),
                 dice.below(5)
             );
-            // Few different values, so that many are equal; some are no numbers.
+            // Few distinct values, so that many are equal; some are NaN.
             let value = match dice.below(12) {
                 0 => Value::Float(f64::NAN),
                 1..6 => Value::Signed(dice.below(7) as i64 - 3),
@@ -96,13 +98,13 @@ fn random_groups_come_in_the_order_of_their_values_sealed_or_not() {
             let mut expected = naive(&ask(&[function], None, None), order);
             expected.truncate(limit.unwrap_or(u64::MAX) as usize);
             let ranked = ask(&[function], None, rank(function, order, limit));
-            // NaN is not equal to itself, and shows as text.
+            // NaN is not equal to itself, so the texts are compared.
             assert_eq!(
                 format!("{ranked:?}"),
                 format!("{expected:?}"),
                 "{function} {order:?} {limit:?}"
             );
-            // Other functions beside it change neither the order nor the values.
+            // Additional functions change neither the order nor the values.
             let beside = ask(&[Function::Count, function], None, rank(function, order, limit));
             let unranked = ask(&[Function::Count, function], None, None);
             assert_eq!(beside.len(), expected.len());
@@ -114,7 +116,7 @@ fn random_groups_come_in_the_order_of_their_values_sealed_or_not() {
                     "{found}"
                 );
             }
-            // The winners by window are what they are without a rank.
+            // The windows of the winners are the same as without a rank.
             let width = Some(300 * SECOND);
             let windows = ask(&[Function::Count], width, rank(function, order, limit));
             let unranked = ask(&[Function::Count], width, None);
@@ -194,7 +196,7 @@ fn a_rank_reads_windows_of_its_winners_only() {
         Some(SECOND),
         rank(Function::Mean, RankOrder::Highest, Some(3)),
     );
-    // All windows of all hosts would be fifty times two thousand cells.
+    // All windows of all hosts would need 50 × 2,000 cells.
     top.budget.cells_max = 3 * 2_000;
     let answer = world.ask(&top).expect("within the budget");
     let tags: Vec<_> = answer
@@ -205,7 +207,7 @@ fn a_rank_reads_windows_of_its_winners_only() {
     assert_eq!(tags, ["h49", "h48", "h47"]);
     assert_eq!(answer.summary().rows, 60);
     assert_eq!(answer.summary().cost.total().points, 50 * 20 + 3 * 20);
-    // Without windows the first sweep has the answer, whatever else is asked of the same field.
+    // Without windows the first scan has the result if all functions use the same field.
     let limited = rank(Function::Mean, RankOrder::Highest, Some(3));
     let once = query(
         &[Function::Max, Function::Mean],
@@ -223,7 +225,7 @@ fn a_rank_reads_windows_of_its_winners_only() {
     assert_eq!(rows, [row(49), row(48), row(47)]);
     assert_eq!(answer.summary().cost.total().points, 50 * 20);
     assert_eq!(answer.summary().plan.timelines, 3);
-    // Not where it does not compute the rank, or all would be held for it.
+    // It does not if the rank value is not among its columns, or if all values would have to be held for it.
     let other = query(&[Function::Max], GroupBy::Timeline, None, limited.clone());
     assert_eq!(
         world.ask(&other).expect("answered").summary().cost.total().points,

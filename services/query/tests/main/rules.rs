@@ -1,4 +1,6 @@
-//! The rules of [`Function`], one by one.
+//! Rules of [`Function`], one test per rule.
+//!
+//! Each test writes a few points and compares exact results.
 
 use tideline_model::{TimeRange, Value};
 use tideline_query::{
@@ -17,7 +19,7 @@ fn signed(value: i64) -> Option<Value> {
     Some(Value::Signed(value))
 }
 
-/// Points of one timeline with one field, a second apart from 0 on.
+/// Returns a world with one timeline and one field, with points one second apart from 0.
 fn seconds(values: &[Value]) -> World {
     let world = World::new();
     for (value, at) in values.iter().zip(0..) {
@@ -195,7 +197,7 @@ fn a_counter_steps_into_the_window_of_its_later_point() {
     let rows = world.ask(&query).expect("answered").rows();
     let expected = [
         (0, vec![signed(3)]),
-        // 13 → 20 crosses the border; 20 → 2 is a restart.
+        // The step 13 → 20 crosses the window boundary; 20 → 2 is a counter reset.
         (2 * SECOND, vec![signed(7 + 2)]),
         (4 * SECOND, vec![signed(3)]),
     ];
@@ -207,7 +209,7 @@ fn a_counter_steps_into_the_window_of_its_later_point() {
         world.ask(&query).expect("answered").rows(),
         [(SECOND, vec![signed(7)])]
     );
-    // One point makes no step.
+    // A single point has no step.
     let query = aggregate_query(&[Function::Increase], range(1, 2), None, GroupBy::Nothing);
     assert!(world.ask(&query).expect("answered").rows().is_empty());
 }
@@ -217,7 +219,7 @@ fn a_rate_is_over_the_part_of_the_window_that_was_asked_for() {
     let world = seconds(&[0, 10, 20, 30, 40, 50].map(Value::Unsigned));
     let query = aggregate_query(&[Function::Rate], range(1, 6), Some(4 * SECOND), GroupBy::Nothing);
     let rows = world.ask(&query).expect("answered").rows();
-    // Window 0 s to 4 s is asked for from 1 s on: two steps in three seconds.
+    // The range starts at 1 s, so the window from 0 s to 4 s has two steps in three seconds.
     assert_eq!(
         rows,
         [

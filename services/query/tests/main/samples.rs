@@ -1,4 +1,6 @@
-//! Samples for charts against an evaluator that follows the words of the method.
+//! Samples for charts, compared with a literal implementation of the published algorithm.
+//!
+//! Also tests which samples are refused.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +24,7 @@ fn query(fields: &[&str], sample: u64, order: Direction, limit: Option<u64>) -> 
     }
 }
 
-/// The points that stay, bucket by bucket.
+/// Returns the chosen points, bucket by bucket.
 fn naive(points: &[(i64, f64)], count: usize) -> Vec<(i64, f64)> {
     if points.len() <= count {
         return points.to_vec();
@@ -60,11 +62,11 @@ fn samples_agree_with_the_naive_evaluator() {
         for at in 0..700 {
             let mut fields = vec![("s", Value::String("text".into()))];
             for name in ["f", "n"] {
-                // The first point has both, so that the order of the fields is known.
+                // The first point has both fields, so that their order is known.
                 if at > 0 && dice.one_in(4) {
                     continue;
                 }
-                // Numbers of two types in one field; integers keep their type.
+                // A field can have numbers of two types; integers keep their type.
                 let number = dice.below(1_000);
                 let value = match (name, dice.below(3)) {
                     ("f", 0) if number < 20 => Value::Float(f64::NAN),
@@ -133,7 +135,7 @@ fn what_cannot_be_sampled_is_refused() {
         .collect();
     let world = World::with(&points);
     for (fields, count, said) in [
-        (&["s"][..], 10, "holds texts, and samples are of numbers"),
+        (&["s"][..], 10, "holds texts; only numbers can be sampled"),
         (&["n"], 2, "at least 3"),
         (&["n"], 100_001, "points of a sample"),
     ] {

@@ -1,4 +1,6 @@
-//! Conditions on values of cold points: what summaries rule out is not read, and nothing else is missing.
+//! Conditions on values of cold points: data excluded by summaries is not read, and no matching row is missing.
+//!
+//! Results of partly cold and of hot worlds are compared with the naive evaluator.
 
 use tideline_condition::operators::Equals;
 use tideline_condition::{Condition, Subject, Test};
@@ -21,7 +23,7 @@ const FIELDS: [(&str, &[ValueType]); 4] = [
     ("text", &[ValueType::String]),
 ];
 
-/// Values that a condition compares with: those that hours differ in.
+/// Returns a random bound for a condition, in a range that varies between hours.
 fn bound(dice: &mut Dice, value_type: ValueType) -> Value {
     match value_type {
         ValueType::Signed => Value::Signed(dice.below(220) as i64 - 110),
@@ -33,7 +35,8 @@ fn bound(dice: &mut Dice, value_type: ValueType) -> Value {
     }
 }
 
-/// Fields that change slowly, so that hours can be told apart; their types change, and some values are none.
+/// Returns fields that change slowly, so that hours differ. Types change, and some values are missing or not
+/// finite.
 fn fields(dice: &mut Dice, time: i64) -> Vec<(&'static str, Value)> {
     let wave = 100.0 * (time as f64 / (11 * HOUR) as f64 * std::f64::consts::TAU).sin();
     let mut fields = Vec::new();
@@ -58,7 +61,7 @@ fn fields(dice: &mut Dice, time: i64) -> Vec<(&'static str, Value)> {
     fields
 }
 
-/// The same history in a world, where cold days are those that `is_cold` says, and in the model.
+/// Writes the same history to a world, in which `is_cold` selects the cold days, and to the model.
 fn live(seed: u64, is_cold: impl Fn(i64) -> bool) -> (World, Model) {
     let mut dice = Dice::new(seed);
     let world = World::new();
@@ -78,7 +81,7 @@ fn live(seed: u64, is_cold: impl Fn(i64) -> bool) -> (World, Model) {
         write(&mut dice, &world, &mut model, times);
     }
     world.seal_and_move(&is_cold);
-    // What comes late overlaps cold chunks, or lies between two of their points.
+    // Late points overlap cold chunks, or are between two of their points.
     for _ in 0..3 {
         let begin = dice.below((DAYS * DAY / MINUTE) as u64) as i64 * MINUTE;
         let shift = [0, MINUTE / 2][dice.below(2) as usize];
@@ -177,7 +180,7 @@ fn rows_and_aggregates_of_conditions_are_those_of_every_point_looked_at() {
         }
     }
     assert!(kept_rows > 10_000, "{kept_rows} rows");
-    // How much less depends on the seed: from a fortieth up, seldom a little less.
+    // The reduction depends on the seed; it is usually at least a fortieth, sometimes slightly less.
     assert!(read[1] < read[0] * 99 / 100 && read[2] < read[0], "{read:?}");
 }
 
@@ -226,14 +229,14 @@ fn hours_that_a_condition_rules_out_are_not_read() {
     };
     let answer = world.ask(&query(either.clone())).expect("answered");
     assert_eq!(answer.summary().cost.total().points, 120, "two hours apart");
-    // That a row may not meet it does not follow from summaries.
+    // Summaries cannot exclude rows for a negated condition.
     let neither = query(Condition::Not(Box::new(either)));
     let answer = world.ask(&neither).expect("answered");
     assert_eq!(
         (answer.summary().rows, answer.summary().cost.total().points),
         (1_320, 1_440)
     );
-    // A delete that waits hides rows of what is read, and late points are put together with what they overlap.
+    // A pending delete hides rows that are read, and late points are merged with those that they overlap.
     world.delete("m,host=a", TimeRange::new(23 * HOUR, 23 * HOUR + 30 * MINUTE));
     assert_eq!(world.ask(&above(22)).expect("answered").summary().rows, 30);
     world.write(&[("m,host=a", HOUR, vec![("v", Value::Signed(99))])]);

@@ -1,4 +1,6 @@
-//! Small questions: which are, and what they answer.
+//! Small queries: which queries are small, and their results.
+//!
+//! Small queries must return the same rows as the original ones or exceed their budget.
 
 use tideline_condition::Condition;
 use tideline_engine::ErrorKind;
@@ -10,7 +12,7 @@ use crate::support::{World, aggregate_query, rows_query};
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400 * SECOND;
 
-/// A hundred machines with an instant each, one of them with a cold day and a hot one.
+/// Returns a world of a hundred hosts with one point each, and a host `a` with a cold day and a hot day.
 fn world() -> World {
     let world = World::new();
     let point = |at: i64| ("m,host=a", at * 60 * SECOND, vec![("v", Value::Signed(at))]);

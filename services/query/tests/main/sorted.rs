@@ -1,4 +1,6 @@
-//! Rows in the order of a value: over all timelines, the first of them.
+//! Rows in the order of a value, over all timelines.
+//!
+//! Random sorted results are compared with sorted raw rows.
 
 use std::cmp::Ordering;
 
@@ -39,7 +41,8 @@ fn rows(answer: &Answer) -> Vec<Row> {
     of_each.collect()
 }
 
-/// The order that is promised, from all rows by timeline and time; a stable sort does the rest.
+/// Sorts all rows as documented. The input is in order of timeline and time and the sort is stable, so ties keep
+/// this order.
 fn naive(all: &[Row], column: usize, order: RankOrder, limit: usize) -> Vec<Row> {
     let place = |value: &Value| match value {
         Value::Float(value) if value.is_nan() => 3,
@@ -84,7 +87,7 @@ fn random_rows_come_in_the_order_of_their_values() {
             let time = dice.below(2_000) as i64 * SECOND;
             let mut fields = Vec::new();
             if !dice.one_in(6) {
-                // Few different values, so that many are equal; of several types, and some are no numbers.
+                // Few distinct values of several types, so that many are equal; some are NaN.
                 fields.push((
                     "v",
                     match dice.below(20) {
@@ -128,7 +131,7 @@ fn random_rows_come_in_the_order_of_their_values() {
             let with_value = all.iter().filter(|row| row.2[column].is_some()).count();
             assert_eq!(answer.summary().more, expected.len() < with_value, "{asked:?}");
             assert_eq!(answer.summary().rows, expected.len() as u64);
-            // A series begins where the timeline changes, and never without.
+            // A series starts exactly where the timeline changes.
             assert!(answer.series.windows(2).all(|pair| pair[0].id != pair[1].id));
         }
     }
@@ -157,10 +160,10 @@ fn what_is_ordered_by_need_not_be_shown_and_may_be_computed() {
     ));
     let answer = world.ask(&asked).expect("answered");
     let shown: Vec<_> = rows(&answer).into_iter().map(|row| row.2).collect();
-    // 9 · 89, then 9 · 79; 99 lies behind the range.
+    // The products 9 · 89 and 9 · 79; the point at 99 s is outside the range.
     assert_eq!(shown, [[Some(Value::Signed(89))], [Some(Value::Signed(79))]]);
     assert_eq!(answer.series.len(), 1);
-    // What is kept of rows is within the budget.
+    // Kept rows count against the budget.
     let mut large = query("b", RankOrder::Lowest, Some(100_000));
     large.budget.held_bytes_max = 1_000;
     let error = world.ask(&large).expect_err("too much").to_string();

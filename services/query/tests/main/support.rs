@@ -1,4 +1,6 @@
-//! An engine in memory, points written to it one by one, and a sink that keeps what it gets.
+//! Test support: an engine in memory, points written one by one, and a sink that keeps its rows.
+//!
+//! Random data comes from [`Dice`], whose seed can be repeated.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -17,9 +19,9 @@ use tideline_query::{
     Aggregate, AnswerSink, Budget, Cancel, Direction, Function, GroupBy, Header, Percentile, PointQuery,
     Querier, QuerySettings, Rows, Selector, Series, Shape, SinkClosed, Summary, ValueRef, WindowSpec,
 };
-use tideline_series_store::{Delete, Pace, Rewrite, RewriteCause, RewriteCost};
+use tideline_series_store::{Delete, Rewrite, RewriteCause, RewriteCost, Throttle};
 
-/// Everything that a test needs.
+/// Engine in memory with a table, a querier and a manual clock.
 pub(crate) struct World {
     pub(crate) engine: Arc<Engine>,
     pub(crate) table: Table,
@@ -28,7 +30,7 @@ pub(crate) struct World {
     _index: TempDir,
 }
 
-/// A point: raw series key, time, fields.
+/// Point: raw series key, timestamp, fields.
 pub(crate) type Point<'a> = (&'a str, i64, Vec<(&'a str, Value)>);
 
 impl World {
@@ -39,7 +41,7 @@ impl World {
         })
     }
 
-    /// A world that begins at an instant.
+    /// Opens a world whose clock starts at `now`.
     pub(crate) fn at(now: i64) -> Self {
         Self::open(&QuerySettings::default(), Timestamp::from_nanos_clamped(now))
     }
@@ -48,7 +50,7 @@ impl World {
         Self::open(settings, Timestamp::EPOCH)
     }
 
-    /// A world whose backend sends requests over a network.
+    /// Opens a world whose backend sends requests over a network.
     pub(crate) fn distributed() -> Self {
         Self::on(
             Character::Distributed,
@@ -83,7 +85,7 @@ impl World {
         }
     }
 
-    /// A world with these points, written in this order.
+    /// Opens a world with these points, written in this order.
     pub(crate) fn with(points: &[Point<'_>]) -> Self {
         let world = Self::new();
         world.write(points);
@@ -116,7 +118,7 @@ impl World {
         self.engine.seal().expect("sealed");
     }
 
-    /// Seals, and moves each cold window into the cold tier that `chosen` takes, by its number.
+    /// Seals, and moves the storage windows that `chosen` selects by number to the cold tier.
     pub(crate) fn seal_and_move(&self, mut chosen: impl FnMut(i64) -> bool) {
         self.seal();
         let store = self.engine.store();
@@ -183,22 +185,22 @@ fn column(value: &Value) -> ColumnData {
     }
 }
 
-/// A rewrite that never waits.
+/// Throttle that never waits.
 struct Hurry;
 
-impl Pace for Hurry {
+impl Throttle for Hurry {
     fn step(&mut self, _: &RewriteCost) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }
 
-/// What a sink got.
+/// Content received by a sink.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) header: Header,
     pub(crate) series: Vec<KeptSeries>,
     pub(crate) summary: Option<Summary>,
-    /// Take no more than this many rows.
+    /// Maximum number of rows to accept.
     pub(crate) rows_max: Option<usize>,
 }
 
@@ -207,13 +209,13 @@ pub(crate) struct KeptSeries {
     pub(crate) id: Option<TimelineId>,
     pub(crate) measurement: String,
     pub(crate) tags: Vec<(String, String)>,
-    /// Names of its columns.
+    /// Names of the columns.
     pub(crate) columns: Vec<String>,
     pub(crate) rows: Vec<(i64, Vec<Option<Value>>)>,
 }
 
 impl Answer {
-    /// The rows of the only series.
+    /// Returns the rows of the only series.
     pub(crate) fn rows(&self) -> Vec<(i64, Vec<Option<Value>>)> {
         assert!(self.series.len() <= 1, "{:?}", self.series);
         self.series
@@ -273,7 +275,7 @@ impl AnswerSink for Answer {
     }
 }
 
-/// Whether a column of a type can hold a value; one of several kinds holds all.
+/// Returns true if a column of a type can hold a value; `None` can hold any.
 fn fits(value: Option<&Value>, stated: Option<ValueType>) -> bool {
     let is_number = |of: ValueType| of.kind() == ValueKind::Number;
     match (value.map(Value::value_type), stated) {
@@ -283,7 +285,7 @@ fn fits(value: Option<&Value>, stated: Option<ValueType>) -> bool {
     }
 }
 
-/// All points of all timelines.
+/// Returns a query for all points of all timelines.
 pub(crate) fn rows_query() -> PointQuery {
     PointQuery {
         details: false,
@@ -298,7 +300,7 @@ pub(crate) fn rows_query() -> PointQuery {
     }
 }
 
-/// Functions of all fields of all timelines together.
+/// Returns a query for functions of all fields of all timelines.
 pub(crate) fn aggregate_query(
     functions: &[Function],
     range: TimeRange,
@@ -320,15 +322,15 @@ pub(crate) fn aggregate_query(
     }
 }
 
-/// The seed of this run of the tests.
+/// Seed of this test run.
 static SEED: LazyLock<u64> = LazyLock::new(|| tideline_testkit::seed("query"));
 
-/// Random numbers that a seed repeats.
+/// Repeatable random numbers.
 pub(crate) struct Dice(u64);
 
 impl Dice {
-    /// Returns one of the sequences of the run's seed: the same number, the same sequence. Prints the seed, so that a
-    /// failure can be replayed with `TIDELINE_SEED`.
+    /// Returns a random sequence of the run's seed; equal numbers return equal sequences. Prints the seed, so that
+    /// a failure can be replayed with `TIDELINE_SEED`.
     pub(crate) fn new(sequence: u64) -> Self {
         println!("sequence {sequence} of TIDELINE_SEED={}", *SEED);
         Self(Self(SEED.wrapping_add(sequence)).next())
@@ -351,7 +353,7 @@ impl Dice {
     }
 }
 
-/// Every function that suits all of some types, percentiles among them.
+/// Returns the functions that support all of the types, including a random percentile.
 pub(crate) fn functions_of(dice: &mut Dice, types: &[ValueType]) -> Vec<Function> {
     let percents = [0.0, 50.0, 100.0, dice.below(1_001) as f64 / 10.0];
     let percentile = Percentile::new(percents[dice.below(4) as usize]).expect("a share");

@@ -1,4 +1,6 @@
-//! The same points in either tier, in both, late, deleted: the same answers, and what each tier gave to them.
+//! The same points in different tiers, also late and deleted, must give the same results.
+//!
+//! Also tests the read cost of each tier, and queries of a single tier.
 
 use tideline_condition::Condition;
 use tideline_model::{Tier, TimeRange, Value, ValueType};
@@ -14,7 +16,7 @@ use crate::support::{Answer, Dice, KeptSeries, Point, World, aggregate_query, fu
 const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3_600 * SECOND;
 const DAY: i64 = 24 * HOUR;
-/// Points lie in these days from the epoch on.
+/// Number of days from the epoch that have points.
 const DAYS: i64 = 3;
 const KEYS: [&str; 4] = [
     "cpu,host=a,dc=x",
@@ -54,7 +56,7 @@ enum Step {
     Delete(&'static str, TimeRange),
 }
 
-/// Writes in the order of time with gaps, late ones, some that hit an instant again, and deletes.
+/// Returns a random history: writes in time order with gaps, late points, overwritten points, and deletes.
 fn history(dice: &mut Dice) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut clock = 0;
@@ -93,7 +95,7 @@ fn history(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-/// Takes a history; `moves` says after each step whether to seal and which days to move.
+/// Replays a history; calls `moves` after each step to seal or move days.
 fn live(steps: &[Step], mut moves: impl FnMut(&World)) -> World {
     let world = World::new();
     for step in steps {
@@ -166,7 +168,7 @@ fn question(dice: &mut Dice) -> PointQuery {
     }
 }
 
-/// Everything exactly but sums of floats.
+/// Compares floats with a tolerance and other values exactly.
 fn assert_alike(a: &[KeptSeries], b: &[KeptSeries], tolerance: f64, about: &str) {
     assert_eq!(a.len(), b.len(), "{about}");
     for (a, b) in a.iter().zip(b) {
@@ -267,7 +269,7 @@ fn answers_are_the_same_whatever_tier_the_points_are_in() {
     );
 }
 
-/// Two whole days of one point a minute, the first of them cold.
+/// Returns a world with two days of one point per minute; the first day is cold.
 fn two_days() -> World {
     let world = World::new();
     let point = |at: i64| {
@@ -330,7 +332,7 @@ fn the_cost_says_what_each_tier_gave() {
 #[test]
 fn newest_values_of_one_tier_are_found() {
     let world = two_days();
-    // A field that only the cold tier has, and one that is late.
+    // One field is only in the cold tier, and one point is late.
     world.write(&[(
         "m,host=b",
         5,

@@ -1,4 +1,6 @@
-//! Conditions on values: their rules, and what is refused.
+//! Conditions on values: their rules, and the conditions that are refused.
+//!
+//! All conditions are tested on one small set of points, before and after sealing.
 
 use std::ops::Bound;
 
@@ -50,7 +52,7 @@ fn tests_see_points_that_have_the_field() {
     let equals = |value| field("n", Test::from(Equals(literal(value))));
     for (condition, times) in [
         (n(), vec![1, 4]),
-        // What has no value, or one that is no number, is not above.
+        // Missing values and NaN are not above the bound.
         (not(n()), vec![0, 2, 3]),
         (equals(Value::Float(100.0)), vec![4]),
         (
@@ -95,7 +97,7 @@ fn tests_see_points_that_have_the_field() {
 fn the_fields_of_a_condition_need_not_be_wanted() {
     let world = world();
     let n = above("n", Value::Signed(50));
-    // The point at 0 has no such field, the others are not above.
+    // Only the points at 1 and 4 have `n` above 50.
     assert_eq!(ask(&world, n.clone(), &["w"]).expect("answered"), [1, 4]);
     let query = PointQuery {
         values: Some(n),

@@ -1,4 +1,4 @@
-//! Tables are made of what another database has archived, a thousand timelines or a segment a step.
+//! Job that attaches the archive of another database, in steps of a thousand timelines or one segment.
 
 use tideline_engine::model::JobKind;
 use tideline_engine::{AttachPlan, AttachProgress, AttachRequest, Engine, EngineError};
@@ -6,9 +6,9 @@ use tideline_engine::{AttachPlan, AttachProgress, AttachRequest, Engine, EngineE
 use super::{JobEnding, RequestedJob};
 use crate::scheduler::Scheduler;
 
-/// Attaching that has begun.
+/// Started job that attaches an archive.
 pub struct AttachJob {
-    /// The job in the list.
+    /// Job in the list.
     pub job: RequestedJob,
     plan: AttachPlan,
 }
@@ -18,7 +18,7 @@ impl AttachJob {
     ///
     /// # Errors
     ///
-    /// The target cannot be read, or what it holds cannot be attached.
+    /// Returns an error if the target cannot be read or its archive cannot be attached.
     pub fn begin(
         scheduler: &Scheduler,
         engine: &Engine,
@@ -35,12 +35,12 @@ impl AttachJob {
         Ok(Self { job, plan })
     }
 
-    /// Attaches until `watch` returns false, the job is cancelled or `is_stopping` returns true. Returns the progress and whether
-    /// all is done.
+    /// Attaches until `watch` returns false, the job is cancelled or `is_stopping` returns true. Returns the
+    /// progress, and true if everything is done.
     ///
     /// # Errors
     ///
-    /// A step failed; what is attached stays, and the job has the error.
+    /// Returns the error of a failed step. Attached segments stay, and the job records the error.
     pub fn perform(
         self,
         engine: &Engine,
@@ -56,7 +56,7 @@ impl AttachJob {
             Ok(ended) => ended,
             Err(error) => {
                 job.end(JobEnding::Failed(format!(
-                    "{error}; what is attached stays, and sent again it goes on"
+                    "{error}; attached segments stay; send the request again for the others"
                 )));
                 return Err(error);
             }

@@ -1,4 +1,4 @@
-//! Attributes of all selected timelines are set and removed, a thousand timelines a step.
+//! Job that sets and removes attributes of all selected timelines, in steps of a thousand timelines.
 
 use roaring::RoaringBitmap;
 use tideline_engine::catalog::AttributeChanges;
@@ -9,9 +9,9 @@ use tideline_engine::{AttributesChanged, Engine, EngineError, Table, TimelineSel
 use super::{JobEnding, RequestedJob};
 use crate::scheduler::Scheduler;
 
-/// A change of attributes that has begun.
+/// Started job that changes attributes.
 pub struct AttributesJob {
-    /// The job in the list.
+    /// Job in the list.
     pub job: RequestedJob,
     table: Table,
     selected: RoaringBitmap,
@@ -22,7 +22,7 @@ impl AttributesJob {
     ///
     /// # Errors
     ///
-    /// The table does not exist, or the search fails or is stopped.
+    /// Returns an error if the table does not exist, or if the search fails or is stopped.
     pub fn begin(
         scheduler: &Scheduler,
         engine: &Engine,
@@ -35,18 +35,18 @@ impl AttributesJob {
         let job = scheduler.begin(
             JobKind::SetAttributes,
             Some((table.points().id(), table.name().as_str())),
-            "attributes of all timelines that were selected are changed".to_owned(),
+            "attributes of the selected timelines are changed".to_owned(),
             selected.len(),
         );
         Ok(Self { job, table, selected })
     }
 
-    /// Changes the timelines until `watch` returns false, the job is cancelled or `is_stopping` returns true. Returns the progress
-    /// and whether all is done.
+    /// Changes the timelines until `watch` returns false, the job is cancelled or `is_stopping` returns true. Returns
+    /// the progress, and true if everything is done.
     ///
     /// # Errors
     ///
-    /// A step failed; earlier steps stay, and the job has the error.
+    /// Returns the error of a failed step. Earlier steps stay, and the job records the error.
     pub fn perform(
         self,
         engine: &Engine,

@@ -1,4 +1,4 @@
-//! Points of a table are copied into another, some timelines a step.
+//! Job that copies points of a table into another one, some timelines per step.
 
 use tideline_engine::model::{JobKind, TimeRange};
 use tideline_engine::{Engine, EngineError, PointsCopied, Table};
@@ -6,20 +6,20 @@ use tideline_engine::{Engine, EngineError, PointsCopied, Table};
 use super::{JobEnding, RequestedJob};
 use crate::scheduler::Scheduler;
 
-/// A copy that has begun.
+/// Started job that copies points.
 pub struct CopyJob {
-    /// The job in the list.
+    /// Job in the list.
     pub job: RequestedJob,
     from: Table,
     into: Table,
 }
 
 impl CopyJob {
-    /// Finds both tables and lists the job; `None` where they are the same.
+    /// Looks up both tables and lists the job; `None` if they are the same.
     ///
     /// # Errors
     ///
-    /// One of the tables does not exist.
+    /// Returns an error if one of the tables does not exist.
     pub fn begin(
         scheduler: &Scheduler,
         engine: &Engine,
@@ -33,13 +33,14 @@ impl CopyJob {
         let job = scheduler.begin(
             JobKind::Restore,
             Some((from.points().id(), from.name().as_str())),
-            format!("somebody asked for a copy of its points in table {}", into.name()),
+            format!("requested copy of its points in table {}", into.name()),
             from.catalog().len(),
         );
         Ok(Some(Self { job, from, into }))
     }
 
-    /// Copies until the end, the job is cancelled or `is_stopping` returns true. The job has the outcome.
+    /// Copies until everything is copied, the job is cancelled or `is_stopping` returns true. The job records the
+    /// outcome.
     pub fn perform(self, engine: &Engine, range: TimeRange, is_stopping: &dyn Fn() -> bool) {
         let Self { job, from, into } = self;
         let mut step = |progress: &PointsCopied| job.step(progress.seen) && !is_stopping();
@@ -47,7 +48,7 @@ impl CopyJob {
             Ok(copied) => copied,
             Err(error) => return job.end(JobEnding::Failed(error.to_string())),
         };
-        let mut came = format!("{} points of {} timelines looked at", copied.points, copied.seen);
+        let mut came = format!("{} points copied from {} timelines", copied.points, copied.seen);
         if let Some(reason) = &copied.first_refusal {
             came = format!("{came}, {} points refused, the first: {reason}", copied.refused);
         }

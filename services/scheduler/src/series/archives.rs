@@ -1,43 +1,44 @@
-//! How archives stand: what is in files, what waits to be, and whether it goes on.
+//! Progress of archives: points in files, points that wait, and failures.
+//!
+//! An archive is stalled after repeated failures, or if due points wait too long without a successful move.
 
 use tideline_engine::model::time::{NANOS_PER_DAY, NANOS_PER_SECOND, format_duration};
 use tideline_engine::model::{JobKind, Tier};
 
 use crate::job::{Job, JobState, JobTable};
 use crate::scheduler::Scheduler;
-use crate::series::plan::archive::{Standing, standing};
+use crate::series::plan::archive::{ArchiveProgress, standing};
 use crate::series::plan::{SegmentFacts, TableFacts};
 
-/// The archive of one table.
+/// Archive of one table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArchiveState {
-    /// Whose.
+    /// Table of the archive.
     pub table: JobTable,
-    /// How far it has come.
-    pub standing: Standing,
-    /// For how long the oldest of what waits has been old enough, nanoseconds; 0 = nothing waits.
+    /// Amounts of data that are archived or wait.
+    pub standing: ArchiveProgress,
+    /// Time for which the oldest waiting points have been old enough, nanoseconds; 0 = no points wait.
     pub behind: i64,
-    /// How often moves into files have failed in a row.
+    /// Number of failed moves into files in a row.
     pub failures: u32,
-    /// When they are tried again, trusted nanoseconds since the epoch, while they fail.
+    /// Time of the next attempt while moves fail, trusted nanoseconds since the epoch.
     pub tried_again: Option<i64>,
-    /// The last job that moved points into files, however it ended.
+    /// Last job that moved points into files, whatever its outcome.
     pub last_job: Option<Job>,
-    /// Why the archive makes no progress, in words; `None` while it does, or nothing waits.
+    /// Reason why the archive is stalled; `None` while it makes progress or no points wait.
     pub stalled: Option<String>,
 }
 
-/// Failures in a row with which an archive makes no progress.
+/// Number of failures in a row after which an archive is stalled.
 pub const STALLED_FAILURES: u32 = 3;
-/// Points that are due wait for so long, without any move that ends well, before the archive makes no progress;
-/// nanoseconds.
+/// Time for which due points wait without a successful move before the archive is stalled, nanoseconds.
 pub const STALLED_AFTER: i64 = 2 * NANOS_PER_DAY;
 
-/// Work that needs the target of an archive.
-const CHORES: [JobKind; 2] = [JobKind::Archive, JobKind::Evict];
+/// Job kinds that use the target of an archive.
+const ARCHIVE_JOBS: [JobKind; 2] = [JobKind::Archive, JobKind::Evict];
 
 impl Scheduler {
-    /// How the archive of each table stands that has one, or archived points.
+    /// Returns the state of the archive of each table that has one or has archived points.
     pub fn archives(&self) -> Vec<ArchiveState> {
         let facts = self.shared().models.series().work.facts();
         let now = facts.now();
@@ -49,7 +50,7 @@ impl Scheduler {
         let state = self.shared().state.lock();
         let of_table = |table: &TableFacts| {
             let standing = standing(&facts, table);
-            let trouble = state.agenda.worst(table.id, &CHORES, monotonic);
+            let trouble = state.queue.worst(table.id, &ARCHIVE_JOBS, monotonic);
             let left = trouble.map(|trouble| i64::try_from(trouble.left.as_nanos()).unwrap_or(i64::MAX));
             let is_of = |job: &&Job| {
                 let of = job.table.as_ref().map(|table| table.id);
@@ -57,7 +58,7 @@ impl Scheduler {
             };
             let jobs = || state.journal.jobs.values().rev().filter(is_of);
             let last_job = jobs().next().cloned();
-            // Holds are forgotten by a restart, past jobs are not.
+            // Waits are lost by a restart, past jobs are not.
             let failed = jobs().take_while(|job| job.state == JobState::Failed).count();
             let failed = u32::try_from(failed).unwrap_or(u32::MAX);
             let failures = trouble.map_or(failed, |trouble| trouble.failures.max(failed));
@@ -67,7 +68,7 @@ impl Scheduler {
                 since: standing.waiting_since,
                 progress: done.and_then(|job| job.finished).max(Some(table.policy_changed)),
                 is_due: state
-                    .agenda
+                    .queue
                     .is_due(table.id, JobKind::Archive, now, &state.journal),
                 failures,
                 error: last_job.as_ref().and_then(|job| job.error.as_deref()),
@@ -88,25 +89,25 @@ impl Scheduler {
     }
 }
 
-/// Points of a table that wait to become files.
+/// Points of a table that wait to be archived.
 struct Waiting<'a> {
     now: i64,
-    /// When the first of them became old enough.
+    /// Time when the first of them became old enough.
     since: Option<i64>,
-    /// When a move last ended well, or the policy was set.
+    /// Time of the last successful move, or of the policy change if that is later.
     progress: Option<i64>,
-    /// Whether a move may begin by its schedule.
+    /// True if a move may start by its schedule.
     is_due: bool,
     failures: u32,
     error: Option<&'a str>,
 }
 
-/// Why the archive of a table makes no progress.
+/// Returns the reason why the archive of a table is stalled, if it is.
 fn stalled(waiting: &Waiting<'_>) -> Option<String> {
     let since = waiting.since?;
     let waited = waiting.now.saturating_sub(since).max(0);
     let fails = waiting.failures >= STALLED_FAILURES;
-    // An instant of the future is one of a clock that went back.
+    // A timestamp of the future is from a clock that was set back.
     let progress = waiting.progress.filter(|at| *at <= waiting.now);
     let idle = waiting.now.saturating_sub(since.max(progress.unwrap_or(since)));
     let is_idle = waiting.is_due && idle > STALLED_AFTER;
@@ -120,6 +121,6 @@ fn stalled(waiting: &Waiting<'_>) -> Option<String> {
         (failures, Some(error)) => format!("; {failures} moves in a row have failed, the last: {error}"),
     };
     Some(format!(
-        "no progress: its oldest window has been old enough for files for {waited}{failed}"
+        "no progress: its oldest window has been due for archiving for {waited}{failed}"
     ))
 }

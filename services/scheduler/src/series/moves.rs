@@ -1,19 +1,21 @@
 //! Performs moves: work that reads and writes segments, in one part or in several.
+//!
+//! Each part is one rewrite of the store, which completes or leaves everything unchanged.
 
 use std::ops::ControlFlow;
 
 use tideline_engine::model::{SegmentId, TableId, Tier, Timestamp};
-use tideline_engine::moves::{Pace, Rewrite, RewriteCause, RewriteCost, Rewritten};
+use tideline_engine::moves::{Rewrite, RewriteCause, RewriteCost, Rewritten, Throttle};
 
 use super::Series;
 use crate::maintenance::{Mode, Planned, WorkError};
-use crate::pace::JobCost;
 use crate::run::Run;
+use crate::throttle::JobCost;
 
 /// Reports the cost of a rewrite as that of a part of the running job.
 struct RunPace<'r, 'a>(&'r mut Run<'a>);
 
-impl Pace for RunPace<'_, '_> {
+impl Throttle for RunPace<'_, '_> {
     fn step(&mut self, cost: &RewriteCost) -> ControlFlow<()> {
         self.0.step(&JobCost::from(*cost))
     }
@@ -34,7 +36,7 @@ impl From<RewriteCost> for JobCost {
 }
 
 impl Series {
-    /// Cold segments are cut, so that those of their days that are old enough can be archived; what came of it.
+    /// Cuts cold segments, so that those of their days that are old enough can be archived. Returns a description.
     fn cut(
         &self,
         work: &Planned,
@@ -52,7 +54,7 @@ impl Series {
         ))
     }
 
-    /// All inputs become one segment, or several where they are cut; what came of it.
+    /// Rewrites all inputs into one segment, or into several if they are cut. Returns a description.
     pub(super) fn rewrite(
         &self,
         work: &Planned,
@@ -81,7 +83,7 @@ impl Series {
         ))
     }
 
-    /// Points become files; where they stay in the cold tier for a while, they are one segment there before.
+    /// Moves points into files. If they also stay in the cold tier for a while, they first become one cold segment.
     pub(super) fn archive(
         &self,
         work: &Planned,
@@ -109,7 +111,7 @@ impl Series {
         ))
     }
 
-    /// Files take the place of cold segments.
+    /// Replaces cold segments by their files.
     pub(super) fn evict(&self, work: &Planned, table: TableId) -> Result<String, WorkError> {
         let evicted = self.work.evict(table, &work.inputs)?;
         let left = format!(
@@ -118,11 +120,11 @@ impl Series {
         );
         Ok(match evicted.stay {
             0 => left,
-            stay => format!("{left}; {stay} stay, since files of theirs are missing, and are archived again"),
+            stay => format!("{left}; {stay} stay and are archived again, because files are missing"),
         })
     }
 
-    /// Archived segments come back into the cold tier, one by one. What changed meanwhile is left out.
+    /// Restores archived segments to the cold tier, one by one. Segments that changed meanwhile are left out.
     pub(super) fn restore(
         &self,
         work: &Planned,
@@ -130,7 +132,7 @@ impl Series {
         run: &mut Run<'_>,
     ) -> Result<String, WorkError> {
         let Mode::Held(until) = work.mode else {
-            return Err(WorkError::Overtaken("a restore without an end".into()));
+            return Err(WorkError::Overtaken("the restore has no end time".into()));
         };
         let (mut restored, mut changed) = (0u64, 0u64);
         for input in &work.inputs {
@@ -148,11 +150,11 @@ impl Series {
         );
         Ok(match changed {
             0 => done,
-            changed => format!("{done}; {changed} had changed: ask again for what is not there"),
+            changed => format!("{done}; {changed} had changed; request them again"),
         })
     }
 
-    /// One rewrite of a job.
+    /// Performs one rewrite of a job.
     fn part(
         &self,
         (table, inputs, tier, cause): (TableId, Vec<SegmentId>, Tier, RewriteCause),

@@ -36,7 +36,7 @@ impl Series {
             }
             JobKind::WriteSettings => {
                 let written = self.work.write_settings(table)?;
-                let text = format!("the table's settings are beside its files in {written} more places");
+                let text = format!("settings written next to the files in {written} more targets");
                 return Ok(Outcome::round(written, text));
             }
             JobKind::Seal | JobKind::SetAttributes | JobKind::AttachArchive => {

@@ -1,7 +1,8 @@
-//! The planner: looks at facts and says what is to be done. No I/O, no state, no clock of its own.
+//! The planner: derives work from facts, without I/O, state or a clock of its own.
 //!
-//! Each kind of jobs has a file that plans it. [`plan`] calls them in the order in which segments are given
-//! away: what expires is not rewritten, what migrates or is archived is not folded or purged, and no segment is in two plans.
+//! Each kind of jobs has a file that plans it. [`plan`] calls them in the order in which segments are assigned:
+//! expired segments are not rewritten, segments that migrate or are archived are not folded or purged, and no segment
+//! is in two plans.
 
 pub mod archive;
 pub mod catalog;
@@ -23,16 +24,16 @@ use hashbrown::HashSet;
 use tideline_engine::model::{JobKind, SegmentId, TableModel, TimeRange};
 use tideline_engine::moves::window::Window;
 
-pub use facts::{Facts, Past, SegmentFacts, TableFacts};
+pub use facts::{Facts, History, SegmentFacts, TableFacts};
 pub use preview::{Boundaries, Preview, UnsealedBefore, preview};
 
 use crate::maintenance::{Amount, PlanSettings, Planned, Slot, Urgency, sort};
 use crate::schedule;
 
-/// All work that there is, what should come first in front. Work that waits for its schedule is at the end.
-pub fn plan(facts: &Facts, past: &Past, settings: &PlanSettings) -> Vec<Planned> {
+/// Returns all pending work, most urgent first. Work that waits for its schedule is at the end.
+pub fn plan(facts: &Facts, past: &History, settings: &PlanSettings) -> Vec<Planned> {
     let mut planned = Vec::new();
-    let mut taken = Taken::new(facts, &facts.tables);
+    let mut taken = Claimed::new(facts, &facts.tables);
     for table in &facts.tables {
         expire::plan(facts, table, past, settings, &mut taken, &mut planned);
         migrate::plan(facts, table, past, &mut taken, &mut planned);
@@ -40,7 +41,7 @@ pub fn plan(facts: &Facts, past: &Past, settings: &PlanSettings) -> Vec<Planned>
         fold::plan(facts, table, &mut taken, &mut planned);
         purge::plan(facts, table, past, &mut taken, &mut planned);
         catalog::plan(facts, table, past, &mut planned);
-        archive::plan_sweep(facts, table, past, &mut planned);
+        archive::plan_gc(facts, table, past, &mut planned);
         archive::plan_settings(facts, table, &mut planned);
     }
     fold::plan_crowded(facts, &mut taken, &mut planned);
@@ -49,11 +50,11 @@ pub fn plan(facts: &Facts, past: &Past, settings: &PlanSettings) -> Vec<Planned>
     planned
 }
 
-/// Segments that are spoken for.
-struct Taken(HashSet<SegmentId>);
+/// Segments that are not available for further work.
+struct Claimed(HashSet<SegmentId>);
 
-impl Taken {
-    /// What is being moved is nobody's, and what has expired waits to be dropped.
+impl Claimed {
+    /// Creates the set of segments that are being moved, and of expired ones, which wait to be dropped.
     fn new<'a>(facts: &Facts, tables: impl IntoIterator<Item = &'a TableFacts>) -> Self {
         let now = facts.now();
         let spoken_for = tables.into_iter().flat_map(|table| {
@@ -63,7 +64,7 @@ impl Taken {
         Self(spoken_for.map(|segment| segment.id).collect())
     }
 
-    /// Only what has expired.
+    /// Creates the set of expired segments only.
     fn expired(now: i64, table: &TableFacts) -> Self {
         let segments = table.segments.iter();
         let expired = segments.filter(|segment| !table.is_visible(segment, now));
@@ -79,7 +80,7 @@ impl Taken {
     }
 }
 
-/// Work on segments of a table.
+/// Creates work on segments of a table.
 fn work(kind: JobKind, table: &TableFacts, segments: &[&SegmentFacts], window: Window, base: i64) -> Planned {
     let ranges = segments.iter().map(|segment| segment.window.range(base));
     let range = ranges
@@ -96,7 +97,7 @@ fn work(kind: JobKind, table: &TableFacts, segments: &[&SegmentFacts], window: W
     }
 }
 
-/// Work on a table without segments.
+/// Creates work on a table, without segments.
 fn of_table(kind: JobKind, table: &TableFacts, reason: &str) -> Planned {
     Planned::new(TableModel::Series, kind, Some(table.id), reason)
 }
@@ -110,9 +111,9 @@ impl From<Window> for Slot {
     }
 }
 
-/// When jobs of a kind may begin by the schedule of a table: `ready` or the first instant of the schedule after both `ready`
-/// and what was served last. `None` where the schedule cannot be kept.
-fn begins(facts: &Facts, table: &TableFacts, past: &Past, kind: JobKind, ready: i64) -> Option<i64> {
+/// Returns when jobs of a kind may start by the schedule of a table: `ready`, or the first scheduled time after both
+/// `ready` and the last one served. `None` if the schedule is invalid.
+fn begins(facts: &Facts, table: &TableFacts, past: &History, kind: JobKind, ready: i64) -> Option<i64> {
     let served = past.served.get(&(table.id, kind)).copied();
     let since = [served, Some(table.created), Some(table.policy_changed)];
     schedule::begins(table.schedule(kind), since, facts.now(), ready)

@@ -1,18 +1,23 @@
-//! Requests about series tables: restoring archived points, previewing a policy.
+//! Requests about series tables: restore of archived points, preview of a policy.
 
 use tideline_engine::model::{Policy, TimeRange};
 
-use super::plan::{Boundaries, Facts, Past, Preview, TableFacts, UnsealedBefore, preview, restore};
+use super::plan::{Boundaries, Facts, History, Preview, TableFacts, UnsealedBefore, preview, restore};
 use crate::job::Job;
 use crate::runner::State;
 use crate::scheduler::{Scheduler, SchedulerError};
 
 impl Scheduler {
-    /// Brings archived points of a range back into the cold tier, where policies leave them until a trusted timestamp in
-    /// nanoseconds; returns the job that does it, in front of planned work, or `None` if no archived or cold segment has
-    /// points there.
+    /// Restores archived points of a range to the cold tier, where policies leave them until a trusted timestamp in
+    /// nanoseconds. Returns the job, which runs before planned work, or `None` if no archived or cold segment has
+    /// points in the range.
     ///
-    /// Whole segments come back. What has come stays when the job is cancelled or fails; requested again, it does the rest.
+    /// Whole segments are restored. Restored segments stay if the job is cancelled or fails; a repeated request
+    /// restores the rest.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`SchedulerError::NoSuchTable`] if there is no series table of this name.
     pub fn restore(&self, table: &str, range: TimeRange, until: i64) -> Result<Option<Job>, SchedulerError> {
         let shared = self.shared();
         shared.refresh();
@@ -23,8 +28,8 @@ impl Scheduler {
         };
         let (job, edit) = {
             let mut state = shared.state.lock();
-            let State { agenda, journal, .. } = &mut *state;
-            let job = agenda.add(work, table.state().named(), facts.now(), journal);
+            let State { queue, journal, .. } = &mut *state;
+            let job = queue.add(work, table.state().named(), facts.now(), journal);
             let mut edit = journal.keep(job.clone(), shared.settings.history);
             edit.put.extend(journal.ids_to_set_aside());
             (job, edit)
@@ -34,7 +39,12 @@ impl Scheduler {
         Ok(Some(job))
     }
 
-    /// Previews what the policy of a table would do now, or with `policy` what that one would do.
+    /// Previews what the policy of a table would do now, or the effect of setting `policy` now.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`SchedulerError::NoSuchTable`] if there is no series table of this name, and
+    /// [`SchedulerError::Unsealed`] if unsealed points cannot be counted.
     pub fn preview(&self, table: &str, policy: Option<Policy>) -> Result<Preview, SchedulerError> {
         let shared = self.shared();
         let series = shared.models.series();
@@ -46,7 +56,7 @@ impl Scheduler {
         };
         let (facts, unsealed) = series.work.facts_and_unsealed(id, &boundaries)?;
         let table = find_table(&facts, table)?;
-        let past = Past {
+        let past = History {
             served: shared.state.lock().journal.served(),
             deletes_since: series.deletes_since(&facts),
         };

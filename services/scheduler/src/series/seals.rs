@@ -1,4 +1,7 @@
-//! Seals as jobs. The store seals by size and age; its reports become past jobs, and those of a requested seal become one job.
+//! Seals as jobs.
+//!
+//! The store seals by size and age, and each of its reports becomes a past job. The reports of a requested seal
+//! become one job.
 
 use std::time::Duration;
 
@@ -8,23 +11,23 @@ use tideline_engine::moves::SealReport;
 use super::Series;
 use crate::job::{Job, JobState};
 use crate::maintenance::{Amount, Outcome, Unplanned, WorkError};
-use crate::pace::JobCost;
 use crate::run::Run;
 use crate::runner::Shared;
 use crate::scheduler::Scheduler;
+use crate::throttle::JobCost;
 
-/// Reason of a seal that the store began.
+/// Reason of a seal that the store started.
 const BY_ITSELF: &str = "unsealed points are sealed by size and age";
 /// Reason of a seal that a request waits for.
-const ASKED: &str = "asked for by a request that waits for it";
+const ASKED: &str = "requested by a call that waits for it";
 
 impl Scheduler {
-    /// Seals on the calling thread by `seal`, beside planned work, and returns the job that lists it. Its amounts are those of
-    /// all seals that have ended meanwhile.
+    /// Calls `seal` on the calling thread, concurrently with planned work, and returns the job that records it. Its
+    /// amounts are those of all seals that ended meanwhile.
     ///
     /// # Errors
     ///
-    /// Those of `seal`; the job is listed as failed then.
+    /// Returns the error of `seal`. The job is recorded as failed then.
     pub fn seal<E: std::fmt::Display>(&self, seal: impl FnOnce() -> Result<(), E>) -> Result<Job, E> {
         let shared = self.shared();
         shared.note_unplanned();
@@ -52,7 +55,7 @@ impl Scheduler {
     }
 }
 
-/// A request that waits for a seal: meanwhile reports belong to its job.
+/// Marker of a request that waits for a seal. While it exists, seal reports belong to the job of the request.
 struct Waiting<'a>(&'a Shared);
 
 impl<'a> Waiting<'a> {
@@ -69,7 +72,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Series {
-    /// The seals that the store has done since the last call.
+    /// Returns the seals of the store since the last call.
     pub(super) fn unplanned_seals(&self) -> Vec<Unplanned> {
         let reports = self.work.take_seal_reports();
         let unplanned = |report: SealReport| {
@@ -79,7 +82,7 @@ impl Series {
         reports.into_iter().map(unplanned).collect()
     }
 
-    /// Seals everything; the extent of the job is that of all seals since it began.
+    /// Seals all points. The extent of the job is that of all seals since it began.
     pub(super) fn perform_seal(&self, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
         self.work.seal()?;
         let sum = SealSum::of(&self.work.take_seal_reports());
@@ -89,11 +92,11 @@ impl Series {
     }
 }
 
-/// Several seals as one.
+/// Sum of several seals.
 #[derive(Debug, Default)]
 struct SealSum {
     amount: Amount,
-    /// From the first to after the last timestamp.
+    /// First timestamp, and the end after the last one.
     span: Option<(i64, i64)>,
 }
 
@@ -116,7 +119,7 @@ impl SealSum {
         sum
     }
 
-    /// What the seals have read and written.
+    /// Returns the data that the seals have read and written.
     fn cost(&self) -> JobCost {
         JobCost {
             timelines: self.amount.timelines,
@@ -129,7 +132,7 @@ impl SealSum {
         }
     }
 
-    /// For people.
+    /// Describes the seals for users.
     fn outcome(&self) -> String {
         match self.amount.segments {
             0 => "there was nothing to seal".to_owned(),
@@ -140,7 +143,7 @@ impl SealSum {
         }
     }
 
-    /// The seals as work that was in no plan.
+    /// Converts the seals to unplanned work.
     fn unplanned(&self, started: i64, lasting: Duration, reason: &'static str) -> Unplanned {
         Unplanned {
             kind: JobKind::Seal,

@@ -1,58 +1,93 @@
-//! What maintenance of series tables needs of the database, so that it can be tried against a fake.
+//! Interface from the maintenance of series tables to the database.
+//!
+//! It is a trait, so that tests can replace the engine by a fake.
 
 use tideline_engine::model::{SegmentId, TableId};
 use tideline_engine::moves::{
-    Evicted, Pace, Rewrite, Rewritten, SealReport, StoreError, Survey as StoreSurvey, Unsealed,
+    Evicted, Rewrite, Rewritten, SealReport, StoreError, Survey as StoreSurvey, Throttle, Unsealed,
 };
 use tideline_engine::{Engine, EngineError};
 
 use super::plan::Facts;
 use crate::maintenance::WorkError;
 
-/// Series tables as their maintenance sees them. Calls block.
+/// Operations on series tables. Calls block.
 pub trait SeriesWork: Send + Sync + 'static {
     /// Returns the facts of all series tables now.
     fn facts(&self) -> Facts;
 
-    /// Returns the facts, with the unsealed points of a table before each of the timestamps that `before` returns for
-    /// it, all of one moment.
+    /// Returns the facts, and from the same moment the unsealed points of a table before each of the timestamps that
+    /// `before` returns.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the unsealed points cannot be read.
     fn facts_and_unsealed(
         &self,
         table: TableId,
         before: &dyn Fn(&Facts) -> [i64; 4],
     ) -> Result<(Facts, [Unsealed; 4]), WorkError>;
 
-    /// Makes one segment of several; calls `pace` every so often, which holds it back or ends it. A rewrite that ends
-    /// early leaves everything as it was.
-    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<Rewritten, WorkError>;
+    /// Rewrites segments. Calls `pace` regularly, which throttles or ends the rewrite. A rewrite that ends early
+    /// leaves everything unchanged.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`WorkError::GivenUp`] if `pace` ends the rewrite, [`WorkError::Overtaken`] if its inputs have
+    /// changed, and [`WorkError::Failed`] otherwise.
+    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Throttle) -> Result<Rewritten, WorkError>;
 
     /// Replaces cold segments by the files that hold their points already.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`WorkError::Overtaken`] if the segments have changed, and [`WorkError::Failed`] otherwise.
     fn evict(&self, table: TableId, segments: &[SegmentId]) -> Result<Evicted, WorkError>;
 
-    /// Drops whole segments; returns their number.
+    /// Drops whole segments. Returns their number.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`WorkError::Overtaken`] if the segments have changed, and [`WorkError::Failed`] otherwise.
     fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64, WorkError>;
 
     /// Seals everything written so far.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`WorkError::Failed`] if the seal fails.
     fn seal(&self) -> Result<(), WorkError>;
 
-    /// Returns the reports of seals that have ended since the last call, oldest first.
+    /// Returns the reports of seals that ended since the last call, oldest first.
     fn take_seal_reports(&self) -> Vec<SealReport>;
 
-    /// Removes files that a crash or a failure has left at the target of a table's archive; returns their number.
+    /// Removes files that a crash or a failure has left at the target of a table's archive. Returns their number.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the table was dropped or its target cannot be reached.
     fn sweep_archive(&self, table: TableId) -> Result<u64, WorkError>;
 
-    /// Writes the settings of a table to the targets that hold files of it; returns the number of places.
+    /// Writes the settings of a table to the targets that hold its files. Returns the number of targets written.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the table was dropped or a target cannot be reached.
     fn write_settings(&self, table: TableId) -> Result<u64, WorkError>;
 
-    /// Removes timelines without points, and those that have been silent for too long, from a table's catalog; returns
+    /// Removes timelines without points, and those that were silent for too long, from a table's catalog. Returns
     /// their number.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the table was dropped or the catalog cannot be changed.
     fn clean_catalog(&self, table: TableId) -> Result<u64, WorkError>;
 }
 
 impl SeriesWork for Engine {
     fn facts(&self) -> Facts {
         if let Err(error) = self.forget_dropped_tables() {
-            tracing::warn!(%error, "rows of dropped tables could not be removed; it is tried again");
+            tracing::warn!(%error, "failed to remove rows of dropped tables; it is retried");
         }
         Facts::from(&self.store().survey())
     }
@@ -67,7 +102,7 @@ impl SeriesWork for Engine {
         Ok((Facts::from(&survey), unsealed))
     }
 
-    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<Rewritten, WorkError> {
+    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Throttle) -> Result<Rewritten, WorkError> {
         Ok(self.store().rewrite(rewrite, pace)?)
     }
 

@@ -1,4 +1,6 @@
-//! Moves into files and back: in which parts they are done, and that they are told as all others are.
+//! Tests of moves into files and back.
+//!
+//! They cover the parts of a move, its job, its throttle and its failures.
 
 use std::sync::{Arc, mpsc};
 
@@ -22,7 +24,7 @@ fn policy(keep_cold: Option<i64>) -> Policy {
     }
 }
 
-/// What was done but for cleaning up.
+/// Returns what was done, without clean-ups of the catalog.
 fn moved(work: &FakeWork) -> Vec<String> {
     work.log().into_iter().filter(|done| done != "Catalog").collect()
 }
@@ -35,7 +37,7 @@ fn jobs(scheduler: &Scheduler, kind: JobKind) -> Vec<Job> {
     scheduler.jobs(&filter)
 }
 
-/// A late segment of the day of another.
+/// Creates a late segment of a day that has another one.
 fn late(id: u64, days: i64) -> SegmentFacts {
     day(id, Tier::Cold, days)
 }
@@ -55,7 +57,7 @@ fn points_stay_cold_beside_their_files_and_leave_when_their_time_is_over() {
         outcome.starts_with("2 segments are in files, and stay in the cold tier as one"),
         "{outcome}"
     );
-    // The day after day 1 is START + 2 days; ten later it is archived, fifteen after that it leaves.
+    // Day 1 ends at START + 2 days. It is archived ten days later, and leaves the cold tier fifteen days after that.
     work.advance(7 * DAY - 1);
     scheduler.run_due();
     assert_eq!(moved(&work), [] as [&str; 0]);
@@ -80,7 +82,7 @@ fn late_points_join_what_stays_or_what_has_left() {
     let scheduler = work.scheduler();
     scheduler.run_due();
     assert_eq!(moved(&work), ["Fold [1, 2]", "Copy [1001]"]);
-    // The day has left: all of it goes into files at once.
+    // The day has left the cold tier, so all of it goes into files at once.
     (there.tier, there.is_copied) = (Tier::Archive, false);
     let work = FakeWork::new(policy(Some(15 * DAY)), vec![there, late(2, 1)]);
     work.scheduler().run_due();
@@ -205,14 +207,14 @@ fn a_restore_that_ends_early_keeps_what_came_back() {
             .expect("a table")
     };
     let asked = ask(&scheduler).expect("three days");
-    // The process ends before it began.
+    // The process ends before the job started.
     drop(scheduler);
     let scheduler = work.scheduler();
     let lost = scheduler.job(asked.id).expect("it is remembered");
     let outcome = lost.outcome.unwrap_or_default();
     assert_eq!(lost.state, JobState::Cancelled);
-    assert!(outcome.ends_with("ask again for the rest"), "{outcome}");
-    // One has changed, one cannot be read.
+    assert!(outcome.ends_with("request the rest again"), "{outcome}");
+    // One segment has changed, one cannot be read.
     let gone = WorkError::Overtaken("segment 1 is gone".into());
     work.fail_next([gone, WorkError::Failed("the target is down".into())]);
     let failed = ask(&scheduler).expect("three days");
@@ -240,7 +242,7 @@ fn a_target_that_is_down_is_told_and_costs_nothing_but_delay() {
     let work = FakeWork::new(policy(None), vec![day(1, Tier::Cold, 1)]);
     let scheduler = work.scheduler();
     let state = |scheduler: &Scheduler| only(scheduler.archives());
-    // Its day ended at START + 2 days, ten days before the policy wants it, and it is START + 20 days now.
+    // Its day ended at START + 2 days and was due ten days later. It is START + 20 days now.
     let waiting = state(&scheduler);
     assert_eq!((waiting.behind, waiting.standing.waiting.segments), (8 * DAY, 1));
     let down = || WorkError::Failed("s3://bucket cannot be reached".into());

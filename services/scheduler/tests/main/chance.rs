@@ -1,10 +1,10 @@
-//! Chance that a seed replays.
+//! Reproducible random numbers.
 
-/// xorshift64*, so that a seed replays a failure.
+/// Random generator xorshift64*. The seed of a failure reproduces it.
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
-    /// A number from 0 on, below `end`.
+    /// Returns a number from 0 up to, but not including, `end`.
     pub(crate) fn below(&mut self, end: u64) -> i64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

@@ -1,8 +1,10 @@
-//! A wall clock that jumps, by seconds and by a century, and stands still: nothing expires early, nothing that lies in
-//! the future goes, and once the clock is right again everything is as if it had never been wrong.
+//! Test of a wall clock that jumps, by seconds up to a century, or stands still.
 //!
-//! Engine and scheduler run on a clock of the test's own, so that a year of jumps takes seconds. Agents have clocks
-//! that are right, and write all the while.
+//! Nothing expires early, no point of the future is dropped, and once the clock is right again the data is as if it
+//! had never been wrong.
+//!
+//! Engine and scheduler run on a manual clock, so that a year of jumps takes seconds. Clients have clocks that are
+//! right, and write all the time.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -23,41 +25,42 @@ use tideline_series_store::{Order, Selection};
 use crate::chance::Chance;
 use crate::fake::{DAY, HOUR, START};
 
-/// Jumps of one run.
+/// Number of jumps of one run.
 const JUMPS: usize = 500;
 const SECOND: i64 = NANOS_PER_SECOND;
 const MINUTE: i64 = 60 * SECOND;
 const YEAR: i64 = 365 * DAY;
-/// The first second of 2106 after 32 bits of seconds are used up.
+/// First second in 2106 that 32 bits of seconds cannot hold.
 const END_OF_32_BITS: i64 = 4_294_967_296 * SECOND;
 const RETENTION: i64 = 30 * DAY;
-/// How far from its expected time a wall clock is followed.
+/// Largest deviation from the expected time at which a wall clock is followed.
 const TOLERANCE: i64 = HOUR;
-/// What is certainly freed: past retention and purge delay, with the windows that it lies in.
+/// Age at which points are certainly freed: after retention and purge delay, with their whole windows.
 const FREED_AFTER: i64 = RETENTION + 4 * DAY;
-/// The machine that always speaks writes for every instant that this divides.
+/// Interval between the points of the machine that writes all the time.
 const POINT_STEP: i64 = 3 * HOUR;
 
-/// What the wall clock shows.
+/// Reading of the wall clock.
 #[derive(Debug, Clone, Copy)]
 enum Wall {
     OffBy(i64),
     Stuck(i64),
 }
 
-/// A machine with the database on it: true time passes, the wall clock shows what it shows.
+/// Simulated machine with the database: true time passes, and the wall clock has its own reading.
 struct Machine {
     truth: i64,
     wall: Wall,
-    /// By how much the trusted time can be ahead of the true one, and the most that it could be.
+    /// Largest possible lead of the trusted time over the true time.
     lead: i64,
+    /// Maximum of `lead` during the test.
     longest_lead: i64,
     clock: ManualClock,
     disk: Arc<MemoryDisk>,
     index: TempDir,
     engine: Arc<Engine>,
     scheduler: Scheduler,
-    /// All points that were written, those of the future included: instant and machine.
+    /// All points written, including those of the future: timestamp and machine.
     written: BTreeSet<(i64, String)>,
 }
 
@@ -66,19 +69,19 @@ fn nothing_expires_early_however_the_clock_jumps() {
     let mut chance = Chance(tideline_testkit::seed("clock_jumps").max(1));
     let jumps = tideline_testkit::rounds("TIDELINE_JUMPS", JUMPS, 10 * JUMPS) as u64;
     let mut machine = Machine::start();
-    // Points of the future: what is newest in the store holds back no expiry.
+    // Points of the future: the newest stored point does not delay expiry.
     for days in [1, 40, 400, 4_000, 60_000] {
         machine.write(START + days * DAY, "future");
     }
     let (mut doubted, mut believed) = (0, 0);
     for jump in 1..=jumps {
-        // Some speak once and never again.
+        // Some machines write once and never again.
         if jump % 4 == 0 {
             machine.write(machine.truth, &format!("once-{jump}"));
         }
         machine.wall = machine.draw_wall(&mut chance);
         let context = format!("jump {jump} to {:?}", machine.wall);
-        // Most are mended within a day; a few are believed first, but not for so long that points are freed by them.
+        // Most jumps are corrected within a day. A few are accepted first, but not for long enough to free points.
         let is_long = chance.below(20) == 0;
         let lasting = match is_long {
             true => DAY + chance.below(23 * 60) * MINUTE,
@@ -149,7 +152,7 @@ impl Machine {
         }
     }
 
-    /// Lets time pass: agents write, the service seals, moves and drops, and now and then it is restarted.
+    /// Lets time pass: clients write, the service seals, moves and drops, and sometimes the process restarts.
     fn run(&mut self, lasting: i64, chance: &mut Chance) {
         let end = self.truth + lasting;
         while self.truth < end {
@@ -167,20 +170,20 @@ impl Machine {
             }
             self.scheduler.run_due();
         }
-        // A clock that is right takes back what it had led by, at half speed.
+        // A clock that is right reduces the lead, at half speed.
         if matches!(self.wall, Wall::OffBy(0)) && self.lead <= TOLERANCE {
             self.lead = (self.lead - lasting / 2 + SECOND).clamp(0, self.lead);
         }
     }
 
-    /// True and monotonic time pass; the wall clock shows what it is set to.
+    /// Lets true and monotonic time pass, and sets the wall clock to its reading.
     fn pass(&mut self, nanos: i64) {
         self.clock.advance(nanos);
         self.truth += nanos;
         self.look();
     }
 
-    /// The service looks at the wall clock, which it follows where that is near to what it expects.
+    /// Reads the wall clock as the service does, which follows it if it is near the expected time.
     fn look(&mut self) {
         let shown = match self.wall {
             Wall::OffBy(nanos) => self.truth.saturating_add(nanos),
@@ -195,7 +198,7 @@ impl Machine {
         }
     }
 
-    /// An operator sees that the clock is right.
+    /// Confirms that the clock is right, as an operator does.
     fn confirm(&mut self) {
         self.scheduler.confirm_clock();
         self.lead = 0;
@@ -211,7 +214,7 @@ impl Machine {
         self.written.insert((at, host.to_owned()));
     }
 
-    /// The process ends and starts again, at once.
+    /// Ends the process and starts it again at once.
     fn restart(&mut self) {
         self.scheduler.stop();
         self.engine.close().expect("it closes");
@@ -223,7 +226,7 @@ impl Machine {
         self.engine.default_table().expect("the default table")
     }
 
-    /// The points that are seen of the timelines that are found.
+    /// Returns the visible points of all timelines that are found.
     fn seen(&self) -> BTreeSet<(i64, String)> {
         let table = self.table();
         let mut timelines = timelines(&self.engine, &table);
@@ -256,13 +259,13 @@ impl Machine {
         seen
     }
 
-    /// Whatever is younger than the retention, by the true time, is seen.
+    /// Checks that every point younger than the retention, by true time, is visible.
     fn check_nothing_is_early(&self, context: &str) {
         self.compare(self.truth - RETENTION + self.lead, context);
     }
 
-    /// With a clock that is right nothing younger than the retention is missing, so nothing was freed early; and nothing
-    /// older shows.
+    /// Checks with a right clock that no point younger than the retention is missing, so that none was freed early,
+    /// and that no older point is visible.
     fn check_all_is_right(&self, context: &str) {
         self.compare(self.truth - RETENTION, context);
         let oldest = self.seen().into_iter().next();
@@ -270,7 +273,7 @@ impl Machine {
         assert_eq!(over, None, "{context}");
     }
 
-    /// Everything from an instant on is seen.
+    /// Checks that every point from a timestamp on is visible.
     fn compare(&self, from: i64, context: &str) {
         let seen = self.seen();
         let young = self.written.range((from, String::new())..);
@@ -286,7 +289,7 @@ impl Machine {
         );
     }
 
-    /// Expiry went on all the while.
+    /// Checks that expiry continued all the time.
     fn check_what_is_over_is_freed(&self) {
         self.engine.seal().expect("a seal");
         self.scheduler.run_due();
@@ -296,7 +299,8 @@ impl Machine {
         assert!(kept <= young, "{kept} points are kept, {young} are not over");
     }
 
-    /// From a second to a year, forwards and back, each magnitude as likely as the next; 1970, 2106, and standing still.
+    /// Draws a jump: a second to a year, forward or back, each magnitude equally likely; or 1970, 2106 or a stuck
+    /// clock.
     fn draw_wall(&self, chance: &mut Chance) -> Wall {
         let magnitudes = [SECOND, MINUTE, HOUR, 2 * HOUR, DAY, YEAR];
         let largest = magnitudes[chance.below(6) as usize];

@@ -1,4 +1,6 @@
-//! Pause, resume, cancel, rate.
+//! Tests of the control of jobs.
+//!
+//! They cover pause, resume, cancel, stop and rate.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -28,7 +30,7 @@ fn at_step(
     step: u64,
     mut act: impl FnMut(&Scheduler, Job) + Send + 'static,
 ) {
-    // A scheduler that is stopped in its own rewrite would wait for itself.
+    // If the callback owned the scheduler, its drop inside a rewrite would wait for itself.
     let scheduler = Arc::downgrade(scheduler);
     let mut is_done = false;
     work.on_step(move |at| {
@@ -87,7 +89,7 @@ fn a_cancelled_job_leaves_everything_and_comes_again_after_an_hour() {
     let cancelled = only(migrations(&scheduler, JobState::Cancelled));
     assert_eq!(
         cancelled.outcome.as_deref(),
-        Some("cancelled; everything is as it was")
+        Some("cancelled; nothing was changed")
     );
     assert_eq!(cancelled.done.bytes, 300);
     assert_eq!(
@@ -118,7 +120,7 @@ fn cancelled_work_with_a_schedule_waits_for_its_next_instant() {
     at_step(&work, &scheduler, 3, |scheduler, job| {
         scheduler.cancel(job.id).expect("it runs");
     });
-    // The table was never served: it is caught up at once, at midnight.
+    // The schedule was never served, so it is served at once, at midnight.
     scheduler.run_due();
     work.advance(3 * HOUR - 1);
     scheduler.run_due();
@@ -185,7 +187,7 @@ fn a_rewrite_that_stays_paused_gives_way_to_other_work() {
         .lock()
         .push(table(2, "other", Policy::default(), vec![day(7, Tier::Hot, 3)]));
     let scheduler = work.scheduler();
-    // Time passes with each look while the rewrite is held.
+    // Each reading of the clock lets time pass while the rewrite waits.
     let clock = Arc::clone(&work.clock);
     at_step(&work, &scheduler, 5, move |scheduler, job| {
         scheduler.pause(job.id).expect("it runs");
@@ -236,7 +238,7 @@ fn pausing_planned_work_pauses_its_kind() {
     work.advance(DAY);
     scheduler.run_due();
     assert_eq!(work.log(), ["Catalog"]);
-    // The night that was missed is caught up.
+    // The missed night is served now.
     scheduler.resume(jobs[1].id).expect("it is paused");
     scheduler.run_due();
     assert_eq!(work.log(), ["Migrate [1]", "Migrate [2]"]);
@@ -278,7 +280,7 @@ fn a_table_reads_no_faster_than_its_policy_says() {
     while migrations(&scheduler, JobState::Done).len() < 6 {
         scheduler.tick();
     }
-    // Six thousand bytes; a second's worth is free at the start.
+    // 6,000 bytes are read; one second of reads is free at the start.
     let seconds = (work.now() - before) / NANOS_PER_SECOND;
     assert!(seconds >= 5, "{seconds} s");
 }

@@ -1,4 +1,4 @@
-//! The scheduler over the whole database: store, catalogs and index.
+//! Test of the scheduler over the whole database: store, catalogs and index.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
-//! A database that has segments but no points, and a clock that a test moves.
+//! Fake database with segments but without points, and a clock set by the test.
+//!
+//! It records what was done, so that tests can check the order of work.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +23,7 @@ use tideline_scheduler::{
 use tideline_series_store::manifest::{Segment, SegmentTotals, WriteRank, WriteSpan};
 use tideline_series_store::window::Window;
 use tideline_series_store::{
-    Evicted, Pace, Rewrite, RewriteCause, RewriteCost, Rewritten, SealReport, Unsealed,
+    Evicted, Rewrite, RewriteCause, RewriteCost, Rewritten, SealReport, Throttle, Unsealed,
 };
 
 pub(crate) const HOUR: i64 = 3_600 * NANOS_PER_SECOND;
@@ -29,11 +31,12 @@ pub(crate) const DAY: i64 = NANOS_PER_DAY;
 const BASE: i64 = 3 * HOUR;
 /// The first midnight of 2027.
 pub(crate) const START: i64 = 1_798_761_600 * NANOS_PER_SECOND;
-/// Bytes of each segment, and steps in which a rewrite reads it.
+/// Bytes of each segment.
 pub(crate) const SEGMENT_BYTES: u64 = 1_000;
+/// Number of steps in which a rewrite reads its inputs.
 const STEPS: u64 = 10;
 
-/// A clock on which some time passes with every look at it, if a test says so.
+/// Clock that advances with every monotonic reading, if a test sets `passes`.
 #[derive(Debug)]
 pub(crate) struct FakeClock {
     pub(crate) hand: ManualClock,
@@ -58,14 +61,14 @@ pub(crate) struct FakeWork {
     pub(crate) tables: Mutex<Vec<TableFacts>>,
     pub(crate) rows: Mutex<BTreeMap<Bytes, Bytes>>,
     pub(crate) trusted: Mutex<TrustedClock>,
-    /// What the next calls answer instead of working.
+    /// Errors that the next calls return instead of working.
     pub(crate) failures: Mutex<Vec<WorkError>>,
     /// Called at each step of a rewrite, with the number of the step.
     pub(crate) on_step: Mutex<Option<OnStep>>,
-    /// What was done, in words.
+    /// Descriptions of what was done.
     pub(crate) log: Mutex<Vec<String>>,
     pub(crate) catalog_finds: Mutex<u64>,
-    /// Seals that the store has done without being asked.
+    /// Reports of seals that the store has done on its own.
     pub(crate) seals: Mutex<Vec<SealReport>>,
 }
 
@@ -104,7 +107,7 @@ impl FakeWork {
         Arc::new(Scheduler::without_thread(Arc::clone(self) as _, models, settings))
     }
 
-    /// Series tables alone.
+    /// Returns a registry with series tables only.
     pub(crate) fn models(self: &Arc<Self>) -> Models {
         Models::new(Arc::clone(self) as _)
     }
@@ -117,7 +120,7 @@ impl FakeWork {
         self.clock.hand.now().nanos()
     }
 
-    /// What was done since the last call.
+    /// Returns what was done since the last call.
     pub(crate) fn log(&self) -> Vec<String> {
         std::mem::take(&mut self.log.lock())
     }
@@ -243,7 +246,7 @@ impl SeriesWork for FakeWork {
         Ok((self.facts(), [Unsealed::default(); 4]))
     }
 
-    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<Rewritten, WorkError> {
+    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Throttle) -> Result<Rewritten, WorkError> {
         self.next_failure()?;
         let mut cost = RewriteCost::default();
         for step in 1..=STEPS {
@@ -322,7 +325,7 @@ impl SeriesWork for FakeWork {
     }
 }
 
-/// The report of a seal of so many points.
+/// Returns the report of a seal of this number of points.
 pub(crate) fn sealed(points: u64) -> SealReport {
     SealReport {
         started: START + 20 * DAY,
@@ -349,7 +352,7 @@ pub(crate) fn table(id: u32, name: &str, policy: Policy, segments: Vec<SegmentFa
     }
 }
 
-/// A segment that fills the day so many days after the start.
+/// Creates a segment that fills the day this number of days after the start.
 pub(crate) fn day(id: u64, tier: Tier, days: i64) -> SegmentFacts {
     let window = Window::of(START + days * DAY, BASE, 3);
     let range = window.range(BASE);
@@ -376,7 +379,7 @@ pub(crate) fn day(id: u64, tier: Tier, days: i64) -> SegmentFacts {
     }
 }
 
-/// Hot days that are old enough to migrate, one segment each.
+/// Creates hot days that are old enough to migrate, one segment each.
 pub(crate) fn old_days(count: u64) -> Vec<SegmentFacts> {
     (1..=count).map(|id| day(id, Tier::Hot, id as i64)).collect()
 }
@@ -395,7 +398,7 @@ pub(crate) fn in_state(scheduler: &Scheduler, state: JobState) -> Vec<Job> {
     })
 }
 
-/// The only job of a kind in a state.
+/// Returns the only element.
 pub(crate) fn only<T: std::fmt::Debug>(jobs: Vec<T>) -> T {
     assert_eq!(jobs.len(), 1, "{jobs:#?}");
     jobs.into_iter().next().expect("one")

@@ -1,4 +1,4 @@
-//! The scheduler from outside: against a store that only counts, and against the real one.
+//! Tests of the scheduler through its public interface, over a fake store and over the real one.
 
 mod archives;
 mod chance;

@@ -1,4 +1,6 @@
-//! A second table model beside series: its tables, jobs, schedules and metrics are in the same places.
+//! Tests of a second table model in addition to series.
+//!
+//! Its tables, jobs, schedules and metrics are in the same places.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,7 +21,7 @@ const STEPS: u64 = 4;
 
 type OnStep = Box<dyn FnMut(u64) + Send>;
 
-/// A model whose only work is to count rounds.
+/// Model whose only work is to count rounds.
 struct Rounds {
     table: Mutex<TableState>,
     left: AtomicU64,
@@ -155,7 +157,7 @@ fn jobs_of_all_models_are_one_list_and_one_queue() {
     assert_eq!(metrics.moved[&JobKind::Fold].bytes_read, 2 * 10 * STEPS);
     assert_eq!(metrics.moved[&JobKind::Migrate].bytes_read, 1_000);
     assert_eq!((metrics.segments, metrics.segments_retired), (1, 3));
-    // Past jobs outlive the process.
+    // History jobs survive a restart.
     assert_eq!(of_table(&self::scheduler(&work, &rounds), TABLE), done);
 }
 
@@ -168,9 +170,9 @@ fn tables_of_all_models_are_found_by_name() {
     assert_eq!(ids.len(), 1);
     assert!(scheduler.job(ids[0]).is_some_and(|job| job.by_hand));
     assert_eq!(scheduler.run(JobKind::Migrate, Some(TABLE)), Ok(Vec::new()));
-    let missing = Err(SchedulerError::NoSuchTable("nobody".into()));
-    assert_eq!(scheduler.run(JobKind::Fold, Some("nobody")), missing);
-    // Verbs of series tables do not find it.
+    let missing = Err(SchedulerError::NoSuchTable("unknown".into()));
+    assert_eq!(scheduler.run(JobKind::Fold, Some("unknown")), missing);
+    // Operations of series tables do not find it.
     let refused = scheduler.preview(TABLE, None).expect_err("no series");
     assert_eq!(refused, SchedulerError::NoSuchTable(TABLE.into()));
     scheduler.tick();
@@ -222,7 +224,7 @@ fn a_failed_job_of_any_model_is_tried_again() {
     let scheduler = scheduler(&work, &rounds);
     scheduler.run_due();
     let failed = only(in_state(&scheduler, JobState::Failed));
-    let error = failed.error.expect("it says why");
+    let error = failed.error.expect("an error");
     assert!(
         error.starts_with("out of breath; the rounds are kept, and it is tried again at 2027-01-21T00:00:05"),
         "{error}"
@@ -254,13 +256,13 @@ fn schedules_of_any_model_are_served() {
     rounds.table.lock().schedules = vec![(JobKind::Fold, nightly())];
     let scheduler = scheduler(&work, &rounds);
     scheduler.run_due();
-    // The night has come and nothing was to be done: it is served.
+    // The scheduled time has passed without work, so it is served.
     rounds.left.store(1, Ordering::Relaxed);
     scheduler.run_due();
     assert_eq!(rounds.done(), 1);
     let row = work.rows.lock()[b"table-0000000007".as_slice()].clone();
     assert!(row.starts_with(br#"{"format":1,"served":{"fold":"#), "{row:?}");
-    // The row goes with the table.
+    // The row is removed with the table.
     work.scheduler().run_due();
     assert!(!work.rows.lock().contains_key(b"table-0000000007".as_slice()));
 }

@@ -1,4 +1,6 @@
-//! The scheduler over the real store in memory: whatever it does, reads answer what a naive model says.
+//! Tests of the scheduler over the real store in memory.
+//!
+//! Whatever the scheduler does, reads return the points of a naive model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -17,8 +19,8 @@ use tideline_model::{
 use tideline_scheduler::series::plan::Facts;
 use tideline_scheduler::{Database, JobFilter, JobState, Models, Scheduler, SeriesWork, Settings, WorkError};
 use tideline_series_store::{
-    Delete, Evicted, Order, Pace, Recovery, Rewrite, Rewritten, SealReport, Selection, SeriesStore, Survey,
-    Table, TimelineDirectory, Unsealed,
+    Delete, Evicted, Order, Recovery, Rewrite, Rewritten, SealReport, Selection, SeriesStore, Survey, Table,
+    Throttle, TimelineDirectory, Unsealed,
 };
 
 use crate::chance::Chance;
@@ -26,7 +28,7 @@ use crate::fake::{DAY, HOUR, START};
 
 const TIMELINES: u64 = 6;
 
-/// The store alone: there is no catalog to clean.
+/// Store without a catalog to clean.
 struct StoreWork {
     store: SeriesStore,
     clock: ManualClock,
@@ -73,7 +75,7 @@ impl SeriesWork for StoreWork {
         Ok((Facts::from(&survey), unsealed))
     }
 
-    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<Rewritten, WorkError> {
+    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Throttle) -> Result<Rewritten, WorkError> {
         Ok(self.store.rewrite(rewrite, pace)?)
     }
 
@@ -137,7 +139,7 @@ fn open(disk: &Arc<MemoryDisk>, clock: &ManualClock) -> Arc<StoreWork> {
     Arc::new(StoreWork { store, clock })
 }
 
-/// One archive for all stores, as one target may serve many; it remembers for as long as the process lasts.
+/// Returns one archive for all stores, as one target may serve many. It exists until the process ends.
 fn archive() -> Arc<Archive> {
     static ARCHIVE: OnceLock<(Arc<Archive>, tempfile::TempDir)> = OnceLock::new();
     let (archive, _) = ARCHIVE.get_or_init(|| {
@@ -228,7 +230,7 @@ fn read(store: &SeriesStore, table: &Table) -> Model {
     found
 }
 
-/// Writes of one step: now, late by hours, by days, by years, and some of the future.
+/// Draws the writes of one step: current, late by hours, days or years, or in the future.
 fn some_points(chance: &mut Chance, now: i64) -> Vec<(u64, i64, i64)> {
     let spans = [HOUR, HOUR, HOUR, 12 * HOUR, 9 * DAY, 700 * DAY, -20 * DAY];
     let span = spans[chance.below(7) as usize];
@@ -240,7 +242,7 @@ fn some_points(chance: &mut Chance, now: i64) -> Vec<(u64, i64, i64)> {
     (0..count).map(|_| point(chance)).collect()
 }
 
-/// Reading files back after each step takes a while: only some runs have an archive.
+/// Draws a policy. Only some runs have an archive, because reading files back after each step takes a while.
 fn new_policy(chance: &mut Chance, has_archive: bool) -> Policy {
     let days =
         |chance: &mut Chance, least: i64| (chance.below(3) > 0).then(|| (least + chance.below(40)) * DAY);
@@ -316,7 +318,8 @@ fn moves_change_no_answer() {
                     let mut spec = (*table.spec()).clone();
                     spec.policy = new_policy(&mut chance, run % 3 == 0);
                     work.store.alter_table("default", spec).expect("a policy");
-                    // A longer policy shows again what was hidden and is not freed yet: only the store knows.
+                    // A longer policy makes hidden points visible again if they are not freed yet, which only the
+                    // store shows.
                     let (now_from, found) = (work.store.visible_from(&table), read(&work.store, &table));
                     let is_freed = |point: &(TimelineId, i64)| {
                         (now_from..hidden_before).contains(&point.1) && !found.contains_key(point)
@@ -422,7 +425,7 @@ fn in_the_end_everything_old_is_cold_and_everything_expired_is_gone() {
     assert_eq!(read(&work.store, &table).len() as u64, 30 * 24 * TIMELINES);
 }
 
-/// One point a timeline and day.
+/// Returns one point per timeline and day.
 fn daily(days: i64, now: i64) -> Vec<(u64, i64, i64)> {
     let points = (0..days).flat_map(|back| (0..TIMELINES).map(move |id| (id, now - back * DAY, back)));
     points.collect()
@@ -476,7 +479,7 @@ fn hot_ttl_holds_to_a_day_after_a_sparse_backfill_and_after_a_late_change() {
                 preview.migrates.points + preview.archives.map_or(0, |archives| archives.amount.points);
             assert!(moves > 0, "case {case}: there is something to move");
         }
-        // Day by day, with nothing new written: each day the windows that the backfill left are cut further.
+        // No new points are written. Each day the windows of the backfill are cut further.
         for day in 0..if tideline_testkit::is_slow() { 60 } else { 10 } {
             scheduler.run_due();
             assert_eq!(old(&clock, Tier::Hot, 6 * DAY), 0, "case {case}, day {day}");

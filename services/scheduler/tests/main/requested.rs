@@ -1,4 +1,6 @@
-//! Work of requests: listed, cancelled, remembered.
+//! Tests of requested jobs.
+//!
+//! They are listed, cancelled and recorded.
 
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ fn begin(scheduler: &Scheduler) -> RequestedJob {
     scheduler.begin(
         JobKind::SetAttributes,
         Some((TableId(1), "default")),
-        "somebody asked".into(),
+        "on request".into(),
         100,
     )
 }
@@ -68,12 +70,12 @@ fn it_is_cancelled_between_two_steps_and_cannot_be_paused() {
     assert_eq!((cancelled.id, cancelled.done.timelines), (id, 60));
     assert_eq!(
         cancelled.outcome.as_deref(),
-        Some("cancelled: 60 changed; that stays")
+        Some("cancelled: 60 changed; completed work stays")
     );
     let left = other.cut_short("1 changed", false);
     assert_eq!(
         left,
-        JobEnding::Cancelled("its client left: 1 changed; that stays".into())
+        JobEnding::Cancelled("client disconnected: 1 changed; completed work stays".into())
     );
     let ended = SchedulerError::Ended {
         id,
@@ -97,7 +99,7 @@ fn one_that_is_dropped_has_failed_and_one_that_a_crash_ends_was_interrupted() {
     let scheduler = work.scheduler();
     let interrupted = only(in_state(&scheduler, JobState::Cancelled));
     assert_eq!(interrupted.id, id);
-    let outcome = "interrupted by the end of the process; sent again, it does what is left";
+    let outcome = "interrupted by the end of the process; send the request again to do the rest";
     assert_eq!(interrupted.outcome.as_deref(), Some(outcome));
     assert!(begin(&scheduler).id() > id, "ids are never used again");
 }
@@ -122,7 +124,7 @@ fn a_stop_ends_requested_jobs_and_waits_for_them() {
     };
     assert_eq!(
         said,
-        "the service stopped: 2 changed; sent again, it does what is left"
+        "service stopped: 2 changed; send the request again to do the rest"
     );
     requested.end(JobEnding::Cancelled(said));
     stop.join().expect("the stop returns");

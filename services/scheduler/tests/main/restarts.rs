@@ -1,4 +1,6 @@
-//! What survives a restart, and in which bytes.
+//! Tests of what survives a restart.
+//!
+//! They also check the bytes of stored rows.
 
 use bytes::Bytes;
 use tideline_model::{JobKind, Policy, TableId, Tier};
@@ -10,7 +12,7 @@ use crate::fake::{DAY, FakeWork, HOUR, day, in_state, nightly, old_days, only, t
 fn a_job_that_was_running_is_interrupted_and_its_work_planned_again() {
     let work = FakeWork::new(Policy::default(), old_days(1));
     let scheduler = work.scheduler();
-    // The rows as they are while the job runs are what a crash leaves.
+    // A crash leaves the rows as they are while the job runs.
     let (tell, hear) = std::sync::mpsc::channel();
     let observed = std::sync::Arc::clone(&work);
     work.on_step(move |_| tell.send(observed.rows.lock().clone()).expect("the test hears"));
@@ -70,7 +72,7 @@ fn schedules_are_not_served_twice_and_missed_ones_are_caught_up() {
     work.advance(HOUR);
     work.scheduler().run_due();
     assert_eq!(work.log(), ["Catalog"]);
-    // Off for the night.
+    // The process is off for the night.
     work.advance(DAY);
     work.scheduler().run_due();
     assert_eq!(work.log(), ["Catalog", "Migrate [2]"]);
@@ -161,7 +163,7 @@ fn long_texts_are_shortened_and_unknown_rows_left_out() {
     assert!(scheduler.run(JobKind::Seal, None).expect("always")[0] > 999);
 }
 
-/// Rows as version 1 wrote them: they are on disk and must read back for ever.
+/// Rows as version 1 wrote them. They are on disk, so they must stay readable.
 #[test]
 fn golden_rows_read_back_and_are_written_the_same() {
     let job = r#"{"format":1,"id":7,"kind":"migrate","table":{"id":1,"name":"default"},"state":"done","by_hand":false,"reason":"why","created":5,"due":6,"started":7,"finished":8,"from":-10,"to":20,"tier":"cold","total":{"windows":1,"segments":2,"timelines":3,"points":4,"values":5,"bytes":6},"done":{"timelines":3,"points":4,"values":5,"bytes":6,"bytes_written":2,"bytes_per_second":9,"seconds_left":null},"outcome":"what","error":null}"#;
@@ -187,7 +189,7 @@ fn golden_rows_read_back_and_are_written_the_same() {
     assert_eq!(scheduler.metrics().kinds_paused, 2);
     assert!(scheduler.run(JobKind::Seal, None).expect("always")[0] >= 42);
 
-    // Written again by a change and its opposite; a running job that is interrupted is written as it was read.
+    // A change and its opposite write the row again. A running job that is interrupted is written as it was read.
     work.rows.lock().insert(
         "job-00000000000000000007".into(),
         job.replace("done\",\"by_hand", "running\",\"by_hand").into(),
@@ -213,7 +215,7 @@ fn golden_rows_read_back_and_are_written_the_same() {
     assert_eq!(text("job-00000000000000000007"), interrupted);
 }
 
-/// Kinds whose stored names are shorter than those of the API, as version 1 wrote them.
+/// Rows with kinds whose stored names are shorter than those of the API, as version 1 wrote them.
 #[test]
 fn golden_rows_keep_the_short_names_of_kinds() {
     let kinds = [
@@ -240,7 +242,7 @@ fn golden_rows_keep_the_short_names_of_kinds() {
         assert_eq!(scheduler.job(id).map(|job| job.kind), Some(kind));
     }
     assert_eq!(scheduler.metrics().kinds_paused, 2);
-    // Interrupted jobs were written again at the start; the table is written by a change and its opposite.
+    // Interrupted jobs were written again at the start. A change and its opposite write the row of the table.
     scheduler
         .pause_kind(JobKind::Purge, Some("default"))
         .expect("a table");

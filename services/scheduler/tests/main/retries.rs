@@ -1,4 +1,6 @@
-//! What fails is tried again, not too often, and hinders nothing else.
+//! Tests of failures.
+//!
+//! Failed work is retried at growing intervals, and other work continues.
 
 use tideline_model::time::NANOS_PER_SECOND;
 use tideline_model::{JobKind, Policy, Tier};
@@ -51,7 +53,7 @@ fn a_success_forgets_the_failures_before_it() {
         scheduler.run_due();
         work.advance(HOUR / 60);
     }
-    // The same day again, late.
+    // A late segment of the same day.
     work.tables.lock()[0].segments.push(day(9, Tier::Hot, 1));
     work.fail_next([failed()]);
     scheduler.run_due();
@@ -100,7 +102,7 @@ fn a_panic_is_a_failure_and_not_the_end() {
     work.on_step(|_| panic!("a bug, for the test"));
     scheduler.run_due();
     let job = only(in_state(&scheduler, JobState::Failed));
-    assert_eq!(job.error.as_deref(), Some("it panicked; the log says where"));
+    assert_eq!(job.error.as_deref(), Some("it panicked; see the log"));
     *work.on_step.lock() = None;
     work.advance(5 * NANOS_PER_SECOND);
     scheduler.run_due();

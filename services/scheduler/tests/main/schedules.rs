@@ -1,4 +1,6 @@
-//! What runs when.
+//! Tests of the times and the order of work.
+//!
+//! They cover schedules, requests, expiry, previews and metrics.
 
 use std::time::Duration;
 
@@ -7,7 +9,7 @@ use tideline_scheduler::{JobFilter, JobState, Scheduler, SchedulerError, Setting
 
 use crate::fake::{DAY, FakeWork, HOUR, START, day, in_state, nightly, old_days, only, table};
 
-/// What was done, but for the catalog.
+/// Returns what was done, without clean-ups of the catalog.
 fn moved(work: &FakeWork) -> Vec<String> {
     work.log().into_iter().filter(|line| line != "Catalog").collect()
 }
@@ -33,7 +35,7 @@ fn due_work_is_done_and_written_down() {
     );
     assert_eq!(
         job.reason,
-        "1 hot segments lie in a window that ended more than 7d ago"
+        "1 hot segments are in a window that ended more than 7d ago"
     );
     assert_eq!(
         (job.done.bytes, job.done.points, job.total.bytes),
@@ -94,7 +96,7 @@ fn a_nightly_schedule_moves_at_night_and_once() {
     work.advance(1);
     scheduler.run_due();
     assert_eq!(moved(&work), ["Migrate [1]", "Migrate [2]"]);
-    // What becomes old during the day waits for the next night.
+    // Segments that become old during the day wait for the next night.
     work.tables.lock()[0].segments.push(day(3, Tier::Hot, 3));
     work.advance(20 * HOUR);
     scheduler.run_due();
@@ -135,7 +137,7 @@ fn work_can_be_asked_for_whatever_its_schedule_and_pauses_say() {
     assert_eq!(
         scheduler.run(JobKind::Migrate, Some("default")),
         Ok(ids.clone()),
-        "asked for already"
+        "requested before"
     );
     assert!(
         in_state(&scheduler, JobState::Planned)
@@ -200,7 +202,7 @@ fn expired_segments_are_dropped_unless_the_clock_is_in_doubt() {
         (0..4).map(|at| day(at + 1, Tier::Cold, 6 + at as i64)).collect(),
     );
     let scheduler = work.scheduler();
-    // Hidden are days 6 to 9; kept for a day more: day 9.
+    // Days 6 to 9 are hidden. Day 9 is kept for one more day.
     scheduler.run_due();
     assert_eq!(moved(&work), ["Drop [1, 2, 3]"]);
     work.clock

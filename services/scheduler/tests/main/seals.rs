@@ -1,11 +1,11 @@
-//! Seals are jobs, whoever begins them.
+//! Tests of seals as jobs, started by the store or by a request.
 
 use tideline_model::{JobKind, Policy};
 use tideline_scheduler::{Job, JobFilter, JobState, Scheduler};
 
 use crate::fake::{FakeWork, sealed};
 
-/// Past seals, newest first.
+/// Returns past seals, newest first.
 fn past(scheduler: &Scheduler) -> Vec<Job> {
     let filter = JobFilter {
         kind: Some(JobKind::Seal),
@@ -36,7 +36,7 @@ fn seals_of_the_store_are_listed_at_once_and_after_a_restart() {
 }
 
 #[test]
-fn a_stop_keeps_seals_that_nobody_has_listed() {
+fn a_stop_keeps_seals_that_were_never_listed() {
     let work = FakeWork::new(Policy::default(), Vec::new());
     let scheduler = work.scheduler();
     work.seals.lock().push(sealed(100));

@@ -1,7 +1,7 @@
-//! The values of one column until the row group that they belong to is written.
+//! Buffered values of one column until their row group is written.
 //!
-//! What repeats over rows (ids, tags) is kept once with a count; numbers are kept as they come, and beside them one
-//! level a row that says whether there is a value.
+//! Values that repeat over rows (ids, tags) are stored once with a row count. Numbers are stored individually, with one
+//! definition level per row that marks whether the row has a value.
 
 use bytes::Bytes;
 use parquet::data_type::{
@@ -14,31 +14,31 @@ use tideline_model::batch::{Joined, JoinedColumn};
 use tideline_model::{ColumnData, TimelineId, ValueType};
 use tideline_runtime::background;
 
-/// Rows that are handed to the encoder at once.
+/// Rows passed to the encoder at once.
 const BATCH: usize = 4_096;
-/// The same of values that repeat over rows.
+/// Rows passed to the encoder at once, for values that repeat over rows.
 const REPEATED_BATCH: usize = 512;
 
-/// The values of one column.
+/// Buffered values of one column.
 #[derive(Debug)]
 pub(crate) enum Buffer {
-    /// An integer in every row.
+    /// Integer column; every row has a value.
     Integers(Vec<i64>),
-    /// An id in every row: each with its number of rows.
+    /// Id column; each id with its number of rows.
     Ids(Vec<(TimelineId, usize)>),
-    /// A text, or the bytes of a histogram, or none in every row: each with its number of rows.
+    /// Optional strings or histogram bytes; each value with its number of rows.
     Strings(Strings),
-    /// Texts by texts in every row: each with its number of rows.
+    /// Maps from string to string; each map with its number of rows.
     Maps(Maps),
-    /// Numbers in some rows.
+    /// Optional floats.
     Floats(Sparse<f64>),
-    /// Integers in some rows; unsigned ones by their bits.
+    /// Optional integers; unsigned ones are stored by their bits.
     Signed(Sparse<i64>),
-    /// Truths in some rows.
+    /// Optional booleans.
     Booleans(Sparse<bool>),
 }
 
-/// Texts or bytes, each with the number of rows that it fills.
+/// Strings or bytes, each with its number of rows.
 #[derive(Debug, Default)]
 pub(crate) struct Strings {
     is_required: bool,
@@ -46,23 +46,23 @@ pub(crate) struct Strings {
     bytes: usize,
 }
 
-/// Pairs of texts, and the number of rows that have them all.
+/// Entries of a map, and the number of rows that have this map.
 type MapRows = (Vec<(ByteArray, ByteArray)>, usize);
 
-/// Texts by texts. A map is two columns of a file; they are written one after the other.
+/// Maps from string to string. A map takes two columns of a file, which are written one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Maps {
     rows: Vec<MapRows>,
     bytes: usize,
-    /// Whether the column of keys was written already.
+    /// True if the column of keys has been written.
     are_keys_written: bool,
 }
 
-/// Values of some rows.
+/// Optional values.
 #[derive(Debug)]
 pub(crate) struct Sparse<T> {
     values: Vec<T>,
-    /// For each row 1 where it has a value.
+    /// Definition level of each row: 1 if it has a value.
     levels: Vec<i16>,
 }
 
@@ -97,7 +97,7 @@ impl<T> Sparse<T> {
 }
 
 impl Buffer {
-    /// A buffer for values of a field.
+    /// Creates a buffer for field values of a type.
     pub(crate) fn of(kind: ValueType) -> Self {
         match kind {
             ValueType::Float => Self::Floats(Sparse::default()),
@@ -107,12 +107,12 @@ impl Buffer {
         }
     }
 
-    /// A buffer for texts or bytes that may be missing.
+    /// Creates a buffer for optional strings or bytes.
     pub(crate) fn strings() -> Self {
         Self::Strings(Strings::default())
     }
 
-    /// A buffer for texts of which every row has one.
+    /// Creates a buffer for strings that every row has.
     pub(crate) fn required_strings() -> Self {
         Self::Strings(Strings {
             is_required: true,
@@ -120,17 +120,17 @@ impl Buffer {
         })
     }
 
-    /// A buffer for ids.
+    /// Creates a buffer for ids.
     pub(crate) fn ids() -> Self {
         Self::Ids(Vec::new())
     }
 
-    /// A buffer for texts by texts.
+    /// Creates a buffer for maps.
     pub(crate) fn maps() -> Self {
         Self::Maps(Maps::default())
     }
 
-    /// About the memory that it takes.
+    /// Returns the approximate memory usage in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Integers(values) => values.len() * size_of::<i64>(),
@@ -143,14 +143,14 @@ impl Buffer {
         }
     }
 
-    /// Takes integers of as many rows.
+    /// Appends integers, one per row.
     pub(crate) fn push_integers(&mut self, more: &[i64]) {
         if let Self::Integers(values) = self {
             values.extend_from_slice(more);
         }
     }
 
-    /// Takes an id for some rows.
+    /// Appends an id for `count` rows.
     pub(crate) fn push_id(&mut self, id: TimelineId, count: usize) {
         if let Self::Ids(rows) = self {
             match rows.last_mut() {
@@ -160,14 +160,14 @@ impl Buffer {
         }
     }
 
-    /// Takes a text, or none, for some rows.
+    /// Appends a string or null for `count` rows.
     pub(crate) fn push_text(&mut self, text: Option<&str>, count: usize) {
         if let Self::Strings(strings) = self {
             strings.push(text, count);
         }
     }
 
-    /// Takes texts by texts for some rows.
+    /// Appends a map for `count` rows.
     pub(crate) fn push_map(&mut self, pairs: &[(String, String)], count: usize) {
         if let Self::Maps(maps) = self {
             let array = |text: &String| ByteArray::from(text.as_str());
@@ -184,7 +184,7 @@ impl Buffer {
         }
     }
 
-    /// Takes what a column of a run has, for all rows of the run; the types agree.
+    /// Appends a column of a run for all rows of the run. The types must match.
     pub(crate) fn push_column(&mut self, column: &RunColumn, rows: usize) {
         match (self, &column.values) {
             (Self::Floats(to), ColumnData::Float(values)) => {
@@ -213,7 +213,7 @@ impl Buffer {
         }
     }
 
-    /// Takes rows without a value.
+    /// Appends rows without a value.
     pub(crate) fn push_absent(&mut self, rows: usize) {
         match self {
             Self::Floats(values) => values.absent(rows),
@@ -224,19 +224,20 @@ impl Buffer {
         }
     }
 
-    /// Columns of a file that it fills.
+    /// Returns the number of file columns that this buffer fills.
     pub(crate) fn leaves(&self) -> usize {
         if matches!(self, Self::Maps(_)) { 2 } else { 1 }
     }
 
-    /// Writes everything as one column of a row group, and is empty again. A map is asked once for each of its columns.
+    /// Writes the buffer as one column of a row group and clears it. Must be called twice for a map: for its keys, then
+    /// for its values.
     pub(crate) fn write(&mut self, to: &mut SerializedColumnWriter<'_>) -> Result<()> {
         match self {
             Self::Integers(values) => {
                 let values = std::mem::take(values);
                 for batch in values.chunks(BATCH) {
                     to.typed::<Int64Type>().write_batch(batch, None, None)?;
-                    background::give_way_after(batch.len());
+                    background::yield_core_after(batch.len());
                 }
             }
             Self::Ids(rows) => write_ids(&std::mem::take(rows), to)?,
@@ -282,7 +283,7 @@ fn write_sparse<T>(column: &Sparse<T>, mut write: impl FnMut(&[T], &[i16]) -> Re
         let (values, later) = rest.split_at(present);
         write(values, levels)?;
         rest = later;
-        background::give_way_after(levels.len());
+        background::yield_core_after(levels.len());
     }
     Ok(())
 }
@@ -299,8 +300,8 @@ fn write_ids(rows: &[(TimelineId, usize)], to: &mut SerializedColumnWriter<'_>) 
     })
 }
 
-/// Hands what repeats to the encoder, [`REPEATED_BATCH`] rows at once. Where a value fills several batches the second
-/// and later ones are the first again: most of the work is counting references to it.
+/// Passes repeated values to the encoder in batches of [`REPEATED_BATCH`] rows. A value that fills several batches is
+/// cloned for the first one only, because most of the cost is reference counting.
 fn write_repeated<T: Clone>(
     rows: impl Iterator<Item = (Option<T>, usize)>,
     mut write: impl FnMut(&[T], &[i16]) -> Result<()>,
@@ -325,7 +326,7 @@ fn write_repeated<T: Clone>(
             }
             if levels.len() == REPEATED_BATCH {
                 write(&values, &levels)?;
-                background::give_way_after(REPEATED_BATCH);
+                background::yield_core_after(REPEATED_BATCH);
                 if !is_same || left < REPEATED_BATCH {
                     values.clear();
                     levels.clear();
@@ -349,7 +350,7 @@ impl Strings {
         self.rows.push((text.map(ByteArray::from), count));
     }
 
-    /// Values of a run share one allocation.
+    /// Appends the values of a run, which share one allocation.
     fn extend<B: Joined>(&mut self, values: &JoinedColumn<B>, presence: &Presence, rows: usize) {
         let mut all = Vec::with_capacity(values.bytes());
         let mut ends = Vec::with_capacity(rows);
@@ -405,7 +406,7 @@ impl Maps {
                 if present.len() >= BATCH {
                     to.typed::<ByteArrayType>()
                         .write_batch(&values, Some(&present), Some(&repeated))?;
-                    background::give_way_after(present.len());
+                    background::yield_core_after(present.len());
                     values.clear();
                     present.clear();
                     repeated.clear();

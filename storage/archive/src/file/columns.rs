@@ -1,4 +1,6 @@
-//! The columns of a file, what each is called, and the note in the file that says so.
+//! Columns of a file: schema, names, and the metadata entry that describes them.
+//!
+//! The names must be unique without regard to case, because some readers ignore it.
 
 use std::sync::Arc;
 
@@ -11,72 +13,74 @@ use tideline_model::{FieldId, ValueType};
 
 use crate::error::{ArchiveError, Result};
 
-/// The column of instants.
+/// Name of the timestamp column.
 pub(crate) const TIME: &str = "time";
-/// The column of timeline ids.
+/// Name of the timeline id column.
 pub(crate) const TIMELINE: &str = "timeline";
-/// The place of both, in every file of points.
+/// Index of the timestamp column in every file of points.
 pub(crate) const TIME_AT: usize = 0;
-/// See [`TIME_AT`].
+/// Index of the timeline id column in every file of points.
 pub(crate) const TIMELINE_AT: usize = 1;
-/// The name of the note, in the metadata of the file, that says what the columns are.
+/// Key of the metadata entry that describes the columns.
 pub(crate) const NOTE_COLUMNS: &str = "tideline.columns";
-/// The name of the note that says the format of the file.
+/// Key of the metadata entry with the format number.
 pub(crate) const NOTE_FORMAT: &str = "tideline.format";
 
-/// What the rows of a measurement consist of: everything that may occur, in an order that stays.
+/// Columns of the rows of a measurement: all tags and fields that may occur, in a fixed order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// Keys of tags.
+    /// Tag keys.
     pub tags: Vec<String>,
-    /// Fields with their names and types, in the order in which the types were first used.
+    /// Fields with their names and types. The types are in order of first use.
     pub fields: Vec<ShapeField>,
 }
 
-/// A field of a [`Shape`].
+/// Field of a [`Shape`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShapeField {
-    /// Its number in the table.
+    /// Number of the field in the table.
     pub id: FieldId,
-    /// Its name.
+    /// Name of the field.
     pub name: String,
-    /// The types of its values, first used first; at least one.
+    /// Types of its values in order of first use; at least one.
     pub types: Vec<ValueType>,
 }
 
-/// What a column of a file holds, as the note in the file says it.
+/// Description of a column in the metadata of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ColumnNote {
-    /// Its name in the file.
+    /// Name of the column.
     pub(crate) column: String,
-    /// The tag that it holds.
+    /// Tag key, if the column holds a tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tag: Option<String>,
-    /// The field that it holds values of.
+    /// Name of the field, if the column holds field values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) field: Option<String>,
-    /// The type of these values, in the words of line protocol.
+    /// Type of the field values, with the name used in line protocol.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
 }
 
-/// The columns of a file of one measurement.
+/// Columns of a file of one measurement.
 #[derive(Debug)]
 pub(crate) struct Columns {
     pub(crate) schema: TypePtr,
     pub(crate) notes: Vec<ColumnNote>,
-    /// The column of each tag.
+    /// Column index of each tag.
     pub(crate) tags: HashMap<String, usize>,
-    /// The column of each field and type.
+    /// Column index of each field and type.
     pub(crate) fields: HashMap<(FieldId, ValueType), usize>,
-    /// The type of each column of a field.
+    /// Type of each column of field values.
     pub(crate) types: Vec<Option<ValueType>>,
 }
 
 impl Columns {
-    /// The columns of a shape. A tag is called as its key and a field as its name; the second and further types of a field
-    /// get `name:type`. What would be called as an earlier column, upper and lower case aside, gets `tag.` or `field.`
-    /// in front, and a number behind where that is taken too.
+    /// Creates the columns of a shape.
+    ///
+    /// A column has the name of its tag key or field; columns of further types of a field are named `name:type`. If a
+    /// name equals an earlier one, ignoring case, it gets the prefix `tag.` or `field.`, and if necessary a number as
+    /// suffix.
     pub(crate) fn of(shape: &Shape) -> Result<Self> {
         let mut names = Names::default();
         let mut notes = Vec::new();
@@ -138,7 +142,7 @@ impl Columns {
         })
     }
 
-    /// Whether it has a place for every one of these tags, and for every column of a run.
+    /// Returns true if there are columns for all of these tags, and for all columns of a run.
     pub(crate) fn hold(&self, tags: &[(String, String)], run: &tideline_chunk::Run) -> bool {
         tags.iter().all(|(key, _)| self.tags.contains_key(key))
             && run.columns.iter().all(|column| {
@@ -148,7 +152,7 @@ impl Columns {
     }
 }
 
-/// Names of columns that are taken, in lower case: some readers do not tell case apart.
+/// Column names in use, in lower case, because some readers ignore case.
 #[derive(Default)]
 struct Names(std::collections::HashSet<String>);
 
@@ -176,7 +180,7 @@ fn leaf(note: &ColumnNote, of: Option<ValueType>) -> std::result::Result<TypePtr
     }
 }
 
-/// A column of instants.
+/// Creates a column of timestamps.
 pub(crate) fn time(name: &str) -> std::result::Result<TypePtr, ParquetError> {
     let of = LogicalType::timestamp(true, TimeUnit::NANOS);
     Type::primitive_type_builder(name, Physical::INT64)
@@ -186,7 +190,7 @@ pub(crate) fn time(name: &str) -> std::result::Result<TypePtr, ParquetError> {
         .map(Arc::new)
 }
 
-/// A column of timeline ids.
+/// Creates a column of timeline ids.
 pub(crate) fn id(name: &str) -> std::result::Result<TypePtr, ParquetError> {
     Type::primitive_type_builder(name, Physical::FIXED_LEN_BYTE_ARRAY)
         .with_repetition(Repetition::REQUIRED)
@@ -195,7 +199,7 @@ pub(crate) fn id(name: &str) -> std::result::Result<TypePtr, ParquetError> {
         .map(Arc::new)
 }
 
-/// A column of texts.
+/// Creates a column of strings.
 pub(crate) fn text(name: &str, repetition: Repetition) -> std::result::Result<TypePtr, ParquetError> {
     Type::primitive_type_builder(name, Physical::BYTE_ARRAY)
         .with_repetition(repetition)
@@ -204,7 +208,7 @@ pub(crate) fn text(name: &str, repetition: Repetition) -> std::result::Result<Ty
         .map(Arc::new)
 }
 
-/// A column of plain integers.
+/// Creates a column of required integers.
 pub(crate) fn integer(name: &str) -> std::result::Result<TypePtr, ParquetError> {
     Type::primitive_type_builder(name, Physical::INT64)
         .with_repetition(Repetition::REQUIRED)
@@ -212,7 +216,7 @@ pub(crate) fn integer(name: &str) -> std::result::Result<TypePtr, ParquetError> 
         .map(Arc::new)
 }
 
-/// A column of values that may be missing.
+/// Creates a column of optional values.
 pub(crate) fn value(name: &str, of: ValueType) -> std::result::Result<TypePtr, ParquetError> {
     let build = |physical| Type::primitive_type_builder(name, physical).with_repetition(Repetition::OPTIONAL);
     match of {
@@ -228,7 +232,7 @@ pub(crate) fn value(name: &str, of: ValueType) -> std::result::Result<TypePtr, P
     }
 }
 
-/// A column of texts by texts.
+/// Creates a column of maps from string to string.
 pub(crate) fn map(name: &str) -> Result<TypePtr> {
     let pair = Type::group_type_builder("key_value")
         .with_repetition(Repetition::REPEATED)
@@ -248,7 +252,7 @@ pub(crate) fn map(name: &str) -> Result<TypePtr> {
         .map_err(format)
 }
 
-/// All columns together.
+/// Creates the schema of all columns.
 pub(crate) fn root(columns: Vec<TypePtr>) -> Result<TypePtr> {
     Type::group_type_builder("rows")
         .with_fields(columns)

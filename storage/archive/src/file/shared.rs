@@ -1,7 +1,8 @@
-//! Rows of many small measurements in one file: a row for each value, tags as a map.
+//! Rows of many small measurements in one file: one row per value, with tags as a map.
 //!
-//! Thousands of measurements of a few rows would be thousands of files of mostly footers. Here each value is a row with the
-//! name of its measurement and field, and one of five columns for it, or of six where there are histograms.
+//! Thousands of measurements with a few rows each would become thousands of files that consist mostly of footers. Here
+//! each value is a row with the names of its measurement and field, and one column per value type. The column of
+//! histograms exists only in files that have histograms.
 
 use std::path::Path;
 
@@ -15,34 +16,34 @@ use super::columns::{self, TIME, TIME_AT, TIMELINE, TIMELINE_AT};
 use super::writer::{FileWriter, FinishedFile};
 use crate::error::Result;
 
-/// Places of the columns among the buffers, behind those that every file has.
+/// Indexes of the buffers, after those that every file has.
 const MEASUREMENT_AT: usize = 2;
 const TAGS_AT: usize = 3;
 const FIELD_AT: usize = 4;
 const VALUES_AT: usize = 5;
 
-/// Places of the columns in the file: a map takes two.
+/// Index of the field column in the file. It differs from the buffer index because a map takes two columns.
 pub(crate) const FIELD_LEAF: usize = FIELD_AT + 1;
-/// See [`FIELD_LEAF`]: the first of the columns of values, which are in the order of their types.
+/// Index in the file of the first value column. The value columns are ordered by type.
 pub(crate) const VALUES_LEAF: usize = VALUES_AT + 1;
-/// All columns of a shared file.
+/// Number of columns of a shared file with histograms.
 pub(crate) const SHARED_LEAVES: usize = VALUES_LEAF + ValueType::ALL.len();
-/// The same where no row is a histogram, whose column is the last. So files without them are as builds that know none
-/// write and read them.
+/// Number of columns of a shared file without histograms. Their column is the last one, so builds without histograms
+/// read and write the same form.
 pub(crate) const SHARED_LEAVES_WITHOUT_HISTOGRAMS: usize = SHARED_LEAVES - 1;
 
-/// The types of the columns of values, in their order.
+/// Types of the value columns, in column order.
 static TYPES: [ValueType; ValueType::ALL.len()] = ValueType::ALL;
 
-/// A file of small measurements in the making.
+/// Shared file that is being written.
 pub(crate) struct SharedFile {
-    /// The types that it has columns for.
+    /// Types that the file has columns for.
     types: &'static [ValueType],
     pub(crate) file: FileWriter,
 }
 
 impl SharedFile {
-    /// A file for these runs.
+    /// Creates a file for these runs.
     pub(crate) fn new<'r>(
         directory: &Path,
         runs: impl Iterator<Item = &'r Run>,
@@ -73,7 +74,7 @@ impl SharedFile {
         Ok(Self { types, file })
     }
 
-    /// Takes a run of a timeline; how many rows that are. A point without a value is a row without a field.
+    /// Adds a run of a timeline and returns its number of rows. A point without values becomes a row without a field.
     pub(crate) fn add(
         &mut self,
         id: TimelineId,
@@ -118,7 +119,7 @@ impl SharedFile {
     }
 }
 
-/// The types of columns that a file of runs has: that of histograms where one of them has some.
+/// Returns the types of the value columns for runs. Histograms are included only if a run has some.
 fn types_of<'r>(mut runs: impl Iterator<Item = &'r Run>) -> &'static [ValueType] {
     let is_histogram = |values: &ColumnData| matches!(values, ColumnData::Histogram(_));
     let has_some = |run: &Run| run.columns.iter().any(|column| is_histogram(&column.values));

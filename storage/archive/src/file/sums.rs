@@ -1,8 +1,8 @@
-//! Checksums of the blocks of a file: every part that is read back is compared with them before it is decoded.
+//! Block checksums of a file: every part that is read back is verified before it is decoded.
 //!
-//! Readers fetch parts of a file; its SHA-256 is of the whole. So a note in the footer holds a CRC-32 for each block of the
-//! rows, and the description holds a SHA-256 of the footer. Blocks are independent of pages: page headers and the bytes
-//! between pages are covered too.
+//! Readers fetch parts of a file, but its SHA-256 covers the whole file. A metadata entry in the footer therefore has a
+//! CRC-32 of each block before the page indexes, and the description has a SHA-256 of the footer. Blocks are
+//! independent of pages, so page headers and the bytes between pages are covered too.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -10,35 +10,35 @@ use std::ops::Range;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// The name of the note that has the checksums.
+/// Key of the metadata entry with the checksums.
 pub(crate) const NOTE_SUMS: &str = "tideline.checksums";
-/// Bytes of a block. Smaller ones make the footer larger, larger ones are read beside what is wanted.
+/// Block size in bytes. Smaller blocks enlarge the footer; larger blocks increase the bytes read unnecessarily.
 const BLOCK: u64 = 8 << 10;
-/// The algorithm in the note: CRC-32 of ISO 3309, as gzip has it.
+/// Name of the algorithm in the metadata entry: CRC-32 (ISO 3309), as in gzip.
 const ALGORITHM: &str = "crc32";
 
-/// CRC-32 of each block of a file, from its first byte to an end.
+/// CRC-32 of each block of a file, from its start up to an end offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockSums {
     sums: Box<[u32]>,
-    /// Bytes of a block; the last one may be shorter.
+    /// Block size in bytes; the last block may be shorter.
     block: u64,
-    /// Bytes that are covered.
+    /// Number of bytes covered.
     end: u64,
 }
 
 impl BlockSums {
-    /// Bytes that are covered, from the first of the file.
+    /// Returns the number of bytes covered, from the start of the file.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Memory that it takes.
+    /// Returns the memory usage in bytes.
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(&*self.sums)
     }
 
-    /// The blocks that hold a range; `None` where it ends behind what is covered.
+    /// Returns the blocks that contain a range; `None` if the range exceeds the covered bytes.
     pub(crate) fn blocks(&self, range: &Range<u64>) -> Option<Range<usize>> {
         if range.start > range.end || range.end > self.end {
             return None;
@@ -48,14 +48,14 @@ impl BlockSums {
         Some(first..end.max(first))
     }
 
-    /// The bytes of blocks.
+    /// Returns the byte range of blocks.
     pub(crate) fn range(&self, blocks: &Range<usize>) -> Range<u64> {
         let at = |block: usize| (block as u64).saturating_mul(self.block).min(self.end);
         at(blocks.start)..at(blocks.end)
     }
 
-    /// The first block of `content`, which begins with a block at `start`, whose checksum differs: its bytes in the file,
-    /// the checksum that was stored and that of the content.
+    /// Verifies `content`, which must start with the block at offset `start`. Returns the first block that does not
+    /// match: its byte range in the file, the stored checksum and the actual one.
     pub(crate) fn first_wrong(&self, start: u64, content: &[u8]) -> Option<(Range<u64>, u32, u32)> {
         let first = usize::try_from(start / self.block).unwrap_or(usize::MAX);
         let parts = content.chunks(usize::try_from(self.block).unwrap_or(usize::MAX));
@@ -68,14 +68,14 @@ impl BlockSums {
         })
     }
 
-    /// The form in the note: algorithm, bytes of a block, bytes covered, and the checksums, little-endian, in base64.
+    /// Encodes the metadata entry: algorithm, block size, covered bytes, and the little-endian checksums in base64.
     pub(crate) fn to_note(&self) -> String {
         let bytes: Vec<u8> = self.sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
         let Self { block, end, .. } = self;
         format!("{ALGORITHM} {block} {end} {}", STANDARD.encode(bytes))
     }
 
-    /// Reads a note; `None` of one that this build does not read.
+    /// Decodes a metadata entry; `None` if it is not valid or has an unknown algorithm.
     pub(crate) fn from_note(note: &str) -> Option<Self> {
         let mut parts = note.split(' ');
         let mut next = || parts.next();
@@ -95,17 +95,17 @@ impl BlockSums {
     }
 }
 
-/// Computes the checksums of bytes that come in order.
+/// Incremental computation of block checksums.
 #[derive(Debug, Default)]
 pub(crate) struct Summer {
     sums: Vec<u32>,
     hasher: crc32fast::Hasher,
-    /// Bytes of the block that is not complete.
+    /// Bytes in the incomplete block.
     filled: u64,
 }
 
 impl Summer {
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub(crate) fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let room = usize::try_from(BLOCK - self.filled).unwrap_or(usize::MAX);
@@ -124,7 +124,7 @@ impl Summer {
         self.filled = 0;
     }
 
-    /// The checksums of everything so far.
+    /// Returns the checksums of all bytes added.
     pub(crate) fn sums(mut self) -> BlockSums {
         let end = self.sums.len() as u64 * BLOCK + self.filled;
         if self.filled > 0 {
@@ -138,7 +138,7 @@ impl Summer {
     }
 }
 
-/// Computes the checksums of what is written through it.
+/// Writer that computes the checksums of the written bytes.
 #[derive(Debug)]
 pub(crate) struct Summed<W> {
     out: W,
@@ -153,7 +153,7 @@ impl<W> Summed<W> {
         }
     }
 
-    /// The checksums of what was written; further bytes are in none.
+    /// Returns the checksums of the bytes written so far. Further bytes are not covered.
     pub(crate) fn take_sums(&mut self) -> BlockSums {
         std::mem::take(&mut self.summer).sums()
     }

@@ -1,4 +1,6 @@
-//! Rows of one measurement: a row for each point, a column for each tag and each field and type.
+//! Rows of one measurement: one row per point, one column per tag and per field and type.
+//!
+//! The columns are fixed when the file is created. Runs that need other columns start another file.
 
 use std::path::Path;
 
@@ -11,14 +13,14 @@ use super::columns::{Columns, NOTE_COLUMNS, Shape, TIME_AT, TIMELINE_AT};
 use super::writer::{DISTINCT_FLOATS_MAX, FileWriter, FinishedFile};
 use crate::error::Result;
 
-/// A file of one measurement in the making.
+/// File of one measurement that is being written.
 pub(crate) struct WideFile {
     columns: Columns,
     pub(crate) file: FileWriter,
 }
 
 impl WideFile {
-    /// A file for rows of a shape, such as those of `samples`: what their floats are like decides how they are kept.
+    /// Creates a file for rows of a shape. The floats of `samples` determine which columns use a dictionary.
     pub(crate) fn new<'r>(
         directory: &Path,
         shape: &Shape,
@@ -48,12 +50,12 @@ impl WideFile {
         Ok(Self { columns, file })
     }
 
-    /// Whether it has columns for all of this.
+    /// Returns true if the file has columns for a timeline and its run.
     pub(crate) fn fits(&self, who: &Identity, run: &Run) -> bool {
         self.columns.hold(who.tags(), run)
     }
 
-    /// Takes a run of a timeline that fits, as rows.
+    /// Adds the rows of a run; it must [fit](Self::fits).
     pub(crate) fn add(&mut self, id: TimelineId, who: &Identity, run: &Run) -> Result<()> {
         let rows = run.rows();
         let Self { columns, file } = self;
@@ -89,7 +91,7 @@ impl WideFile {
     }
 }
 
-/// The columns of floats that have too many distinct values for a dictionary.
+/// Returns the float columns with too many distinct values for a dictionary.
 fn varied<'r>(columns: &Columns, samples: impl Iterator<Item = &'r Run>) -> Vec<usize> {
     let mut distinct: HashMap<usize, HashSet<u64>> = HashMap::new();
     for column in samples.flat_map(|run| &run.columns) {

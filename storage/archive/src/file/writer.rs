@@ -1,4 +1,6 @@
-//! Writes one Parquet file into a temporary file: row groups of buffered columns.
+//! Writer of one Parquet file: writes buffered columns as row groups to a temporary file.
+//!
+//! Row groups are limited in rows and memory, because a row group is buffered completely before it is written.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -16,45 +18,45 @@ use super::buffer::Buffer;
 use super::sums::{BlockSums, NOTE_SUMS, Summed};
 use crate::error::{ArchiveError, Result};
 
-/// Rows of a group at most.
+/// Maximum rows of a row group.
 const GROUP_ROWS_MAX: usize = 512 << 10;
-/// Memory of a group at most.
+/// Maximum buffered bytes of a row group.
 const GROUP_BYTES_MAX: usize = 48 << 20;
-/// Encoded bytes of a page, about.
+/// Target size of an encoded page, in bytes.
 const PAGE_BYTES: usize = 32 << 10;
-/// Rows of a page at most.
+/// Maximum rows of a page.
 const PAGE_ROWS: usize = 8_192;
-/// Distinct floats of a column that a dictionary has at most: with more of them their bytes are split instead.
+/// Maximum distinct floats in a dictionary. Columns with more are byte-stream-split instead.
 pub(crate) const DISTINCT_FLOATS_MAX: usize = 4_096;
-/// Bytes of a dictionary of texts and ids at most.
+/// Maximum bytes of a dictionary of strings or ids.
 const TEXTS_DICTIONARY_BYTES: usize = 1 << 20;
-/// Level of zstd.
+/// Compression level of zstd.
 const ZSTD: i32 = 3;
 
-/// A Parquet file in the making.
+/// Parquet file that is being written.
 pub(crate) struct FileWriter {
     writer: SerializedFileWriter<Summed<BufWriter<File>>>,
     file: NamedTempFile,
     buffers: Vec<Buffer>,
-    /// Rows that wait in the buffers.
+    /// Number of buffered rows.
     waiting: usize,
-    /// Rows taken.
+    /// Number of added rows.
     rows: u64,
 }
 
-/// A file that is complete and synced.
+/// Complete and synced file.
 #[derive(Debug)]
 pub(crate) struct FinishedFile {
     pub(crate) file: NamedTempFile,
     pub(crate) metadata: ParquetMetaData,
     pub(crate) rows: u64,
-    /// Checksums of its rows.
+    /// Block checksums of its rows.
     pub(crate) sums: BlockSums,
 }
 
 impl FileWriter {
-    /// A file in the directory for temporary ones. `buffers` are its columns; `sorted` those, by their places in the file,
-    /// that its rows are sorted by; `varied` those that need no dictionary.
+    /// Creates a temporary file in `directory`. `buffers` are its columns; `sorted` are the indexes of the columns that
+    /// the rows are sorted by; `varied` are the indexes of float columns without a dictionary.
     pub(crate) fn new(
         directory: &std::path::Path,
         schema: &TypePtr,
@@ -84,12 +86,12 @@ impl FileWriter {
         })
     }
 
-    /// The buffers, to push as many rows to each of them, and then to say so.
+    /// Returns the buffers. After pushing the same number of rows to each, call [`pushed`](Self::pushed).
     pub(crate) fn buffers(&mut self) -> &mut [Buffer] {
         &mut self.buffers
     }
 
-    /// Rows that were pushed to every buffer.
+    /// Counts rows that were pushed to every buffer. Writes a row group if the buffers are full.
     pub(crate) fn pushed(&mut self, rows: usize) -> Result<()> {
         self.waiting += rows;
         self.rows += rows as u64;
@@ -99,22 +101,22 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Rows taken so far.
+    /// Returns the number of added rows.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Memory of rows that wait.
+    /// Returns the approximate memory of buffered rows.
     pub(crate) fn bytes_waiting(&self) -> usize {
         self.buffers.iter().map(Buffer::bytes).sum()
     }
 
-    /// Bytes of the file so far.
+    /// Returns the bytes written to the file.
     pub(crate) fn bytes_written(&self) -> u64 {
         self.writer.bytes_written() as u64
     }
 
-    /// Writes what waits as a row group.
+    /// Writes the buffered rows as a row group.
     pub(crate) fn flush(&mut self) -> Result<()> {
         if std::mem::take(&mut self.waiting) == 0 {
             return Ok(());
@@ -131,7 +133,7 @@ impl FileWriter {
         group.close().map(drop).map_err(failed)
     }
 
-    /// Ends the file.
+    /// Completes and syncs the file.
     pub(crate) fn finish(mut self) -> Result<FinishedFile> {
         self.flush()?;
         self.writer.flush().map_err(ArchiveError::local("writing"))?;
@@ -155,7 +157,7 @@ impl FileWriter {
 }
 
 impl FinishedFile {
-    /// Where its page indexes begin that readers need: from there on everything is read at once.
+    /// Returns the offset of the first page index that readers need. The bytes from there on are read at once.
     pub(crate) fn index_from(&self) -> u64 {
         let columns = self
             .metadata

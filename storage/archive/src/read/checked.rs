@@ -1,7 +1,7 @@
-//! What a footer says, checked once: readers go by it without looking again.
+//! Validation of footers, so that readers can rely on them without further checks.
 //!
-//! A file may be another's, or changed behind our back. What the decoder would stumble over (offsets below zero, pages
-//! outside their column, columns of another type) is refused here, in words.
+//! A file may be foreign or damaged. Everything that the decoder could fail on (negative offsets, pages outside their
+//! column, columns of the wrong type) is rejected here with a reason.
 
 use parquet::basic::Type as Physical;
 use parquet::file::metadata::{ColumnChunkMetaData, KeyValue, ParquetMetaData, RowGroupMetaData};
@@ -13,13 +13,15 @@ use crate::copy::ArchiveFile;
 use crate::file::columns::{ColumnNote, NOTE_COLUMNS, NOTE_FORMAT, TIME_AT};
 use crate::file::shared::{FIELD_LEAF, SHARED_LEAVES, SHARED_LEAVES_WITHOUT_HISTOGRAMS, VALUES_LEAF};
 
-/// What is wrong, in words.
+/// Result of a check; the error is a human-readable reason.
 type Checked<T> = std::result::Result<T, String>;
 
-/// A column of values: its place in the file, the name of its field, and its type. In a shared file a row names its field.
+/// Value column: index in the file, field name, and type. In a shared file the rows have the field name, and it is
+/// empty here.
 pub(super) type ValueColumn = (usize, String, ValueType);
 
-/// The columns of values of a file, and the first row of each row group with all rows behind the last.
+/// Validates a footer. Returns the value columns, and the first row of each row group followed by the total number of
+/// rows.
 pub(super) fn checked(
     metadata: &ParquetMetaData,
     file: &ArchiveFile,
@@ -32,7 +34,7 @@ pub(super) fn checked(
     let schema = metadata.file_metadata().schema_descr();
     let fields = match file.shared {
         true => shared_columns(schema)?,
-        false => noted_columns(schema, notes).ok_or("its footer does not say what its columns are")?,
+        false => noted_columns(schema, notes).ok_or("its footer does not describe its columns")?,
     };
     is_of_type(schema, TIME_AT, Physical::INT64, 0)?;
     for (column, _, of) in &fields {
@@ -42,31 +44,31 @@ pub(super) fn checked(
     let mut rows = 0u64;
     for (number, group) in metadata.row_groups().iter().enumerate() {
         let of_group = rows_of(metadata, number, group, file.bytes)?;
-        rows = rows.checked_add(of_group).ok_or("it speaks of too many rows")?;
+        rows = rows.checked_add(of_group).ok_or("it has too many rows")?;
         starts.push(rows);
     }
     if rows != file.rows {
         return Err(format!(
-            "its footer speaks of {rows} rows instead of {}",
+            "its footer declares {rows} rows instead of {}",
             file.rows
         ));
     }
     Ok((fields, starts))
 }
 
-/// A later format may mean something else by the same columns.
+/// Rejects other formats, because the same columns may have another meaning there.
 fn format(notes: &[KeyValue]) -> Checked<()> {
     let note = notes.iter().find(|note| note.key == NOTE_FORMAT);
     let format = note
         .and_then(|note| note.value.as_deref())
-        .ok_or("it does not say its format")?;
+        .ok_or("its footer has no format note")?;
     match format == crate::FORMAT.to_string() {
         true => Ok(()),
         false => Err(format!("format {format} is not known to this build")),
     }
 }
 
-/// The type that values of a kind are stored in.
+/// Returns the physical type of stored values.
 pub(super) fn physical(of: ValueType) -> Physical {
     match of {
         ValueType::Float => Physical::DOUBLE,
@@ -82,7 +84,7 @@ fn is_of_type(schema: &SchemaDescriptor, column: usize, physical: Physical, opti
         about.physical_type() == physical && about.max_rep_level() == 0 && about.max_def_level() <= optional;
     match fits {
         true => Ok(()),
-        false => Err(format!("column {:?} is of another type", about.name())),
+        false => Err(format!("column {:?} has the wrong type", about.name())),
     }
 }
 
@@ -96,7 +98,7 @@ fn shared_columns(schema: &SchemaDescriptor) -> Checked<Vec<ValueColumn>> {
     Ok(columns.map(|(column, of)| (column, String::new(), of)).collect())
 }
 
-/// What the columns of values hold, by the note in the file.
+/// Returns the value columns according to the metadata entry of the file.
 fn noted_columns(schema: &SchemaDescriptor, notes: &[KeyValue]) -> Option<Vec<ValueColumn>> {
     let note = notes.iter().find(|note| note.key == NOTE_COLUMNS)?;
     let notes: Vec<ColumnNote> = serde_json::from_str(note.value.as_ref()?).ok()?;
@@ -113,7 +115,7 @@ fn noted_columns(schema: &SchemaDescriptor, notes: &[KeyValue]) -> Option<Vec<Va
     Some(fields)
 }
 
-/// The rows of a row group whose columns and pages lie where they can.
+/// Returns the number of rows of a row group after checking that its columns and pages are inside the file.
 fn rows_of(metadata: &ParquetMetaData, number: usize, group: &RowGroupMetaData, bytes: u64) -> Checked<u64> {
     let columns = metadata.file_metadata().schema_descr().num_columns();
     if group.num_columns() != columns {
@@ -124,18 +126,18 @@ fn rows_of(metadata: &ParquetMetaData, number: usize, group: &RowGroupMetaData, 
     }
     let rows = u64::try_from(group.num_rows()).map_err(|_| format!("row group {number} has no rows"))?;
     for (at, column) in group.columns().iter().enumerate() {
-        let outside = || format!("column {at} of row group {number} lies outside of it");
+        let outside = || format!("column {at} of row group {number} is outside of it");
         let range = byte_range(column).ok_or_else(outside)?;
         if range.end > bytes {
             return Err(outside());
         }
         are_pages_inside(metadata, (number, at), range, rows)
-            .ok_or_else(|| format!("pages of column {at} of row group {number} lie outside of it"))?;
+            .ok_or_else(|| format!("pages of column {at} of row group {number} are outside of it"))?;
     }
     Ok(rows)
 }
 
-/// The bytes of a column; what the footer says must be numbers that can be ones.
+/// Returns the byte range of a column; `None` if the footer has impossible numbers.
 fn byte_range(column: &ColumnChunkMetaData) -> Option<std::ops::Range<u64>> {
     let start = column
         .dictionary_page_offset()
@@ -145,7 +147,7 @@ fn byte_range(column: &ColumnChunkMetaData) -> Option<std::ops::Range<u64>> {
     Some(start..start.checked_add(length)?)
 }
 
-/// Whether pages follow each other inside of their column, from its first row on.
+/// Returns `Some` if the pages of a column are in order, inside the column, and start at its first row.
 fn are_pages_inside(
     metadata: &ParquetMetaData,
     (group, column): (usize, usize),
@@ -162,7 +164,7 @@ fn are_pages_inside(
         let offset = u64::try_from(page.offset).ok()?;
         let end = offset.checked_add(u64::try_from(page.compressed_page_size).ok()?)?;
         let first = u64::try_from(page.first_row_index).ok()?;
-        // What lies before the first page is a dictionary; the decoder counts its bytes in 31 bits.
+        // The bytes before the first page are a dictionary. The decoder counts its size in 31 bits.
         let is_near = i32::try_from(offset.checked_sub(at)?).is_ok();
         if !is_near || end > range.end || first >= rows || row.is_some_and(|row| first <= row) {
             return None;

@@ -1,4 +1,6 @@
-//! One column of a row group, read forwards.
+//! Forward reader of one column of a row group.
+//!
+//! Types are checked when a footer is opened; the checks here prevent wrong results from programming errors.
 
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use tideline_model::{ColumnData, ValueType};
 
 use super::fetch::Fetched;
 
-/// The reader of one column, by its type.
+/// Reader of one column, by physical type.
 pub(super) enum ColumnReader {
     Integers(ColumnReaderImpl<Int64Type>),
     Floats(ColumnReaderImpl<DoubleType>),
@@ -23,17 +25,17 @@ pub(super) enum ColumnReader {
     Strings(ColumnReaderImpl<ByteArrayType>),
 }
 
-/// What a reader is to make of a column.
+/// Content of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Instants, one in every row.
+    /// Timestamps, one per row.
     Times,
-    /// Values of a type, in some rows.
+    /// Optional values of a type.
     Values(ValueType),
 }
 
 impl ColumnReader {
-    /// The footer was checked: the column is of that kind.
+    /// Opens a column. The footer must have been validated to have a column of this kind.
     pub(super) fn open(
         fetched: &Arc<Fetched>,
         metadata: &ParquetMetaData,
@@ -60,7 +62,7 @@ impl ColumnReader {
         })
     }
 
-    /// Passes over rows.
+    /// Skips rows.
     pub(super) fn skip(&mut self, rows: usize) -> Result<()> {
         let skipped = match self {
             Self::Integers(reader) => reader.skip_records(rows)?,
@@ -71,15 +73,16 @@ impl ColumnReader {
         whole(skipped, rows)
     }
 
-    /// Reads instants.
+    /// Reads timestamps.
     pub(super) fn times(&mut self, rows: usize, out: &mut Vec<i64>) -> Result<()> {
         match self {
             Self::Integers(reader) => read(reader, rows, &mut Vec::new(), out),
-            _ => Err(ParquetError::General("instants are not integers".into())),
+            _ => Err(ParquetError::General("timestamps are not integers".into())),
         }
     }
 
-    /// Reads values: those that are there go to `out`, and for every row its level to `levels`.
+    /// Reads the values of `rows` rows. Appends existing values to `out`, and the definition level of every row to
+    /// `levels`.
     pub(super) fn values(&mut self, rows: usize, levels: &mut Vec<i16>, out: &mut ColumnData) -> Result<()> {
         match (self, out) {
             (Self::Floats(reader), ColumnData::Float(values)) => read(reader, rows, levels, values),
@@ -93,14 +96,14 @@ impl ColumnReader {
             (Self::Booleans(reader), ColumnData::Boolean(values)) => read(reader, rows, levels, values),
             (Self::Strings(reader), ColumnData::String(values)) => strings(reader, rows, levels, values),
             (Self::Strings(reader), ColumnData::Histogram(values)) => strings(reader, rows, levels, values),
-            _ => Err(ParquetError::General("a column is of another type".into())),
+            _ => Err(ParquetError::General("a column has the wrong type".into())),
         }
     }
 
-    /// Reads texts that may be missing.
+    /// Reads optional strings.
     pub(super) fn texts(&mut self, rows: usize) -> Result<Vec<Option<Bytes>>> {
         let Self::Strings(reader) = self else {
-            return Err(ParquetError::General("names are not texts".into()));
+            return Err(ParquetError::General("field names are not strings".into()));
         };
         let (mut levels, mut texts): (Vec<i16>, Vec<ByteArray>) = (Vec::new(), Vec::new());
         read(reader, rows, &mut levels, &mut texts)?;
@@ -146,7 +149,7 @@ fn strings<B: Joined>(
     Ok(())
 }
 
-/// Which rows have a value, from their levels.
+/// Converts definition levels to the rows with a value.
 pub(super) fn presence(levels: &[i16]) -> Presence {
     if levels.iter().all(|level| *level > 0) {
         return Presence::All;
@@ -154,7 +157,11 @@ pub(super) fn presence(levels: &[i16]) -> Presence {
     Presence::Some(levels.iter().map(|level| *level > 0).collect::<Bitmap>())
 }
 
-/// The pages of a column of a row group.
+/// Returns the page locations of a column of a row group.
+///
+/// # Errors
+///
+/// Returns an error if the column has no page index.
 pub(super) fn page_locations(
     metadata: &ParquetMetaData,
     group: usize,

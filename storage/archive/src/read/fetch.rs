@@ -1,7 +1,7 @@
-//! The bytes of a file that were fetched before the decoder asks for them.
+//! Bytes of a file that are fetched before they are decoded.
 //!
-//! They are fetched as whole blocks and compared with the checksums of these: the decoder sees no byte that was not
-//! compared. Blocks that were read lately are taken from memory.
+//! They are fetched as whole blocks and verified with the block checksums, so the decoder never reads unverified bytes.
+//! Recently read blocks are taken from the page cache.
 
 use std::io::Read;
 use std::ops::Range;
@@ -17,19 +17,19 @@ use super::pages::Pages;
 use crate::error::{ArchiveError, Result};
 use crate::target::Target;
 
-/// Gaps that are fetched along: a request costs more than as many bytes.
+/// Gaps up to this size are fetched along, because a request costs more than their bytes.
 const GAP_SMALL: u64 = 256 << 10;
-/// Requests that a fetch is brought down to where the gaps between are not larger than [`GAP_LARGE`].
+/// Number of requests that a fetch is reduced to, if the gaps between ranges do not exceed [`GAP_LARGE`].
 const REQUESTS_FEW: usize = 2;
 const GAP_LARGE: u64 = 4 << 20;
-/// Tries of a part whose checksum differs: a bit may have been flipped on the way.
+/// Attempts to fetch a part whose checksum differs. The first error may be a transmission error.
 pub(super) const TRIES: usize = 2;
 
-/// Blocks in memory, and whether a reader adds those that it fetches.
+/// Page cache, and whether a reader adds the blocks that it fetches.
 #[derive(Debug, Clone)]
 pub(crate) struct PageCache {
     pub(crate) pages: Arc<Pages>,
-    /// False for rewrites: what they read is soon replaced.
+    /// False for rewrites, which soon replace the blocks that they read.
     pub(crate) keeps: bool,
 }
 
@@ -54,7 +54,7 @@ impl Fetched {
         }
     }
 
-    /// Takes the first part of the file, up to the first block whose checksum differs.
+    /// Adds the start of the file, up to the first block whose checksum differs.
     pub(crate) fn take(&self, content: &Bytes) {
         let sums = &self.file.sums;
         let end = sums.end().min(content.len() as u64);
@@ -73,7 +73,7 @@ impl Fetched {
         self.parts.lock().push((0, content.slice(sound)));
     }
 
-    /// Has these ranges at hand from now on, and lets go of everything else.
+    /// Fetches these ranges unless they are available, and drops all other parts.
     pub(crate) fn fetch(&self, mut ranges: Vec<Range<u64>>) -> Result<()> {
         ranges.retain(|range| !range.is_empty());
         let mut parts = self.parts.lock();
@@ -94,7 +94,7 @@ impl Fetched {
         Ok(())
     }
 
-    /// Bytes at hand.
+    /// Returns the number of available bytes.
     pub(crate) fn bytes_held(&self) -> u64 {
         let parts = self.parts.lock();
         parts.iter().map(|part| part.1.len() as u64).sum()
@@ -105,7 +105,7 @@ impl Fetched {
         parts.iter().find_map(|part| cut(part, start, length))
     }
 
-    /// The blocks of ranges, as parts that each hold some of the ranges whole.
+    /// Returns the blocks of ranges as parts. Each range is contained in one part.
     fn load(&self, ranges: &[Range<u64>]) -> Result<Vec<(u64, Bytes)>> {
         let wanted = self.blocks_of(ranges)?;
         let sums = &self.file.sums;
@@ -131,7 +131,7 @@ impl Fetched {
             let lost = || ArchiveError::format(self.key.clone(), "a block was not fetched");
             let mut content = Vec::new();
             let length = range.end - range.start;
-            // A small slice would keep all of a large buffer in memory.
+            // A small slice would keep a large buffer in memory.
             let is_most = got.iter().any(|part| {
                 part.0 <= range.start && range.end <= end(part) && part.1.len() as u64 <= 2 * length
             });
@@ -156,7 +156,7 @@ impl Fetched {
         Ok(parts)
     }
 
-    /// The blocks that hold ranges, in order, joined where they touch.
+    /// Returns the blocks that contain the ranges, in order; adjacent ones are merged.
     fn blocks_of(&self, ranges: &[Range<u64>]) -> Result<Vec<Range<usize>>> {
         let blocks = ranges.iter().map(|range| {
             let blocks = self.file.sums.blocks(range);
@@ -179,7 +179,7 @@ impl Fetched {
         Ok(joined)
     }
 
-    /// Fetches ranges of whole blocks, and compares them with their checksums.
+    /// Fetches ranges of whole blocks and verifies their checksums.
     fn get_verified(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         if ranges.is_empty() {
             return Ok(Vec::new());
@@ -209,14 +209,14 @@ fn end(part: &(u64, Bytes)) -> u64 {
     part.0 + part.1.len() as u64
 }
 
-/// A range of a part, if it holds all of it.
+/// Returns a range of a part if the part contains all of it.
 fn cut(part: &(u64, Bytes), start: u64, length: usize) -> Option<Bytes> {
     let at = usize::try_from(start.checked_sub(part.0)?).ok()?;
     let last = at.checked_add(length)?;
     (last <= part.1.len()).then(|| part.1.slice(at..last))
 }
 
-/// Sorted ranges, joined over small gaps, and over larger ones while there are many.
+/// Merges sorted ranges over small gaps, and over larger gaps while there are many ranges.
 fn joined(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     let mut joined: Vec<Range<u64>> = Vec::new();
     for range in ranges {

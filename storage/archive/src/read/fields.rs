@@ -1,4 +1,6 @@
-//! The fields of a segment, as its files say them.
+//! Fields of a segment, read from its files.
+//!
+//! Used for descriptions of earlier builds, which have no list of fields.
 
 use std::path::Path;
 
@@ -17,7 +19,7 @@ use crate::error::Result;
 use crate::file::shared::{FIELD_LEAF, SHARED_LEAVES, SHARED_LEAVES_WITHOUT_HISTOGRAMS, VALUES_LEAF};
 use crate::target::Target;
 
-/// The columns of a file that measurements share.
+/// Columns of a shared file.
 const SHARED: [&str; SHARED_LEAVES] = [
     "time",
     "timeline",
@@ -33,12 +35,12 @@ const SHARED: [&str; SHARED_LEAVES] = [
     "histogram",
 ];
 const MEASUREMENT_LEAF: usize = 2;
-/// The note in a file of one measurement that names it.
+/// Key of the metadata entry with the measurement of a file.
 const NOTE_MEASUREMENT: &str = "tideline.measurement";
-/// Rows that are decoded at once.
+/// Rows decoded at once.
 const BATCH_ROWS: usize = 4_096;
 
-/// The fields of all files of a segment.
+/// Returns the fields in all files of a segment.
 pub(crate) fn of(
     target: &Target,
     footers: &Footers,
@@ -79,7 +81,7 @@ fn shared(target: &Target, file: &ArchiveFile, directory: &Path, fields: &mut De
     read().map_err(|error| target.damaged(&file.key, error.to_string()))
 }
 
-/// Takes note of what the rows of a row group name.
+/// Collects the fields in the rows of a row group.
 fn rows(group: &dyn RowGroupReader, fields: &mut DescribedFields) -> ParquetResult<()> {
     let mut left = usize::try_from(group.metadata().num_rows())?;
     let mut measurements = local::column::<ByteArrayType>(group, MEASUREMENT_LEAF)?;
@@ -88,7 +90,7 @@ fn rows(group: &dyn RowGroupReader, fields: &mut DescribedFields) -> ParquetResu
         .zip(ValueType::ALL)
         .map(|(at, of)| Ok((of, Values::open(group, at)?)))
         .collect::<ParquetResult<Vec<_>>>()?;
-    // Rows of a timeline follow each other: most name what the one before has named.
+    // Rows of a timeline are adjacent, so most rows have the same field as the row before.
     let mut before: Option<(ByteArray, ByteArray, ValueType)> = None;
     while left > 0 {
         let count = left.min(BATCH_ROWS);
@@ -117,7 +119,7 @@ fn rows(group: &dyn RowGroupReader, fields: &mut DescribedFields) -> ParquetResu
     Ok(())
 }
 
-/// A column of values of which only is asked where they are.
+/// Value column of which only the definition levels are used.
 enum Values {
     Floats(ColumnReaderImpl<DoubleType>),
     Integers(ColumnReaderImpl<Int64Type>),

@@ -1,8 +1,8 @@
-//! Runs of one file, asked for in rising order of rows.
+//! Reader of runs of one file, requested in ascending order of rows.
 //!
-//! Readers of the wanted columns go forwards through a row group; rows between are passed over page by page. Before rows
-//! are decoded the bytes of their pages are fetched together, and where rows are read through, those of the rows behind
-//! them too.
+//! The column readers advance through a row group; rows in between are skipped page by page. The pages of the requested
+//! rows are fetched together before decoding. If the reader has a read-ahead, pages of the following rows are fetched
+//! as well.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,37 +20,37 @@ use crate::file::columns::TIME_AT;
 use crate::file::shared::FIELD_LEAF;
 use crate::target::Target;
 
-/// Reads runs of one file.
+/// Reader of runs of one file.
 pub(super) struct FileReader {
     target: Arc<Target>,
-    /// The name of the object.
+    /// Object name.
     key: String,
     file: Arc<OpenFile>,
     fetched: Arc<Fetched>,
-    /// The columns of values that are wanted, with their fields; of a shared file all.
+    /// Requested value columns with their fields. Empty for a shared file, of which all columns are read.
     wanted: Vec<(usize, FieldId, ValueType)>,
-    /// All columns that are read, the instants first.
+    /// All columns that are read, starting with the timestamps.
     leaves: Vec<(usize, Kind)>,
-    /// Bytes that are fetched ahead of the rows that were asked for.
+    /// Bytes fetched ahead of the requested rows.
     ahead: u64,
     group: Option<Group>,
 }
 
-/// A row group that is being read.
+/// Row group that is being read.
 struct Group {
     number: usize,
     readers: Vec<ColumnReader>,
-    /// The next row of all readers.
+    /// Next row of all readers.
     at: u64,
-    /// Rows whose pages are at hand.
+    /// Rows whose pages are available.
     at_hand: Range<u64>,
 }
 
-/// About the memory of a page of one column that is being decoded.
+/// Approximate memory of a page of one column that is being decoded.
 const PAGE_MEMORY: u64 = 64 << 10;
 
 impl FileReader {
-    /// A reader that fetches ahead as much as is left of its share of memory.
+    /// Creates a reader. Its read-ahead is `share` minus the memory for decoding.
     pub(super) fn new(
         target: Arc<Target>,
         key: &str,
@@ -99,7 +99,7 @@ impl FileReader {
         })
     }
 
-    /// About the memory that it takes: what was fetched, what is being decoded, and what is known of the file.
+    /// Returns the approximate memory usage: fetched bytes, pages being decoded, and metadata of the file.
     pub(super) fn memory(&self) -> u64 {
         let decoded = self
             .group
@@ -110,7 +110,7 @@ impl FileReader {
             + (self.file.metadata.memory_size() + self.file.sums.bytes()) as u64
     }
 
-    /// Reads rows of the file as a run of one timeline. Columns without a value in them are left out.
+    /// Reads rows of the file as a run of one timeline. Omits columns without a value in these rows.
     pub(super) fn read(
         &mut self,
         rows: Range<u64>,
@@ -120,7 +120,7 @@ impl FileReader {
         if rows.end > self.file.group_starts.last().copied().unwrap_or(0) {
             return Err(self
                 .target
-                .damaged(&self.key, "it has fewer rows than were stored about it"));
+                .damaged(&self.key, "it has fewer rows than recorded for it"));
         }
         let mut raw = Raw::new(&self.leaves, self.file.is_shared);
         let mut at = rows.start;
@@ -129,7 +129,7 @@ impl FileReader {
             let end = rows.end.min(self.file.group_starts[number + 1]);
             let read = self.read_group(number, at..end, &mut raw);
             if !matches!(read, Ok(Ok(()))) {
-                // Its readers may stand anywhere now.
+                // After an error the position of the readers is unknown.
                 self.group = None;
             }
             read?.map_err(|error| self.failed(error))?;
@@ -172,7 +172,7 @@ impl FileReader {
         decoded.map_err(|reason| self.target.damaged(&self.key, reason))
     }
 
-    /// Why rows could not be decoded: the bytes are wrong, or could not be had.
+    /// Converts a decoding error: the file is damaged, or its bytes could not be fetched.
     fn failed(&self, error: ParquetError) -> ArchiveError {
         let damaged = |reason: String| self.target.damaged(&self.key, reason);
         match error {
@@ -196,7 +196,7 @@ impl FileReader {
         })
     }
 
-    /// Fetches the pages of rows, and of some behind them.
+    /// Fetches the pages of rows, and of following rows within the read-ahead.
     fn have_at_hand(&mut self, number: usize, rows: &Range<u64>) -> Result<()> {
         let at_hand = self.group.as_ref().map_or(0..0, |group| group.at_hand.clone());
         if at_hand.start <= rows.start && rows.end <= at_hand.end {
@@ -223,7 +223,7 @@ impl FileReader {
             let pages = pages.map_err(|error| self.failed(error))?;
             let (start, length) = chunk.byte_range();
             if let Some(first) = pages.first() {
-                // The dictionary lies before the first page.
+                // The dictionary is stored before the first page.
                 ranges.push(start..(first.offset as u64).min(start + length));
             }
             let from = pages
@@ -242,7 +242,7 @@ impl FileReader {
         Ok(())
     }
 
-    /// A run of a file of one measurement.
+    /// Builds a run from rows of a file of one measurement.
     fn columns(&self, raw: Raw) -> Run {
         let columns = self.wanted.iter().zip(raw.columns.into_iter().skip(1));
         let columns = columns.filter(|(_, (_, values))| !values.is_empty());
@@ -257,7 +257,7 @@ impl FileReader {
         }
     }
 
-    /// A run of a file with a row for each value.
+    /// Builds a run from rows of a shared file, which has one row per value.
     fn pivot(&self, raw: &Raw, names: &dyn FieldNames, fields: Option<&[FieldId]>) -> Result<Run> {
         let damaged = |reason: &str| self.target.damaged(&self.key, reason);
         let mut pivot = super::segment::Pivot::default();
@@ -290,21 +290,21 @@ impl FileReader {
 fn unknown(target: &Target, key: &str, name: &str) -> ArchiveError {
     target.damaged(
         key,
-        format!("it has a field {name:?} that the table does not know"),
+        format!("it has a field {name:?} that the table does not have"),
     )
 }
 
-/// What readers give, column by column.
+/// Decoded columns.
 struct Raw {
     times: Vec<i64>,
-    /// Of a shared file: the field of each row.
+    /// Field name of each row of a shared file.
     names: Vec<Option<bytes::Bytes>>,
-    /// Levels and values of each leaf; of the instants, and of the names, empty.
+    /// Definition levels and values of each column; empty for timestamps and field names.
     columns: Vec<(Vec<i16>, ColumnData)>,
     is_shared: bool,
 }
 
-/// Where the names of fields are among the columns that are read of a shared file; the columns of values follow.
+/// Index of the field names among the columns read of a shared file. The value columns follow.
 const NAMES_AT: usize = 1;
 
 impl Raw {

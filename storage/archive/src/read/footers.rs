@@ -1,10 +1,12 @@
-//! Metadata needed before the rows of a file are read: page indexes, footer, and the checksums of its blocks.
+//! Cache of footers: the metadata that is needed before rows are read, consisting of page indexes, footer and block
+//! checksums.
 //!
-//! One request brings them, since where they begin is stored. They are kept decoded in memory and as bytes on disk, each
-//! within a budget, oldest used first to go.
+//! One request fetches the metadata of a file, because its offset is recorded. It is cached decoded in memory and
+//! encoded on disk. Each cache has a size limit: memory evicts the least recently used entry, disk the oldest one.
 //!
-//! A file of a build that wrote no checksums is read once from begin to end and compared with its SHA-256. The checksums of
-//! its blocks are computed on the way and kept in memory and on disk, so that later reads of parts are compared as well.
+//! A file from a build without block checksums is read once as a whole and compared with its SHA-256. The checksums of
+//! its blocks are computed at the same time and cached in memory and on disk, so that later partial reads can be
+//! verified.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -26,43 +28,43 @@ use crate::error::{ArchiveError, Result, guarded};
 use crate::file::sums::{BlockSums, NOTE_SUMS, Summer};
 use crate::target::Target;
 
-/// Bytes before what is kept on disk: the SHA-256 of it.
+/// Size of the SHA-256 at the start of each cached file on disk.
 const DIGEST: usize = 32;
-/// Files up to this size are fetched whole with their footer: two requests cost more than these bytes.
+/// Files up to this size are fetched as a whole, because two requests cost more than these bytes.
 const WHOLE_BYTES: u64 = 64 << 10;
-/// Bytes that are fetched at once of a file that is read from begin to end.
+/// Bytes per request when a file is read as a whole.
 const PART_BYTES: u64 = 4 << 20;
 
-/// A file whose footer was read. Its name is not part of it: several files may have the same content.
+/// Open file. Does not contain its name, because several files may have the same content.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(crate) bytes: u64,
     pub(crate) metadata: ParquetMetaData,
-    /// Which field and type each column of values has; of a shared file only the type is said.
+    /// Value columns with their fields and types. The field names of a shared file are empty.
     pub(crate) fields: Vec<ValueColumn>,
     pub(crate) is_shared: bool,
-    /// First row of each row group, and behind the last one all rows.
+    /// First row of each row group, followed by the total number of rows.
     pub(crate) group_starts: Vec<u64>,
-    /// Expected checksums of its blocks.
+    /// Expected block checksums.
     pub(crate) sums: BlockSums,
-    /// Key of its blocks in the page cache.
+    /// Key of the blocks in the page cache.
     pub(crate) content: ContentId,
 }
 
-/// Footers of files that were read lately, and blocks of their rows.
+/// Cache of footers, with the page cache that belongs to it.
 #[derive(Debug)]
 pub(crate) struct Footers {
     memory: Mutex<Memory>,
     memory_max: usize,
     disk: Option<Disk>,
     pages: Arc<Pages>,
-    /// Files that are being read from begin to end, each by one caller at a time.
+    /// Files that are being read as a whole, each by one caller at a time.
     proving: Mutex<HashMap<String, Arc<Mutex<()>>>>,
 }
 
 #[derive(Debug, Default)]
 struct Memory {
-    /// Files by their checksums: the file, its size here, and when it was last used.
+    /// Files by their checksums: the file, its size in memory, and the time of its last use.
     files: HashMap<String, (Arc<OpenFile>, usize, u64)>,
     bytes: usize,
     uses: u64,
@@ -72,33 +74,33 @@ struct Memory {
 struct Disk {
     directory: PathBuf,
     bytes_max: u64,
-    /// Names with sizes, oldest first; as far as known.
+    /// Known file names with sizes, oldest first.
     known: Mutex<std::collections::VecDeque<(String, u64)>>,
 }
 
-/// Checksums of a file that stores none, computed while it was compared with its SHA-256.
+/// Block checksums of a file without own checksums, computed while the file was compared with its SHA-256.
 #[derive(Debug, Clone)]
 struct Proof {
-    /// SHA-256 from `index_from` on.
+    /// SHA-256 of the bytes from `index_from` on.
     index_sha256: String,
     sums: BlockSums,
 }
 
-/// A file, and what of its rows came along with its footer, to be compared with their checksums.
+/// Open file, and the rows that were fetched along with its footer. The rows are not verified yet.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) file: Arc<OpenFile>,
     pub(crate) rows: Option<Bytes>,
 }
 
-/// The last part of a file, and all before it where that came along.
+/// Last part of a file, and the bytes before it if they were fetched along.
 struct Tail {
     bytes: Bytes,
     before: Option<Bytes>,
 }
 
 impl Footers {
-    /// Empty ones; on disk what an earlier process has left.
+    /// Creates a cache. The disk cache starts with the files that an earlier process has left.
     pub(crate) fn new(memory_max: usize, disk: Option<(PathBuf, u64)>, pages: Arc<Pages>) -> Result<Self> {
         let disk = disk.map(|(directory, bytes_max)| Disk::open(directory, bytes_max));
         let disk = disk.transpose()?;
@@ -111,12 +113,12 @@ impl Footers {
         })
     }
 
-    /// The blocks of rows that go with these footers.
+    /// Returns the page cache.
     pub(crate) fn pages(&self) -> &Arc<Pages> {
         &self.pages
     }
 
-    /// The file, opened if need be.
+    /// Returns an open file from the cache, or opens it.
     pub(crate) fn open(&self, target: &Target, file: &ArchiveFile) -> Result<Opened> {
         let name = format!("{}{}", file.sha256, file.index_sha256);
         if let Some(open) = self.memory.lock().get(&name) {
@@ -128,7 +130,7 @@ impl Footers {
         if file.index_from >= file.bytes {
             return Err(target.damaged(
                 &file.key,
-                "its footer begins behind its end, by what is stored about it",
+                "the recorded start of its footer is beyond the end of the file",
             ));
         }
         match self.read(target, file)? {
@@ -143,7 +145,7 @@ impl Footers {
         Opened { file, rows }
     }
 
-    /// Opens a file that has checksums of its own; `None` of one that has none.
+    /// Opens a file with block checksums; `None` if it has none.
     fn read(&self, target: &Target, file: &ArchiveFile) -> Result<Option<(OpenFile, Option<Bytes>)>> {
         if file.index_sha256.is_empty() {
             return Ok(None);
@@ -159,8 +161,8 @@ impl Footers {
         Ok(Some((opened, before)))
     }
 
-    /// Opens a file that has no checksums of its own, which takes all of it once. Each file is read by one caller at a
-    /// time; others wait and find it in memory.
+    /// Opens a file without block checksums, which requires reading all of it once. One caller reads a file; concurrent
+    /// callers wait and then use the cache.
     fn prove(&self, target: &Target, file: &ArchiveFile, name: &str) -> Result<Opened> {
         let turn = Arc::clone(self.proving.lock().entry(name.to_owned()).or_default());
         let proven = {
@@ -175,7 +177,7 @@ impl Footers {
             }
         };
         let mut proving = self.proving.lock();
-        // Callers that wait have a count as well.
+        // Waiting callers hold a reference as well.
         if Arc::strong_count(&turn) == 2 {
             proving.remove(name);
         }
@@ -200,7 +202,7 @@ impl Footers {
         Ok((opened, before))
     }
 
-    /// The footer of a file, from disk or from the target; with what came before it in the same request.
+    /// Returns the footer of a file from disk or from the target, with the bytes before it that were fetched along.
     fn footer(
         &self,
         target: &Target,
@@ -221,7 +223,7 @@ impl Footers {
                 break tail;
             }
             if tries == TRIES {
-                let reason = "the checksum of its footer is another one; put the file back from a copy";
+                let reason = "the checksum of its footer does not match; put the file back from a copy";
                 return Err(target.damaged(&file.key, reason));
             }
             tries += 1;
@@ -235,7 +237,7 @@ impl Footers {
 }
 
 impl Proof {
-    /// Reads all of a file and compares it with its SHA-256. Holds one part of it at a time.
+    /// Reads a complete file and compares it with its SHA-256. Holds one part in memory at a time.
     fn of(target: &Target, file: &ArchiveFile) -> Result<Self> {
         let (mut whole, mut index) = (Context::new(&SHA256), Context::new(&SHA256));
         let mut summer = Summer::default();
@@ -253,7 +255,7 @@ impl Proof {
         if hex(whole.finish().as_ref()) != file.sha256 {
             return Err(target.damaged(
                 &file.key,
-                "its checksum is another one, and it has none for its parts; put the file back from a copy",
+                "its checksum does not match, and its parts have none; put the file back from a copy",
             ));
         }
         Ok(Self {
@@ -262,7 +264,7 @@ impl Proof {
         })
     }
 
-    /// The form on disk.
+    /// Encodes the form on disk.
     fn to_text(&self) -> String {
         format!("{} {}", self.index_sha256, self.sums.to_note())
     }
@@ -276,7 +278,7 @@ impl Proof {
     }
 }
 
-/// Fetches the last part of a file, and of a small one all.
+/// Fetches the last part of a file, or all of a small file.
 fn fetch_tail(target: &Target, file: &ArchiveFile) -> Result<Tail> {
     let begin = if file.bytes <= WHOLE_BYTES {
         0
@@ -306,7 +308,7 @@ fn decoded(target: &Target, file: &ArchiveFile, tail: &Bytes) -> Result<ParquetM
     reader.finish().map_err(|error| damaged(error.to_string()))
 }
 
-/// A file whose footer was decoded; `sha256` is one that stands for all of its content.
+/// Validates a decoded footer. `sha256` must identify the complete content of the file.
 fn opened(
     target: &Target,
     file: &ArchiveFile,
@@ -386,15 +388,15 @@ impl Disk {
         })
     }
 
-    /// The bytes, if they are there and those that were put: a disk may lose the end of a file that was not synced.
+    /// Returns the content if it is complete and unchanged; a disk may lose the end of a file that was not synced.
     fn get(&self, name: &str) -> Option<Bytes> {
         let kept = Bytes::from(fs::read(self.directory.join(name)).ok()?);
         let (digest, content) = kept.split_at_checked(DIGEST)?;
         (sha256(content) == digest).then(|| kept.slice(DIGEST..))
     }
 
-    /// Keeps bytes if it can: a cache that fails is a slower one, and nothing else. Each writer has a file of its own
-    /// until it is whole.
+    /// Stores content. Errors are ignored, because a failing cache only costs speed. Each writer uses its own temporary
+    /// file until it is complete.
     fn put(&self, name: &str, content: &[u8]) {
         let made = fs::create_dir_all(&self.directory);
         let begun = made.and_then(|()| tempfile::NamedTempFile::new_in(&self.directory));
@@ -406,7 +408,7 @@ impl Disk {
                 .map_err(|error| error.error)
         });
         if let Err(error) = written {
-            tracing::debug!(%error, "a footer was not kept on disk");
+            tracing::debug!(%error, "could not cache a footer on disk");
             return;
         }
         let mut known = self.known.lock();
@@ -419,13 +421,13 @@ impl Disk {
             };
             total -= bytes;
             if let Err(error) = fs::remove_file(self.directory.join(&oldest)) {
-                tracing::debug!(%error, "an old footer was not removed from disk");
+                tracing::debug!(%error, "could not remove an old footer from disk");
             }
         }
     }
 }
 
-/// The last part of a file on disk.
+/// Returns the disk file name of the last part of a file.
 fn tail_name(file: &ArchiveFile) -> String {
     format!("{}.tail", file.sha256)
 }

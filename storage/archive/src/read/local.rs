@@ -1,4 +1,6 @@
-//! Whole files of others on the local disk: fetched in parts, compared with their checksum, then decoded.
+//! Complete foreign files on the local disk: fetched in parts, verified, then decoded.
+//!
+//! Used where all rows of a file are read, so that page indexes and block checksums are not needed.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -16,10 +18,10 @@ use crate::digest::hex;
 use crate::error::{ArchiveError, Result};
 use crate::target::Target;
 
-/// Bytes that are fetched at once.
+/// Bytes per request.
 const PART_BYTES: u64 = 8 << 20;
 
-/// Fetches a file; on return its bytes are those that were written. Nothing is left of it when it is dropped.
+/// Fetches a file into an unnamed temporary file and verifies its checksum. The file is removed when it is dropped.
 pub(super) fn fetch(target: &Target, file: &ArchiveFile, directory: &Path) -> Result<File> {
     let mut local = tempfile::tempfile_in(directory).map_err(ArchiveError::local("making"))?;
     let mut digest = Context::new(&SHA256);
@@ -33,7 +35,7 @@ pub(super) fn fetch(target: &Target, file: &ArchiveFile, directory: &Path) -> Re
         }
     }
     if hex(digest.finish().as_ref()) != file.sha256 {
-        return Err(target.damaged(&file.key, "its checksum is another one"));
+        return Err(target.damaged(&file.key, "its checksum does not match"));
     }
     local
         .seek(SeekFrom::Start(0))
@@ -41,7 +43,7 @@ pub(super) fn fetch(target: &Target, file: &ArchiveFile, directory: &Path) -> Re
     Ok(local)
 }
 
-/// Opens a fetched file, if its columns are one of these lists: by their paths.
+/// Opens a fetched file if its column paths equal one of these lists.
 pub(super) fn open(file: &File, lists: &[&[&str]]) -> ParquetResult<SerializedFileReader<File>> {
     let reader = SerializedFileReader::new(file.try_clone()?)?;
     let metadata = reader.metadata().file_metadata();
@@ -53,7 +55,7 @@ pub(super) fn open(file: &File, lists: &[&[&str]]) -> ParquetResult<SerializedFi
         .collect();
     if !lists.iter().any(|columns| paths == *columns) {
         return Err(ParquetError::General(format!(
-            "its columns are {}",
+            "it has unexpected columns: {}",
             paths.join(", ")
         )));
     }
@@ -70,7 +72,7 @@ pub(super) fn open(file: &File, lists: &[&[&str]]) -> ParquetResult<SerializedFi
     Ok(reader)
 }
 
-/// The reader of a column of a row group, if it is of this type.
+/// Returns the reader of a column of a row group if it has this type.
 pub(super) fn column<T: DataType>(
     group: &dyn RowGroupReader,
     at: usize,
@@ -78,14 +80,14 @@ pub(super) fn column<T: DataType>(
     let about = group.metadata().column(at).column_descr();
     if about.physical_type() != T::get_physical_type() {
         return Err(ParquetError::General(format!(
-            "column {:?} is of another type",
+            "column {:?} has the wrong type",
             about.path().string()
         )));
     }
     Ok(get_typed_column_reader::<T>(group.get_column_reader(at)?))
 }
 
-/// Reads so many texts of a column where some may be missing.
+/// Reads `rows` values of an optional string column.
 pub(super) fn texts(
     reader: &mut ColumnReaderImpl<ByteArrayType>,
     rows: usize,
@@ -108,7 +110,7 @@ pub(super) fn whole(have: usize, rows: usize) -> ParquetResult<()> {
     }
 }
 
-/// A text, if it is one.
+/// Converts bytes to a string if they are UTF-8.
 pub(super) fn text(bytes: &ByteArray) -> ParquetResult<&str> {
     std::str::from_utf8(bytes.data()).map_err(|_| ParquetError::General("a text is not UTF-8".into()))
 }

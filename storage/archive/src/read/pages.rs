@@ -1,10 +1,10 @@
-//! Blocks of files that were read lately, in memory within a budget.
+//! In-memory cache of file blocks, limited in size.
 //!
-//! Blocks are put here after they were compared with their checksums, and are found by the checksum of their file: the same
-//! content under several names is here once, and a file never changes. All queries share them.
+//! Blocks are added after their checksums were verified. The key is the checksum of the file: the same content under
+//! several names is cached once, and a file never changes. All queries share the cache.
 //!
-//! Eviction is CLOCK: each use of a block lets it stay for another round, up to [`USES_MAX`] rounds. So a long scan, which
-//! uses each block once, leaves those that are used again.
+//! Eviction is CLOCK: each use of a block keeps it for another round, up to [`USES_MAX`] rounds. A long scan, which
+//! uses each block once, therefore does not evict blocks that are used repeatedly.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,19 +15,19 @@ use parking_lot::Mutex;
 
 use crate::digest;
 
-/// Rounds that a block stays for its uses.
+/// Maximum rounds that a block is kept for its uses.
 const USES_MAX: u8 = 3;
-/// About the memory of a block beside its bytes.
+/// Approximate memory of a block in addition to its bytes.
 const BLOCK_MEMORY: usize = 128;
 
-/// The content of a file, by its checksum.
+/// Content of a file, identified by its checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ContentId(pub(crate) u128);
 
 impl ContentId {
-    /// The content that a SHA-256 in hexadecimal stands for.
+    /// Returns the id of the content with a SHA-256 in hexadecimal.
     pub(crate) fn of(sha256: &str) -> Self {
-        // The text may be of a foreign description, and any.
+        // The text may come from a foreign description and have any content.
         let [first, ..] = *digest::sha256(sha256.as_bytes()).as_chunks().0 else {
             return Self(0);
         };
@@ -35,7 +35,7 @@ impl ContentId {
     }
 }
 
-/// Blocks that were read lately.
+/// Cache of file blocks.
 #[derive(Debug)]
 pub(crate) struct Pages {
     blocks: Mutex<Blocks>,
@@ -45,7 +45,7 @@ pub(crate) struct Pages {
 #[derive(Debug, Default)]
 struct Blocks {
     known: HashMap<(ContentId, usize), Block>,
-    /// All of them, the next candidates for eviction first.
+    /// All blocks, in the order of eviction candidates.
     order: VecDeque<(ContentId, usize)>,
     bytes: usize,
 }
@@ -64,7 +64,7 @@ impl Pages {
         }
     }
 
-    /// Returns blocks of a file; `None` for each that is not in memory.
+    /// Returns blocks of a file; `None` for each that is not cached.
     pub(crate) fn get(&self, of: ContentId, blocks: Range<usize>) -> Vec<Option<Bytes>> {
         let mut known = self.blocks.lock();
         let mut get = |block| {
@@ -75,7 +75,7 @@ impl Pages {
         blocks.map(&mut get).collect()
     }
 
-    /// Copies a verified block into the cache. It is a copy because its buffer may be much larger.
+    /// Copies a verified block into the cache. The original buffer may be much larger, so it is not kept.
     pub(crate) fn put(&self, of: ContentId, block: usize, bytes: &[u8]) {
         let memory = bytes.len() + BLOCK_MEMORY;
         if memory > self.bytes_max {
@@ -92,14 +92,14 @@ impl Pages {
         blocks.bytes += memory;
     }
 
-    /// Memory of all blocks, about.
+    /// Returns the approximate memory of all blocks.
     pub(crate) fn bytes(&self) -> usize {
         self.blocks.lock().bytes
     }
 }
 
 impl Blocks {
-    /// Removes the next block, or gives it another round if it was used; `false` without blocks.
+    /// Evicts the next block, or keeps it for another round if it was used. Returns `false` if there are no blocks.
     fn turn(&mut self) -> bool {
         let Some(next) = self.order.pop_front() else {
             return false;
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(found[3].as_deref(), Some(&[3; 1_000][..]));
         let left = pages.get(scanned, 0..30).into_iter().flatten().count();
         assert_eq!(left, 15, "the rest of the budget");
-        // Unused, everything goes.
+        // Unused blocks are all evicted.
         for block in 0..200 {
             pages.put(ContentId(3), block, &vec![0; size]);
         }

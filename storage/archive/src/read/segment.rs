@@ -1,4 +1,6 @@
-//! Runs of all files of a segment.
+//! Reader of runs of all files of a segment.
+//!
+//! Readers of one query share a memory limit. Beyond it, each reader closes the files that it used least recently.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,12 +17,12 @@ use crate::error::{ArchiveError, Result};
 use crate::extent::Extent;
 use crate::target::Target;
 
-/// Memory of a reader that shares none.
+/// Memory limit of a reader that does not share one.
 const MEMORY_MAX: u64 = 64 << 20;
 
-/// The numbers of fields by their names.
+/// Resolves field names to field numbers.
 pub trait FieldNames {
-    /// The number of a field; `None` where the table has none of that name.
+    /// Returns the number of a field; `None` if the table has no field of this name.
     fn id(&self, name: &str) -> Option<FieldId>;
 }
 
@@ -30,33 +32,33 @@ impl<F: Fn(&str) -> Option<FieldId>> FieldNames for F {
     }
 }
 
-/// Reads runs of a segment; asked for in rising order of timelines it reads each file once, forwards.
+/// Reader of runs of a segment. Reads each file once and forward if runs are requested in ascending order of timelines.
 pub struct SegmentReader {
     target: Arc<Target>,
     footers: Arc<Footers>,
     copy: Arc<ArchiveCopy>,
     fields: Option<Vec<FieldId>>,
-    /// Bytes that all files together fetch ahead; zero where single timelines are wanted.
+    /// Maximum bytes that all files together fetch ahead; zero if single timelines are read.
     ahead: u64,
-    /// Whether blocks that it fetches are kept for others.
+    /// True if fetched blocks are added to the page cache.
     keeps: bool,
     files: HashMap<u32, OpenReader>,
     memory: Arc<ReadMemory>,
-    /// What of it is taken by these files.
+    /// Share of `memory` used by the open files.
     taken: u64,
     reads: u64,
 }
 
-/// A file that is being read.
+/// File that is being read.
 struct OpenReader {
     reader: FileReader,
-    /// About the memory that it takes.
+    /// Approximate memory usage.
     taken: u64,
-    /// The read that it was last used by.
+    /// Number of the read that used it last.
     used: u64,
 }
 
-/// Memory that the readers of one question share: pages at hand, and what is known of open files.
+/// Memory shared by the readers of one query: fetched pages and metadata of open files.
 #[derive(Debug)]
 pub struct ReadMemory {
     bytes_max: u64,
@@ -64,7 +66,7 @@ pub struct ReadMemory {
 }
 
 impl ReadMemory {
-    /// At most about so many bytes, and beyond them only the file that is read just now.
+    /// Creates a shared limit. Readers that exceed it keep only the file that is being read.
     pub fn new(bytes_max: u64) -> Self {
         Self {
             bytes_max,
@@ -72,7 +74,7 @@ impl ReadMemory {
         }
     }
 
-    /// About the bytes that are taken.
+    /// Returns the approximate memory usage in bytes.
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
@@ -115,25 +117,27 @@ impl SegmentReader {
         }
     }
 
-    /// Takes part in the memory that several readers share; by default it has its own.
+    /// Shares a memory limit with other readers. By default each reader has its own.
     #[must_use]
     pub fn within(mut self, memory: &Arc<ReadMemory>) -> Self {
         self.memory = Arc::clone(memory);
         self
     }
 
-    /// Keeps nothing of what it fetches for other readers: right for a rewrite, after which the files go.
+    /// Does not add fetched blocks to the page cache; for a rewrite, which replaces the files.
     #[must_use]
     pub fn passing(mut self) -> Self {
         self.keeps = false;
         self
     }
 
-    /// Reads a run: the wanted fields only, columns without a value left out.
+    /// Reads a run with the requested fields. Omits columns without a value.
     ///
     /// # Errors
     ///
-    /// Where the target cannot be reached, or what is there is not what was written.
+    /// [`ArchiveError::Damaged`] if the stored rows differ from those recorded or have a field that the table does not
+    /// have. [`ArchiveError::Format`] if the segment does not have the file of the extent. Other errors if the target
+    /// fails.
     pub fn read(&mut self, extent: &Extent, names: &dyn FieldNames) -> Result<Run> {
         let run = self.read_from_file(extent, names);
         self.settle(extent.file);
@@ -147,7 +151,7 @@ impl SegmentReader {
             let key = &self.copy.files[extent.file as usize].key;
             return Err(self
                 .target
-                .damaged(key, "its rows are not those that were stored about it"));
+                .damaged(key, "its rows differ from those recorded for it"));
         }
         Ok(run)
     }
@@ -180,7 +184,7 @@ impl SegmentReader {
         open.reader.read(rows, names, fields)
     }
 
-    /// Counts what a file takes now, and where that is too much lets go of what was used longest ago.
+    /// Updates the memory usage of a file. Closes the least recently used files if the limit is exceeded.
     fn settle(&mut self, file: u32) {
         let Some(open) = self.files.get_mut(&file) else {
             return;
@@ -196,7 +200,7 @@ impl SegmentReader {
             };
             self.close(oldest);
         }
-        // Others may have taken all of it.
+        // Other readers may use all of the shared memory.
         if self.memory.is_over() && self.taken < self.memory.taken() {
             self.close(file);
         }
@@ -216,7 +220,7 @@ impl Drop for SegmentReader {
     }
 }
 
-/// Puts values that come one by one into the columns of a run.
+/// Builder of a run from values that arrive one by one.
 #[derive(Default)]
 pub(super) struct Pivot {
     times: Vec<i64>,
@@ -224,12 +228,12 @@ pub(super) struct Pivot {
 }
 
 impl Pivot {
-    /// Begins with the next point.
+    /// Starts the next point.
     pub(super) fn begin(&mut self, time: i64) {
         self.times.push(time);
     }
 
-    /// Takes a value of the point.
+    /// Adds a value to the current point.
     pub(super) fn push(&mut self, field: FieldId, from: &ColumnData, at: usize) {
         let of = from.value_type();
         let new = || (Vec::new(), ColumnData::new(of));

@@ -1,4 +1,7 @@
-//! The file of timelines of a segment, read back: who its timelines are, and where their rows lie.
+//! Reader of the file of timelines of a segment: identities of its timelines, and locations of their rows.
+//!
+//! Every run is checked against the file list of the segment, so that a damaged or foreign file cannot reference other
+//! rows.
 
 use std::fs::File;
 use std::path::Path;
@@ -19,7 +22,7 @@ use crate::error::Result;
 use crate::extent::Extent;
 use crate::target::Target;
 
-/// Its columns.
+/// Columns of the file.
 const COLUMNS: [&str; 15] = [
     "timeline",
     "first",
@@ -37,17 +40,17 @@ const COLUMNS: [&str; 15] = [
     "tags.key_value.value",
     "attributes",
 ];
-/// The places of its integers: both instants and [`NUMBERS`].
+/// Index of the first integer column. The integers are both timestamps and [`NUMBERS`].
 const INTEGERS_AT: usize = 1;
 const INTEGERS: usize = 2 + NUMBERS.len();
 const MEASUREMENT_AT: usize = 11;
 const KEYS_AT: usize = 12;
 const VALUES_AT: usize = 13;
 const ATTRIBUTES_AT: usize = 14;
-/// Rows that are decoded at once: what bounds the memory.
+/// Rows decoded at once; limits the memory.
 const BATCH_ROWS: usize = 1_024;
 
-/// The file of timelines of a segment, on the local disk; its bytes are those that were written.
+/// File of timelines of a segment on the local disk, with verified content.
 #[derive(Debug)]
 pub struct TimelinesFile {
     target: Arc<Target>,
@@ -55,20 +58,20 @@ pub struct TimelinesFile {
     file: File,
 }
 
-/// A run of a timeline in the files of a segment, and who the timeline is.
+/// Run of a timeline in the files of a segment, with the metadata of the timeline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimelineRun {
-    /// The timeline.
+    /// Id of the timeline.
     pub id: TimelineId,
-    /// Where its rows lie.
+    /// Location of its rows.
     pub extent: Extent,
-    /// Who it is; `None` where that was forgotten.
+    /// Identity of the timeline; `None` if it was unknown when the file was written.
     pub who: Option<Identity>,
-    /// What was set about it, as JSON.
+    /// Attributes of the timeline, as JSON.
     pub attributes: Option<String>,
 }
 
-/// The runs of a file, in its order: by timeline, then time. Ends after the first error.
+/// Iterator over the runs of a file, ordered by timeline, then time. Ends after the first error.
 pub struct TimelineRuns {
     target: Arc<Target>,
     copy: Arc<ArchiveCopy>,
@@ -76,12 +79,12 @@ pub struct TimelineRuns {
     next_group: usize,
     columns: Option<Columns>,
     batch: std::vec::IntoIter<TimelineRun>,
-    /// The run before.
+    /// Timeline and last timestamp of the previous run.
     before: Option<(TimelineId, i64)>,
     has_failed: bool,
 }
 
-/// The columns of one row group.
+/// Column readers of one row group.
 struct Columns {
     left: usize,
     ids: ColumnReaderImpl<FixedLenByteArrayType>,
@@ -98,11 +101,11 @@ impl TimelinesFile {
         Ok(Self { target, copy, file })
     }
 
-    /// Reads it from its begin. One reader at a time.
+    /// Returns an iterator from the first run on. Only one iterator may be in use at a time.
     ///
     /// # Errors
     ///
-    /// Where it is no file of timelines.
+    /// [`ArchiveError::Damaged`] if it is not a file of timelines.
     pub fn runs(&self) -> Result<TimelineRuns> {
         let reader = local::open(&self.file, &[&COLUMNS]);
         let reader =
@@ -155,7 +158,7 @@ impl TimelineRuns {
         })
     }
 
-    /// Decodes the next rows; `false` when there are none.
+    /// Decodes the next rows. Returns `false` if there are none.
     fn fill(&mut self) -> ParquetResult<bool> {
         loop {
             if let Some(columns) = self.columns.as_mut().filter(|columns| columns.left > 0) {
@@ -171,7 +174,7 @@ impl TimelineRuns {
         }
     }
 
-    /// Whether a run lies where it can, behind the one before it.
+    /// Checks that a run is inside its file and after the previous run.
     fn check(&mut self, run: &TimelineRun) -> ParquetResult<()> {
         let TimelineRun { id, extent, .. } = run;
         let wrong = |what: &str| {
@@ -181,11 +184,11 @@ impl TimelineRuns {
             )))
         };
         if self.before.is_some_and(|before| before >= (*id, extent.first)) {
-            return wrong("is not behind the one before it");
+            return wrong("is not after the previous run");
         }
         self.before = Some((*id, extent.last));
         let Some(file) = self.copy.files.get(extent.file as usize) else {
-            return wrong("is in a file that the segment has not");
+            return wrong("is in a file that the segment does not have");
         };
         let end = extent.row.checked_add(u64::from(extent.rows));
         let points = extent.points;
@@ -255,7 +258,7 @@ impl Columns {
     }
 }
 
-/// Reads so many lists of texts.
+/// Reads `rows` lists of strings.
 fn lists(reader: &mut ColumnReaderImpl<ByteArrayType>, rows: usize) -> ParquetResult<Vec<Vec<ByteArray>>> {
     let (mut levels, mut repeats, mut texts) = (Vec::new(), Vec::new(), Vec::new());
     let (read, ..) = reader.read_records(rows, Some(&mut levels), Some(&mut repeats), &mut texts)?;
@@ -285,11 +288,11 @@ fn identity(measurement: &ByteArray, keys: &[ByteArray], values: &[ByteArray]) -
 
 fn extent(number: &dyn Fn(usize) -> i64) -> ParquetResult<Extent> {
     let small = |nth: usize| u32::try_from(number(nth)).map_err(ParquetError::from);
-    // Sequences and rows were unsigned before they were written.
+    // Sequence numbers and rows are unsigned, but stored as signed integers.
     let (lowest, highest) = (number(7) as u64, number(8) as u64);
     if lowest > highest {
         return Err(ParquetError::General(
-            "the writes of a run end before they begin".into(),
+            "the lowest sequence number of a run is above the highest".into(),
         ));
     }
     Ok(Extent {

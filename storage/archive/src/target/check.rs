@@ -1,4 +1,6 @@
-//! Whether a target does what an archive needs, proved by doing it.
+//! Check of a target: performs every operation that an archive needs.
+//!
+//! The check writes and removes an object of its own, so it can run at a target in use.
 
 use std::fmt;
 
@@ -9,35 +11,35 @@ use super::Target;
 use crate::digest::sha256_hex;
 use crate::error::{ArchiveError, Result, TargetFault};
 
-/// Bytes of the object that a check writes, at most.
+/// Maximum size of the object that a check writes, in bytes.
 const CHECK_BYTES_MAX: u64 = 4 << 10;
 
-/// What a target must be able to do.
+/// Step of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckStep {
-    /// Tell what is there.
+    /// List objects.
     List,
-    /// Take an object that is not there.
+    /// Create a new object.
     Create,
-    /// Give it back.
+    /// Read the object.
     Read,
-    /// Give back a part of it.
+    /// Read a range of the object.
     ReadRange,
-    /// Refuse another one of the same name.
+    /// Refuse to replace the object.
     CreateOnly,
-    /// Remove it.
+    /// Delete the object.
     Delete,
 }
 
-/// What came of a check: each step with its failure, if it failed. What depends on a step that failed is not tried.
+/// Result of a check. Steps that depend on a failed one are not attempted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetCheck {
-    /// The steps that were tried, in order.
+    /// Attempted steps in order, each with its error message if it failed.
     pub steps: Vec<(CheckStep, Option<String>)>,
 }
 
 impl CheckStep {
-    /// What it is, in words.
+    /// Returns the description of the step.
     pub const fn name(self) -> &'static str {
         match self {
             Self::List => "list objects",
@@ -57,15 +59,15 @@ impl fmt::Display for CheckStep {
 }
 
 impl TargetCheck {
-    /// Whether an archive may be kept there.
+    /// Returns true if all steps succeeded, so that the target can hold an archive.
     pub fn is_good(&self) -> bool {
         self.steps.iter().all(|(_, failure)| failure.is_none())
     }
 }
 
 impl Target {
-    /// Tries everything that an archive needs with an object of its own, and removes it again. `token` makes its name
-    /// one that nobody else uses.
+    /// Performs every operation that an archive needs with a temporary object, and removes it. `token` must be unique,
+    /// because the object name is derived from it.
     pub fn check(&self, token: &str) -> TargetCheck {
         let mut steps = Vec::new();
         let mut step = |step: CheckStep, outcome: Result<()>| {
@@ -100,7 +102,7 @@ impl Target {
     fn reads(&self, key: &str, content: &Bytes) -> Result<()> {
         match self.get(key, CHECK_BYTES_MAX)? == content {
             true => Ok(()),
-            false => Err(self.damaged(key, "it came back with other content")),
+            false => Err(self.damaged(key, "it was read back with other content")),
         }
     }
 
@@ -109,7 +111,7 @@ impl Target {
         let got = self.get_ranges(key, std::slice::from_ref(&range))?;
         match got.first().is_some_and(|got| *got == content[2..7]) {
             true => Ok(()),
-            false => Err(self.damaged(key, "a part of it came back with other content")),
+            false => Err(self.damaged(key, "a range was read back with other content")),
         }
     }
 
@@ -118,7 +120,7 @@ impl Target {
         match self.get(key, CHECK_BYTES_MAX) {
             Err(error) if error.is_missing() => Ok(()),
             Err(error) => Err(error),
-            Ok(_) => Err(self.damaged(key, "it was deleted and is still there")),
+            Ok(_) => Err(self.damaged(key, "it still exists after its deletion")),
         }
     }
 }

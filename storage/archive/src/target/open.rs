@@ -1,4 +1,6 @@
-//! From a text to a target: its kind, its place, its credentials.
+//! Opening of targets from addresses: kind of store, path prefix, credentials.
+//!
+//! All stores get the same timeouts and retries, so that a caller waits for a limited time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,18 +19,19 @@ use url::Url;
 use super::{Requests, Target, Traffic, reasons};
 use crate::error::{ArchiveError, Result, redacted};
 
-/// Longest time of one request, body included: a whole file in a slow minute.
+/// Maximum time of one request including its body: a whole file over a slow connection.
 const REQUEST_TIMEOUT: &str = "90 seconds";
-/// Longest time until a connection stands.
+/// Maximum time to connect.
 const CONNECT_TIMEOUT: &str = "5 seconds";
-/// Longest silence in the middle of an answer.
+/// Maximum time without data within a response.
 const READ_TIMEOUT: &str = "30 seconds";
-/// Tries after the first of a request that may be repeated.
+/// Retries after the first attempt of an idempotent request.
 const RETRIES: usize = 4;
-/// How long they may take together.
+/// Maximum time of all attempts together.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Options of a target, by the names of `object_store`: credentials, endpoints, regions. Their values are never shown.
+/// Options of a target with the names that `object_store` defines: credentials, endpoints, regions. Values are never
+/// shown.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct TargetOptions(pub BTreeMap<String, String>);
 
@@ -39,11 +42,12 @@ impl fmt::Debug for TargetOptions {
 }
 
 impl TargetOptions {
-    /// Reads `name = value` lines of a file; empty lines and those that begin with `#` are passed over.
+    /// Reads a file of `name = value` lines. Empty lines and lines that begin with `#` are skipped.
     ///
     /// # Errors
     ///
-    /// Where the file cannot be read, or a line is of another form. The line itself is not repeated: it may hold a secret.
+    /// [`ArchiveError::BadTarget`] if the file cannot be read, or a line has another form. The message does not repeat
+    /// the line, because it may contain a secret.
     pub fn read(file: &FilePath) -> Result<Self> {
         let bad = |reason: String| ArchiveError::BadTarget {
             target: file.display().to_string(),
@@ -66,15 +70,15 @@ impl TargetOptions {
 }
 
 impl Target {
-    /// Opens `file:///directory`, `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix` (or `abfs://`), or
-    /// `memory:`, which forgets everything and is for tests. Nothing is asked of it yet.
+    /// Opens `file:///directory`, `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix` (or `abfs://`),
+    /// or `memory:`, which stores nothing permanently and is for tests. Sends no requests.
     ///
-    /// Credentials come from `options`, from the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`) or from the role of the
-    /// machine, the first that says something. Files are synced.
+    /// Credentials come from `options`, the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`) or the role of the machine;
+    /// the first source that has them is used. Files are synced.
     ///
     /// # Errors
     ///
-    /// Where the text names no target that this build knows, or an option is unknown or wrong.
+    /// [`ArchiveError::BadTarget`] if the address is not valid or not supported, or an option is unknown or not valid.
     pub(crate) fn open(text: &str, options: &TargetOptions, requests: Arc<Requests>) -> Result<Self> {
         let name = redacted(text);
         let bad = |reason: String| ArchiveError::BadTarget {
@@ -83,14 +87,14 @@ impl Target {
         };
         let url = Url::parse(text).map_err(|error| {
             bad(format!(
-                "{error}; say file:///directory, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix"
+                "{error}; use file:///directory, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix"
             ))
         })?;
-        // In front of the host Azure names the container.
+        // Azure addresses have the container name before the host.
         let has_user = !url.username().is_empty() && !url.scheme().starts_with("abfs");
         if has_user || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
             return Err(bad(
-                "credentials and options do not belong into the address".into()
+                "credentials and options are not allowed in the address".into()
             ));
         }
         let (scheme, prefix) = ObjectStoreScheme::parse(&url).map_err(|error| bad(error.to_string()))?;
@@ -134,7 +138,7 @@ impl Target {
     }
 }
 
-/// The name of an option that is not known.
+/// Name of an unknown option.
 type Unknown = String;
 
 fn no_options(options: &TargetOptions) -> std::result::Result<(), Unknown> {
@@ -154,7 +158,7 @@ fn retries() -> RetryConfig {
     }
 }
 
-/// TLS goes by the provider of the process. That another one is set already is as good.
+/// Sets the TLS provider of the process. It is not an error if another one is set already.
 fn use_ring() {
     let _set_before = rustls::crypto::ring::default_provider().install_default();
 }
@@ -177,7 +181,7 @@ fn s3(text: &str, options: &TargetOptions) -> std::result::Result<AmazonS3Builde
         let key: AmazonS3ConfigKey = name.parse().map_err(|_| name.clone())?;
         builder = builder.with_config(key, value);
     }
-    // Who writes http:// means it.
+    // An explicit http:// endpoint allows plain HTTP.
     let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
     if endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")) {
         builder = builder.with_config(AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp), "true");

@@ -1,4 +1,6 @@
-//! Runs requests: one small runtime, so many at a time, callers wait.
+//! Execution of requests: a small runtime with a limited number of requests in flight; callers wait.
+//!
+//! The runtime is shared by all targets and starts with the first request, so an unused archive has no threads.
 
 use std::fmt;
 use std::future::Future;
@@ -9,28 +11,28 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
 
-/// Requests of all callers that are under way at once; more wait their turn.
+/// Maximum number of requests in flight over all callers; further requests wait.
 const IN_FLIGHT_MAX: usize = 16;
 
-/// Drives requests for callers that block. Its threads start with the first request.
+/// Executor of requests for blocking callers. Its threads start with the first request.
 pub(crate) struct Requests {
     runtime: Mutex<Option<Runtime>>,
     turns: Arc<Semaphore>,
     is_stopped: watch::Sender<bool>,
 }
 
-/// Why a request has no answer.
+/// Reason why a request has no response.
 #[derive(Debug)]
-pub(crate) enum NoAnswer {
-    /// The store, or the way to it, says so.
+pub(crate) enum RequestError {
+    /// The store or the connection returned an error.
     Failed(object_store::Error),
-    /// It took longer than its caller would wait.
+    /// The request exceeded its time limit.
     TooLate(Duration),
-    /// Everything stops.
+    /// The archive is shutting down.
     Stopped,
 }
 
-impl From<object_store::Error> for NoAnswer {
+impl From<object_store::Error> for RequestError {
     fn from(error: object_store::Error) -> Self {
         Self::Failed(error)
     }
@@ -45,13 +47,13 @@ impl Requests {
         }
     }
 
-    /// Ends all requests, those that are under way and those that come.
+    /// Ends all requests, current and future ones.
     pub(crate) fn stop(&self) {
         self.is_stopped.send_replace(true);
     }
 
-    /// Runs a request to its end, however long that takes. May be called on any thread, one of another runtime too.
-    pub(crate) fn run<T, F>(&self, request: F) -> Result<T, NoAnswer>
+    /// Runs a request without a time limit. May be called on any thread, including threads of other runtimes.
+    pub(crate) fn run<T, F>(&self, request: F) -> Result<T, RequestError>
     where
         T: Send + 'static,
         F: Future<Output = object_store::Result<T>> + Send + 'static,
@@ -59,8 +61,8 @@ impl Requests {
         self.run_within(None, request)
     }
 
-    /// Runs a request, and gives it up where it takes longer; waiting for its turn counts.
-    pub(crate) fn run_within<T, F>(&self, limit: Option<Duration>, request: F) -> Result<T, NoAnswer>
+    /// Runs a request and gives up after `limit`. The limit includes waiting for a permit.
+    pub(crate) fn run_within<T, F>(&self, limit: Option<Duration>, request: F) -> Result<T, RequestError>
     where
         T: Send + 'static,
         F: Future<Output = object_store::Result<T>> + Send + 'static,
@@ -78,26 +80,26 @@ impl Requests {
                     None => in_turn.await,
                     Some(limit) => match tokio::time::timeout(limit, in_turn).await {
                         Ok(outcome) => outcome,
-                        Err(_) => Err(NoAnswer::TooLate(limit)),
+                        Err(_) => Err(RequestError::TooLate(limit)),
                     },
                 }
             };
             let outcome = tokio::select! {
                 outcome = in_time => outcome,
-                _ = is_stopped.wait_for(|is_stopped| *is_stopped) => Err(NoAnswer::Stopped),
+                _ = is_stopped.wait_for(|is_stopped| *is_stopped) => Err(RequestError::Stopped),
             };
-            // Whoever has asked waits for it, or is gone with its thread.
-            let _nobody_waits = answer.send(outcome);
+            // Sending fails only if the caller no longer waits because its thread has ended.
+            let _receiver_gone = answer.send(outcome);
         });
         answered.recv().unwrap_or_else(|_| {
-            Err(NoAnswer::Failed(object_store::Error::Generic {
+            Err(RequestError::Failed(object_store::Error::Generic {
                 store: "archive",
-                source: "the request ended without an answer".into(),
+                source: "the request ended without a response".into(),
             }))
         })
     }
 
-    fn handle(&self) -> Result<Handle, NoAnswer> {
+    fn handle(&self) -> Result<Handle, RequestError> {
         let mut runtime = self.runtime.lock();
         if let Some(runtime) = &*runtime {
             return Ok(runtime.handle().clone());
@@ -119,7 +121,7 @@ impl Requests {
 impl Drop for Requests {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.get_mut().take() {
-            // Waiting for it is not allowed on threads of other runtimes.
+            // Waiting for the shutdown is not allowed on threads of other runtimes.
             runtime.shutdown_background();
         }
     }

@@ -1,4 +1,4 @@
-//! What a writer has of each measurement and day: rows that wait for more, or a file.
+//! State of each measurement and day of a writer: buffered rows, or a file.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use crate::file::columns::Shape;
 use crate::file::wide::WideFile;
 use crate::layout::Day;
 
-/// A measurement of a day.
+/// State of one measurement and day.
 pub(super) enum Slot {
-    /// Runs, and their rows.
+    /// Buffered runs, and their number of rows.
     Waiting(Vec<Waiting>, usize),
-    /// Its newest file, and what the next one has columns for: at least what this one has.
+    /// Number of the newest file, and the columns of the next one, which include those of this file.
     File(u32, Box<Shape>),
 }
 
-/// A run that waits for its measurement to grow.
+/// Run that is buffered until its measurement is large enough for a file.
 pub(super) struct Waiting {
     pub(super) id: TimelineId,
     pub(super) who: Option<Arc<Identity>>,
@@ -28,12 +28,12 @@ pub(super) struct Waiting {
 
 pub(super) enum FileState {
     Open(Box<WideFile>, Box<Measured>),
-    /// On its way; where that failed there is no segment.
+    /// Being sent. If that fails, the segment is abandoned.
     Sending,
     Done(ArchiveFile),
 }
 
-/// What a file is about.
+/// Metadata of a file.
 #[derive(Debug, Clone)]
 pub(super) struct Measured {
     pub(super) measurement: Box<str>,
@@ -43,13 +43,13 @@ pub(super) struct Measured {
 }
 
 impl Waiting {
-    /// Where its rows belong in a shared file: by measurement, timeline, time.
+    /// Returns the sort key in a shared file: measurement, timeline, time.
     pub(super) fn order(&self) -> (Option<&str>, TimelineId, Option<i64>) {
         let measurement = self.who.as_deref().map(Identity::measurement);
         (measurement, self.id, self.run.timestamps.first().copied())
     }
 
-    /// About the memory that it takes.
+    /// Returns the approximate memory usage in bytes.
     pub(super) fn bytes(&self) -> usize {
         let columns = self.run.columns.iter().map(|column| column.values.bytes() + 64);
         self.run.rows() * 8 + columns.sum::<usize>() + 256

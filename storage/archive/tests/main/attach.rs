@@ -1,4 +1,6 @@
-//! What an archive says to a database that did not write it: all that was written, or that it is damaged.
+//! Reading of an archive by a database that did not write it: the result is complete, or an error reports the damage.
+//!
+//! Covers descriptions, the file of timelines, and fields that are read from the files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,8 +11,8 @@ use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
 
 use crate::kit::{Known, Points, archive, floats, in_directory, write};
 
-/// One measurement with a file of its own over two days, many small ones in shared files, more timelines than are decoded
-/// at once, and one that nobody knows.
+/// Returns one measurement with its own files over two days, many small ones in shared files, more timelines than one
+/// decoding batch, and one timeline without an identity.
 fn story() -> (Known, Points) {
     let mut known = Known::default();
     known.field("cpu", 1, "value", ValueType::Float);
@@ -31,9 +33,9 @@ fn story() -> (Known, Points) {
         let id = known.timeline(number, &measurement, &[]);
         points.insert(id, vec![floats(number as i64, 1, 1, 3, |_| f64::NAN)]);
     }
-    let nobody = known.timeline(3_000, "gone", &[]);
-    known.people.remove(&nobody);
-    points.insert(nobody, vec![floats(5, 1, 2, 1, |_| 1.0)]);
+    let unknown = known.timeline(3_000, "gone", &[]);
+    known.metadata.remove(&unknown);
+    points.insert(unknown, vec![floats(5, 1, 2, 1, |_| 1.0)]);
     (known, points)
 }
 
@@ -61,7 +63,8 @@ fn what_is_beside_the_files_reads_back_in_full() {
         .expect("it is what was written");
     assert_eq!(description.archive, *copy);
     assert_eq!(origin_of(&keys[0]).map(|(_, segment)| segment.0), Some(7));
-    // The files say the same fields; of what no row has only those of measurements with a file of their own.
+    // Fields read from the files are the same. Fields without rows are found only for measurements with their own
+    // files.
     let said = names(description.fields.as_ref().expect("they are described"));
     let read = names(&archive.fields(&copy).expect("the files say them"));
     assert_eq!(said, read);
@@ -72,7 +75,7 @@ fn what_is_beside_the_files_reads_back_in_full() {
         assert_eq!(runs.len(), extents.len());
         for (run, (id, extent)) in runs.iter().zip(&extents) {
             assert_eq!((run.id, &run.extent), (*id, extent));
-            assert_eq!(run.who.as_ref(), known.people.get(id).map(AsRef::as_ref));
+            assert_eq!(run.who.as_ref(), known.metadata.get(id).map(AsRef::as_ref));
         }
     }
 }
@@ -106,7 +109,7 @@ fn what_is_damaged_is_not_attached() {
         assert!(archive.timelines(&copy).is_err() || *key == copy.sidecar);
         fs::write(&path, whole).expect("written");
     }
-    // Under another name it is another one's.
+    // Under another name the description belongs to another segment.
     let other = copy.sidecar.replace("-7-", "-8-");
     fs::copy(files.join(&copy.sidecar), files.join(&other)).expect("copied");
     let error = archive

@@ -1,4 +1,6 @@
-//! Repeated reads cost no requests, within a budget.
+//! Repeated reads send no requests, as long as the caches are large enough.
+//!
+//! The tests count the requests of a target.
 
 use tideline_archive::{Archive, ArchiveSettings};
 use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
@@ -8,7 +10,7 @@ use crate::kit::{Known, Points, flat, floats, in_directory, write};
 
 const DAYS: i64 = 20;
 
-/// Days of some timelines, a file for each day; `rows` a day and timeline.
+/// Days of some timelines, with one file per day and `rows` rows per day and timeline.
 fn days(timelines: u64, rows: usize) -> (Known, Points) {
     let mut known = Known::default();
     known.field("cpu", 1, "value", ValueType::Float);
@@ -38,7 +40,7 @@ fn open(directory: &std::path::Path, pages_bytes_max: usize) -> Archive {
     .expect("it opens")
 }
 
-/// Requests that reading one field of one timeline takes, first and again.
+/// Returns the number of requests for reading one field of one timeline, at first and again, and the cached bytes.
 fn gets(timelines: u64, rows: usize, pages_bytes_max: usize) -> (u64, u64, usize) {
     let (known, points) = days(timelines, rows);
     let directory = tempfile::tempdir().expect("made");
@@ -71,15 +73,15 @@ fn gets(timelines: u64, rows: usize, pages_bytes_max: usize) -> (u64, u64, usize
 #[test]
 fn twenty_days_of_a_timeline_are_read_once() {
     let days = DAYS as u64;
-    // Small files: each comes whole.
+    // Small files: each is fetched as a whole.
     let (first, again, _) = gets(3, 400, 8 << 20);
     assert_eq!((first, again), (days, 0));
-    // Large ones: the footer, and the pages of the column.
+    // Large files: the footer, and the pages of the column.
     let (first, again, cached) = gets(20, 1_440, 8 << 20);
     assert!(first <= 3 * days, "{first} requests");
     assert_eq!(again, 0);
     assert!(cached > 0);
-    // Without a budget nothing is kept but footers.
+    // Without a page cache only footers are cached.
     let (_, again, cached) = gets(20, 1_440, 0);
     assert!(again >= days, "{again} requests");
     assert_eq!(cached, 0);

@@ -1,4 +1,6 @@
-//! What is damaged is noticed: by a check of all files, and by whoever reads.
+//! Damage is detected, both by a verification of all files and by reads.
+//!
+//! Damaged objects are truncated, changed or removed, or have footers and extents with impossible numbers.
 
 use std::fs;
 use std::path::PathBuf;
@@ -50,7 +52,7 @@ fn a_file_that_is_cut_changed_or_gone_is_named() {
         fs::write(&path, &whole).expect("written");
     }
     assert!(archive.verify(&copy).expect("it can be asked").is_sound());
-    // The same without the database: from what lies beside the files.
+    // The same without the database, using the objects at the target only.
     let described = archive.described(&target).expect("listed");
     let [(key, found)] = described.as_slice() else {
         panic!("one segment is described: {described:?}");
@@ -74,11 +76,11 @@ fn a_file_that_is_cut_changed_or_gone_is_named() {
             .expect("listed"),
         []
     );
-    // No folder of a day stays behind.
+    // No empty folder of a day is left.
     assert_eq!(fs::read_dir(&files).expect("the target itself stays").count(), 0);
 }
 
-/// Reading all of a file that is gone fails. What reading a changed one gives is for [`flips`](crate::flips).
+/// Reads all rows of a file; this must fail if the file is gone. [`flips`](crate::flips) tests reads of changed files.
 fn read_fails(
     archive: &Archive,
     copy: &Arc<ArchiveCopy>,
@@ -94,7 +96,7 @@ fn read_fails(
     assert!(outcome.is_err() || !is_gone, "a file that is gone cannot be read");
 }
 
-/// Whatever the last part of a file says: it is refused, or as many points and values are read as were written; nothing
+/// Changes bytes of footers one by one: each read fails, or returns as many points and values as were written. No read
 /// panics.
 #[test]
 fn a_footer_that_was_changed_panics_nowhere() {
@@ -117,7 +119,7 @@ fn a_footer_that_was_changed_panics_nowhere() {
     };
     let (copy, extents) = write(&open(100), &target, &known, &points);
     assert_eq!(copy.files.len(), 2);
-    // As a file of others would be described: its checksum fits, so the change gets as far as the decoder.
+    // Like a description of a foreign file: its checksum matches, so the changed bytes reach the decoder.
     let mut copy = (*copy).clone();
     copy.files.iter_mut().for_each(|file| file.index_sha256.clear());
     let files = PathBuf::from(target.strip_prefix("file://").expect("it begins so"));
@@ -151,7 +153,7 @@ fn sha256_hex(bytes: &[u8]) -> String {
     sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Numbers that no database has stored are refused before anything is read by them.
+/// Impossible numbers in extents and descriptions are rejected before any read based on them.
 #[test]
 fn places_that_cannot_be_are_refused() {
     let mut known = Known::default();
@@ -178,7 +180,7 @@ fn places_that_cannot_be_are_refused() {
     let with = |change: &dyn Fn(&mut tideline_archive::ArchiveFile)| {
         let mut copy = (*copy).clone();
         change(&mut copy.files[0]);
-        // Another name, so that no footer is remembered for it.
+        // Another checksum, so that no cached footer is used.
         copy.files[0].sha256 = "0".repeat(64);
         copy
     };
@@ -190,13 +192,13 @@ fn places_that_cannot_be_are_refused() {
     fails(huge, extent);
 }
 
-/// A footer that the disk has lost a part of, or changed, is asked for again.
+/// A truncated or changed footer in the disk cache is fetched again.
 #[test]
 fn a_footer_on_disk_is_taken_only_whole() {
     let mut known = Known::default();
     known.field("cpu", 1, "value", ValueType::Float);
     let id = known.timeline(1, "cpu", &[("host", "a")]);
-    // A small file would come whole with its footer.
+    // A small file would be fetched as a whole with its footer.
     let run = floats(0, NANOS_PER_SECOND, 20_000, 1, |row| (row as f64).sin());
     let points = Points::from([(id, vec![run])]);
     let directory = tempfile::tempdir().expect("made");

@@ -1,6 +1,6 @@
-//! One flipped bit, anywhere in a file: what is read is what was written, or an error that names file and target.
+//! One flipped bit anywhere in a file: reads return what was written, or an error with file and target.
 //!
-//! `TIDELINE_FLIPS` is the number of bits.
+//! `TIDELINE_FLIPS` sets the number of flipped bits.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,10 +18,10 @@ use tideline_model::{ColumnData, FieldId, TimelineId, ValueType};
 use crate::goldens;
 use crate::kit::{FlatPoint, Known, Points, flat, floats, histograms, in_directory, read, write};
 
-/// Bits that a run in CI flips, and the slow one.
+/// Number of flipped bits in CI, and in the slow run.
 const FLIPS: (usize, usize) = (60, 2_000);
 
-/// Numbers that follow from a seed: those of SplitMix64.
+/// Random numbers from a seed (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -34,7 +34,7 @@ impl Random {
     }
 }
 
-/// Columns of every type with and without a dictionary, in files of one measurement and in a shared one.
+/// Columns of every type with and without a dictionary, in files of one measurement and in a shared file.
 fn story() -> (Known, Points) {
     let mut known = Known::default();
     for (field, name, of) in [
@@ -85,7 +85,7 @@ fn story() -> (Known, Points) {
     (known, points)
 }
 
-/// An archive with empty caches.
+/// Opens an archive with empty caches.
 fn opened(directory: &Path, files: &Path) -> Archive {
     let address = format!("file://{}", files.display());
     let targets = HashMap::from([(DEFAULT_TARGET.to_owned(), (address, TargetOptions::default()))]);
@@ -99,7 +99,7 @@ fn opened(directory: &Path, files: &Path) -> Archive {
 
 type Flat = BTreeMap<TimelineId, Vec<FlatPoint>>;
 
-/// Everything that was written to a target, by what lies there alone: the descriptions, the timelines, then the points.
+/// Reads all points at a target using its objects only: the descriptions, the timelines, then the points.
 fn read_all(archive: &Archive, known: &Known, ahead: u64) -> Result<Flat, ArchiveError> {
     let mut all = Flat::new();
     for key in archive.descriptions(DEFAULT_TARGET, None)? {
@@ -115,7 +115,7 @@ fn read_all(archive: &Archive, known: &Known, ahead: u64) -> Result<Flat, Archiv
     Ok(all)
 }
 
-/// Flips one bit after another and reads everything.
+/// Flips one bit after another and reads all points each time.
 fn flip_and_read(test: &str, files: &Path, known: &Known, expected: &Flat) {
     let mut random = Random(tideline_testkit::seed(test));
     let directory = tempfile::tempdir().expect("made");
@@ -156,10 +156,10 @@ fn flip_and_read(test: &str, files: &Path, known: &Known, expected: &Flat) {
         fs::write(path, &whole).expect("written");
     }
     println!(
-        "{test}: {flips} flips, {unchanged} of {} reads were not concerned",
+        "{test}: {flips} flips, {unchanged} of {} reads were not affected",
         2 * flips
     );
-    // Statistics and page indexes of columns are read by other tools alone.
+    // Only other tools read statistics and column indexes.
     assert!(unchanged < flips, "{unchanged} of {flips} flips changed nothing");
 }
 
@@ -176,7 +176,7 @@ fn a_flipped_bit_is_an_error_or_changes_nothing() {
     flip_and_read("a flipped bit", &files, &known, &expected);
 }
 
-/// The same of files that an earlier build wrote, which have no checksums of their parts.
+/// The same for files of an earlier build, which have no block checksums.
 #[test]
 fn a_flipped_bit_in_a_file_without_checksums_is_an_error_or_changes_nothing() {
     let (known, points) = goldens::story();
@@ -187,8 +187,8 @@ fn a_flipped_bit_in_a_file_without_checksums_is_an_error_or_changes_nothing() {
     flip_and_read("a flipped bit, no checksums", &files, &known, &expected);
 }
 
-/// A segment as an earlier build would have written it: the note with the checksums has another name, and the checksums of
-/// whole files are those of what is there now.
+/// Changes a segment to the form of an earlier build: renames the metadata entry of the block checksums, and updates
+/// the checksums of the files.
 fn without_checksums(files: &Path, copy: &ArchiveCopy) -> Arc<ArchiveCopy> {
     let hex = |bytes: &[u8]| {
         let sum = ring::digest::digest(&ring::digest::SHA256, bytes);
@@ -206,7 +206,7 @@ fn without_checksums(files: &Path, copy: &ArchiveCopy) -> Arc<ArchiveCopy> {
         bytes[at.expect("it has the note")] = b'T';
         fs::write(&path, &bytes).expect("written");
         file.sha256 = hex(&bytes);
-        // The first builds described no checksum of footers.
+        // The earliest builds did not describe the checksum of footers.
         file.index_sha256 = match file.shared {
             true => String::new(),
             false => hex(&bytes[file.index_from as usize..]),
@@ -215,8 +215,8 @@ fn without_checksums(files: &Path, copy: &ArchiveCopy) -> Arc<ArchiveCopy> {
     Arc::new(copy)
 }
 
-/// A file without checksums is read whole once, also by several queries at once and over a restart; then parts of it are
-/// compared as those of any other file.
+/// A file without block checksums is read as a whole once, even by concurrent queries and across a restart. After that
+/// its parts are verified like those of other files.
 #[test]
 fn a_file_without_checksums_is_read_whole_once() {
     let (known, points) = story();
@@ -256,7 +256,8 @@ fn a_file_without_checksums_is_read_whole_once() {
         let before = got(&archive);
         read_first(&archive, number).expect("it reads");
         let again = got(&archive) - before;
-        // Each of the four asks for its rows, and may ask for the footer before it waits for the one that reads all.
+        // Each of the four threads reads its rows, and may fetch the footer before it waits for the thread that reads
+        // the whole file.
         let footers = 5 * (file.bytes - file.index_from).max(64 << 10);
         let most = file.bytes + 4 * again + footers;
         assert!(
@@ -273,7 +274,7 @@ fn a_file_without_checksums_is_read_whole_once() {
     for (id, runs) in &points {
         assert_eq!(flat(runs), flat(&back[id]));
     }
-    // They were sound when they were read whole; what is changed later is found all the same.
+    // The files were undamaged when they were read as a whole; later changes are detected as well.
     for (number, file) in (0..).zip(&copy.files) {
         let path = files.join(&file.key);
         let mut bytes = fs::read(&path).expect("it is there");

@@ -1,13 +1,13 @@
-//! Files that earlier builds wrote still open, and say what they said.
+//! Files of earlier builds can still be read, with the same content.
 //!
-//! Each directory of `tests/golden` is what a build wrote to a target, and is never changed or removed. Where one is
-//! missing
+//! Each directory in `tests/golden` is the output of an earlier build to a target, and is never changed or removed. To
+//! write a missing one, run
 //!
 //! ```text
 //! TIDELINE_WRITE_GOLDENS=1 cargo test -p tideline-archive goldens
 //! ```
 //!
-//! writes it. Bytes are not compared with what is written today: they are those of a library and of a compressor too.
+//! The bytes are not compared with the output of the current build, because they depend on the versions of libraries.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,10 +22,11 @@ use tideline_model::{TimelineId, ValueType};
 
 use crate::kit::{FlatPoint, Known, Points, flat, floats, histograms, read, write};
 
-/// Rows with which a measurement has a file of its own here.
+/// Number of rows at which a measurement gets its own file in these tests.
 const OWN_FILE_ROWS: usize = 200;
 
-/// A measurement of histograms with a file of its own, another that shares one with floats, and days of floats alone.
+/// Returns a measurement of histograms with its own file, another one that shares a file with floats, and days of
+/// floats only.
 pub(crate) fn story() -> (Known, Points) {
     let mut known = Known::default();
     known.field("request_seconds", 1, "histogram", ValueType::Histogram);
@@ -55,7 +56,7 @@ pub(crate) fn story() -> (Known, Points) {
     (known, points)
 }
 
-/// Copies the golden files, which a build wrote that had no checksums for parts of files.
+/// Copies the golden files. Their build wrote no block checksums.
 pub(crate) fn unpack(to: &Path) {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/histograms-v1");
     copy_tree(&golden, to);
@@ -122,7 +123,7 @@ fn files_with_histograms_read_as_they_were_written() {
     assert_eq!(flat(&points), flat(&back));
 }
 
-/// An archive whose target is a directory.
+/// Opens an archive whose target is a directory.
 fn archive(directory: &Path, files: &Path) -> Archive {
     let address = format!("file://{}", files.display());
     let targets = HashMap::from([(DEFAULT_TARGET.to_owned(), (address, TargetOptions::default()))]);

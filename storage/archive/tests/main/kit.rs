@@ -1,4 +1,6 @@
-//! What the tests share: an archive of a directory, made-up timelines, and runs of points.
+//! Shared helpers of the tests: an archive in a directory, generated timelines, and runs of points.
+//!
+//! Points are compared as single values, because a run may be read back in several parts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,35 +8,35 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use tideline_archive::{
-    Archive, ArchiveCopy, ArchiveSettings, Description, Extent, Fields, People, SegmentPlace, ShapeField,
-    TargetOptions,
+    Archive, ArchiveCopy, ArchiveSettings, Description, Extent, Fields, SegmentTarget, ShapeField,
+    TargetOptions, TimelineMetadata,
 };
 use tideline_chunk::{Presence, Run, RunColumn, SequenceSpan};
 use tideline_model::{
     ColumnData, FieldId, Identity, SegmentId, SequenceNumber, TableName, TimelineId, ValueType,
 };
 
-/// Who is who, made up.
+/// Metadata of generated timelines.
 #[derive(Default)]
 pub(crate) struct Known {
-    pub(crate) people: HashMap<TimelineId, Arc<Identity>>,
-    /// The fields of each measurement.
+    pub(crate) metadata: HashMap<TimelineId, Arc<Identity>>,
+    /// Fields of each measurement.
     pub(crate) fields: BTreeMap<String, Vec<ShapeField>>,
 }
 
 impl Known {
-    /// A timeline, whose id is as its number says.
+    /// Adds a timeline whose id is derived from `number`.
     pub(crate) fn timeline(&mut self, number: u64, measurement: &str, tags: &[(&str, &str)]) -> TimelineId {
         let mut id = [0; 16];
         id[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
         id[8..].copy_from_slice(&number.to_be_bytes());
         let tags = tags.iter().map(|(key, value)| ((*key).into(), (*value).into()));
         let who = Identity::new(measurement.into(), tags.collect()).expect("valid");
-        self.people.insert(TimelineId(id), Arc::new(who));
+        self.metadata.insert(TimelineId(id), Arc::new(who));
         TimelineId(id)
     }
 
-    /// A field of a measurement, and one more type of it.
+    /// Adds a field of a measurement, or another type of it.
     pub(crate) fn field(&mut self, measurement: &str, id: u32, name: &str, of: ValueType) {
         let fields = self.fields.entry(measurement.into()).or_default();
         match fields.iter_mut().find(|field| field.id == FieldId(id)) {
@@ -57,9 +59,9 @@ impl Known {
     }
 }
 
-impl People for Known {
+impl TimelineMetadata for Known {
     fn identity(&self, id: TimelineId) -> Option<Arc<Identity>> {
-        self.people.get(&id).cloned()
+        self.metadata.get(&id).cloned()
     }
 
     fn attributes(&self, id: TimelineId) -> Option<String> {
@@ -68,7 +70,7 @@ impl People for Known {
 
     fn tag_keys(&self, measurement: &str) -> Vec<String> {
         let of = self
-            .people
+            .metadata
             .values()
             .filter(|who| who.measurement() == measurement);
         let mut keys: Vec<String> = of
@@ -92,7 +94,7 @@ impl Fields for Known {
     }
 }
 
-/// An archive whose temporary files and footers lie in a directory.
+/// Opens an archive with its temporary files and footers in a directory.
 pub(crate) fn archive(directory: &Path) -> Archive {
     archive_with(directory, HashMap::new())
 }
@@ -107,15 +109,15 @@ pub(crate) fn archive_with(directory: &Path, targets: HashMap<String, (String, T
     .expect("it opens")
 }
 
-/// The target that is a directory.
+/// Creates a directory and returns its address as a target.
 pub(crate) fn in_directory(directory: &Path) -> String {
     let files = directory.join("files");
     std::fs::create_dir_all(&files).expect("made");
     format!("file://{}", files.display())
 }
 
-pub(crate) fn place(target: &str) -> SegmentPlace {
-    SegmentPlace {
+pub(crate) fn place(target: &str) -> SegmentTarget {
+    SegmentTarget {
         origin: "feedc0de".into(),
         table: TableName::new("default").expect("valid"),
         segment: SegmentId(7),
@@ -133,7 +135,7 @@ pub(crate) fn sequences() -> SequenceSpan {
 /// Runs by timeline.
 pub(crate) type Points = BTreeMap<TimelineId, Vec<Run>>;
 
-/// Writes points and describes them; what is known of the files, and where each run is.
+/// Writes points and their description. Returns the metadata of the files and the extents.
 pub(crate) fn write(
     archive: &Archive,
     target: &str,
@@ -162,7 +164,7 @@ pub(crate) fn write(
     (Arc::new(written.copy), extents)
 }
 
-/// Reads everything back, run by run put together.
+/// Reads all runs, grouped by timeline.
 pub(crate) fn read(
     archive: &Archive,
     copy: &Arc<ArchiveCopy>,
@@ -183,10 +185,10 @@ pub(crate) fn read(
     all
 }
 
-/// An instant with its values: field, type, bytes.
+/// Timestamp with its values: field, type, bytes.
 pub(crate) type FlatPoint = (i64, Vec<(FieldId, u8, Vec<u8>)>);
 
-/// Points as single values: bits of numbers and all, in order.
+/// Converts runs to single values, with the exact bits of numbers, in order.
 pub(crate) fn flat(runs: &[Run]) -> Vec<FlatPoint> {
     let mut rows = Vec::new();
     for run in runs {
@@ -212,7 +214,7 @@ pub(crate) fn flat(runs: &[Run]) -> Vec<FlatPoint> {
     rows
 }
 
-/// A run of one dense column of histograms: any bytes, since nobody here reads them.
+/// Returns a run with one dense histogram column. The bytes are arbitrary, because nothing decodes them.
 pub(crate) fn histograms(start: i64, step: i64, count: usize, field: u32) -> Run {
     let stored: Vec<Vec<u8>> = (0..count)
         .map(|row| (0..row % 40).map(|at| (at * 7 + row) as u8 | 0x80).collect())
@@ -227,7 +229,7 @@ pub(crate) fn histograms(start: i64, step: i64, count: usize, field: u32) -> Run
     }
 }
 
-/// A run of one dense column of floats.
+/// Returns a run with one dense float column.
 pub(crate) fn floats(start: i64, step: i64, count: usize, field: u32, value: impl Fn(usize) -> f64) -> Run {
     Run {
         timestamps: (0..count).map(|row| start + step * row as i64).collect(),

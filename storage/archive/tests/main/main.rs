@@ -1,5 +1,5 @@
-//! The archive through its public interface: files on a directory, in memory and on an S3 server, written, read back,
-//! damaged, and read by tools that nobody here wrote.
+//! Tests of the archive through its public interface. Targets are directories, memory and an S3 server. Files are
+//! written, read back, damaged, and read by foreign tools.
 
 mod attach;
 mod cache;

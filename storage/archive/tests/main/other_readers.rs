@@ -1,9 +1,9 @@
-//! The files in tools that nobody here wrote: DuckDB and pyarrow.
+//! Files are readable by foreign tools: DuckDB and pyarrow.
 //!
-//! DuckDB keeps microseconds of an instant with a time zone; pyarrow keeps all of it.
+//! DuckDB has timestamps with a time zone in microseconds only; pyarrow preserves nanoseconds.
 //!
-//! They come from PyPI into a directory under the target directory. Where neither they nor PyPI are there the test says so
-//! and passes; with `CI=true` that is a failure.
+//! Both are installed from PyPI into a directory under the target directory. If they cannot be installed, the test is
+//! skipped with a message; with `CI=true` it fails.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,7 +31,7 @@ values = [v for v in table.column("value").to_pylist() if v is not None]
 print(len(values), sum(1 for v in values if math.isnan(v)))
 "#;
 
-/// The interpreter with both tools; made once.
+/// Returns the interpreter with both tools, and installs them on first use.
 fn python(target: &Path) -> Option<PathBuf> {
     let home = target.join("python-readers");
     let interpreter = home.join("bin/python");

@@ -1,17 +1,20 @@
-//! What is written reads back bit for bit, whatever it is.
+//! Everything that is written is read back bit for bit.
+//!
+//! Random runs cover all types, sparse rows and unusual names. Other tests cover shared files, growing columns, memory
+//! limits and stopping.
 
 use std::sync::Arc;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
-use tideline_archive::{ArchiveError, People, ReadMemory};
+use tideline_archive::{ArchiveError, ReadMemory, TimelineMetadata};
 use tideline_chunk::{Bitmap, Presence, Run, RunColumn};
 use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
 use tideline_model::{ColumnData, FieldId, Identity, TimelineId, ValueType};
 
 use crate::kit::{Known, Points, archive, flat, floats, histograms, in_directory, read, write};
 
-/// Values of a type, hostile ones among them.
+/// Returns values of a type, including extreme ones.
 fn values(of: ValueType, seeds: &[u64]) -> ColumnData {
     let pick = |seed: &u64| seed % 7;
     match of {
@@ -43,7 +46,7 @@ fn values(of: ValueType, seeds: &[u64]) -> ColumnData {
             ColumnData::String(texts.iter().map(String::as_str).collect())
         }
         ValueType::Histogram => {
-            // Any bytes, not those of texts.
+            // Arbitrary bytes that are not UTF-8.
             let bytes = seeds.iter().map(|seed| seed.to_le_bytes());
             let all: Vec<[u8; 8]> = bytes.collect();
             let some = all.iter().zip(seeds);
@@ -52,7 +55,7 @@ fn values(of: ValueType, seeds: &[u64]) -> ColumnData {
     }
 }
 
-/// A run of random fields and types, each row with at most one type of a field; some rows without any value.
+/// Returns a run of random fields and types. Each row has at most one type per field; some rows have no values.
 fn run(start: i64, steps: &[u16], kinds: &[u8], seeds: &[u64]) -> Run {
     let mut time = start;
     let mut timestamps = Vec::new();
@@ -63,7 +66,7 @@ fn run(start: i64, steps: &[u16], kinds: &[u8], seeds: &[u64]) -> Run {
     let rows = timestamps.len();
     let mut columns = Vec::new();
     for field in 0..3u32 {
-        // Per row: which type of the field it has, if any.
+        // Type of the field in each row, if any.
         let of_row = |row: usize| usize::from(kinds[(row * 3 + field as usize) % kinds.len()]) % 8;
         for (code, of) in ValueType::ALL.into_iter().enumerate() {
             let has: Vec<bool> = (0..rows).map(|row| of_row(row) == code).collect();
@@ -144,7 +147,8 @@ proptest! {
     }
 }
 
-/// Thousands of timelines of a few measurements, large and small, over two days: every one reads back, alone and in turn.
+/// Thousands of timelines of a few measurements, large and small, over two days. All are read back in order, and some
+/// individually.
 #[test]
 fn thousands_of_timelines_in_own_and_shared_files() {
     let mut known = Known::default();
@@ -178,7 +182,7 @@ fn thousands_of_timelines_in_own_and_shared_files() {
             assert_eq!(flat(runs), flat(&back[id]));
         }
     }
-    // One after another, backwards too.
+    // One at a time, in reverse order.
     let mut reader = archive.reader(&copy, None, 0).expect("it opens");
     for (id, extent) in extents.iter().rev().step_by(97) {
         let run = reader
@@ -191,19 +195,19 @@ fn thousands_of_timelines_in_own_and_shared_files() {
     assert!(archive.verify(&copy).expect("it can be asked").is_sound());
 }
 
-/// Only wanted fields are read, a timeline nobody knows reads back too, and nothing was added is nothing written.
+/// Reads only the requested fields, and a timeline without an identity. A writer without runs is empty.
 #[test]
 fn fields_by_choice_and_timelines_without_a_name() {
     let mut known = known(&["cpu"]);
     let id = known.timeline(1, "cpu", &[("host", "a")]);
-    let nobody = TimelineId([9; 16]);
+    let unknown = TimelineId([9; 16]);
     let one = run(0, &[1, 2, 3], &[0, 1, 2, 3, 4, 5], &[1, 2, 3]);
-    let points = Points::from([(id, vec![one.clone()]), (nobody, vec![one.clone()])]);
+    let points = Points::from([(id, vec![one.clone()]), (unknown, vec![one.clone()])]);
     let directory = tempfile::tempdir().expect("made");
     let archive = archive(directory.path());
     let (copy, extents) = write(&archive, &in_directory(directory.path()), &known, &points);
     let back = read(&archive, &copy, &extents, &known, 0);
-    assert_eq!(flat(&back[&nobody]), flat(std::slice::from_ref(&one)));
+    assert_eq!(flat(&back[&unknown]), flat(std::slice::from_ref(&one)));
     let mut reader = archive.reader(&copy, Some(&[FieldId(2)]), 0).expect("it opens");
     let some = reader
         .read(&extents[0].1, &|name: &str| known.id_of(name))
@@ -222,7 +226,7 @@ fn fields_by_choice_and_timelines_without_a_name() {
     assert!(writer.is_empty());
 }
 
-/// Builds that know no histograms read every file that has none.
+/// Builds without support for histograms can read every file that has none.
 #[test]
 fn shared_files_have_a_column_of_histograms_only_where_a_row_is_one() {
     let mut known = Known::default();
@@ -259,8 +263,7 @@ fn shared_files_have_a_column_of_histograms_only_where_a_row_is_one() {
     }
 }
 
-/// A field that gets another type, and a tag that nobody had foretold, in the middle of a day: the rows go on in another
-/// file with a column for it.
+/// A field gets another type in the middle of a day: the rows continue in another file with a column for it.
 #[test]
 fn a_shape_that_grows_goes_on_in_another_file() {
     let mut known = Known::default();
@@ -284,7 +287,8 @@ fn a_shape_that_grows_goes_on_in_another_file() {
     }
 }
 
-/// Cold footers: one timeline, one day, one field is at most three ranged gets; warm ones at most two.
+/// With cold footers, reading one field of one timeline and day takes at most three ranged gets; with warm footers at
+/// most two.
 #[test]
 fn one_timeline_of_a_day_is_a_handful_of_requests() {
     let mut known = Known::default();
@@ -306,7 +310,7 @@ fn one_timeline_of_a_day_is_a_handful_of_requests() {
     let directory = tempfile::tempdir().expect("made");
     let address = in_directory(directory.path());
     let (copy, extents) = write(&archive(directory.path()), &address, &known, &points);
-    // The other archive has its footers elsewhere.
+    // The reading archive has its footers in another directory.
     let elsewhere = tempfile::tempdir().expect("made");
     let archive = archive(elsewhere.path());
     let target = archive.target(&address).expect("known");
@@ -329,8 +333,8 @@ fn one_timeline_of_a_day_is_a_handful_of_requests() {
     }
 }
 
-/// A file of a measurement whose columns lie where those of a shared file do (three tags, then a text, six columns of
-/// values) is still read as what it is.
+/// A file of one measurement whose columns have the positions of those of a shared file (three tags, then a string, six
+/// value columns) is still read correctly.
 #[test]
 fn a_file_of_the_form_of_a_shared_one_reads_back_whole() {
     let mut known = Known::default();
@@ -365,7 +369,7 @@ fn a_file_of_the_form_of_a_shared_one_reads_back_whole() {
     assert_eq!(flat(&points[&id]), flat(&back[&id]));
 }
 
-/// Many files are read in turn within little memory, whoever shares it, and what is read is the same.
+/// Reading many files alternately with a small shared memory limit returns the same points.
 #[test]
 fn readers_of_many_files_keep_to_their_memory() {
     let mut known = Known::default();
@@ -398,7 +402,7 @@ fn readers_of_many_files_keep_to_their_memory() {
                 .read(extent, &|name: &str| known.id_of(name))
                 .expect("it reads");
             assert_eq!(flat(&[run]), flat(&points[id]));
-            // One file of each reader may be beyond it.
+            // One file of each reader may exceed the limit.
             assert!(memory.taken() < 1 << 20, "{} bytes", memory.taken());
         }
         drop(readers);
@@ -406,11 +410,11 @@ fn readers_of_many_files_keep_to_their_memory() {
     }
 }
 
-/// Timelines whose tags nobody has foretold, and that take turns: the file after the next has columns for all of them.
+/// Timelines with alternating tags that were not announced: the file after the next one has columns for all of them.
 #[test]
 fn tags_that_take_turns_need_no_file_for_each_turn() {
     struct Forgetful(Known);
-    impl People for Forgetful {
+    impl TimelineMetadata for Forgetful {
         fn identity(&self, id: TimelineId) -> Option<Arc<Identity>> {
             self.0.identity(id)
         }
@@ -432,13 +436,13 @@ fn tags_that_take_turns_need_no_file_for_each_turn() {
     for (nth, id) in ids.iter().enumerate().skip(12) {
         let tag = if nth % 2 == 0 { "b" } else { "c" };
         let who = Identity::new("cpu".into(), vec![(tag.into(), "1".into())]);
-        known.people.insert(*id, Arc::new(who.expect("valid")));
+        known.metadata.insert(*id, Arc::new(who.expect("valid")));
     }
     let directory = tempfile::tempdir().expect("made");
     let archive = archive(directory.path());
-    let people = Forgetful(known);
+    let metadata = Forgetful(known);
     let place = crate::kit::place(&in_directory(directory.path()));
-    let mut writer = archive.writer(place, &people, &people.0).expect("it begins");
+    let mut writer = archive.writer(place, &metadata, &metadata.0).expect("it begins");
     for id in &ids {
         let run = floats(0, NANOS_PER_SECOND, 1_000, 1, |row| row as f64);
         writer.add(*id, &run, crate::kit::sequences()).expect("added");
@@ -447,7 +451,7 @@ fn tags_that_take_turns_need_no_file_for_each_turn() {
     assert_eq!(written.copy.files.len(), 3, "{:#?}", written.copy.files);
 }
 
-/// A writer that is not to go on ends between two files.
+/// A stopped writer ends before the next file.
 #[test]
 fn a_writer_that_is_stopped_ends_before_the_next_file() {
     let mut known = Known::default();

@@ -1,4 +1,6 @@
-//! The same on a real S3 server, in this process.
+//! Tests with an S3 server in this process.
+//!
+//! The server injects faults, so that the tests cover lost, delayed, truncated and changed responses.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -22,36 +24,36 @@ use tideline_model::{TimelineId, ValueType};
 
 use crate::kit::{Known, Points, archive_with, flat, floats, read, write};
 
-/// The secret that no answer may hold.
+/// Secret that no message may contain.
 const SECRET: &str = "a-secret-access-key";
 
-/// What goes wrong with the next request that it can go wrong with.
+/// Fault of the next request that it applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// An object is stored, and the answer is lost.
+    /// An object is stored, and the response is lost.
     LostAnswer,
-    /// "Slow down", before anything is done.
+    /// "Slow down" (503), before anything is done.
     Busy,
-    /// A put is refused as a conflict, and nothing is stored.
+    /// A put is refused as a conflict (409), and nothing is stored.
     Conflict,
-    /// "Too many requests", before anything is done.
+    /// "Too many requests" (429), before anything is done.
     TooMany,
-    /// The connection is closed instead of an answer to a read.
+    /// The connection is closed instead of a response to a read.
     Reset,
-    /// The connection is closed in the middle of what is read.
+    /// The connection is closed in the middle of a response to a read.
     Truncated,
-    /// An answer to a read that ends early, as if that were all.
+    /// A response to a read is shorter than requested, with a matching length header.
     Short,
-    /// A byte of what is read is another one.
+    /// One byte of a response to a read is changed.
     Corrupt,
-    /// No answer at all.
+    /// No response.
     Silence,
 }
 
 /// Faults that wait for their request.
 type Faults = Arc<Mutex<VecDeque<Fault>>>;
 
-/// A server over a directory, with one bucket; it lives as long as what is returned.
+/// Starts a server of one bucket in a directory. It runs until the returned runtime is dropped.
 fn server(directory: &Path) -> (tokio::runtime::Runtime, SocketAddr) {
     server_with(directory, &Faults::default())
 }
@@ -129,14 +131,14 @@ async fn answered(
             bytes.truncate(whole.len() / 2);
             head.headers.insert(CONTENT_LENGTH, bytes.len().into());
         }
-        // The length that was announced stays.
+        // The announced length stays.
         _ => bytes.truncate(whole.len() / 2),
     }
     Ok(Response::from_parts(head, s3s::Body::from(bytes)))
 }
 
 fn next_fault(faults: &Faults, method: &Method) -> Option<Fault> {
-    let mut faults = faults.lock().expect("nobody panics with it");
+    let mut faults = faults.lock().expect("it was never poisoned");
     let fits = |fault: &&Fault| match fault {
         Fault::LostAnswer | Fault::Conflict => *method == Method::PUT,
         Fault::Reset | Fault::Truncated | Fault::Short | Fault::Corrupt => *method == Method::GET,
@@ -218,7 +220,7 @@ fn an_s3_server_keeps_an_archive() {
     );
 }
 
-/// Where nobody listens an error comes soon, and says that it may be tried again.
+/// If no server listens, an error is returned quickly and is retryable.
 #[test]
 fn a_server_that_is_down_is_an_error_to_try_again() {
     let directory = tempfile::tempdir().expect("made");
@@ -232,11 +234,11 @@ fn a_server_that_is_down_is_an_error_to_try_again() {
         .target("down")
         .expect("known")
         .list("")
-        .expect_err("nobody listens");
+        .expect_err("no server listens");
     assert!(error.is_retryable(), "{error}");
 }
 
-/// Whatever becomes of the answers: what is written is there once, and reads back.
+/// With any faults of responses, objects are stored once and read back correctly.
 #[test]
 fn faults_of_the_server_lose_and_double_nothing() {
     let directory = tempfile::tempdir().expect("made");
@@ -266,12 +268,12 @@ fn faults_of_the_server_lose_and_double_nothing() {
             (row + number) as f64
         });
         let points = Points::from([(id, vec![run])]);
-        faults.lock().expect("nobody panics with it").extend(planned);
+        faults.lock().expect("it was never poisoned").extend(planned);
         let (copy, extents) = write(&archive, "s3", &known, &points);
         let back = read(&archive, &copy, &extents, &known, 0);
         assert_eq!(flat(&points[&id]), flat(&back[&id]));
         assert!(
-            faults.lock().expect("nobody panics with it").is_empty(),
+            faults.lock().expect("it was never poisoned").is_empty(),
             "{planned:?}"
         );
         let listed = archive
@@ -282,7 +284,7 @@ fn faults_of_the_server_lose_and_double_nothing() {
         assert_eq!(listed.len(), copy.keys().count());
         archive.remove(&copy).expect("removed");
     }
-    // An object of the same name with other content is never taken for ours.
+    // An object of the same name with other content is never accepted.
     let run = floats(99, NANOS_PER_SECOND, 100, 1, |row| row as f64);
     let points = Points::from([(id, vec![run])]);
     let (copy, _) = write(&archive, "s3", &known, &points);
@@ -308,7 +310,7 @@ fn faults_of_the_server_lose_and_double_nothing() {
     assert!(error.contains("other content"), "{error}");
 }
 
-/// One timeline at an S3 server whose requests go wrong as `faults` say, and that lies in a directory.
+/// One timeline at an S3 server with injected faults, and its files on disk.
 struct Stored {
     archive: Archive,
     copy: Arc<ArchiveCopy>,
@@ -326,7 +328,7 @@ fn stored() -> Stored {
     let faults = Faults::default();
     let (server, address) = server_with(&directory.path().join("server"), &faults);
     let address = ("s3://bucket".to_owned(), options(address, SECRET));
-    // What was read once is asked for again.
+    // Without a page cache every read sends requests.
     let archive = Archive::open(ArchiveSettings {
         pages_bytes_max: 0,
         targets: HashMap::from([("s3".to_owned(), address.clone())]),
@@ -336,7 +338,7 @@ fn stored() -> Stored {
     let mut known = Known::default();
     known.field("cpu", 1, "value", ValueType::Float);
     let id = known.timeline(1, "cpu", &[("host", "a")]);
-    // A smaller file would come whole with its footer.
+    // A smaller file would be fetched as a whole with its footer.
     let run = floats(0, NANOS_PER_SECOND, 30_000, 1, |row| (row as f64).sin());
     let points = Points::from([(id, vec![run])]);
     let (copy, extents) = write(&archive, "s3", &known, &points);
@@ -355,17 +357,17 @@ fn stored() -> Stored {
 
 impl Stored {
     fn plan(&self, faults: &[Fault]) {
-        self.faults.lock().expect("nobody panics with it").extend(faults);
+        self.faults.lock().expect("it was never poisoned").extend(faults);
     }
 
-    /// Reads the timeline by a reader that knows nothing yet.
+    /// Reads the timeline with a new reader.
     fn read(&self) -> tideline_archive::Result<Run> {
         let mut reader = self.archive.reader(&self.copy, None, 0)?;
         reader.read(&self.extents[0].1, &|name: &str| self.known.id_of(name))
     }
 }
 
-/// What comes back wrong while a question is answered is asked for again, or refused; it is never taken.
+/// A wrong response during a query is requested again or rejected, and never used.
 #[test]
 fn what_comes_back_short_or_changed_is_never_taken_for_the_points() {
     let stored = stored();
@@ -381,12 +383,12 @@ fn what_comes_back_short_or_changed_is_never_taken_for_the_points() {
             .unwrap_or_else(|error| panic!("{faults:?}: {error}"));
         assert_eq!(flat(&[run]), flat(stored.points.values().next().expect("one")));
         assert_eq!(
-            stored.faults.lock().expect("nobody panics with it").len(),
+            stored.faults.lock().expect("it was never poisoned").len(),
             0,
             "{faults:?}"
         );
     }
-    // The footer is known now, but not to another process, and it has a checksum.
+    // The footer is cached by this archive, but not by another one. It has a checksum.
     let elsewhere = tempfile::tempdir().expect("made");
     let fresh = archive_with(
         elsewhere.path(),
@@ -396,34 +398,34 @@ fn what_comes_back_short_or_changed_is_never_taken_for_the_points() {
     let mut reader = fresh.reader(&stored.copy, None, 0).expect("it opens");
     let error = reader
         .read(&stored.extents[0].1, &|name: &str| stored.known.id_of(name))
-        .expect_err("a byte of the footer is another one");
+        .expect_err("a byte of the footer is changed");
     assert!(
         !error.is_retryable() && error.to_string().contains("footer"),
         "{error}"
     );
-    // The same of rows. What is changed once was changed on its way.
+    // The same for rows. A single wrong response counts as a transmission error.
     stored.plan(&[Fault::Corrupt]);
     assert!(stored.read().is_ok());
     stored.plan(&[Fault::Corrupt, Fault::Corrupt]);
-    let error = stored.read().expect_err("a byte of a page is another one");
+    let error = stored.read().expect_err("a byte of a page is changed");
     assert!(
         !error.is_retryable() && error.to_string().contains("checksum of bytes"),
         "{error}"
     );
-    // A burst that outlasts all tries is no damage.
+    // A fault that outlasts all attempts is not reported as damage.
     stored.plan(&[Fault::Busy; 12]);
     let error = stored.read().expect_err("it is busy for too long");
     assert!(
         error.is_retryable() && error.to_string().contains("s3://bucket"),
         "{error}"
     );
-    stored.faults.lock().expect("nobody panics with it").clear();
+    stored.faults.lock().expect("it was never poisoned").clear();
     assert!(stored.read().is_ok());
 }
 
-/// A target that answers nothing is given up after some seconds, and at once where everything stops.
+/// A read from a target without responses fails after some seconds, and at once if the archive is stopped.
 #[test]
-fn a_silent_target_holds_nobody_for_long() {
+fn a_silent_target_blocks_no_request_for_long() {
     let stored = stored();
     stored.plan(&[Fault::Silence]);
     let begun = Instant::now();
@@ -431,14 +433,14 @@ fn a_silent_target_holds_nobody_for_long() {
     assert!(error.is_retryable(), "{error}");
     let said = error.to_string();
     assert!(
-        said.contains("s3://bucket") && said.contains("no answer within 10 s"),
+        said.contains("s3://bucket") && said.contains("no response within 10 s"),
         "{said}"
     );
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     stored.plan(&[Fault::Silence]);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| stored.archive.verify(&stored.copy));
-        while !stored.faults.lock().expect("nobody panics with it").is_empty() {
+        while !stored.faults.lock().expect("it was never poisoned").is_empty() {
             std::thread::yield_now();
         }
         stored.archive.stop();
@@ -452,7 +454,7 @@ fn a_silent_target_holds_nobody_for_long() {
     assert!(matches!(stored.read(), Err(ArchiveError::Stopped)));
 }
 
-/// What cannot be read says nothing of what is there: neither a server that is down nor one that does not let us in.
+/// Unreadable objects are not reported as wrong, neither if the server is down nor if it denies access.
 #[test]
 fn only_what_is_wrong_is_called_so() {
     let stored = stored();
@@ -469,7 +471,7 @@ fn only_what_is_wrong_is_called_so() {
         (0, 3),
         "{verified:?}"
     );
-    stored.faults.lock().expect("nobody panics with it").clear();
+    stored.faults.lock().expect("it was never poisoned").clear();
     let verified = stored.archive.verify(&stored.copy).expect("known");
     assert_eq!(
         (verified.wrong.len(), verified.unread.len()),

@@ -1,4 +1,6 @@
-//! Points that are few a day: their files are few as well, and settings beside files.
+//! Sparse points are stored in few files. Also tests settings that are stored with the files.
+//!
+//! Years of a few points per day must not become thousands of small files.
 
 use tideline_archive::{FoundSettings, SETTINGS_FORMAT, TableSettings};
 use tideline_model::time::NANOS_PER_DAY;
@@ -59,13 +61,13 @@ fn neighbouring_days_of_small_measurements_share_files_and_days_with_many_rows_d
     ids.sort_unstable();
     let mut writer = archive.writer(place, &known, &known).expect("it begins");
     let sent = writer.sent();
-    // A hundred days of a thousand rows each.
+    // A hundred days with a thousand rows each.
     let run = floats(0, DAY / 50, 5_000, 1, |row| row as f64);
     for id in &ids {
         writer.add(*id, &run, sequences()).expect("added");
     }
     let written = writer.finish(&mut || true).expect("written and verified");
-    // 65 days fill a file.
+    // A file holds 65 days.
     assert_eq!(written.copy.files.len(), 2, "{:#?}", written.copy.files);
     let keys: Vec<&str> = written.copy.files.iter().map(|file| file.key.as_str()).collect();
     assert!(keys[0].contains("/day=1970-01-01_1970-03-06/"), "{keys:?}");
@@ -137,7 +139,7 @@ fn the_newest_settings_of_a_table_are_found_and_stay_as_long_as_its_files() {
             .collect::<Vec<_>>()
     };
     assert_eq!(names().len(), 2, "earlier ones are removed");
-    // A file of the table that no database has adopted.
+    // A file of the table that belongs to no known database.
     let foreign = format!("default/_segments/cc-7-{}.json", "0123456789abcdef".repeat(2));
     std::fs::create_dir_all(files.join("default/_segments")).expect("made");
     std::fs::write(files.join(&foreign), "{}").expect("written");
@@ -149,7 +151,7 @@ fn the_newest_settings_of_a_table_are_found_and_stay_as_long_as_its_files() {
     assert_eq!((sweep(), found().len()), (0, 2));
     std::fs::remove_file(files.join(&foreign)).expect("removed");
     assert_eq!((sweep(), found()), (1, newest[..1].to_vec()));
-    // What is cut short is no reason to go without the others.
+    // A truncated object does not prevent reading the others.
     let [name] = names().try_into().expect("one is left");
     std::fs::write(&name, "{\"format\"").expect("written");
     let damaged = archive.settings(&target, "default").expect("it answers");

@@ -1,4 +1,6 @@
-//! Targets: what can be named, what a check proves, what is swept.
+//! Targets: valid addresses, checks, access control, and removal of orphans.
+//!
+//! Messages must not contain credentials.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -88,7 +90,7 @@ fn options_are_read_from_a_file_and_their_values_are_not_repeated() {
     assert!(error.contains("line 1") && !error.contains("hidden"), "{error}");
 }
 
-/// Only objects of the same database that nobody names and that are old enough are swept.
+/// Removes only objects of the same database that are not referenced and are old enough.
 #[test]
 fn orphans_are_swept_and_nothing_else() {
     let mut known = Known::default();
@@ -100,15 +102,15 @@ fn orphans_are_swept_and_nothing_else() {
     let address = in_directory(directory.path());
     let (copy, _) = write(&archive, &address, &known, &points);
     let is_named = |key: &str| copy.keys().any(|named| named == key);
-    let nobody = |_: &str| false;
+    let unknown = |_: &str| false;
     let sweep = |origin: &str, before: i64, is_named: &dyn Fn(&str) -> bool| {
         archive
             .sweep(&address, "default", origin, before, is_named)
             .expect("swept")
     };
     assert_eq!(sweep("feedc0de", i64::MAX, &is_named), 0);
-    assert_eq!(sweep("0therone", i64::MAX, &nobody), 0);
-    assert_eq!(sweep("feedc0de", 0, &nobody), 0);
+    assert_eq!(sweep("0therone", i64::MAX, &unknown), 0);
+    assert_eq!(sweep("feedc0de", 0, &unknown), 0);
     assert_eq!(
         archive
             .target(&address)
@@ -118,7 +120,7 @@ fn orphans_are_swept_and_nothing_else() {
             .len(),
         3
     );
-    assert_eq!(sweep("feedc0de", i64::MAX, &nobody), 3);
+    assert_eq!(sweep("feedc0de", i64::MAX, &unknown), 3);
     assert_eq!(
         archive
             .target(&address)
@@ -129,7 +131,7 @@ fn orphans_are_swept_and_nothing_else() {
     );
 }
 
-/// A target below another, in a folder that is called as a table: the files there are not those of that table.
+/// A target under another one, in a folder with the name of a table: its files do not belong to that table.
 #[test]
 fn a_target_below_another_is_not_swept_with_it() {
     let mut known = Known::default();
@@ -153,7 +155,7 @@ fn a_target_below_another_is_not_swept_with_it() {
     assert_eq!(archive.tables(&above).expect("listed"), ["default"]);
 }
 
-/// An archive with a configured directory and addresses that the operator allows besides.
+/// Opens an archive with a configured directory and further allowed addresses.
 fn allowing(directory: &Path, allowed: &[&str]) -> Archive {
     let base = "file:///srv/archive%20of/mine/".to_owned();
     let allowed = allowed.iter().map(|prefix| prefix.parse().expect("a prefix"));
@@ -293,7 +295,7 @@ fn a_description_that_is_too_large_is_not_read() {
         .map(drop)
         .expect_err("too large");
     assert!(error.to_string().contains("209715200 bytes"), "{error}");
-    // Names that no database gives are not read at all.
+    // Objects with other names are not read at all.
     let odd = "default/_segments/00aa-7-short.json";
     let error = archive
         .description(&address, odd)
@@ -304,7 +306,7 @@ fn a_description_that_is_too_large_is_not_read() {
     assert_eq!(got, 0, "nothing was read");
 }
 
-/// An archive that nothing uses makes no folders and no threads.
+/// An unused archive creates no folders and no threads.
 #[test]
 fn an_archive_that_is_not_used_leaves_no_trace() {
     let directory = tempfile::tempdir().expect("made");

@@ -1,8 +1,8 @@
-//! Compares what a data folder holds with what had been acknowledged, before anything in it is changed.
+//! Assessment: compares the content of a data folder with the acknowledged data, before anything in it is changed.
 //!
-//! Version files, lists, logs and journals are checked by reading them. Where the logs alone prove that every
-//! acknowledged commit is there, which is the usual case, that is all. Otherwise fjall opens a copy, and the counts in it
-//! are compared: if something is missing, the copy is what serves reads, and the folder stays as it is.
+//! Version files, lists, logs and journals are checked by reading them. Usually the logs alone prove that every
+//! acknowledged commit exists, and nothing else is needed. Otherwise fjall opens a copy, and the counts in the copy are
+//! compared. If something is missing, the copy serves reads, and the folder stays unchanged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,28 +11,28 @@ use tideline_backend::{BackendError, Result};
 use tideline_model::Tier;
 
 use super::JOURNAL;
-use crate::cold::{Cold, Standing};
+use crate::cold::{Cold, ColdFolderState};
 use crate::copy::Scratch;
 use crate::error::{During, at, from_io};
 use crate::format::{FolderFormat, Format};
-use crate::highwater::{HighWater, Marks, Remembered};
+use crate::highwater::{HighWater, Marks, StoredMarks};
 use crate::journal::Journals;
 use crate::keyspace_list::KeyspaceList;
-use crate::ledger::Ledger;
 use crate::options::{FjallOptions, Setup};
+use crate::shard_state::ShardState;
 use crate::store::{Place, STORE, Store};
 use crate::verify::{Checked, check_store};
 
-/// The result of an assessment.
+/// Result of an assessment.
 #[derive(Debug)]
 pub(super) enum Assessment {
-    /// Everything acknowledged is there.
+    /// All acknowledged data exists.
     Complete(Box<Sound>),
-    /// Something acknowledged is missing.
+    /// Acknowledged data is missing.
     Lacking(Box<Lacking>),
 }
 
-/// Results of checks, which the open need not repeat.
+/// Results of checks that the open need not repeat.
 #[derive(Debug, Default)]
 pub(super) struct Sound {
     pub(super) hot: Option<Checked>,
@@ -40,28 +40,28 @@ pub(super) struct Sound {
     pub(super) journals: Option<Journals>,
 }
 
-/// A folder that lacks something acknowledged, open for reading from a copy.
+/// Folder without some acknowledged data, open for reading from a copy.
 #[derive(Debug)]
 pub(super) struct Lacking {
     /// Description of the loss.
     pub(super) missing: String,
-    /// That of the copy.
+    /// Format of the copy.
     pub(super) format: Arc<FolderFormat>,
     pub(super) hot: Store,
     pub(super) cold: Cold,
-    pub(super) ledger: Ledger,
+    pub(super) shard_state: ShardState,
     pub(super) journals: Journals,
     pub(super) high_water: HighWater,
     pub(super) scratch: Scratch,
 }
 
-/// Assesses a folder. Changes nothing in it. An error if stored bytes are not what was written.
+/// Assesses a folder without changing it. Returns an error if stored bytes are not what was written.
 pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment> {
-    // A folder without format or store is either new or refused by the open.
+    // A folder without format or store is either new, or the open refuses it.
     let Some(format) = Format::read(folder)? else {
         return Ok(Assessment::Complete(Box::default()));
     };
-    // Nothing is written to the mark before something is noted.
+    // Opening the mark writes nothing; it is written only after a commit or an entry was noted.
     let (high_water, remembered) = HighWater::open(folder).map_err(|error| mark_failed(&error))?;
     let store = folder.join(STORE);
     if !store.try_exists().map_err(at(&store))? {
@@ -76,13 +76,13 @@ pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment
     }
     let hot = sound_store(folder, &listed(folder, Tier::Hot)?)?;
     let cold_root = Cold::checked_root(folder, options)?;
-    let (cold, cold_keyspaces) = match Standing::of(folder, &cold_root, format)? {
-        Standing::Made => {
+    let (cold, cold_keyspaces) = match ColdFolderState::of(folder, &cold_root, format)? {
+        ColdFolderState::Made => {
             let list = listed(folder, Tier::Cold)?;
             (Some(sound_store(&cold_root, &list)?), list.filled())
         }
-        Standing::Unmade => (None, 0),
-        Standing::Missing(missing) => return Err(missing.error()),
+        ColdFolderState::Unmade => (None, 0),
+        ColdFolderState::Missing(missing) => return Err(missing.error()),
     };
     let journals = Journals::read(&folder.join(JOURNAL))?;
     let is_proven = remembered.marks().is_some_and(|marks| {
@@ -109,7 +109,7 @@ pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment
     if is_proven {
         return Ok(sound(journals));
     }
-    tracing::warn!("the logs do not hold every acknowledged commit: a copy of the store is compared");
+    tracing::warn!("the logs do not hold every acknowledged commit; a copy of the store is checked");
     let scratch = Scratch::make(folder)?;
     scratch.fill(folder, has_cold.then_some(&*cold_root))?;
     let place = Place {
@@ -120,9 +120,9 @@ pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment
     let first_commit = hot_copy.open(None)?;
     let format = Arc::new(FolderFormat::new(scratch.path(), format));
     let cold_copy = Cold::open_copy(&scratch, &cold_root, &format, has_cold, options)?;
-    let mut ledger = Ledger::read(&*hot_copy.opened()?)?;
-    ledger.check_flushed(&*hot_copy.opened()?, first_commit)?;
-    let found = found(&ledger, &cold_copy, &journals, &remembered)?;
+    let mut shard_state = ShardState::read(&*hot_copy.opened()?)?;
+    shard_state.check_flushed(&*hot_copy.opened()?, first_commit)?;
+    let found = found(&shard_state, &cold_copy, &journals, &remembered)?;
     match missing(&remembered, &found) {
         None => {
             hot_copy.close()?;
@@ -134,7 +134,7 @@ pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment
             format,
             hot: hot_copy,
             cold: cold_copy,
-            ledger,
+            shard_state,
             journals,
             high_water,
             scratch,
@@ -142,41 +142,41 @@ pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment
     }
 }
 
-/// Contents of an open store and its journals.
+/// Content of an open store and its journals.
 pub(super) struct Found {
     pub(super) marks: Marks,
-    /// Description of what one keyspace lacks and another has.
+    /// Description of the commits that one keyspace lacks and another has.
     lacking: Option<String>,
 }
 
-/// Reads what an open store and its journals hold.
+/// Reads the counts of an open store and the marks of its journals.
 pub(super) fn found(
-    ledger: &Ledger,
+    shard_state: &ShardState,
     cold: &Cold,
     journals: &Journals,
-    remembered: &Remembered,
+    remembered: &StoredMarks,
 ) -> Result<Found> {
     let cold = cold.found()?;
     let remembered_loads = remembered.marks().map_or(0, |marks| marks.cold_loads);
-    let in_cold = cold.as_ref().and_then(Ledger::lacking);
+    let in_cold = cold.as_ref().and_then(ShardState::lacking);
     let in_cold = in_cold.map(|lacking| format!("{lacking} of the cold store"));
     Ok(Found {
         marks: Marks {
-            commits: ledger.complete(),
+            commits: shard_state.complete(),
             cold_loads: cold.map_or(remembered_loads, |cold| cold.complete()),
             journals: journals.marks(),
         },
-        lacking: ledger.lacking().map(str::to_owned).or(in_cold),
+        lacking: shard_state.lacking().map(str::to_owned).or(in_cold),
     })
 }
 
 /// Describes the loss; `None` without one.
-pub(super) fn missing(remembered: &Remembered, found: &Found) -> Option<String> {
+pub(super) fn missing(remembered: &StoredMarks, found: &Found) -> Option<String> {
     let missing = match remembered {
-        Remembered::Marks(marks) => marks.missing_in(&found.marks),
-        Remembered::Missing if found.marks == Marks::default() => None,
-        Remembered::Missing => Some("the high-water mark itself".to_owned()),
-        Remembered::Damaged => Some("the high-water mark, which is damaged".to_owned()),
+        StoredMarks::Marks(marks) => marks.missing_in(&found.marks),
+        StoredMarks::Missing if found.marks == Marks::default() => None,
+        StoredMarks::Missing => Some("the high-water mark itself".to_owned()),
+        StoredMarks::Damaged => Some("the high-water mark, which is damaged".to_owned()),
     };
     found.lacking.clone().or(missing)
 }
@@ -196,7 +196,7 @@ fn listed(folder: &Path, tier: Tier) -> Result<KeyspaceList> {
     })
 }
 
-/// The kind of a failure to read or write the mark.
+/// Converts a failure to read or write the high-water mark.
 pub(super) fn mark_failed(error: &std::io::Error) -> BackendError {
     from_io(error, "the high-water mark", During::Read)
 }

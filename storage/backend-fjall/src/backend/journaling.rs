@@ -1,7 +1,8 @@
-//! Ownership and journals: the fence in the ledger, the entries in the files, the mark beside them.
+//! Ownership and journals: the ledger holds the owner, journal files hold the entries, and the high-water mark records
+//! them.
 //!
-//! Locks are taken in this order: a shard's journal, the engine, the ledger. The journal's is held from the check of
-//! the epoch to the end of the append, so a new owner finds nothing of the old one on its way.
+//! Locks are taken in this order: the journal of a shard, the engine, the ledger. The lock of the journal is held from
+//! the check of the epoch to the end of the append, so a new owner never races with an append of the old one.
 
 use tideline_backend::limits::check_older;
 use tideline_backend::{BackendError, Epoch, JournalEntry, Lease, Result, Shard, Stamp};
@@ -10,11 +11,11 @@ use tideline_model::{Durability, SequenceNumber, Tier};
 use super::{Inner, JournalFailure};
 use crate::error::{During, from_io};
 use crate::journal::ShardJournal;
-use crate::ledger::{ShardHead, closed_change, head_change};
-use crate::store::Takes;
+use crate::shard_state::{ShardHead, closed_change, head_change};
+use crate::store::SpaceDemand;
 
 impl Inner {
-    /// Lets `health` know of a broken journal without taking its lock.
+    /// Records the failure of a broken journal, so that `health` needs no lock of the journal.
     fn note_failure(&self, journal: &ShardJournal) {
         if let Some(reason) = journal.broken() {
             let mut failure = self.journal_failure.lock();
@@ -22,7 +23,7 @@ impl Inner {
         }
     }
 
-    /// Notes all entries of a journal as durable.
+    /// Records all entries of a journal as durable.
     pub(super) fn note_entries(&self, journal: &ShardJournal) {
         for ((shard, epoch), last) in journal.marks() {
             self.high_water.note_entry(shard, epoch, last);
@@ -35,29 +36,29 @@ impl Inner {
         let newest = journal.epochs().last().copied();
         let is_read_only = self.loss.lock().is_some();
         if !is_read_only {
-            self.check_writable(Tier::Hot, Takes::Little)?;
+            self.check_writable(Tier::Hot, SpaceDemand::Little)?;
             let synced = journal.sync();
             self.note_failure(&journal);
             synced?;
         }
         let engine = self.engine()?;
-        let mut ledger = self.ledger.lock();
-        let head = ledger.head(shard);
+        let mut shard_state = self.shard_state.lock();
+        let head = shard_state.head(shard);
         let head = ShardHead {
             epoch: Epoch(newest.max(Some(head.epoch)).map_or(0, |epoch| epoch.0) + 1),
             ..head
         };
         if !is_read_only {
-            self.commit(&engine, &mut ledger, vec![head_change(shard, head)])?;
+            self.commit(&engine, &mut shard_state, vec![head_change(shard, head)])?;
         }
-        ledger.set_head(shard, head);
+        shard_state.set_head(shard, head);
         Ok(own(head.epoch))
     }
 
-    /// Looks whether the shard still has this owner.
+    /// Checks that the shard still has this owner.
     pub(super) fn renew(&self, shard: Shard, epoch: Epoch) -> Result<Lease> {
         let _open = self.engine()?;
-        self.ledger.lock().check_owner(shard, epoch)?;
+        self.shard_state.lock().check_owner(shard, epoch)?;
         Ok(own(epoch))
     }
 
@@ -68,10 +69,10 @@ impl Inner {
         entries: &[JournalEntry],
         durability: Durability,
     ) -> Result<()> {
-        self.check_writable(Tier::Hot, Takes::Space)?;
+        self.check_writable(Tier::Hot, SpaceDemand::Space)?;
         let journal = self.journals.shard(shard);
         let mut journal = journal.lock();
-        self.ledger.lock().check_owner(shard, epoch)?;
+        self.shard_state.lock().check_owner(shard, epoch)?;
         let appended = journal.append(epoch, entries, durability);
         self.note_failure(&journal);
         appended?;
@@ -82,10 +83,10 @@ impl Inner {
     }
 
     pub(super) fn sync_journal(&self, shard: Shard, epoch: Epoch) -> Result<()> {
-        self.check_writable(Tier::Hot, Takes::Little)?;
+        self.check_writable(Tier::Hot, SpaceDemand::Little)?;
         let journal = self.journals.shard(shard);
         let mut journal = journal.lock();
-        self.ledger.lock().check_owner(shard, epoch)?;
+        self.shard_state.lock().check_owner(shard, epoch)?;
         let synced = journal.sync();
         self.note_failure(&journal);
         synced?;
@@ -98,12 +99,12 @@ impl Inner {
     pub(super) fn close_epoch(&self, shard: Shard, epoch: Epoch, end: SequenceNumber) -> Result<()> {
         let is_read_only = self.loss.lock().is_some();
         if !is_read_only {
-            self.check_writable(Tier::Hot, Takes::Little)?;
+            self.check_writable(Tier::Hot, SpaceDemand::Little)?;
         }
         let engine = self.engine()?;
-        let mut ledger = self.ledger.lock();
-        check_older(epoch, ledger.head(shard).epoch)?;
-        match ledger.end(shard, epoch) {
+        let mut shard_state = self.shard_state.lock();
+        check_older(epoch, shard_state.head(shard).epoch)?;
+        match shard_state.end(shard, epoch) {
             Some(closed) if closed == end => Ok(()),
             Some(closed) => Err(BackendError::Refused {
                 reason: format!("the epoch was closed at {closed}, not {end}"),
@@ -111,19 +112,19 @@ impl Inner {
             None => {
                 if !is_read_only {
                     let change = closed_change(shard, epoch, Some(end));
-                    self.commit(&engine, &mut ledger, vec![change])?;
+                    self.commit(&engine, &mut shard_state, vec![change])?;
                 }
-                ledger.close(shard, epoch, end);
+                shard_state.close(shard, epoch, end);
                 Ok(())
             }
         }
     }
 
     pub(super) fn forget(&self, shard: Shard, epoch: Epoch, to: SequenceNumber) -> Result<()> {
-        self.check_writable(Tier::Hot, Takes::Little)?;
+        self.check_writable(Tier::Hot, SpaceDemand::Little)?;
         let journal = self.journals.shard(shard);
         let mut journal = journal.lock();
-        // The marks go first: a mark without its file would look like a loss.
+        // The marks are removed first, because a mark without its file would look like a loss.
         let forgotten = journal.forgotten_epochs(epoch, to);
         if !forgotten.is_empty() {
             let forgot = self.high_water.forget(shard, &forgotten);
@@ -132,19 +133,20 @@ impl Inner {
         journal.forget(epoch, to)?;
         let held = journal.epochs();
         let engine = self.engine()?;
-        let mut ledger = self.ledger.lock();
-        let mut closed = ledger.closed_up_to(shard, epoch);
+        let mut shard_state = self.shard_state.lock();
+        let mut closed = shard_state.closed_up_to(shard, epoch);
         closed.retain(|epoch| !held.contains(epoch));
         if !closed.is_empty() {
             let changes = closed.iter().map(|&epoch| closed_change(shard, epoch, None));
-            self.commit(&engine, &mut ledger, changes.collect())?;
-            ledger.forget_closed(shard, &closed);
+            self.commit(&engine, &mut shard_state, changes.collect())?;
+            shard_state.forget_closed(shard, &closed);
         }
         Ok(())
     }
 }
 
-/// A lease for as long as the folder is locked. Writes take effect in the order of calls, so their stamps are not stored.
+/// Returns a lease that holds while the folder is locked. Writes take effect in the order of calls, so stamps are not
+/// stored.
 fn own(epoch: Epoch) -> Lease {
     Lease {
         epoch,

@@ -1,4 +1,7 @@
-//! Opens a data folder: lock, first boot, checks, then the engine.
+//! Opening of a data folder: lock, first start, checks, then the engine.
+//!
+//! The checks run before anything in the folder is changed. If acknowledged data is missing, the backend opens
+//! read-only on a copy, unless an operator accepts the loss.
 
 use std::fs;
 use std::path::Path;
@@ -10,32 +13,37 @@ use tideline_backend::{BackendError, Capabilities, PageLimit, Result};
 use tideline_model::{Durability, Tier};
 
 use super::assess::{Assessment, Lacking, assess, found, mark_failed, missing};
-use super::{FjallBackend, Inner, Keeper};
+use super::{FjallBackend, Inner, Maintenance};
 use crate::cold::Cold;
 use crate::copy::Scratch;
 use crate::error::{During, at, from_fjall, from_io};
 use crate::files::list;
 use crate::format::{FORMAT_FILE, FolderFormat, Format};
-use crate::highwater::{HighWater, Remembered};
+use crate::highwater::{HighWater, StoredMarks};
 use crate::journal::Journals;
-use crate::ledger::{Ledger, settle_counts};
 use crate::lock::FolderLock;
 use crate::options::{FjallOptions, Setup};
+use crate::shard_state::{ShardState, settle_counts};
 use crate::store::{Place, STORE, Store};
 
-/// The folder of the journals.
+/// Folder of the journals.
 pub(crate) const JOURNAL: &str = "journal";
 
 impl FjallBackend {
-    /// Opens a data folder, or makes one. Checks everything that can be checked quickly.
+    /// Opens a data folder, and creates it if it does not exist. Runs all checks that are quick.
     ///
-    /// `Misconfigured` if another process uses it, its format is unknown, or the cold folder is another's or missing;
-    /// `Corrupt` if stored bytes are not what was written. If less is there than was acknowledged, it opens read-only;
-    /// see [`FjallOptions::accept_loss`].
+    /// If acknowledged data is missing, the backend opens read-only; see [`FjallOptions::accept_loss`].
+    ///
+    /// # Errors
+    ///
+    /// - `Misconfigured` if another process uses the folder, its format is not supported, or the cold folder is missing
+    ///   or belongs to another data folder;
+    /// - `Corrupt` if stored bytes are not what was written;
+    /// - `Unavailable` if the file system fails.
     pub fn open(folder: &Path, options: FjallOptions) -> Result<Self> {
         fs::create_dir_all(folder).map_err(at(folder))?;
         let held = FolderLock::hold(folder)?;
-        // An operator who accepts a loss wants the folder changed.
+        // If an operator accepts a loss, the folder may be changed at once.
         let sound = match options.accept_loss {
             true => Box::default(),
             false => match assess(folder, &options)? {
@@ -57,16 +65,16 @@ impl FjallBackend {
         };
         journals.settle()?;
         let first_commit = hot.open(sound.hot)?;
-        let mut ledger = Ledger::read(&*hot.opened()?)?;
-        ledger.check_flushed(&*hot.opened()?, first_commit)?;
-        let (high_water, loss) = compare(folder, &hot, &mut ledger, &cold, &journals, &options)?;
+        let mut shard_state = ShardState::read(&*hot.opened()?)?;
+        shard_state.check_flushed(&*hot.opened()?, first_commit)?;
+        let (high_water, loss) = compare(folder, &hot, &mut shard_state, &cold, &journals, &options)?;
         let inner = Arc::new(Inner {
             capabilities: capabilities(),
             lock: Mutex::new(Some(lock)),
             format,
             hot,
             cold,
-            ledger: Mutex::new(ledger),
+            shard_state: Mutex::new(shard_state),
             journals,
             high_water,
             journal_failure: Mutex::new(None),
@@ -78,17 +86,17 @@ impl FjallBackend {
         Self::start(inner)
     }
 
-    /// Serves what is left of a folder, and changes nothing in it.
+    /// Opens the remaining data of a folder for reading, without changing anything in the folder.
     fn open_read_only(lacking: Lacking, lock: Option<FolderLock>, options: FjallOptions) -> Result<Self> {
         let missing = lacking.missing;
-        tracing::error!(missing, "something acknowledged is missing: read-only");
+        tracing::error!(missing, "acknowledged data is missing: the store is read-only");
         Self::start(Arc::new(Inner {
             capabilities: capabilities(),
             lock: Mutex::new(lock),
             format: lacking.format,
             hot: lacking.hot,
             cold: lacking.cold,
-            ledger: Mutex::new(lacking.ledger),
+            shard_state: Mutex::new(lacking.shard_state),
             journals: lacking.journals,
             high_water: lacking.high_water,
             journal_failure: Mutex::new(None),
@@ -100,12 +108,13 @@ impl FjallBackend {
     }
 
     fn start(inner: Arc<Inner>) -> Result<Self> {
-        let keeper =
-            Keeper::start(&inner).map_err(|error| from_io(&error, "the keeper's thread", During::Read))?;
-        Ok(Self { inner, keeper })
+        let maintenance = Maintenance::start(&inner)
+            .map_err(|error| from_io(&error, "the maintenance thread", During::Read))?;
+        Ok(Self { inner, maintenance })
     }
 
-    /// The folder for what a process writes while the data folder is left as it is; `None` where it may be written to.
+    /// Returns the folder for temporary files of the process while the data folder must stay unchanged; `None` if it
+    /// may be written to.
     pub fn scratch(&self) -> Option<&Path> {
         self.inner.scratch.as_ref().map(Scratch::path)
     }
@@ -121,8 +130,8 @@ fn capabilities() -> Capabilities {
     }
 }
 
-/// Checks what the folder is, and makes the hot store at a first start. A store without its format, or a journal
-/// without its store, is damage.
+/// Checks the format of the folder, and creates the hot store at a first start. A store without its format, or a
+/// journal without its store, is damage.
 fn make_store(folder: &Path, hot: &Store) -> Result<Format> {
     let store = folder.join(STORE);
     let is_made = store.try_exists().map_err(at(&store))?;
@@ -154,51 +163,48 @@ fn make_store(folder: &Path, hot: &Store) -> Result<Format> {
     Ok(format)
 }
 
-/// Compares what is there with what had been acknowledged. Returns what is missing.
+/// Compares the existing data with the acknowledged data. Returns a description of what is missing.
 fn compare(
     folder: &Path,
     hot: &Store,
-    ledger: &mut Ledger,
+    shard_state: &mut ShardState,
     cold: &Cold,
     journals: &Journals,
     options: &FjallOptions,
 ) -> Result<(HighWater, Option<String>)> {
     let failed = |error| mark_failed(&error);
     let (high_water, remembered) = HighWater::open(folder).map_err(failed)?;
-    let found = found(ledger, cold, journals, &remembered)?;
+    let found = found(shard_state, cold, journals, &remembered)?;
     cold.count_from(remembered.marks().map_or(0, |marks| marks.cold_loads))?;
     let missing = missing(&remembered, &found);
     let mut found = found.marks;
     match missing {
         Some(missing) if options.accept_loss => {
-            tracing::error!(
-                missing,
-                "an operator accepts that something acknowledged is missing"
-            );
-            // Counts what is there in all keyspaces again.
+            tracing::error!(missing, "an operator accepts the loss of acknowledged data");
+            // Counts the existing commits in all keyspaces again.
             let has_parts = hot.opened()?.parts().is_some();
             let durability = Durability::Synced;
             let counted = hot
                 .opened()?
-                .commit(ledger.next_commit(has_parts, durability), durability);
+                .commit(shard_state.next_commit(has_parts, durability), durability);
             counted.map_err(|error| from_fjall(error, During::Write))?;
-            found.commits = ledger.committed(has_parts, durability);
+            found.commits = shard_state.committed(has_parts, durability);
             found.cold_loads = cold.count_again()?.unwrap_or(found.cold_loads);
-            // A log that is gone is not missed where tables hold everything before the next one.
+            // A missing log is not an error if tables hold everything before the next log.
             let flushed = hot.opened()?.flush_rows();
             flushed.map_err(|error| from_fjall(error, During::Write))?;
             high_water.reset(folder, found).map_err(failed)?;
             Ok((high_water, None))
         }
         Some(missing) => {
-            tracing::error!(missing, "something acknowledged is missing: read-only");
+            tracing::error!(missing, "acknowledged data is missing: the store is read-only");
             Ok((high_water, Some(missing)))
         }
         None => {
-            if remembered == Remembered::Missing {
+            if remembered == StoredMarks::Missing {
                 high_water.reset(folder, found).map_err(failed)?;
             }
-            settle_counts(&*hot.opened()?, ledger)?;
+            settle_counts(&*hot.opened()?, shard_state)?;
             cold.settle_counts()?;
             Ok((high_water, None))
         }

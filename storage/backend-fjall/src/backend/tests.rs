@@ -1,4 +1,6 @@
-//! What happens by itself after a failure, which cannot be brought about from outside.
+//! Tests of automatic recovery after failures that cannot be caused from outside.
+//!
+//! Failures are injected into stores and journals. The tests run the rounds of the maintenance thread themselves.
 
 use std::fs;
 
@@ -16,7 +18,7 @@ fn open(folder: &tempfile::TempDir) -> FjallBackend {
     let options = FjallOptions {
         free_bytes_min: 0,
         free_per_mille_min: 0,
-        // The tests are the keeper.
+        // The tests run the rounds of the maintenance thread themselves.
         high_water_interval: std::time::Duration::from_secs(3_600),
         ..FjallOptions::default()
     };
@@ -44,7 +46,7 @@ fn a_poisoned_store_refuses_writes_and_reopens_by_itself() {
         ErrorKind::Unavailable
     );
     assert!(value_of(&backend, ROWS, b"before").expect("reads work").is_some());
-    // The failed write may have been an edit: only the reopened store can say.
+    // The failed write may have been an edit; only the reopened store shows its outcome.
     let manifest = backend.manifest(SHARD);
     assert_eq!(manifest.expect_err("open").kind(), ErrorKind::Unavailable);
     backend.inner.tick();
@@ -59,7 +61,7 @@ fn a_poisoned_store_refuses_writes_and_reopens_by_itself() {
     assert!(value_of(&reopened, ROWS, b"after").expect("get").is_some());
 }
 
-/// The numbers of the files in a folder, by name.
+/// Returns the inode numbers of the files in a folder, by name.
 fn numbers(folder: &std::path::Path) -> BTreeMap<String, u64> {
     use std::os::unix::fs::MetadataExt;
     let entries = std::fs::read_dir(folder).expect("a folder");
@@ -80,7 +82,7 @@ fn a_log_that_failed_is_used_again_as_a_new_file_only() {
     for (tier, store) in [(Tier::Hot, "store"), (Tier::Cold, "cold/store")] {
         let store = folder.path().join(store);
         let before = numbers(&store)["0.jnl"];
-        // A copy that cannot be made: the store stays poisoned, and a later round tries again.
+        // The copy cannot be created: the store stays failed, and a later round retries.
         let obstacle = store.join("0.jnl.new");
         std::fs::create_dir(&obstacle).expect("a folder");
         backend.inner.store(tier).poison("a failed sync");
@@ -128,7 +130,7 @@ fn a_journal_that_failed_is_a_new_file_before_it_is_used_again() {
     assert_eq!(numbers(&journal).len(), 2, "and nothing is appended to it");
 }
 
-/// Damages both lists of keyspaces, without which nothing is opened; returns what they held.
+/// Damages both lists of keyspaces, without which nothing is opened. Returns their former content.
 fn damage_lists(folder: &tempfile::TempDir) -> Vec<u8> {
     let list = folder.path().join("KEYSPACES");
     let kept = std::fs::read(&list).expect("read");
@@ -254,7 +256,7 @@ fn the_mark_follows_what_was_acknowledged() {
     }
     backend.inner.tick();
     let (_, remembered) = HighWater::open(folder.path()).expect("open");
-    let crate::highwater::Remembered::Marks(marks) = remembered else {
+    let crate::highwater::StoredMarks::Marks(marks) = remembered else {
         panic!("{remembered:?}");
     };
     assert_eq!(marks.commits, 3);
@@ -456,7 +458,7 @@ fn spare_groups_are_offered_in_turn() {
     assert_eq!(offered, [1, 2, 3].map(GroupId));
 }
 
-/// Rows of a part that were flushed to a table are still in fjall's log, which a reopening and a start read.
+/// Rows of a part that were flushed to a table are still in fjall's log, which is read by a reopening and by a start.
 #[test]
 fn a_part_that_was_freed_does_not_come_back_from_the_log() {
     for tier in Tier::KEPT {
@@ -464,7 +466,8 @@ fn a_part_that_was_freed_does_not_come_back_from_the_log() {
         let mut backend = open(&folder);
         let parts = [1, 2, 3].map(|part| PartRef {
             part: PartId(part),
-            // Of the first table all keys are before the row that counts commits, of the last all are after it.
+            // All keys of the first table sort before the row that counts commits; all keys of the last one sort after
+            // it.
             table: TableId(if part == 3 { u32::MAX } else { 1 }),
             tier,
         });
@@ -542,7 +545,7 @@ fn a_sync_of_rows_fails_once_after_a_reopening_and_marks_what_is_durable() {
         let tier = partition.unit.tier();
         let store = backend.inner.store(tier);
         backend.sync_rows(SHARD).expect("there is nothing");
-        // Nothing was buffered, so nothing is in doubt.
+        // Nothing was buffered, so nothing can be lost.
         write(&backend, "synced").expect("write");
         backend.inner.hot.poison("a failed sync");
         let refused = backend.sync_rows(SHARD).expect_err("poisoned");
@@ -586,14 +589,14 @@ fn a_sync_of_rows_fails_once_after_a_reopening_and_marks_what_is_durable() {
     }
 }
 
-/// Content of the log of a store, up to its last batch.
+/// Returns the content of a store's log, up to its last batch.
 fn log_content(folder: &std::path::Path) -> Vec<u8> {
     let content = fs::read(folder.join("store/0.jnl")).expect("read");
     let end = content.iter().rposition(|byte| *byte != 0).unwrap_or(0) + 1;
     content[..end].to_vec()
 }
 
-/// Opens a copy of a folder, whose log has this content, as a power cut leaves it.
+/// Opens a copy of a folder whose log has this content, as after a power cut.
 fn open_with_log(folder: &tempfile::TempDir, log: &[u8]) -> (tempfile::TempDir, Result<FjallBackend>) {
     let copy = tempfile::tempdir().expect("a folder");
     crate::copy::copy_root(folder.path(), copy.path(), crate::copy::Journals::Copied).expect("copy");
@@ -612,7 +615,7 @@ fn open_with_log(folder: &tempfile::TempDir, log: &[u8]) -> (tempfile::TempDir, 
     (copy, backend)
 }
 
-/// Unsynced batches reach the disk in any order: one that is bad before intact ones is no damage.
+/// Unsynced batches reach the disk in any order: a bad batch before intact ones is not damage.
 #[test]
 fn a_power_cut_between_buffered_rows_leaves_a_folder_that_opens() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -654,7 +657,7 @@ fn a_power_cut_between_buffered_rows_leaves_a_folder_that_opens() {
     }
 }
 
-/// fjall writes a memtable to a table although its log is not synced.
+/// fjall writes a memtable to a table even if its log is not synced.
 #[test]
 fn buffered_rows_that_are_in_a_table_and_not_in_the_log_are_no_loss() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -678,7 +681,7 @@ fn buffered_rows_that_are_in_a_table_and_not_in_the_log_are_no_loss() {
     cut.close().expect("close");
     drop(cut);
     assert_eq!(open(&copy).health(), Health::Ready);
-    // The same with rows that were promised is a loss.
+    // If the rows were promised, the same is a loss.
     write(&backend, "b").expect("write");
     let flushed = backend.inner.hot.opened().expect("open").flush_rows_alone();
     flushed.expect("flush");

@@ -1,6 +1,7 @@
-//! A durable copy of the end of a journal file, kept while that end is written again.
+//! Durable copy of the end of a journal file, kept while that end is rewritten.
 //!
-//! While it is there the file is what comes before the end, then the copy: a kill may have left the file cut.
+//! While the copy exists, the content of the file is its bytes before the end, then the copy: a kill may have left the
+//! file truncated.
 
 use std::fs::{self, File};
 use std::io::{self, Cursor, Read};
@@ -11,12 +12,12 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::frame::FileId;
 use crate::files::{remove_file, replace};
 
-/// Suffix of the copy, after the name of the file.
+/// Suffix of the copy's name, after the name of the file.
 pub(super) const SUFFIX: &str = ".journal.end";
 const MAGIC: [u8; 8] = *b"TLJRNEND";
 const HEADER_BYTES: usize = 24;
 
-/// The end of a file.
+/// End of a file.
 #[derive(Debug)]
 pub(super) struct Ending {
     from: u64,
@@ -24,7 +25,7 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// Writes the copy of the bytes from `from` on, durably.
+    /// Writes the copy of the bytes from offset `from` on, durably.
     pub(super) fn write(folder: &Path, id: FileId, from: u64, bytes: &[u8]) -> io::Result<()> {
         let mut content = Vec::with_capacity(HEADER_BYTES + bytes.len());
         content.extend_from_slice(&MAGIC);
@@ -34,7 +35,7 @@ impl Ending {
         replace(folder, &[&name(id)], &content)
     }
 
-    /// Reads the copy; `None` if it is not there or not whole.
+    /// Reads the copy; `None` if it is missing or incomplete.
     fn read(folder: &Path, id: FileId) -> io::Result<Option<Self>> {
         let content = match fs::read(path(folder, id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -54,18 +55,18 @@ impl Ending {
         Ok(parse())
     }
 
-    /// Whether there is a copy.
+    /// Returns true if the copy exists.
     pub(super) fn is_there(folder: &Path, id: FileId) -> io::Result<bool> {
         path(folder, id).try_exists()
     }
 
-    /// Removes the copy, if there is one.
+    /// Removes the copy if it exists.
     pub(super) fn remove(folder: &Path, id: FileId) -> io::Result<()> {
         remove_file(&path(folder, id))
     }
 }
 
-/// All bytes of a journal file, its end from the copy if there is one.
+/// Reader of all bytes of a journal file. The end is read from the copy if that exists.
 #[derive(Debug)]
 pub(super) struct Whole {
     reader: io::Chain<io::Take<File>, Cursor<Vec<u8>>>,

@@ -1,4 +1,7 @@
-//! The bytes of a journal file: a header, then frames. `FORMAT.md` draws them.
+//! Byte layout of a journal file: a header, then frames. `FORMAT.md` has the tables.
+//!
+//! The checksum of a frame depends on the file, so frames of other files are never accepted. A search finds intact
+//! frames after a bad place, which decides between damage and a torn write.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,27 +10,28 @@ use tideline_backend::{Epoch, Shard, VALUE_BYTES_MAX};
 use tideline_model::SequenceNumber;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// Length of a file's header.
+/// Length of a file's header, in bytes.
 pub(crate) const HEADER_BYTES: usize = 48;
-/// Length of what comes before a frame's payload.
+/// Length of a frame's header, in bytes.
 pub(crate) const FRAME_HEADER_BYTES: usize = 28;
 
 const MAGIC: [u8; 8] = *b"TLJOURNL";
 const VERSION: u16 = 1;
-/// Part of a frame's header that its checksum is seeded with: everything but the checksum.
+/// Part of a frame's header that the checksum covers: everything but the checksum itself.
 const CHECKED: Range<usize> = 0..20;
 
-/// Which journal file. Its frames are checked with it, so that a block of another file is never taken for its own.
+/// Identity of a journal file. It seeds the checksums of the frames, so that a block of another file is never accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FileId {
     pub(crate) shard: Shard,
     pub(crate) epoch: Epoch,
-    /// Counts the files of an epoch.
+    /// Number of the file within its epoch.
     pub(crate) generation: u64,
 }
 
 impl FileId {
-    /// `0000-0000000000000001-00000000.journal`: shard, epoch, generation in hexadecimal digits.
+    /// Returns the file name, such as `0000-0000000000000001-00000000.journal`: shard, epoch, generation in hexadecimal
+    /// digits.
     pub(crate) fn name(self) -> String {
         format!(
             "{:04x}-{:016x}-{:08x}.journal",
@@ -35,7 +39,7 @@ impl FileId {
         )
     }
 
-    /// The file of a name; `None` if it is no journal file's.
+    /// Parses a file name; `None` if it is not the name of a journal file.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let mut parts = name.strip_suffix(".journal")?.split('-');
         let mut number = || u64::from_str_radix(parts.next()?, 16).ok();
@@ -47,7 +51,7 @@ impl FileId {
         (id.name() == name).then_some(id)
     }
 
-    /// What the checksums of the file's frames begin with.
+    /// Returns the seed of the checksums of the file's frames.
     pub(crate) fn seed(self) -> u64 {
         let mut bytes = [0; 18];
         bytes[..2].copy_from_slice(&self.shard.0.to_le_bytes());
@@ -56,7 +60,7 @@ impl FileId {
         xxh3_64(&bytes)
     }
 
-    /// The file's header.
+    /// Returns the header of the file. `first` is the sequence of its first entry.
     pub(crate) fn header(self, first: SequenceNumber) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         header[..8].copy_from_slice(&MAGIC);
@@ -70,7 +74,7 @@ impl FileId {
         header
     }
 
-    /// Checks a header against the file's name.
+    /// Checks a header against the identity of the file.
     pub(crate) fn check_header(self, header: &[u8]) -> HeaderCheck {
         let Some(header) = header.first_chunk::<HEADER_BYTES>() else {
             return HeaderCheck::Damaged;
@@ -91,32 +95,32 @@ impl FileId {
     }
 }
 
-/// What is known about a file from its header.
+/// Result of checking a file's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeaderCheck {
     Intact,
-    /// Not written whole, or changed since.
+    /// Incomplete, or changed after it was written.
     Damaged,
-    /// Written by a build with another format.
+    /// Written by a build with another format version.
     Version(u16),
-    /// The header is another file's.
+    /// Header of another file.
     Misnamed,
 }
 
-/// What comes before a payload.
+/// Header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
-    /// Bytes of payload.
+    /// Length of the payload, in bytes.
     pub(crate) length: u32,
     pub(crate) sequence: SequenceNumber,
-    /// How many bytes of this file were known to be durable when the frame was written. Damage before them is no
-    /// torn write.
+    /// Number of bytes of this file that were known to be durable when the frame was written. A bad place before them
+    /// is damage, not a torn write.
     pub(crate) synced: u64,
     checksum: u64,
 }
 
 impl FrameHeader {
-    /// Reads a header. Whether it means anything, [`is_intact`](Self::is_intact) says.
+    /// Parses a header without checking it; see [`is_intact`](Self::is_intact).
     pub(crate) fn parse(bytes: &[u8; FRAME_HEADER_BYTES]) -> Self {
         Self {
             length: u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
@@ -126,22 +130,22 @@ impl FrameHeader {
         }
     }
 
-    /// Whether it could be the header of a frame at `position` after one of sequence `last`. Keeps a damaged length
-    /// from being read as a demand for memory.
+    /// Returns true if this could be the header of a frame at `position` after one of sequence `last`. Prevents a large
+    /// allocation for a damaged length.
     pub(crate) fn is_plausible(&self, position: u64, last: Option<SequenceNumber>) -> bool {
         self.length as usize <= VALUE_BYTES_MAX
             && self.synced <= position
             && last.is_none_or(|last| self.sequence > last)
     }
 
-    /// Whether header and payload are what was written.
+    /// Returns true if the checksum of header and payload is correct.
     pub(crate) fn is_intact(&self, seed: u64, payload: &[u8]) -> bool {
         let header = encode_checked(self.length, self.sequence, self.synced);
         self.checksum == checksum(seed, &header, payload)
     }
 }
 
-/// Adds a frame to `buffer`. The payload is at most [`VALUE_BYTES_MAX`] long.
+/// Appends a frame to `buffer`. The payload has at most [`VALUE_BYTES_MAX`] bytes.
 pub(crate) fn encode(buffer: &mut Vec<u8>, seed: u64, sequence: SequenceNumber, synced: u64, payload: &[u8]) {
     let header = encode_checked(payload.len() as u32, sequence, synced);
     buffer.extend_from_slice(&header);
@@ -157,34 +161,34 @@ fn encode_checked(length: u32, sequence: SequenceNumber, synced: u64) -> [u8; CH
     header
 }
 
-/// The payload's hash, seeded with the header's, seeded with the file's.
+/// Returns the hash of the payload, seeded with the hash of the header, which is seeded with the file's seed.
 fn checksum(seed: u64, header: &[u8], payload: &[u8]) -> u64 {
     xxh3_64_with_seed(payload, xxh3_64_with_seed(header, seed))
 }
 
-/// The number at a place that is known to be inside.
+/// Reads a number at an offset that is within bounds.
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut number = [0; 8];
     number.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(number)
 }
 
-/// The intact frames in a part of a file, behind a place that holds none.
+/// Intact frames in a part of a file, after a place that holds none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Rest {
-    /// How many there are.
+    /// Number of intact frames.
     pub(crate) entries: u64,
-    /// First and last sequence of them.
+    /// First and last sequence of the intact frames.
     pub(crate) sequences: Option<(SequenceNumber, SequenceNumber)>,
-    /// The highest `synced` of them. It tells damage from a torn write: a frame written later holds how much was durable
-    /// before it.
+    /// Highest `synced` of the intact frames. It distinguishes damage from a torn write: a later frame stores how many
+    /// bytes were durable before it.
     pub(crate) synced: Option<u64>,
     /// Byte ranges of the file that hold no intact frame.
     pub(crate) unreadable: Vec<Range<u64>>,
 }
 
 impl Rest {
-    /// Searches `rest`, which begins at `start` in the file, for frames after the one of sequence `last`.
+    /// Searches `rest`, which begins at offset `start` of the file, for frames after the one of sequence `last`.
     pub(crate) fn search(rest: &[u8], start: u64, seed: u64, last: Option<SequenceNumber>) -> Self {
         let mut found = Self::default();
         let (mut at, mut unreadable_from) = (0, 0);
@@ -209,7 +213,7 @@ impl Rest {
         found
     }
 
-    /// Counts an intact frame.
+    /// Adds an intact frame.
     pub(crate) fn add(&mut self, frame: &FrameHeader) {
         self.entries += 1;
         self.synced = self.synced.max(Some(frame.synced));

@@ -1,4 +1,7 @@
-//! Walks the frames of one journal file, and tells a torn end from damage.
+//! Reader of the frames of one journal file, which distinguishes a torn end from damage.
+//!
+//! A bad frame before an intact one is damage if the intact frame was written when the bad one had been durable.
+//! Otherwise the bad frame and all after it are the torn end of unsynced writes.
 
 use std::io::{BufReader, Read};
 
@@ -8,28 +11,28 @@ use tideline_model::SequenceNumber;
 use super::frame::{FRAME_HEADER_BYTES, FileId, FrameHeader, HEADER_BYTES, HeaderCheck, Rest};
 use crate::error::{During, from_io};
 
-/// Read from the file at once.
+/// Buffer size of reads, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// What a walk found.
+/// Result of a walk over the frames of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Walk {
-    /// Bytes up to the end of the last intact frame; `0` if not even the header is intact.
+    /// Offset of the end of the last intact frame; `0` if not even the header is intact.
     pub(crate) intact_bytes: u64,
-    /// How many intact frames there are.
+    /// Number of intact frames.
     pub(crate) entries: u64,
-    /// Bytes of the file that were durable before the last intact frame was written.
+    /// Bytes of the file that were durable when the last intact frame was written.
     pub(crate) synced_bytes: u64,
     /// Sequence of the last intact frame.
     pub(crate) last: Option<SequenceNumber>,
-    /// Whether there is something after the last intact frame that a write left half done.
+    /// True if an incomplete write follows the last intact frame.
     pub(crate) is_torn: bool,
-    /// Describes the damage after the last intact frame that no torn write explains, if there is any.
+    /// Description of the damage after the last intact frame, if a torn write does not explain it.
     pub(crate) damage: Option<String>,
 }
 
 impl Walk {
-    /// Refuses a damaged file.
+    /// Returns an error if the file is damaged.
     pub(crate) fn undamaged(self) -> Result<Self> {
         match self.damage {
             Some(reason) => Err(BackendError::corrupt(reason)),
@@ -38,8 +41,8 @@ impl Walk {
     }
 }
 
-/// Hands every intact frame of the first `length` bytes to `visit`, which may take the payload. Reads all of those
-/// bytes. Memory: one buffer and one payload, and everything behind a place that is not intact.
+/// Passes every intact frame of the first `length` bytes to `visit`, which may take the payload. Reads all of those
+/// bytes. Needs memory for one buffer, one payload, and all bytes after a place that is not intact.
 pub(crate) fn walk(
     id: FileId,
     file: impl Read,
@@ -97,7 +100,7 @@ pub(crate) fn walk(
     Ok(walk)
 }
 
-/// Reads and checks the header; what is wrong with it, if anything is.
+/// Reads and checks the header. Returns the fault, if there is one.
 fn read_header(id: FileId, reader: &mut impl Read) -> Result<Option<BadHeader>> {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     reader
@@ -114,22 +117,22 @@ fn read_header(id: FileId, reader: &mut impl Read) -> Result<Option<BadHeader>> 
     }
 }
 
-/// Why a file has no header of its own.
+/// Fault in the header of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BadHeader {
     Damaged,
     Misnamed,
 }
 
-/// Judges a file whose header is not intact by what comes after it. The first write puts the header and the first
-/// frame's beginning into one sector, so an intact first frame had an intact header.
+/// Judges a file whose header is not intact by the frames after it. The first write puts the header and the start of
+/// the first frame into one sector, so an intact first frame had an intact header.
 fn without_header(id: FileId, mut walk: Walk, header: BadHeader, rest: &[u8]) -> Walk {
     let start = HEADER_BYTES as u64;
     let found = Rest::search(rest, start, id.seed(), None);
     let is_first_intact =
         found.entries > 0 && found.unreadable.first().is_none_or(|range| range.start > start);
     walk.damage = match header {
-        BadHeader::Misnamed => Some(format!("{} is another file", id.name())),
+        BadHeader::Misnamed => Some(format!("{} has the header of another file", id.name())),
         BadHeader::Damaged if is_first_intact || found.synced.is_some_and(|synced| synced > 0) => {
             Some(format!("the header of {} is damaged", id.name()))
         }

@@ -1,4 +1,7 @@
-//! What is done with the files that a folder has when it is opened, checked or healed.
+//! Recovery of journal files when a folder is opened, checked or repaired.
+//!
+//! A survey reads and judges all files and changes nothing. A cut drops damaged parts after an operator has accepted
+//! their loss. Settling replaces doubtful bytes, which may be in memory only after a failed sync, by durable copies.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -16,32 +19,32 @@ use crate::error::at;
 use crate::files::{NEW, Renewal, list, put_in_place, remove_file, sync_folder};
 use crate::lost::LostFolder;
 
-/// Every journal file of a folder, read and judged; nothing has been changed.
+/// Result of reading every journal file of a folder, without changing anything.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    /// The files that are used, in order, with what they hold.
+    /// Usable files in order, with their content.
     pub(super) kept: Vec<(FileId, Walk)>,
     /// Parts that an open would lose, in order.
     lost: Vec<Lost>,
-    /// Entries of the files that are used.
+    /// Number of entries in the usable files.
     pub(crate) entries: u64,
-    /// Bytes of all files.
+    /// Size of all files, in bytes.
     pub(crate) bytes: u64,
 }
 
-/// A file of which not everything can be used.
+/// File that cannot be used as a whole.
 #[derive(Debug)]
 struct Lost {
     id: FileId,
     reason: String,
-    /// From where it is cut; from `0` if all of it is lost.
+    /// Lost bytes. They start at `0` if the whole file is lost.
     bytes: Range<u64>,
     rest: Rest,
 }
 
 /// Reads every journal file of a folder.
 ///
-/// Entries of an epoch build on those before them, so an epoch ends at its first damage.
+/// Entries of an epoch depend on those before them, so an epoch ends at its first damage.
 pub(crate) fn survey(folder: &Path) -> Result<Survey> {
     let ids = file_ids(folder)?;
     let mut survey = Survey::default();
@@ -55,12 +58,13 @@ pub(crate) fn survey(folder: &Path) -> Result<Survey> {
 }
 
 impl Survey {
-    /// Damage, one sentence for each file.
+    /// Describes the damage, one sentence per file.
     pub(crate) fn findings(&self) -> Vec<String> {
         self.lost.iter().map(ToString::to_string).collect()
     }
 
-    /// Refuses damage, or drops everything from it on: of that a copy and a report are kept in `root`.
+    /// Refuses damage, or, if the loss is accepted, drops everything from it on and keeps a copy and a report in
+    /// `root`.
     pub(super) fn cut(&mut self, folder: &Path, root: &Path, accept_loss: bool) -> Result<()> {
         if self.lost.is_empty() {
             return Ok(());
@@ -68,7 +72,7 @@ impl Survey {
         let report = self.findings();
         if !accept_loss {
             return Err(BackendError::corrupt(format!(
-                "{}. Restore the folder, or start once with accept_loss, which goes on without these bytes",
+                "{}. Restore the folder, or start once with accept_loss to continue without these bytes",
                 report.join("; ")
             )));
         }
@@ -80,7 +84,7 @@ impl Survey {
                 Ending::remove(folder, file.id)?;
             }
             sync_folder(folder)?;
-            // The newest goes first, so that a kill in between leaves no gap that is not noticed.
+            // The newest file is removed first, so that a kill in between leaves no undetected gap.
             for file in lost.iter().rev().filter(|file| file.bytes.start == 0) {
                 fs::remove_file(folder.join(file.id.name()))?;
                 sync_folder(folder)?;
@@ -115,7 +119,7 @@ impl Survey {
         } else {
             (walked.damage.clone(), walked.intact_bytes)
         };
-        // A header without entries is of no use.
+        // A file with a header and no entries is not kept.
         let from = walked.last.map_or(0, |_| from);
         let is_kept = damage.is_none() || from > 0;
         if let Some(reason) = damage {
@@ -143,8 +147,9 @@ impl fmt::Display for Lost {
     }
 }
 
-/// Makes a file trustworthy: puts a durable copy of its intact part, within the first `length` bytes, in its place, since
-/// pages stay readable after a failed sync and are lost with the next power cut. Removes a file without entries.
+/// Makes a file durable: replaces it by a durable copy of its intact part within the first `length` bytes. The original
+/// is not trusted, because its pages stay readable after a failed sync and are lost with the next power cut. Removes a
+/// file without entries.
 pub(super) fn settle(folder: &Path, id: FileId, length: u64) -> Result<Option<Walk>> {
     let path = folder.join(id.name());
     let failed = at(&path);
@@ -169,11 +174,12 @@ pub(super) fn settle(folder: &Path, id: FileId, length: u64) -> Result<Option<Wa
     Ok(Some(walked))
 }
 
-/// Does the same at a start, for what a run has left that may have been killed after a failed sync.
+/// Does the same as [`settle`] at a start, for the file of an earlier run that may have been killed after a failed
+/// sync.
 ///
-/// Only the part after the last known sync is doubtful. It is written again with the blocks that it lies in: the file is
-/// cut before it and extended by it, while a durable copy of it is kept. Copying all of a journal would double the time
-/// of a start.
+/// Only the bytes after the last known sync are doubtful. They are rewritten together with their blocks: the file is
+/// truncated before them and extended with them, while a durable copy of them is kept. Copying a whole journal would
+/// double the time of a start.
 pub(super) fn settle_end(folder: &Path, id: FileId) -> Result<Option<Walk>> {
     let path = folder.join(id.name());
     let failed = at(&path);
@@ -212,7 +218,7 @@ pub(super) fn settle_end(folder: &Path, id: FileId) -> Result<Option<Walk>> {
         file.set_len(walked.synced_bytes)?;
         file.write_all_at(&bytes, walked.synced_bytes)?;
         file.sync_all()?;
-        // Where the removal is undone by a power cut, the file holds the same bytes.
+        // If a power cut undoes the removal, the file holds the same bytes as the copy.
         Ending::remove(folder, id)
     };
     rewrite().map_err(&failed)?;
@@ -238,7 +244,7 @@ fn remove(folder: &Path, id: FileId) -> Result<()> {
         .map_err(at(&path))
 }
 
-/// Removes copies that a kill left unfinished, and ends of files that are gone.
+/// Removes copies that a kill left unfinished, and ends of files that no longer exist.
 pub(super) fn sweep(folder: &Path) -> io::Result<()> {
     for path in list(folder)? {
         let text = path.to_string_lossy();
@@ -251,7 +257,7 @@ pub(super) fn sweep(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The journal files of a folder, in order. Anything else there is not ours.
+/// Returns the journal files of a folder, in order. Other files are ignored.
 fn file_ids(folder: &Path) -> Result<Vec<FileId>> {
     let mut ids = Vec::new();
     for path in list(folder).map_err(at(folder))? {

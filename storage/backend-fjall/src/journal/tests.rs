@@ -1,4 +1,6 @@
-//! The golden file, and what a failed write leaves.
+//! Tests of the golden file, and of journals after failed writes.
+//!
+//! They cover repeated appends of unknown outcome, missing files, and kills while the end of a file is rewritten.
 
 use tideline_backend::ErrorKind;
 
@@ -8,7 +10,7 @@ const SHARD: Shard = Shard(0x0102);
 const EPOCH: Epoch = Epoch(3);
 
 impl ShardJournal {
-    /// Puts a file that cannot be written in place of the active one.
+    /// Replaces the active file by one that cannot be written.
     pub(crate) fn fail_next_write(&mut self) {
         let active = self.active.as_mut().expect("a file that is appended to");
         active.file = File::open(self.folder.join(active.id.name())).expect("open");
@@ -34,7 +36,7 @@ fn entries(journal: &ShardJournal) -> Vec<(u64, Bytes)> {
     seen
 }
 
-/// What format 1 made of two appends, a sync between them.
+/// File that format 1 writes for two appends with a sync between them.
 const GOLDEN: &[u8] = include_bytes!("../../golden/0102-0000000000000003-00000000.journal");
 
 #[test]
@@ -72,7 +74,7 @@ fn an_append_of_unknown_outcome_may_be_repeated() {
     };
     append(&mut journal, 1).expect("append");
     append(&mut journal, 2).expect("append");
-    // As if the second append had been written whole and its sync had failed.
+    // Simulates a second append that was written completely, but whose sync failed.
     journal.acknowledged = Some((EPOCH, SequenceNumber(1)));
     let error = io::Error::other("sync");
     let id = journal.active.as_ref().expect("active").id;

@@ -1,7 +1,7 @@
-//! Reopening of a failed store. It refuses changes meanwhile, and reads once an attempt has failed.
+//! Reopening of a failed store. Until it succeeds, changes are refused; reads are refused once an attempt has failed.
 //!
-//! Attempts never end: pauses grow up to [`FjallOptions::reopen_pause_max`](crate::FjallOptions), and when the disk has
-//! space again the next attempt comes at once.
+//! Attempts never end. The pauses grow up to [`FjallOptions::reopen_pause_max`](crate::FjallOptions), and the next
+//! attempt follows at once when the disk has space again.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use crate::error::{During, RETRY_AFTER, from_fjall};
 use crate::renew::note_failure;
 use crate::safety;
 
-/// Pause after the first failed attempt to reopen; it doubles with each further one.
+/// Pause after the first failed attempt to reopen. It doubles with each further failure.
 const REOPEN_PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// The failure of a store, and the attempts to reopen it.
+/// Failure of a store, and the attempts to reopen it.
 #[derive(Debug)]
 pub(super) struct Poison {
     pub(super) reason: String,
@@ -26,17 +26,17 @@ pub(super) struct Poison {
     last_error: Option<String>,
     next_try: Instant,
     is_running: bool,
-    /// Whether the disk was nearly full at the last look.
+    /// True if the disk was nearly full at the last check.
     was_low: bool,
 }
 
 impl Poison {
-    /// Time until the next attempt.
+    /// Returns the time until the next attempt.
     fn next_in(&self) -> Duration {
         self.next_try.saturating_duration_since(Instant::now())
     }
 
-    /// When a refused call may work.
+    /// Returns the delay after which a refused call may succeed.
     pub(super) fn retry_after(&self) -> Duration {
         self.next_in().max(RETRY_AFTER)
     }
@@ -56,14 +56,14 @@ impl Poison {
 }
 
 impl Store {
-    /// Refuses changes from now on, until the store has been reopened.
+    /// Marks the store as failed: changes are refused until it has been reopened.
     pub(crate) fn poison(&self, reason: &str) {
         let mut poison = self.poison.lock();
         if poison.is_none() {
             let tier = self.setup.tier;
             tracing::error!(%tier, reason, "the store failed and will be reopened");
             if let Err(error) = note_failure(&self.place.root, reason) {
-                tracing::warn!(%error, "the failure cannot be noted for a start after a kill");
+                tracing::warn!(%error, "the failure could not be recorded for a start after a kill");
             }
             *poison = Some(Poison {
                 reason: reason.to_owned(),
@@ -76,8 +76,8 @@ impl Store {
         }
     }
 
-    /// One round of the keeper: frees what was dropped, notices a failure, and reopens what has failed, if it is time.
-    /// `reopened` sees the engine before anybody else.
+    /// Runs one round of maintenance: frees dropped tables, detects a failure, and reopens a failed store if an attempt
+    /// is due. `reopened` is called with the new engine before it is in use.
     pub(crate) fn tend(&self, reopened: impl FnOnce(&Engine) -> Result<()>) {
         self.drop_safety();
         let is_poisoned = self.poison.lock().is_some();
@@ -109,14 +109,14 @@ impl Store {
                 poison.next_try = Instant::now() + pause;
                 poison.is_running = false;
                 let attempts = poison.attempts;
-                tracing::error!(%tier, %error, attempts, ?pause, "the store cannot be reopened; it is tried again");
+                tracing::error!(%tier, %error, attempts, ?pause, "the store could not be reopened; retrying");
                 poison.last_error = Some(error.to_string());
             }
             (Err(_), None) => {}
         }
     }
 
-    /// Whether an attempt to reopen is due; it begins then.
+    /// Returns true if an attempt to reopen is due, and marks it as running.
     fn begin_attempt(&self) -> bool {
         let is_low = self.free_space.get().is_low();
         let mut poison = self.poison.lock();
@@ -131,7 +131,7 @@ impl Store {
         poison.is_running
     }
 
-    /// Removes the copy that was made for an open which has been proven good.
+    /// Removes the safety copy of an open that has succeeded.
     fn drop_safety(&self) {
         if self.has_safety.swap(false, Ordering::AcqRel)
             && let Err(error) = safety::remove(&self.place.root)
@@ -140,7 +140,7 @@ impl Store {
         }
     }
 
-    /// Closes and opens the store. Waits for calls that use it.
+    /// Closes and opens the store. Waits for the calls that use it.
     fn reopen(&self, reopened: impl FnOnce(&Engine) -> Result<()>) -> Result<()> {
         let mut slot = self.slot.write();
         if matches!(*slot, Slot::Closed | Slot::Unmade) {
@@ -154,7 +154,7 @@ impl Store {
         Ok(())
     }
 
-    /// Syncs and closes. Waits for calls that use it; a load among them ends early.
+    /// Syncs and closes the store. Waits for the calls that use it; a load among them ends early.
     pub(crate) fn close(&self) -> Result<()> {
         self.is_closing.store(true, Ordering::Release);
         let slot = std::mem::replace(&mut *self.slot.write(), Slot::Closed);
@@ -166,13 +166,13 @@ impl Store {
         synced.map_err(|error| -> BackendError { from_fjall(error, During::Write) })
     }
 
-    /// Makes the next round try, however long the pause.
+    /// Makes the next attempt due now.
     #[cfg(test)]
     pub(crate) fn try_now(&self) {
         self.poison.lock().as_mut().expect("poisoned").next_try = Instant::now();
     }
 
-    /// Makes only the return of space bring the next attempt.
+    /// Delays the next attempt, so that only a change of free space triggers it.
     #[cfg(test)]
     pub(crate) fn try_late(&self) {
         let late = Instant::now() + Duration::from_secs(3_600);

@@ -1,4 +1,7 @@
-//! Makes a store, and opens it between two checks.
+//! Creation of a store, and its open between two checks.
+//!
+//! fjall deletes files that its own records do not name. So its files are checked before an open, and its keyspaces are
+//! compared with the list after it.
 
 use std::fs;
 use std::sync::atomic::Ordering;
@@ -17,32 +20,32 @@ use crate::renew::{has_failed, renew_pointers};
 use crate::safety::{self, SAFETY};
 use crate::verify::{Checked, check_store};
 
-/// The folder of fjall, inside a store's root.
+/// Folder of fjall, inside a store's root.
 pub(crate) const STORE: &str = "store";
-/// Where the store is made before it is there.
+/// Folder in which a store is created before it is renamed.
 const STORE_CREATING: &str = "store.creating";
-/// An empty file that exists from the first open on that has passed the sequence numbers of dropped keyspaces
-/// ([`Engine::pass_dropped_sequences`]). Earlier builds dropped keyspaces, and removed the file before they did.
+/// Empty file that exists once an open has used up the sequence numbers of dropped keyspaces
+/// ([`Engine::pass_dropped_sequences`]). Earlier builds removed the file before they dropped a keyspace.
 const NO_DROPS: &str = "NO_DROPS";
 
-/// Why a store is opened.
+/// Reason for opening a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opening {
-    /// The process starts, or the store has just been made.
+    /// The process starts, or the store has just been created.
     AtStart,
-    /// It failed in this process.
+    /// The store failed in this process.
     AfterFailure,
 }
 
 impl Store {
-    /// Removes what a making that was killed has left.
+    /// Removes the leftovers of a creation that was killed.
     pub(crate) fn sweep(&self) -> Result<()> {
         let creating = self.place.root.join(STORE_CREATING);
         remove_folder(&creating).map_err(at(&creating))
     }
 
-    /// Makes the store in a folder beside its place and renames it, so that a half-made one is never opened: fjall
-    /// refuses for ever what a kill in its first milliseconds leaves behind.
+    /// Creates the store in another folder and renames it, so that an incomplete store is never opened: fjall refuses
+    /// for ever to open what a kill in its first milliseconds leaves behind.
     pub(crate) fn make(&self) -> Result<()> {
         let Place { root, lists } = &self.place;
         self.sweep()?;
@@ -60,8 +63,8 @@ impl Store {
             .map_err(at(root))
     }
 
-    /// Opens a store that has been made, and whose files have perhaps been `checked` already. Returns the first commit
-    /// that its logs hold.
+    /// Opens a store that has been created. `checked` is the result of an earlier check of its files. Returns the first
+    /// commit in its logs.
     pub(crate) fn open(&self, checked: Option<Checked>) -> Result<Option<u64>> {
         let opened = open_engine(&self.place, &self.setup, Opening::AtStart, checked)?;
         let first_commit = opened.first_commit;
@@ -73,7 +76,7 @@ impl Store {
         Ok(first_commit)
     }
 
-    /// Puts a freshly opened engine in place.
+    /// Puts a newly opened engine in place.
     pub(super) fn install(&self, slot: &mut Slot, opened: Opened) {
         let Opened {
             engine,
@@ -88,19 +91,19 @@ impl Store {
     }
 }
 
-/// A store that has just been opened.
+/// Result of opening a store.
 pub(super) struct Opened {
     pub(super) engine: Engine,
     pub(super) keyspaces: KeyspaceList,
-    /// Groups whose keyspaces are empty; they are not listed.
+    /// Groups whose keyspaces are empty. They are not listed.
     pub(super) spares: Vec<GroupId>,
-    /// The first commit that the logs hold.
+    /// First commit in the logs.
     pub(super) first_commit: Option<u64>,
 }
 
-/// Opens fjall between two checks: its files before, its keyspaces after. What an earlier failure may have left in
-/// memory only is written anew before. Meanwhile a copy lies aside; the keeper removes it, since that takes longer than
-/// the rest where there are many groups.
+/// Opens fjall between two checks: of its files before, of its keyspaces after. Files that an earlier failure may have
+/// left in memory only are rewritten first. A safety copy is kept during the open. The maintenance thread removes it,
+/// because that takes longer than the rest if there are many groups.
 pub(super) fn open_engine(
     place: &Place,
     setup: &Setup,
@@ -122,11 +125,11 @@ pub(super) fn open_engine(
         None => check_store(root, &list)?,
     };
     let mut log = checked.log;
-    // The hot store compares the commits that its tables hold; the cold one has nothing else to notice it by.
+    // A missing log of the hot store is detected by the commits in its tables. The cold store has no other evidence.
     if log.is_missing() && tier != Tier::Hot && !setup.accept_loss {
         return Err(BackendError::corrupt(format!(
-            "the {tier} store in {} has no log; restore the folder, or start once with accept_loss, which goes on without \
-             what was in it",
+            "the {tier} store in {} has no log; restore the folder, or start once with accept_loss to continue without \
+             its content",
             store.display()
         )));
     }

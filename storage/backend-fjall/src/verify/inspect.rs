@@ -1,8 +1,9 @@
-//! Reads every byte of a data folder that nobody uses, and changes none.
+//! Complete check of a data folder that no process uses. Changes nothing in it.
 //!
-//! What [`super::verify`] checks, and beyond it both copies of each list, both slots of the high-water mark, and every
-//! table against the checksum that its version file keeps of it. What rows *mean* is read by those who wrote them, from
-//! a copy that may be opened: fjall writes when it opens. Tables, which are nearly everything, are only linked into it.
+//! In addition to [`super::verify`], it checks both copies of each list, both slots of the high-water mark, and every
+//! table against the checksum in its version file. The meaning of rows is checked by the crates that wrote them. They
+//! read a copy of the folder, because fjall writes when it opens a store. Tables, which are almost all of the data, are
+//! only linked into the copy.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
@@ -24,14 +25,14 @@ use crate::options::FjallOptions;
 use crate::safety::TABLES;
 use crate::store::STORE;
 
-/// Bytes read at once.
+/// Buffer size of reads, in bytes.
 const READ_BYTES: usize = 1 << 20;
 /// fjall's file that names its own format.
 const MARKER: &str = "version";
-/// What is in it.
+/// Expected content of that file.
 const MARKER_CONTENT: [u8; 4] = [b'F', b'J', b'L', 3];
 
-/// A data folder in which everything was read. It is locked until this is dropped.
+/// Data folder whose files were all read. It stays locked until the value is dropped.
 #[derive(Debug)]
 pub struct Inspection {
     folder: PathBuf,
@@ -39,7 +40,12 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Reads everything. `Misconfigured` if the folder is none of ours, or in use.
+    /// Reads all files of a data folder and of its cold folder: `cold` inside it, or `cold_dir`.
+    ///
+    /// # Errors
+    ///
+    /// `Misconfigured` if `folder` is not a data folder, or is in use. An error of the file system if a file cannot be
+    /// read.
     pub fn of(folder: &Path, cold_dir: Option<&Path>) -> Result<Self> {
         let mut verified = verify_locked(folder, cold_dir)?;
         let report = &mut verified.report;
@@ -62,12 +68,17 @@ impl Inspection {
         })
     }
 
-    /// What was seen.
+    /// Returns the results.
     pub fn report(&self) -> &VerifyReport {
         &self.verified.report
     }
 
-    /// Opens a copy of the store in `scratch`, an empty folder. It takes the room of journals and logs; tables are linked.
+    /// Opens a copy of the store in `scratch`, an empty folder. It needs space for journals and logs; tables are
+    /// linked.
+    ///
+    /// # Errors
+    ///
+    /// An error of the file system if the copy fails, and the errors of [`FjallBackend::open`].
     pub fn open_copy(&self, scratch: &Path) -> Result<FjallBackend> {
         copy_root(&self.folder, scratch, Journals::Copied).map_err(at(scratch))?;
         if let Some(cold) = &self.verified.cold {
@@ -99,7 +110,7 @@ impl VerifyReport {
             if !keyspace.join(CURRENT).try_exists().map_err(at(&keyspace))? {
                 continue;
             }
-            // A version that cannot be read has been found before.
+            // A version file that cannot be read has been reported before.
             let Ok(version) = check_version(&keyspace) else {
                 continue;
             };
@@ -114,7 +125,7 @@ impl VerifyReport {
                         self.tables += 1;
                         self.table_bytes += bytes;
                     }
-                    Ok(_) => self.find(&path, "is not what was written"),
+                    Ok(_) => self.find(&path, "does not match its checksum"),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => self.find(&path, "is missing"),
                     Err(error) => return Err(at(&path)(error)),
                 }
@@ -124,8 +135,8 @@ impl VerifyReport {
     }
 }
 
-/// The tables that a version names, with their checksums, as lsm-tree writes them (`src/version/mod.rs`): levels of runs
-/// of tables, each with number, kind of checksum, checksum, sequence.
+/// Returns the tables that a version file names, with their checksums. The layout is that of lsm-tree
+/// (`src/version/mod.rs`): levels of runs of tables, each table with number, kind of checksum, checksum, sequence.
 fn tables_in(version: &Path) -> Option<Vec<(u64, u128)>> {
     let reader = sfa::Reader::new(version).ok()?;
     let mut section = reader.toc().section(b"tables")?.buf_reader(version).ok()?;

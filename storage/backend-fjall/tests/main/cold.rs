@@ -1,4 +1,7 @@
-//! The cold store: when it is made, where it lies, what is refused when it is not there, and what it leaves alone.
+//! The cold store: its creation, its folder, refused opens, and its independence of the hot store.
+//!
+//! The tests delete, move and exchange folders between two opens, and compare what is refused and what is still
+//! readable.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -35,7 +38,7 @@ fn rows_of(backend: &FjallBackend, segment: SegmentRef) -> usize {
     count(backend, Partition::segment(segment, 0)).expect("scan")
 }
 
-/// A place with a segment in each tier, and its cold folder elsewhere.
+/// Returns a data folder with a segment in each tier, and its separate cold folder.
 fn filled() -> (Place, Place) {
     let (place, cold) = (Place::new(), Place::new());
     let backend = place.open_with(in_folder(&cold)).expect("open");
@@ -49,7 +52,7 @@ fn refusal(place: &Place, options: FjallOptions) -> BackendError {
     place.open_with(options).expect_err("a refusal")
 }
 
-/// Bytes that a folder occupies.
+/// Returns the disk space of a folder, in bytes.
 fn occupied(folder: &Path) -> u64 {
     let blocks = files(folder)
         .into_iter()
@@ -137,7 +140,7 @@ fn a_kill_while_it_is_made_leaves_a_folder_that_opens() {
     let (place, cold) = filled();
     let format = fs::read(place.path().join("FORMAT")).expect("read");
     let owner = fs::read(cold.path().join("FORMAT")).expect("read");
-    // What has been done when the kill comes, step by step.
+    // Steps completed before the kill.
     for step in 0..=4 {
         let fresh = Place::new();
         let backend = fresh.open().expect("open");
@@ -159,7 +162,7 @@ fn a_kill_while_it_is_made_leaves_a_folder_that_opens() {
         }
         if step >= 4 {
             for name in ["COLD_KEYSPACES", "COLD_KEYSPACES.copy"] {
-                // As it is written before the rename: no group is in it.
+                // As written before the rename: the list names no group.
                 let empty = empty_list();
                 fs::write(fresh.path().join(name), empty).expect("write");
             }
@@ -187,7 +190,7 @@ fn a_kill_while_it_is_made_leaves_a_folder_that_opens() {
     }
 }
 
-/// The list of a cold store that has been made and holds nothing.
+/// Returns the list of a cold store that was created and is empty.
 fn empty_list() -> Vec<u8> {
     let place = Place::new();
     let backend = place.open().expect("open");
@@ -207,7 +210,7 @@ fn a_cold_folder_that_is_gone_is_missed() {
     assert_eq!(refused.kind(), ErrorKind::Misconfigured);
     assert!(refused.to_string().contains("mount its disk"), "{refused}");
 
-    // The mount point is there, its disk is not.
+    // The mount point exists, but its disk is not mounted.
     fs::create_dir(cold.path()).expect("a folder");
     for options in [options.clone(), crate::place::options()] {
         let refused = refusal(&place, options);
@@ -305,7 +308,7 @@ fn the_folder_of_another_is_refused() {
         assert_eq!(
             refusal(&place, options).kind(),
             ErrorKind::Corrupt,
-            "a store that is nobody's"
+            "a store without an owner"
         );
     }
 }
@@ -449,7 +452,7 @@ fn a_close_ends_a_load() {
         let loading = scope.spawn(move || {
             let mut rows = (0_u64..).map(|n| {
                 if n == 300 {
-                    started.send(()).expect("somebody waits");
+                    started.send(()).expect("the test waits");
                 }
                 Ok(Row {
                     key: Bytes::copy_from_slice(&n.to_be_bytes()),
@@ -498,7 +501,7 @@ fn hot_writes_go_on_while_a_cold_load_waits() {
     let epoch = backend.take(SHARD).expect("take").epoch;
     let mut sequence = 0;
     let mut rows = (0..3_u64).map(|n| {
-        // Between two rows of the load everything else works.
+        // Between two rows of the load, all other operations succeed.
         sequence += 1;
         append(&backend, epoch, sequence, Durability::Synced);
         write(&backend, sequence).expect("write");

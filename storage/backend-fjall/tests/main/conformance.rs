@@ -1,4 +1,4 @@
-//! The one suite that every backend passes.
+//! The conformance suite for all backends.
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
-//! Damaged files: a refusal or a loud degradation, never a silent loss.
+//! Damaged files: an open is refused or read-only, and a loss is never silent.
+//!
+//! Bytes are flipped, zeroed and cut off at offsets spread over each kind of file. An accepted loss is checked against
+//! its report, and is not reported again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,22 +15,22 @@ use tideline_model::{Durability, SegmentId, SequenceNumber};
 use crate::place::*;
 
 const ENTRIES: u64 = 30;
-/// The stores of both tiers, inside a data folder.
+/// Stores of both tiers, inside a data folder.
 const STORES: [&str; 2] = ["store", "cold/store"];
 
-/// Changes the bytes of a file.
+/// Change of a file's bytes.
 type Damage<'a> = &'a dyn Fn(&mut Vec<u8>);
 
-/// Takes something from a place.
+/// Removal of data from a data folder.
 type Loss<'a> = &'a dyn Fn(&Place);
 
-/// A place with rows, a segment in each tier and a journal, closed cleanly or as a crash leaves it.
+/// Returns a data folder with rows, a segment in each tier and a journal, closed cleanly or as after a crash.
 fn filled(is_crashed: bool) -> (Place, Epoch) {
     let place = Place::new();
     let backend = place.open().expect("open");
     let epoch = backend.take(SHARD).expect("take").epoch;
     load(&backend, SEGMENT);
-    // Each load counts itself in fjall's log, where only a batch before another can be told to have lost its number.
+    // Each load is counted in fjall's log. Only a batch before another batch can be recognised as damaged.
     for bucket in [6, 5, 4, 3, 2, 1, 0] {
         load_bucket(&backend, COLD, bucket);
     }
@@ -37,7 +40,7 @@ fn filled(is_crashed: bool) -> (Place, Epoch) {
     }
     backend.close().expect("close");
     if is_crashed {
-        // The mark is on the disk; what follows is not flushed by a close.
+        // The mark is on the disk; later changes are not flushed by a close.
         let backend = place.open().expect("open");
         backend.health();
         return (place.clone_as_after_a_crash(), epoch);
@@ -45,7 +48,7 @@ fn filled(is_crashed: bool) -> (Place, Epoch) {
     (place, epoch)
 }
 
-/// Opens a damaged place. Whatever was damaged, either something says so or nothing is missing.
+/// Opens a damaged data folder, and checks that the damage is reported or nothing is missing. Returns true if reported.
 fn assert_not_silent(place: &Place, epoch: Epoch, what: &str) -> bool {
     let verified = verify(place.path(), None).expect("verify");
     let before = state(place.path()).expect("look");
@@ -55,7 +58,7 @@ fn assert_not_silent(place: &Place, epoch: Epoch, what: &str) -> bool {
                 matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Misconfigured),
                 "{what}: {error}"
             );
-            // fjall itself finds out that a table cannot be opened.
+            // fjall itself detects a table that cannot be opened, and may have changed files before.
             let is_unchanged = state(place.path()).expect("look") == before;
             assert!(is_unchanged || what.contains("/tables/"), "{what}");
             return true;
@@ -87,11 +90,11 @@ fn assert_not_silent(place: &Place, epoch: Epoch, what: &str) -> bool {
     false
 }
 
-/// Applies each kind of damage at places spread over a file, each to a fresh clone. Returns (noticed, trials).
+/// Applies each kind of damage at offsets spread over a file, each to a new clone. Returns (reported, trials).
 fn damage_everywhere(place: &Place, epoch: Epoch, file: &Path, positions: usize) -> (usize, usize) {
     let content = fs::read(file).expect("read");
     let inside = file.strip_prefix(place.path()).expect("inside");
-    // fjall's logs are mostly a hole, in which damage has nothing to hit.
+    // fjall's logs are mostly a hole, in which damage has no effect.
     let end = content
         .iter()
         .rposition(|byte| *byte != 0)
@@ -178,7 +181,7 @@ fn a_damaged_log_of_fjall_is_noticed() {
     }
 }
 
-/// Options of a start at which an operator accepts a loss.
+/// Returns the options of a start at which an operator accepts a loss.
 fn accepting() -> FjallOptions {
     FjallOptions {
         accept_loss: true,
@@ -186,7 +189,7 @@ fn accepting() -> FjallOptions {
     }
 }
 
-/// The number that follows `before` in `text`.
+/// Returns the number that follows `before` in `text`.
 fn number_after(text: &str, before: &str) -> u64 {
     let at = text
         .find(before)
@@ -200,7 +203,7 @@ fn number_after(text: &str, before: &str) -> u64 {
         .unwrap_or_else(|_| panic!("no number after {before:?} in {text}"))
 }
 
-/// Zeroes bytes in the middle of a file, as a write-back that failed leaves them.
+/// Zeroes bytes in the middle of a file, as a failed write-back leaves them.
 fn make_hole(path: &Path) -> (u64, u64) {
     let mut content = fs::read(path).expect("read");
     let end = content.iter().rposition(|byte| *byte != 0).expect("no hole") + 1;
@@ -210,7 +213,7 @@ fn make_hole(path: &Path) -> (u64, u64) {
     (hole.start as u64, hole.end as u64)
 }
 
-/// Checks that the range of unreadable bytes in a report holds the hole and no more than the records that it cut.
+/// Checks that the range of unreadable bytes in a report covers the hole and only the records that it damaged.
 fn assert_reports_hole(report: &str, (start, end): (u64, u64)) {
     let from = number_after(report, "unreadable bytes ");
     let to = number_after(report, &format!("unreadable bytes {from} to "));
@@ -281,7 +284,7 @@ fn logs_after_a_hole_are_set_aside_too() {
     let clone = place.clone_as_after_a_crash();
     let store = clone.path().join("store");
     let log = fs::read(store.join("0.jnl")).expect("read");
-    // The second half of the log becomes a log of its own, and the first one gets a hole at its end.
+    // The second half of the log becomes a separate log, and the first half gets a hole at its end.
     let total = verify(clone.path(), None).expect("verify").log_batches;
     let half = (log.len() / 2..log.len())
         .find(|&at| {
@@ -495,7 +498,7 @@ fn stopped_after_a_flush() -> Place {
         write(&backend, n).expect("write");
     }
     for kept in [SEGMENT, COLD] {
-        // Freeing the tables of a segment whose group stays is what flushes the manifest.
+        // Freeing the tables of a segment whose group stays flushes the manifest.
         let freed = SegmentRef {
             segment: SegmentId(kept.segment.0 + 100),
             ..kept

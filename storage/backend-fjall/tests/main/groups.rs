@@ -1,4 +1,6 @@
-//! Groups come and go over many starts: what is there stays there.
+//! Groups are created and freed over many starts: other groups are not affected.
+//!
+//! The tests also check that the disk space of a freed segment is released while other segments of its group stay.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -10,7 +12,7 @@ use tideline_model::{GroupId, SegmentId, Tier};
 
 use crate::place::*;
 
-/// Bytes of one segment of [`fill`], which no compression makes fewer.
+/// Size of one segment of [`fill`], which cannot be compressed, in bytes.
 const FILLED_BYTES: u64 = 1 << 20;
 
 #[test]
@@ -38,7 +40,7 @@ fn groups_that_come_and_go_over_many_starts_never_take_another_with_them() {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            // The newest groups go as often as old ones.
+            // The newest groups are freed as often as old ones.
             let newest = held.pop().expect("just pushed");
             backend.reclaim(newest).expect("reclaim");
             if state >> 33 & 1 == 1 {
@@ -78,7 +80,7 @@ fn bytes_of_a_freed_segment_go_while_others_of_its_group_stay() {
     }
 }
 
-/// Whose keeper does its rounds often.
+/// Returns options with frequent rounds of the maintenance thread.
 fn quick() -> FjallOptions {
     FjallOptions {
         high_water_interval: Duration::from_millis(20),
@@ -113,13 +115,13 @@ fn fill(backend: &FjallBackend, segment: SegmentRef) {
         .expect("load");
 }
 
-/// Bytes of all files of tables.
+/// Returns the size of all files of tables, in bytes.
 fn segment_bytes(place: &Place) -> u64 {
     let tables = files(place.path());
     let tables = tables
         .iter()
         .filter(|path| path.parent().is_some_and(|folder| folder.ends_with("tables")));
-    // A table may go between the look at its folder and the look at it.
+    // A table may be removed between listing its folder and reading its size.
     tables
         .map(|path| fs::metadata(path).map_or(0, |found| found.len()))
         .sum()

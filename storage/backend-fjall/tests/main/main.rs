@@ -1,4 +1,4 @@
-//! The embedded backend from outside: the contract, restarts, damage, the cold store.
+//! Integration tests of the embedded backend: the contract, restarts, damage, the cold store.
 
 mod cold;
 mod conformance;

@@ -1,4 +1,6 @@
-//! Parts on disk: the format that announces them, crashes, a log without its end.
+//! Parts on disk: the format of the folder, crashes, a log without its end.
+//!
+//! Golden folders of formats 1 and 3 are opened, and each test covers both tiers.
 
 use std::fs;
 use std::path::Path;
@@ -170,7 +172,7 @@ fn stopped_after_a_flush() -> Place {
         both().iter().for_each(|part| write_part(&backend, *part, n));
     }
     for kept in [SEGMENT, COLD] {
-        // Freeing the tables of a segment whose group stays is what flushes the manifest.
+        // Freeing the tables of a segment whose group stays flushes the manifest.
         let freed = SegmentRef {
             segment: SegmentId(kept.segment.0 + 100),
             ..kept

@@ -1,4 +1,6 @@
-//! A data folder to play with, and its crash clones.
+//! Data folder for tests, and its crash clones.
+//!
+//! A crash clone is a copy of the folder while the backend is open. Golden folders are unpacked from a single file.
 
 use std::fs;
 use std::io;
@@ -28,7 +30,7 @@ pub(crate) const COLD: SegmentRef = SegmentRef {
     tier: Tier::Cold,
 };
 
-/// A data folder that goes with this value.
+/// Data folder that is removed when the value is dropped.
 pub(crate) struct Place(TempDir);
 
 impl Place {
@@ -48,9 +50,9 @@ impl Place {
         FjallBackend::open(self.path(), options)
     }
 
-    /// What a crash would leave, while the backend is open: a copy of the folder as it is.
+    /// Copies the folder as a crash would leave it while the backend is open.
     pub(crate) fn clone_as_after_a_crash(&self) -> Self {
-        // The threads of fjall may be at work: a copy is of one moment only if nothing changed meanwhile.
+        // The threads of fjall may be active: a copy is consistent only if nothing changed during it.
         loop {
             let clone = Self::new();
             let before = state(self.path());
@@ -61,8 +63,8 @@ impl Place {
         }
     }
 
-    /// The data folder in a golden file: for each entry a line with path, length and number of the bytes that
-    /// follow, behind which all is zero. The path of a folder ends in a slash.
+    /// Unpacks the data folder in a golden file. Each entry is a line with path, length and number of stored bytes,
+    /// followed by these bytes; the rest of the file is zero. The path of a folder ends in a slash.
     pub(crate) fn unpack(mut golden: &[u8]) -> Self {
         let place = Self::new();
         while !golden.is_empty() {
@@ -90,7 +92,7 @@ impl Place {
         place
     }
 
-    /// The newest journal file.
+    /// Returns the newest journal file.
     pub(crate) fn journal(&self) -> PathBuf {
         let mut files = files(&self.path().join("journal"));
         files.sort();
@@ -108,7 +110,7 @@ pub(crate) fn options() -> FjallOptions {
     }
 }
 
-/// Every file below a folder.
+/// Returns every file in a folder, recursively.
 pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -122,7 +124,7 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Every file below a folder, with its size and when it was changed.
+/// Returns every file in a folder, recursively, with its size and time of change.
 pub(crate) fn state(folder: &Path) -> io::Result<Vec<(PathBuf, u64, SystemTime)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -151,7 +153,7 @@ fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies a file without its trailing zeros, which fjall's 64 MiB logs are full of.
+/// Copies a file without its trailing zeros, which fill most of fjall's 64 MiB logs.
 fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     let content = fs::read(from)?;
     let length = content.len() as u64;

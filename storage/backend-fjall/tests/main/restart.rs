@@ -1,4 +1,6 @@
 //! Crashes at various moments, second processes, full disks.
+//!
+//! Acknowledged writes must exist after each crash; torn ends are cut, and renewed files replace doubtful ones.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -48,7 +50,7 @@ fn what_was_acknowledged_is_there_after_a_crash() {
             count(&restarted, Partition::segment(SEGMENT, 0)).expect("scan"),
             100
         );
-        // The same epoch goes on in a new file.
+        // The same epoch continues in a new file.
         append(&restarted, epoch, 60, Durability::Synced);
         restarted.close().expect("close");
         let again = clone.open().expect("open");
@@ -72,7 +74,7 @@ fn a_crash_in_the_first_boot_leaves_a_folder_that_opens() {
 
 #[test]
 fn a_first_boot_killed_before_the_first_mark_opens() {
-    // What builds up to 295faeb left: they created the file, then wrote to it.
+    // Earlier builds created the file first and wrote to it later.
     for content in [Vec::new(), vec![0; 4_096], vec![0; 8_192]] {
         let place = Place::new();
         drop(place.open().expect("open"));
@@ -81,14 +83,14 @@ fn a_first_boot_killed_before_the_first_mark_opens() {
         assert_eq!(backend.health(), Health::Ready, "{} zeros", content.len());
         write(&backend, 1).expect("write");
         backend.close().expect("close");
-        // Where something had been acknowledged, the same file is a loss.
+        // If something was acknowledged, the same file is a loss.
         fs::write(place.path().join("highwater"), &content).expect("write");
         let degraded = place.open().expect("open");
         assert!(matches!(degraded.health(), Health::ReadOnly { .. }));
     }
 }
 
-/// Path, number and content of each log, journal file and pointer.
+/// Returns path, inode number and content of each log, journal file and pointer.
 fn found_files(place: &Place) -> Vec<(PathBuf, u64, Vec<u8>)> {
     let mut found = files(place.path());
     found.retain(|path| {
@@ -108,7 +110,7 @@ fn found_files(place: &Place) -> Vec<(PathBuf, u64, Vec<u8>)> {
     found.into_iter().map(read).collect()
 }
 
-/// Files that a renewal makes on its way.
+/// Returns files that exist only during a renewal.
 fn unfinished(place: &Place) -> Vec<PathBuf> {
     let mut found = files(place.path());
     found.retain(|path| {
@@ -132,7 +134,7 @@ fn logs_that_are_found_are_copied_before_they_are_used() {
     for has_failed in [false, true] {
         let clone = place.clone_as_after_a_crash();
         if has_failed {
-            // A store that failed and was killed before it was opened again.
+            // A store that failed and was killed before it was reopened.
             for root in ["", "cold"] {
                 fs::write(clone.path().join(root).join("FAILED"), "a failed sync").expect("write");
             }
@@ -199,7 +201,7 @@ fn a_torn_end_is_cut() {
     append(&backend, epoch, 7, Durability::Buffered);
     let whole = fs::read(place.journal()).expect("read");
 
-    // (cut to this length, then add these bytes) leaves so many entries.
+    // (truncate to this length, append these bytes, expected number of entries)
     let cases: [(usize, &[u8], u64); 5] = [
         (whole.len(), b"", 7),
         (whole.len(), b"half a frame", 7),
@@ -220,7 +222,7 @@ fn a_torn_end_is_cut() {
         }
     }
 
-    // The first unsynced entry never reached the disk, the second did: nobody was promised either.
+    // The first unsynced entry never reached the disk, the second did. Neither was acknowledged as durable.
     let clone = place.clone_as_after_a_crash();
     let mut torn = whole.clone();
     let from = torn.len() - 250;

@@ -1,4 +1,6 @@
-//! The journal: what is in it after an acknowledgement, a restart, a close, a forget.
+//! Rules of journals: their entries after an acknowledgement, a restart, a close and a forget.
+//!
+//! Every backend must replay each acknowledged entry until `forget` frees it.
 
 use tideline_model::Durability;
 
@@ -20,10 +22,10 @@ pub(super) const RULES: &[Rule] = &[
         closed_epochs_never_change,
     ),
     (
-        "forget frees from the front, cut changes no answer",
+        "forget frees from the front; cut changes no result",
         forget_frees_from_the_front,
     ),
-    ("shards do not see each other", shards_are_apart),
+    ("shards are isolated", shards_are_apart),
     ("sequences rise and entries have a limit", entries_are_checked),
 ];
 
@@ -98,7 +100,7 @@ fn replay_starts_and_stops(fixture: &dyn Fixture) {
     let answer = backend.replay(SHARD, epoch, SequenceNumber(0), &mut |sequence, _| {
         seen += 1;
         if sequence.0 == 7 {
-            return Err(BackendError::corrupt("the visitor has seen enough"));
+            return Err(BackendError::corrupt("the visitor stops"));
         }
         Ok(())
     });
@@ -120,7 +122,7 @@ fn stale_epochs_are_fenced(fixture: &dyn Fixture) {
     assert_eq!(later.stamp_min, lease.stamp_min);
     assert!(
         later.stamp_max >= lease.stamp_max,
-        "a renewal takes no stamp away"
+        "a renewal never removes stamps"
     );
     let owner = backend.take(SHARD).expect("take").epoch;
     assert!(owner > stale);
@@ -152,7 +154,7 @@ fn closed_epochs_never_change(fixture: &dyn Fixture) {
             .expect("close the epoch");
     }
     let moved = backend.close_epoch(SHARD, old, SequenceNumber(5));
-    assert_eq!(moved.expect_err("closed elsewhere").kind(), ErrorKind::Refused);
+    assert_eq!(moved.expect_err("closed already").kind(), ErrorKind::Refused);
     append(&*backend, owner, 4..6);
     let check = |backend: &dyn Backend| {
         assert_eq!(held(backend), [(old.0, Some(4)), (owner.0, None)]);

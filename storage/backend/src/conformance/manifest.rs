@@ -1,4 +1,6 @@
-//! The manifest: versions, fences, what a round trip keeps.
+//! Rules of manifests: versions, fencing, and round trips.
+//!
+//! An edit must be atomic and durable, and must be refused if the epoch or version is not the current one.
 
 use super::*;
 use crate::error::ErrorKind;
@@ -36,7 +38,7 @@ fn untaken_shards_are_empty(fixture: &dyn Fixture) {
         epoch: Epoch(0),
         version: 0,
     };
-    assert_eq!(refused, none, "nobody owns it");
+    assert_eq!(refused, none, "the shard has no owner");
 }
 
 fn manifests_round_trip(fixture: &dyn Fixture) {

@@ -1,4 +1,6 @@
-//! Parts: rows that are written in place, kept apart from all others, listed and dropped as a whole.
+//! Rules of parts: rows that are changed in place, isolated from all others, listed and dropped as a whole.
+//!
+//! Each rule runs once per tier.
 
 use super::*;
 
@@ -8,10 +10,10 @@ pub(super) const RULES: &[TierRule] = &[
         rows_are_written_in_place,
     ),
     (
-        "rows of a part are not those of another part, a space or a segment",
+        "parts are isolated from other parts, spaces and segments",
         parts_are_apart,
     ),
-    ("buckets of a part do not see each other", buckets_are_apart),
+    ("buckets of a part are isolated", buckets_are_apart),
     ("a write to a part is never seen in part", writes_are_atomic),
     (
         "buffered rows of a part are visible at once, and kept by a sync",
@@ -19,7 +21,7 @@ pub(super) const RULES: &[TierRule] = &[
     ),
     ("a large part is paged both ways", a_large_part_is_paged),
     (
-        "many ranges of parts are answered in their order",
+        "a scan of many ranges of parts returns pages in their order",
         many_ranges_at_once,
     ),
     ("a shard lists its own parts only", each_shard_has_its_own),
@@ -63,7 +65,7 @@ fn rows_are_written_in_place(fixture: &dyn Fixture, tier: Tier) {
     assert_eq!(collect_all(&*backend, partition), [], "nothing was written");
     assert_eq!(held(&*backend), []);
     write(&*backend, own, 2, &[], 1);
-    assert_eq!(held(&*backend), [], "an empty write makes nothing");
+    assert_eq!(held(&*backend), [], "an empty write creates no part");
     let all = [
         put(b"", b""),
         put(b"a", b"1"),
@@ -96,7 +98,7 @@ fn rows_are_written_in_place(fixture: &dyn Fixture, tier: Tier) {
 
 fn parts_are_apart(fixture: &dyn Fixture, tier: Tier) {
     let backend = fixture.open();
-    // A space, a segment and parts whose numbers have the same bytes.
+    // A space, a segment and parts whose encoded numbers share bytes.
     let parts = [
         part(1, 1, tier),
         part(2, 1, tier),
@@ -166,9 +168,9 @@ fn writes_are_atomic(fixture: &dyn Fixture, tier: Tier) {
         });
         while !writer.is_finished() {
             let rows = collect_all(&*backend, Partition::part(own, 0));
-            assert!(rows.is_empty() || rows.len() == keys.len(), "a part of a write");
+            assert!(rows.is_empty() || rows.len() == keys.len(), "a partial write");
             let first = rows.first().map(|row| &row.value);
-            assert!(rows.iter().all(|row| Some(&row.value) == first), "two writes");
+            assert!(rows.iter().all(|row| Some(&row.value) == first), "mixed writes");
         }
     });
     assert_eq!(collect_all(&*backend, Partition::part(own, 0)).len(), keys.len());

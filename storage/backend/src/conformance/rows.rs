@@ -1,4 +1,6 @@
-//! Rows of key spaces: order, pages, bounds, atomic writes, limits.
+//! Rules of rows in key spaces: order, pages, bounds, atomic writes, limits.
+//!
+//! Keys are chosen so that signed or length-based comparisons fail.
 
 use super::*;
 use crate::error::ErrorKind;
@@ -10,14 +12,14 @@ pub(super) const RULES: &[Rule] = &[
     ),
     ("bounds are half-open", bounds_are_half_open),
     (
-        "many ranges are answered in their order, each as by itself",
+        "many ranges return their pages in order, each as if scanned alone",
         many_ranges_at_once,
     ),
     (
         "a page ends after the row that passes its bytes",
         pages_end_by_bytes,
     ),
-    ("partitions do not see each other", partitions_are_apart),
+    ("partitions are isolated", partitions_are_apart),
     (
         "a write replaces, deletes and may be repeated",
         writes_replace_and_repeat,
@@ -32,7 +34,7 @@ pub(super) const RULES: &[Rule] = &[
     ("every call after close fails", calls_after_close_fail),
 ];
 
-/// Keys that wrong comparisons put in the wrong place, in the right order.
+/// Keys in correct order that wrong comparisons sort differently.
 const KEYS: [&[u8]; 10] = [
     b"",
     b"\x00",
@@ -115,7 +117,7 @@ fn many_ranges_at_once(fixture: &dyn Fixture) {
             let most = rows_max.saturating_mul(1 + in_flight);
             assert!(rows <= most, "{rows} rows, the limit is {rows_max}");
             let first = &pages[0];
-            assert!(!first.rows.is_empty() || first.next.is_none(), "it goes on");
+            assert!(!first.rows.is_empty() || first.next.is_none(), "no progress");
             left = Vec::new();
             for ((number, range), page) in numbers.into_iter().zip(asked).zip(pages) {
                 found[number].extend(page.rows);
@@ -294,7 +296,7 @@ fn rows_survive_a_restart(fixture: &dyn Fixture) {
 
 fn buffered_rows_are_visible(fixture: &dyn Fixture) {
     let mut backend = fixture.open();
-    backend.sync_rows(SHARD).expect("there is nothing");
+    backend.sync_rows(SHARD).expect("a sync without rows");
     let mut wanted = Vec::new();
     for n in 0..6_u8 {
         let durability = match n % 3 {

@@ -1,4 +1,6 @@
-//! Segments: loads, what nobody may see, reclaim.
+//! Rules of segments: loads, isolation, failed loads, and reclaim.
+//!
+//! Each rule runs once per tier.
 
 use super::*;
 use crate::error::{BackendError, ErrorKind};
@@ -8,10 +10,10 @@ pub(super) const RULES: &[TierRule] = &[
         "a load can be read in its buckets, also after a restart",
         loads_are_read_back,
     ),
-    ("segments of one group do not see each other", segments_are_apart),
+    ("segments of one group are isolated", segments_are_apart),
     ("a shard lists its own segments only", each_shard_has_its_own),
     (
-        "a load that fails midway shows nothing elsewhere and is reclaimed",
+        "a load that fails midway affects no other segment and is reclaimed",
         a_failed_load_is_reclaimed,
     ),
     (

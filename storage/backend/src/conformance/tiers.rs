@@ -1,4 +1,6 @@
-//! Tiers: segments of both are held side by side, each listed, read and reclaimed as what it is.
+//! Rules of tiers: segments of both tiers coexist, and each is listed, read and reclaimed in its own tier.
+//!
+//! A move between tiers reads from one tier while it loads into the other.
 
 use super::*;
 
@@ -12,7 +14,7 @@ pub(super) const RULES: &[Rule] = &[
         "the rows of a load may come from a segment of any tier",
         a_move_reads_and_writes,
     ),
-    ("usage tells the tiers apart", usage_tells_tiers_apart),
+    ("usage is reported per tier", usage_tells_tiers_apart),
 ];
 
 const HOT: u64 = 1;

@@ -1,4 +1,6 @@
-//! The journal of one epoch of one shard.
+//! Journal of one epoch of one shard.
+//!
+//! Appended entries can be late: they are applied by [`Journal::land_late`], unless the epoch is closed before.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +11,19 @@ use crate::contract::JournalEntry;
 use crate::error::{BackendError, Result};
 use crate::limits::check_entries;
 
-/// Entries by sequence, and those that may still land.
+/// Entries by sequence number, and entries that may still be applied.
 #[derive(Default)]
 pub(super) struct Journal {
     entries: BTreeMap<SequenceNumber, Bytes>,
     late: Vec<JournalEntry>,
     acknowledged: Option<SequenceNumber>,
     end: Option<SequenceNumber>,
-    /// The first entry that a power cut takes away.
+    /// First entry that a power failure would lose.
     unsynced: Option<SequenceNumber>,
 }
 
 impl Journal {
-    /// Notes whether appended entries survive a power cut, and with them all entries before them.
+    /// Records whether appended entries survive a power failure. A synced append also syncs all entries before.
     pub(super) fn note_durability(&mut self, entries: &[JournalEntry], durability: Durability) {
         match (durability, entries.first()) {
             (Durability::Synced, _) => self.sync(),
@@ -32,19 +34,19 @@ impl Journal {
         }
     }
 
-    /// Makes all entries survive a power cut.
+    /// Makes all entries durable.
     pub(super) fn sync(&mut self) {
         self.unsynced = None;
     }
 
-    /// Takes away what was not synced.
+    /// Drops all entries that were not synced.
     pub(super) fn cut_power(&mut self) {
         if let Some(first) = self.unsynced.take() {
             self.entries.split_off(&first);
         }
     }
 
-    /// Refuses entries that do not rise above what has been acknowledged.
+    /// Refuses entries whose sequence numbers do not increase above the acknowledged ones.
     pub(super) fn check(&self, entries: &[JournalEntry]) -> Result<()> {
         check_entries(entries, self.acknowledged)
     }
@@ -63,7 +65,7 @@ impl Journal {
         self.acknowledged = self.acknowledged.max(entries.last().map(|entry| entry.sequence));
     }
 
-    /// Lets late entries land. An entry whose epoch has been closed is not part of it any more.
+    /// Applies late entries, unless the epoch has been closed.
     pub(super) fn land_late(&mut self) {
         let late = std::mem::take(&mut self.late);
         if self.end.is_none() {
@@ -89,7 +91,7 @@ impl Journal {
         }
     }
 
-    /// Frees the slots of `slot_entries` sequences that lie wholly below `to`.
+    /// Frees the slots of `slot_entries` sequence numbers that are entirely below `to`.
     pub(super) fn forget(&mut self, to: SequenceNumber, slot_entries: u64) {
         let first_kept = SequenceNumber(to.0 / slot_entries * slot_entries);
         self.entries = self.entries.split_off(&first_kept);

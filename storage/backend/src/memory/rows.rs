@@ -1,4 +1,6 @@
-//! The rows of key spaces, parts and segments, as ordered maps.
+//! Rows of key spaces, parts and segments, as ordered maps.
+//!
+//! For each key with buffered changes the durable state is stored separately, so that a power failure can restore it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,11 +13,11 @@ use super::Character;
 use crate::contract::*;
 use crate::page::PageBuilder;
 
-/// Every partition's rows. A deleted row keeps its stamp, so that an older write cannot bring it back.
+/// Rows of all partitions. A deleted row keeps its stamp, so that an older write cannot restore it.
 #[derive(Default)]
 pub(super) struct Rows {
     partitions: BTreeMap<Partition, BTreeMap<Bytes, Cell>>,
-    /// For each key that has buffered changes: what a power cut leaves of it.
+    /// For each key with buffered changes, its state after a power failure.
     durable: BTreeMap<(Partition, Bytes), Option<Cell>>,
 }
 
@@ -103,19 +105,19 @@ impl Rows {
         }
     }
 
-    /// Makes the buffered rows of a shard's parts, and of all key spaces, survive a power cut.
+    /// Makes the buffered rows of a shard's parts and of all key spaces durable.
     pub(super) fn sync(&mut self, shard: Shard) {
         self.durable.retain(
             |(partition, _), _| matches!(partition.unit, Unit::Part(part) if part.part.shard() != shard.0),
         );
     }
 
-    /// Makes all rows survive a power cut.
+    /// Makes all rows durable.
     pub(super) fn sync_all(&mut self) {
         self.durable.clear();
     }
 
-    /// Takes away what was not synced.
+    /// Drops all changes that were not synced.
     pub(super) fn cut_power(&mut self) {
         for ((partition, key), durable) in std::mem::take(&mut self.durable) {
             let rows = self.partitions.entry(partition).or_default();
@@ -158,7 +160,7 @@ impl Rows {
         segments
     }
 
-    /// Parts with at least one row, sorted.
+    /// Returns the parts with at least one row, sorted.
     pub(super) fn parts(&self) -> Vec<PartRef> {
         let has_rows = |rows: &BTreeMap<Bytes, Cell>| rows.values().any(|cell| cell.value.is_some());
         let held = self.partitions.iter().filter(|(_, rows)| has_rows(rows));
@@ -172,7 +174,7 @@ impl Rows {
         parts
     }
 
-    /// Bytes of a tier.
+    /// Returns the bytes stored in a tier.
     pub(super) fn bytes(&self, tier: Tier) -> u64 {
         let is_held = |partition: &Partition| partition.unit.tier() == tier;
         let held = self.partitions.iter().filter(|(partition, _)| is_held(partition));
@@ -183,7 +185,8 @@ impl Rows {
 }
 
 impl Cell {
-    /// The highest stamp wins the whole row, a delete wins a tie, then the larger value does, as in Cassandra.
+    /// Returns true if this cell replaces `other`. The highest stamp wins the whole row; of equal stamps, a delete
+    /// wins, then the larger value, as in Cassandra.
     fn wins_over(&self, other: &Self) -> bool {
         let rank = |cell: &Self| (cell.stamp, cell.value.is_none());
         (rank(self), &self.value) >= (rank(other), &other.value)

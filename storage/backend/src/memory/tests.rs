@@ -1,4 +1,6 @@
-//! The suite in both characters, and the outcomes that only the distributed one has.
+//! Conformance tests of both characters.
+//!
+//! Further tests cover outcomes that only the distributed character has, and power failures.
 
 use tideline_model::{PartId, TableId};
 
@@ -198,7 +200,7 @@ fn a_power_cut_takes_rows_that_were_not_synced() {
             assert_eq!(
                 found(&killed, places[0]),
                 [Some(2), Some(2), Some(4)],
-                "a kill takes nothing"
+                "a kill loses nothing"
             );
         }
         disk.cut_power();
@@ -216,7 +218,7 @@ fn a_power_cut_takes_rows_that_were_not_synced() {
         assert_eq!(
             found(&backend, places[2]),
             [Some(1), None, Some(3)],
-            "of another shard"
+            "another shard is not synced"
         );
         write(&backend, "a", 7, buffered);
         backend.close().expect("close");

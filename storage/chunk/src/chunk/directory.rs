@@ -1,4 +1,4 @@
-//! One entry of a directory of columns: of the chunk's own, and of its summaries'.
+//! Entries of a column directory, used by chunks and by their summaries.
 
 use tideline_model::{FieldId, ValueType};
 
@@ -6,31 +6,31 @@ use super::ChunkError;
 use crate::column;
 use crate::wire::{Damaged, Reader, put_varint};
 
-/// Bits of an entry's first byte.
+/// Bits of the first byte of an entry.
 mod tag {
-    /// The value type's code.
+    /// Code of the value type.
     pub(super) const TYPE: u8 = 0x0f;
-    /// The body opens with a presence; without it every row has a value.
+    /// The body starts with a presence. If not set, every row has a value.
     pub(super) const SPARSE: u8 = 0x10;
-    /// The field is one above the previous entry's; without it the difference follows.
+    /// The field is one above that of the previous entry. If not set, the difference follows.
     pub(super) const NEXT_FIELD: u8 = 0x20;
-    /// Free for later versions.
+    /// Reserved for later versions.
     pub(super) const RESERVED: u8 = 0xc0;
 }
 
-/// What an entry says of a column.
+/// Directory entry of one column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) field: FieldId,
     pub(crate) value_type: ValueType,
-    /// Whether some rows have no value.
+    /// True if some rows have no value.
     pub(crate) is_sparse: bool,
-    /// Bytes of the body.
+    /// Length of the body in bytes.
     pub(crate) length: usize,
 }
 
 impl Entry {
-    /// Appends the entry; `previous` is the field of the one before, 0 before the first.
+    /// Appends the entry. `previous` is the field of the previous entry, or 0 for the first one.
     pub(crate) fn put(&self, previous: u32, out: &mut Vec<u8>) {
         let mut tag = self.value_type.code();
         if self.is_sparse {
@@ -45,7 +45,7 @@ impl Entry {
         put_varint(self.length as u64, out);
     }
 
-    /// Reads the entry that stands next, whose body may have `length_max` bytes.
+    /// Reads the next entry. Its body may have at most `length_max` bytes.
     #[inline]
     pub(crate) fn read(
         reader: &mut Reader<'_>,

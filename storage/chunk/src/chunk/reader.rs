@@ -1,4 +1,7 @@
-//! Reads a chunk in place: the directory is walked, and only blocks that are asked for are unpacked.
+//! Reads a chunk in place.
+//!
+//! The reader walks the directory and unpacks only the requested blocks of the requested columns. Every length and
+//! count is checked against a limit before it is used, so damaged bytes cause an error and never a panic.
 
 use std::ops::Range;
 
@@ -13,24 +16,30 @@ use crate::summaries::Summaries;
 use crate::timestamps::Timestamps;
 use crate::wire::{Damaged, Reader};
 
-/// A view of a stored chunk. It borrows the bytes and allocates nothing.
+/// View of a stored chunk. It borrows the bytes and allocates nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunk<'a> {
     sequences: SequenceSpan,
     timestamps: Timestamps<'a>,
-    /// The section of summaries, not read yet; empty where there is none.
+    /// Section with the summaries, not parsed yet; empty in a chunk without summaries.
     summaries: Reader<'a>,
     columns: Columns<'a>,
 }
 
 impl<'a> Chunk<'a> {
-    /// Checks version, checksum and directory of a chunk that fills `bytes`.
+    /// Opens the chunk in `bytes`, which must hold nothing else. Checks version, checksum and directory.
     ///
-    /// Costs one hash of the bytes, and a few instructions a column.
+    /// Costs one hash over the bytes and a few instructions per column.
+    ///
+    /// # Errors
+    ///
+    /// [`ChunkError::NotAChunk`] or [`ChunkError::UnknownVersion`] if magic or version do not match,
+    /// [`ChunkError::Checksum`] if the content was changed, [`ChunkError::UnknownType`] or [`ChunkError::Damaged`]
+    /// if the content is not valid.
     pub fn open(bytes: &'a [u8]) -> Result<Self, ChunkError> {
         let stored = bytes.get(PREFIX_BYTES - 4..PREFIX_BYTES);
         let chunk = Self::open_trusted(bytes);
-        // A foreign or newer chunk is named as such; its checksum may lie elsewhere.
+        // Foreign and newer chunks get their own error, since their checksum may be stored elsewhere.
         if let Err(error @ (ChunkError::NotAChunk | ChunkError::UnknownVersion(_))) = chunk {
             return Err(error);
         }
@@ -42,10 +51,16 @@ impl<'a> Chunk<'a> {
         Ok(chunk)
     }
 
-    /// As [`Chunk::open`] without the hash and the walk over the directory: for bytes that this process encoded or has
-    /// opened before.
+    /// Opens a chunk like [`Chunk::open`], but without checking checksum and directory. For bytes that this process
+    /// has encoded or has opened before.
     ///
-    /// Damage still never panics; it may go unnoticed, and columns behind it are then not there.
+    /// Damaged bytes do not cause a panic. Damage in the directory may remain undetected; the columns after it are
+    /// then missing.
+    ///
+    /// # Errors
+    ///
+    /// [`ChunkError::NotAChunk`], [`ChunkError::UnknownVersion`], or [`ChunkError::Damaged`] if the sections before
+    /// the bodies are not valid.
     pub fn open_trusted(bytes: &'a [u8]) -> Result<Self, ChunkError> {
         let mut reader = Reader::new(bytes);
         if reader.array() != Ok(MAGIC) {
@@ -92,38 +107,39 @@ impl<'a> Chunk<'a> {
         })
     }
 
-    /// Rows held, at least one.
+    /// Returns the number of rows, at least one.
     pub fn rows(&self) -> usize {
         self.timestamps.rows()
     }
 
-    /// Values held in all columns.
+    /// Returns the number of values in all columns.
     pub fn values(&self) -> usize {
         self.columns().map(|column| column.count()).sum()
     }
 
-    /// The first instant.
+    /// Returns the first timestamp.
     pub fn first_timestamp(&self) -> i64 {
         self.timestamps.get(0)
     }
 
-    /// The last instant. Costs the unpacking of a block where the series is not regular.
+    /// Returns the last timestamp. Unpacks one block unless the series is regular or the chunk stores the last
+    /// timestamp.
     pub fn last_timestamp(&self) -> i64 {
         self.timestamps.get(self.rows() - 1)
     }
 
-    /// The journal sequences that went into it.
+    /// Returns the range of journal sequences of its points.
     pub fn sequences(&self) -> SequenceSpan {
         self.sequences
     }
 
-    /// The instants of its rows.
+    /// Returns the timestamps of the rows.
     pub fn timestamps(&self) -> &Timestamps<'a> {
         &self.timestamps
     }
 
-    /// What its numbers add up to in buckets of time; `None` where it was written without, or where that part of
-    /// it is damaged. Costs an allocation, and a few nanoseconds a bucket.
+    /// Returns the summaries of the numeric columns. Returns `None` if the chunk has none or if their section is
+    /// damaged. Costs one allocation and a few nanoseconds per bucket.
     pub fn summaries(&self) -> Option<Summaries<'a>> {
         if self.summaries.remaining() == 0 {
             return None;
@@ -131,13 +147,13 @@ impl<'a> Chunk<'a> {
         Summaries::open(self.summaries, &self.timestamps).ok()
     }
 
-    /// Its columns, in the order of field and type code.
+    /// Returns the columns in the order of field and type code.
     pub fn columns(&self) -> Columns<'a> {
         self.columns
     }
 
-    /// The columns of some fields (`None` = all), in the order of field and type code. Those between them are passed over
-    /// by their length, and behind the last one nothing is looked at.
+    /// Returns the columns of `fields` (`None` = all), in the order of field and type code. Skips other columns by
+    /// their length, and stops after the last requested field.
     pub fn columns_of<'f>(
         &self,
         fields: Option<&'f [FieldId]>,
@@ -151,23 +167,27 @@ impl<'a> Chunk<'a> {
         })
     }
 
-    /// The columns of `field`: none, one, or one for each numeric type that it was written with.
+    /// Returns the columns of `field`: none, one, or one per numeric type that was written to the field.
     pub fn find(&self, field: FieldId) -> impl Iterator<Item = ColumnInfo<'a>> + use<'a> {
         let mut columns = self.columns();
         columns.skip_to(field);
         columns.take_while(move |column| column.field == field)
     }
 
-    /// The rows whose instants lie in `range`; see [`Timestamps::row_range`].
+    /// Returns the rows with timestamps in `range`; see [`Timestamps::row_range`].
     pub fn row_range(&self, range: TimeRange) -> Range<usize> {
         self.timestamps.row_range(range)
     }
 
-    /// Makes `values` hold the values of `column` in `rows`, dense, and `presence` say which of the rows have
-    /// one (its row 0 is the first of `rows`).
+    /// Decodes the values of `column` in `rows` into `values`, dense. Bit `i` of `presence` is set if row
+    /// `rows.start + i` has a value.
     ///
-    /// Unpacks only the blocks that the rows touch. Both buffers are reused: once they have grown, and `values`
-    /// has the column's type, nothing is allocated.
+    /// Unpacks only the blocks that contain these rows. Both buffers are reused: once they have grown, and `values`
+    /// has the type of the column, nothing is allocated.
+    ///
+    /// # Errors
+    ///
+    /// [`ChunkError::NoSuchRows`] if `rows` exceed the chunk, [`ChunkError::Damaged`] if the body is not valid.
     pub fn decode(
         &self,
         column: &ColumnInfo<'a>,
@@ -188,7 +208,11 @@ impl<'a> Chunk<'a> {
         Ok(())
     }
 
-    /// Unpacks everything.
+    /// Decodes the entire chunk.
+    ///
+    /// # Errors
+    ///
+    /// [`ChunkError::Damaged`] if the body of a column is not valid.
     pub fn to_run(&self) -> Result<Run, ChunkError> {
         let rows = 0..self.rows();
         let mut timestamps = Vec::new();
@@ -215,50 +239,50 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// What the directory says of one column.
+/// Directory entry and position of one column.
 #[derive(Debug, Clone, Copy)]
 pub struct ColumnInfo<'a> {
     field: FieldId,
     value_type: ValueType,
     count: usize,
     presence: PresenceView<'a>,
-    /// The values, behind the presence.
+    /// The values, after the presence.
     body: Reader<'a>,
 }
 
 impl ColumnInfo<'_> {
-    /// The field.
+    /// Returns the field.
     pub fn field(&self) -> FieldId {
         self.field
     }
 
-    /// The type of the values.
+    /// Returns the type of the values.
     pub fn value_type(&self) -> ValueType {
         self.value_type
     }
 
-    /// Values held: the number of rows that have one.
+    /// Returns the number of values, which is the number of rows that have one.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Whether every row of the chunk has a value here.
+    /// Returns true if every row of the chunk has a value in this column.
     pub fn is_dense(&self) -> bool {
         matches!(self.presence, PresenceView::All)
     }
 
-    /// Bytes that its values take in the chunk, without its presence and place in the directory.
+    /// Returns the stored size of the values in bytes, without presence and directory entry.
     pub fn stored_bytes(&self) -> usize {
         self.body.remaining()
     }
 }
 
-/// Walks over the directory of a chunk.
+/// Iterator over the columns of a chunk.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns<'a> {
-    /// Stands at the next entry.
+    /// Positioned at the next entry.
     directory: Reader<'a>,
-    /// Stands at the next body.
+    /// Positioned at the next body.
     bodies: Reader<'a>,
     left: usize,
     field: u32,
@@ -266,7 +290,7 @@ pub struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// Reads every entry once, so that iterating later cannot meet damage.
+    /// Reads every entry once, so that a later iteration finds no damage.
     fn check(mut self) -> Result<(), ChunkError> {
         let mut last = None;
         while self.left > 0 {
@@ -284,7 +308,7 @@ impl<'a> Columns<'a> {
         Ok(self.bodies.finish()?)
     }
 
-    /// Moves on to the first column of `field` or a later one.
+    /// Advances to the first column whose field is `field` or later.
     fn skip_to(&mut self, field: FieldId) {
         while self.left > 0 {
             let here = *self;
@@ -298,7 +322,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// The next entry and its body.
+    /// Reads the next entry and its body.
     #[inline]
     fn step(&mut self) -> Result<(Entry, Reader<'a>), ChunkError> {
         let entry = Entry::read(&mut self.directory, self.field, self.bodies.remaining())?;
@@ -307,7 +331,7 @@ impl<'a> Columns<'a> {
         Ok((entry, self.bodies.split(entry.length)?))
     }
 
-    /// The next column of one of `fields`, of which none is above `last`.
+    /// Returns the next column whose field is in `fields`. `last` is the highest of `fields`.
     fn next_of(&mut self, fields: &[FieldId], last: FieldId) -> Option<ColumnInfo<'a>> {
         while self.left > 0 {
             let (entry, body) = self.step().ok()?;
@@ -343,7 +367,7 @@ impl<'a> Iterator for Columns<'a> {
         if self.left == 0 {
             return None;
         }
-        // Every entry was checked when the chunk was first opened.
+        // Every entry was checked by `Chunk::open`.
         let (entry, body) = self.step().ok()?;
         self.open(&entry, body).ok()
     }

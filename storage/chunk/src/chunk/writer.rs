@@ -1,4 +1,7 @@
-//! Writes a chunk: timestamps, summaries and bodies behind a directory, then the checksum.
+//! Encodes a chunk: directory, timestamps, summaries and bodies.
+//!
+//! All sections are encoded into reusable buffers first, because the header contains their lengths. The checksum is
+//! computed last.
 
 use tideline_runtime::background;
 
@@ -10,29 +13,29 @@ use crate::run::Run;
 use crate::summaries::SummaryEncoder;
 use crate::wire::{put_bytes, put_varint};
 
-/// How much work an encoder puts into fewer bytes.
+/// Trade-off between encoding speed and size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Effort {
-    /// Bit-packing only: about two nanoseconds a value to write, one to read, and any few rows are read alone.
+    /// Bit-packing only. Costs about two nanoseconds per value to write and one to read. Any block of 128 rows is
+    /// read on its own.
     #[default]
     Fast,
-    /// Entropy coding where it is smaller: ten to twenty nanoseconds a value to write, three to five to read, and
-    /// rows are read from the start of their frame of 2,048.
+    /// Entropy coding of each column that it makes smaller. Costs ten to twenty nanoseconds per value to write and
+    /// three to five to read. Rows are decoded from the start of their frame of 2,048.
     Tight,
 }
 
-/// What an encoder may choose.
+/// Options of [`ChunkEncoder::encode`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ChunkOptions {
-    /// How hard it tries.
+    /// Trade-off between speed and size.
     pub effort: Effort,
-    /// The width in nanoseconds of the buckets that numbers are summed up in, aligned to the epoch; `None` for
-    /// no summaries. They are left out of chunks of fewer than 128 rows, and where a bucket holds fewer than 16 on
-    /// average.
+    /// Width of the summary buckets in nanoseconds, aligned to the epoch; `None` for no summaries. Summaries are
+    /// omitted if the chunk has fewer than 128 rows or if the buckets have fewer than 16 rows on average.
     pub summaries: Option<i64>,
 }
 
-/// Writes chunks; keeps its buffers from one to the next.
+/// Encoder of chunks with reusable buffers.
 #[derive(Debug, Default)]
 pub struct ChunkEncoder {
     columns: ColumnEncoder,
@@ -41,19 +44,27 @@ pub struct ChunkEncoder {
     bodies: Vec<u8>,
 }
 
-/// Appends `run` to `out` as one chunk of version 1, whose points came with `sequences`.
+/// Appends `run` to `out` as one chunk of version 1. `sequences` is the range of journal sequences of its points.
 ///
-/// Fails, with `out` as it was, when [`Run::check`] does or the sequences are out of order. Costs about two
-/// nanoseconds a value, and two or three allocations however many columns there are.
+/// Costs about two nanoseconds per value, and two or three allocations regardless of the number of columns.
+///
+/// # Errors
+///
+/// [`ChunkError::Malformed`] or [`ChunkError::TooLarge`] if [`Run::check`] fails or the sequences are out of order;
+/// `out` is then unchanged.
 pub fn encode_chunk(run: &Run, sequences: SequenceSpan, out: &mut Vec<u8>) -> Result<(), ChunkError> {
     ChunkEncoder::default().encode(run, sequences, &ChunkOptions::default(), out)
 }
 
 impl ChunkEncoder {
-    /// Appends `run` to `out` as one chunk, whose points came with `sequences`.
+    /// Appends `run` to `out` as one chunk. `sequences` is the range of journal sequences of its points.
     ///
-    /// A chunk that needs nothing newer is of version 1. Fails, with `out` as it was, when [`Run::check`] does,
-    /// the sequences are out of order, or the width of buckets is not positive.
+    /// The chunk has version 1 unless it needs a feature of version 2.
+    ///
+    /// # Errors
+    ///
+    /// [`ChunkError::Malformed`] or [`ChunkError::TooLarge`] if [`Run::check`] fails, the sequences are out of
+    /// order, or the bucket width is not positive; `out` is then unchanged.
     pub fn encode(
         &mut self,
         run: &Run,
@@ -68,7 +79,7 @@ impl ChunkEncoder {
             .checked_sub(sequences.lowest.0)
             .ok_or(ChunkError::Malformed("its sequences are out of order"))?;
         if options.summaries.is_some_and(|width| width <= 0) {
-            return Err(ChunkError::Malformed("the width of its buckets is not positive"));
+            return Err(ChunkError::Malformed("summary bucket width is not positive"));
         }
         let summaries = self.encode_parts(run, options);
 
@@ -93,7 +104,8 @@ impl ChunkEncoder {
         Ok(())
     }
 
-    /// Fills `directory`, and `bodies` with timestamps, summaries and bodies; returns the bytes of the summaries.
+    /// Fills `directory`, and fills `bodies` with timestamps, summaries and bodies. Returns the size of the
+    /// summaries in bytes.
     fn encode_parts(&mut self, run: &Run, options: &ChunkOptions) -> usize {
         let (encoder, bodies) = (&mut self.columns, &mut self.bodies);
         encoder.integers.allow_coding(options.effort == Effort::Tight);
@@ -116,7 +128,7 @@ impl ChunkEncoder {
                 PresenceView::encode(bitmap, bodies);
             }
             encoder.encode(&column.values, bodies);
-            background::give_way_after(run.rows());
+            background::yield_core_after(run.rows());
             let entry = Entry {
                 field: column.field,
                 value_type: column.values.value_type(),

@@ -1,4 +1,7 @@
-//! Reads a delta, section by section.
+//! Decodes a delta, section by section.
+//!
+//! Every count is checked against the remaining bytes or a limit before memory is allocated, so damaged bytes cannot
+//! cause a panic or a large allocation.
 
 use tideline_model::{ColumnData, Measurements, Ordinal, TableId, TimeRange, TimelineId};
 
@@ -12,7 +15,13 @@ use crate::timestamps::PackedTimestamps;
 use crate::wire::{Damaged, Reader};
 
 impl Delta {
-    /// Reads a delta that fills `bytes`.
+    /// Decodes the delta in `bytes`, which must hold nothing else.
+    ///
+    /// # Errors
+    ///
+    /// [`DeltaError::NotADelta`], [`DeltaError::UnknownVersion`], [`DeltaError::UnknownSection`] or
+    /// [`DeltaError::UnknownType`] for bytes of another format or a newer version; [`DeltaError::Checksum`] or
+    /// [`DeltaError::Damaged`] for damaged bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, DeltaError> {
         let mut reader = Reader::new(bytes);
         let table = read_prefix(&mut reader)?;
@@ -49,7 +58,12 @@ impl Delta {
         Ok(delta)
     }
 
-    /// The table of a delta that fills `bytes`. Checks nothing but the version.
+    /// Returns the table of an encoded delta. Checks only magic and version.
+    ///
+    /// # Errors
+    ///
+    /// [`DeltaError::NotADelta`] or [`DeltaError::UnknownVersion`] if magic or version do not match,
+    /// [`DeltaError::Damaged`] if the bytes are too short.
     pub fn table_of(bytes: &[u8]) -> Result<TableId, DeltaError> {
         let mut reader = Reader::new(bytes);
         read_version(&mut reader)?;
@@ -88,7 +102,7 @@ fn read_request(body: &mut Reader<'_>) -> Result<RequestRecord, Damaged> {
 }
 
 fn read_ids(body: &mut Reader<'_>) -> Result<Vec<TimelineId>, Damaged> {
-    // Eight bytes of each id are stored whatever it shares.
+    // The second half of each id, eight bytes, is always stored.
     let count = body.count(body.remaining() / 8)?;
     let mut repeats: Vec<bool> = Vec::new();
     Integers::open(body, count)?.decode(0..count, &mut repeats);
@@ -118,7 +132,7 @@ fn read_delete(body: &mut Reader<'_>) -> Result<DeleteRecord, Damaged> {
     let range = TimeRange::new(body.signed()?, body.signed()?);
     let timelines = read_ids(body)?;
     if timelines.len() > DELETE_TIMELINES_MAX {
-        return Err(Damaged("count passes its limit"));
+        return Err(Damaged("count exceeds its limit"));
     }
     if !timelines.is_sorted_by(|a, b| a < b) {
         return Err(Damaged("deleted timelines out of order"));
@@ -140,7 +154,7 @@ fn read_new_timelines(body: &mut Reader<'_>) -> Result<Vec<NewTimeline>, Damaged
         .zip(ordinals)
         .zip(lengths)
         .map(|((id, ordinal), length)| {
-            let length = usize::try_from(length).map_err(|_| Damaged("identity beyond the delta"))?;
+            let length = usize::try_from(length).map_err(|_| Damaged("identity exceeds the delta"))?;
             Ok(NewTimeline {
                 id,
                 ordinal: Ordinal(ordinal),
@@ -150,7 +164,7 @@ fn read_new_timelines(body: &mut Reader<'_>) -> Result<Vec<NewTimeline>, Damaged
         .collect()
 }
 
-/// Reads one group; `budget` is how many values the rest of the delta may hold.
+/// Reads one group. `budget` is the number of values that the rest of the delta may hold.
 fn read_group(
     body: &mut Reader<'_>,
     is_mixed: bool,
@@ -166,12 +180,12 @@ fn read_group(
         .map(|_| Ok(body.text()?.into()))
         .collect::<Result<Vec<_>, Damaged>>()?;
     let rows = body.count(*budget)?;
-    // A column takes four bytes at least: name length, type, form and constant.
+    // A column takes at least four bytes: name length, type, form and constant.
     let count = body.count(body.remaining() / 4)?;
     *budget = rows
         .checked_mul(count + 2)
         .and_then(|values| budget.checked_sub(values))
-        .ok_or(Damaged("count passes its limit"))?;
+        .ok_or(Damaged("count exceeds its limit"))?;
     let mut of_rows: Vec<u32> = Vec::new();
     if is_mixed {
         Integers::open(body, rows)?.decode(0..rows, &mut of_rows);
@@ -188,7 +202,7 @@ fn read_group(
     };
     Integers::open(body, rows)?.decode(0..rows, &mut group.timelines);
     if group.timelines.iter().any(|index| *index as usize >= timelines) {
-        return Err(Damaged("a row names no timeline").into());
+        return Err(Damaged("a row has no timeline").into());
     }
     PackedTimestamps::open(body, rows)?.decode(0..rows, &mut group.timestamps);
     for _ in 0..count {

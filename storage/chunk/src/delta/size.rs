@@ -1,8 +1,9 @@
-//! Upper bound of the stored size of a delta, without encoding it.
+//! Upper bound of the encoded size of a delta, computed without encoding it.
 //!
-//! Each column is packed into the fewest bits that the differences of its values need. The first bound takes the widest
-//! values of each type, and reads none; nearly all deltas are within it. Only for a larger one the values are read, for
-//! their least and greatest. Deltas of points are usually stored in a fraction of either.
+//! Each column is packed into the fewest bits that the differences of its values need. The first bound assumes the
+//! widest values of each type, so it reads no values; nearly all deltas are within it. Only if that bound is too
+//! large are the values scanned for their minimum and maximum. The actual size of typical deltas is a fraction of
+//! either bound.
 
 use tideline_model::{ColumnData, Measurements};
 
@@ -10,23 +11,24 @@ use super::{CONTENT_AT, DELTA_VALUES_MAX, Delta, DeltaGroup};
 use crate::bitpack::{BLOCK, bits, packed_bytes};
 use crate::floats::DECIMAL_WIDE_BYTES;
 
-/// Most bytes of a varint of 64 bits.
+/// Maximum size of a 64-bit varint in bytes.
 const VARINT: usize = 10;
-/// Kind and length of a section.
+/// Maximum size of kind and length of a section in bytes.
 const SECTION: usize = 1 + VARINT;
-/// Form, and the fixed parts of the three arrays of block heads.
+/// Maximum size in bytes of a column's form and of the fixed parts of its three arrays of block heads.
 const COLUMN: usize = 1 + 3 * (VARINT + 1 + 1);
-/// Width, step and first value of a block.
+/// Maximum size in bytes of width, step and first value of a block.
 const BLOCK_HEAD: usize = 1 + 8 + 8;
-/// Form and number of exceptions of doubles, or form and number of entries of texts with the head of their ends.
+/// Maximum size in bytes of the header of a float column (form, exceptions) or of a text column (form, entries, head
+/// of the end offsets).
 const FORM: usize = 1 + 3 * VARINT;
 
-/// The widths, in bits, that a bound takes for the differences of values.
+/// Source of the bit widths that a bound assumes for the differences of values.
 #[derive(Debug, Clone, Copy)]
 enum Widths {
-    /// Those of the types: no value is read.
+    /// Width of the type; no value is read.
     OfTypes,
-    /// Those of the values.
+    /// Width of the actual values.
     OfValues,
 }
 
@@ -44,10 +46,11 @@ impl Widths {
 }
 
 impl Delta {
-    /// Whether its stored form takes at most `bytes`, judged by an upper bound: `false` does not say that it takes more.
+    /// Returns true if the encoded size is at most `bytes`, according to an upper bound. The result may be false
+    /// although the delta would fit.
     ///
-    /// Costs a few instructions for each column and each new timeline, and for a delta that may be too large about half a
-    /// nanosecond a value.
+    /// Costs a few instructions per column and per new timeline. If the delta exceeds the first bound, it also costs
+    /// about half a nanosecond per value.
     pub fn fits_into(&self, bytes: usize) -> bool {
         let mut values = 0usize;
         for group in &self.groups {
@@ -57,7 +60,7 @@ impl Delta {
         values <= DELTA_VALUES_MAX && (is_within(Widths::OfTypes) || is_within(Widths::OfValues))
     }
 
-    /// Upper bound of the length of the stored form.
+    /// Returns an upper bound of the encoded size in bytes.
     fn encoded_bytes_max(&self, widths: Widths) -> usize {
         let request = self.request.as_ref();
         let request = request.map_or(0, |request| SECTION + request.key.len() + request.outcome.len());
@@ -102,24 +105,25 @@ fn column_bytes(column: &ColumnData, widths: Widths) -> usize {
         ColumnData::Boolean(_) => integers(rows, 1),
         ColumnData::Signed(values) => integers(rows, widths.of(values.iter().copied())),
         ColumnData::Unsigned(values) => integers(rows, widths.of(values.iter().map(|value| *value as i64))),
-        // Scaled decimals of more bytes are kept only where they take less than the doubles' bits.
+        // Decimals that take more bytes than this are stored only if they are smaller than the bits of the doubles.
         ColumnData::Float(values) => {
             let width = widths.of(values.iter().map(|value| value.to_bits() as i64));
             FORM + 16 + integers(rows, width.max(8 * DECIMAL_WIDE_BYTES))
         }
-        // Values once, and for each its end, or its place in a dictionary of half as many ends.
+        // All values once, and for each value its end offset, or its index in a dictionary with half as many end
+        // offsets.
         ColumnData::String(_) | ColumnData::Histogram(_) => {
             FORM + integers(rows, 64) + column.bytes() - rows * size_of::<u64>()
         }
     }
 }
 
-/// A column of ids: whether each repeats the first half of the one before, and both halves.
+/// Returns an upper bound for a column of ids: the repeat flags and both halves of each id.
 fn ids(count: usize) -> usize {
     VARINT + integers(count, 1) + 16 * count
 }
 
-/// A column of integers that differ by less than 2^`width`.
+/// Returns an upper bound for a column of integers that differ by less than 2^`width`.
 fn integers(count: usize, width: usize) -> usize {
     COLUMN + count.div_ceil(BLOCK) * BLOCK_HEAD + packed_bytes(count, width)
 }

@@ -1,4 +1,7 @@
-//! Two deltas from one that is too large for an entry of the journal.
+//! Splits a delta that is too large for one journal entry.
+//!
+//! Applying both halves in order has the same effect as applying the original, so a writer can commit them
+//! separately.
 
 use std::collections::HashSet;
 
@@ -6,19 +9,20 @@ use tideline_model::TimelineId;
 
 use super::{Delta, DeltaGroup};
 
-/// Marks a timeline that no row has named yet.
+/// Marker of a timeline that no row has referenced yet.
 const UNKNOWN: u32 = u32::MAX;
 
 impl Delta {
-    /// Two deltas that say the same one after the other: the first half of the rows, and the rest.
+    /// Splits the delta in two: the first half of the rows, and the rest. Applying both in order has the same effect
+    /// as applying the original.
     ///
-    /// Each timeline is introduced by the first that names it; the request is remembered with the second, since before it
-    /// the request is not done. The groups of each are in their order: a group that is cut in two is the last of one and
-    /// the first of the other.
+    /// New timelines are listed in the first delta that uses them. The request record is part of the second delta,
+    /// because the request is complete only after both. The groups keep their order; if a group is split, its parts
+    /// are the last group of the first delta and the first group of the second.
     ///
     /// # Panics
     ///
-    /// When it [cannot be split](Self::can_split).
+    /// Panics if the delta [cannot be split](Self::can_split).
     #[must_use]
     pub fn split(mut self) -> (Self, Self) {
         assert!(self.can_split(), "a delta of one row or a delete stays whole");
@@ -55,13 +59,13 @@ impl Delta {
         (first, second)
     }
 
-    /// Whether it has several rows and no delete.
+    /// Returns true if the delta has several rows and no delete.
     pub fn can_split(&self) -> bool {
         self.rows() > 1 && self.delete.is_none()
     }
 }
 
-/// Some rows of a group.
+/// Returns a copy of some rows of a group.
 fn part(group: &DeltaGroup, rows: std::ops::Range<usize>) -> DeltaGroup {
     let mut measurements = group.measurements.clone();
     let keep: Vec<bool> = (0..group.rows()).map(|row| rows.contains(&row)).collect();
@@ -79,7 +83,7 @@ fn part(group: &DeltaGroup, rows: std::ops::Range<usize>) -> DeltaGroup {
     }
 }
 
-/// A delta of these groups, whose rows name timelines by their places in `known`.
+/// Returns a delta of `groups`, whose rows refer to timelines by their index in `known`.
 fn with_timelines(mut groups: Vec<DeltaGroup>, known: &[TimelineId]) -> Delta {
     let mut places = vec![UNKNOWN; known.len()];
     let mut timelines = Vec::new();

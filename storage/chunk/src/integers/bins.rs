@@ -1,42 +1,44 @@
-//! The alphabet of an entropy-coded column: residuals that are close share a bin, and its symbol.
+//! Alphabet of an entropy-coded column: residuals that are close to each other share a bin, and thus a symbol.
 //!
-//! A few residuals around the most usual one get bins of their own; further out each power of two is cut into four
-//! bins, and within a bin a residual is told by extra bits as they are. Walks of small steps need no extra bits at
-//! all; wide and long-tailed distributions lose about a hundredth of a bit, since density varies little in a bin.
+//! The residuals next to the median have bins of their own. Further out, each power of two is divided into four
+//! bins, and extra bits identify a residual within its bin. Walks with small steps need no extra bits at all. Wide
+//! and long-tailed distributions lose about a hundredth of a bit per value, because density varies little within a
+//! bin.
 
 use crate::bitpack::bits;
 
-/// Most bins of a column.
+/// Maximum number of bins of a column.
 pub(super) const BINS_MAX: usize = 256;
 
-/// Classes on each side of the center: 8 single ones, and 4 for each further bit of 63.
+/// Number of classes on each side of the center: 8 single residuals, and 4 for each further bit of 63.
 const SIDE: usize = 8 + 4 * 60;
-/// Classes of residuals, from the lowest to the highest.
+/// Number of classes of residuals, ordered from the lowest to the highest.
 const CLASSES: usize = 2 * SIDE;
 
-/// Residuals looked at to find the center and the spread.
+/// Number of residuals that are sampled to estimate center and spread.
 pub(super) const SAMPLE: usize = 64;
 
-/// The residuals `lower..lower + 2^extra`, which share a symbol.
+/// Bin of the residuals `lower..lower + 2^extra`, which share a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Bin {
     pub(super) lower: i64,
     pub(super) extra: u8,
 }
 
-/// Which residuals of a column fall into which bin. Keeps its buffers from one column to the next.
+/// Assignment of the residuals of a column to bins. Buffers are reused for the next column.
 #[derive(Debug, Default)]
 pub(super) struct Alphabet {
-    /// By rising residual; only bins that are not empty.
+    /// Non-empty bins in increasing order of their residuals.
     pub(super) bins: Vec<Bin>,
-    /// Residuals in each bin.
+    /// Number of residuals in each bin.
     pub(super) frequencies: Vec<u32>,
-    /// The bin of each residual.
+    /// Bin of each residual.
     pub(super) symbols: Vec<u16>,
 }
 
 impl Alphabet {
-    /// Chooses bins for `residuals`, of which `sample` are some; whether there are few enough.
+    /// Chooses bins for `residuals`. `sample` is a subset of them. Returns true if there are at most [`BINS_MAX`]
+    /// bins.
     pub(super) fn choose(&mut self, residuals: &[i64], sample: &mut [i64]) -> bool {
         sample.sort_unstable();
         let center = sample.get(sample.len() / 2).copied().unwrap_or(0);
@@ -45,7 +47,7 @@ impl Alphabet {
         }
         sample.sort_unstable();
         let usual = sample.get(sample.len() / 2).copied().unwrap_or(0);
-        // The usual distance from the center is to be told in about four bits.
+        // The median distance from the center should take about four bits.
         let shift = bits(usual as u64).saturating_sub(4);
         self.classify(residuals, center, shift);
         self.bins.len() <= BINS_MAX
@@ -54,7 +56,7 @@ impl Alphabet {
     fn classify(&mut self, residuals: &[i64], center: i64, shift: usize) {
         let mut frequencies = [0u32; CLASSES];
         let (mut lows, mut highs) = ([i64::MAX; CLASSES], [i64::MIN; CLASSES]);
-        // Distances that are classes of their own need no bounds.
+        // Classes of a single distance need no bounds.
         let single = if shift == 0 { SIDE - 8..SIDE + 8 } else { 0..0 };
         for class in single.clone() {
             let distance = class as i64 - SIDE as i64;
@@ -90,7 +92,7 @@ impl Alphabet {
     }
 }
 
-/// Whether a distance is negative, and how far it reaches on its side.
+/// Returns the sign of a distance (true if negative), and its magnitude, in one's complement if negative.
 fn magnitude(distance: i64) -> (bool, u64) {
     let is_negative = distance < 0;
     (is_negative, (distance ^ (distance >> 63)) as u64)

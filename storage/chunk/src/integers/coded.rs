@@ -1,4 +1,7 @@
-//! Reads entropy-coded integers: frames of 2,048 values that are decoded from their start.
+//! Decodes entropy-coded integers: frames of 2,048 values that are decoded from their start.
+//!
+//! Two decoders alternate within a frame, because each step depends on the previous step of the same decoder. Bins
+//! and counts are small and are parsed again for each read, so an open view allocates nothing.
 
 use std::ops::Range;
 
@@ -9,52 +12,52 @@ use crate::entropy::{DecodeTable, LOG_MAX, SLOTS_MAX, Slot, build_decode_table};
 use crate::packed_array::PackedArray;
 use crate::wire::{Damaged, Reader};
 
-/// Values in a full frame: what is decoded to reach its last. A frame costs about six bytes.
+/// Number of values in a full frame, and thus in the longest decode for one value. A frame costs about six bytes.
 pub(super) const FRAME: usize = 2_048;
 
-/// Bits of the first byte; below them is the table's log.
+/// Bits of the first byte. The table log is stored in the lower ones.
 pub(super) const DIFFERENCES: u8 = 0x10;
 const LOG: u8 = 0x0f;
 
-/// Logs of tables: one slot, or enough for the slots to be dealt out.
+/// Minimum log of a table with more than one slot. Smaller tables cannot spread the slots of the bins.
 pub(super) const LOG_MIN: usize = 5;
 
-/// Bits that are certainly in a word loaded at any bit.
+/// Number of valid bits in a word that is loaded at any bit offset.
 const WORD_BITS: usize = 57;
 
-/// A view of a stored column. Opening it checks every length, so reading cannot fail.
+/// View of a stored column. Opening it checks every length, so reading cannot fail.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Coded<'a> {
     count: usize,
     is_differences: bool,
     log: usize,
-    /// What residuals are multiples of.
+    /// Common divisor of the residuals.
     scale: i64,
-    /// The first value of each frame, and its bytes.
+    /// First value of each frame; `lengths` holds the size of each frame in bytes.
     firsts: PackedArray<'a>,
     lengths: PackedArray<'a>,
-    /// Stands at the bins.
+    /// Positioned at the bins.
     bins: Reader<'a>,
     payload: &'a [u8],
 }
 
-/// The bins of a column, and how many slots the symbol of each has.
+/// Bins of a column, and the number of table slots of each bin.
 struct Bins {
     bins: [Bin; BINS_MAX],
     counts: [u16; BINS_MAX],
     len: usize,
 }
 
-/// What residuals are decoded with.
+/// Tables for decoding residuals.
 struct Code {
     bins: Bins,
     table: DecodeTable,
-    /// Whether no bin has extra bits, and a slot's value is the residual itself.
+    /// True if no bin has extra bits and all residuals fit 32 bits. A slot then holds the residual itself.
     is_narrow: bool,
 }
 
 impl<'a> Coded<'a> {
-    /// Reads the column of `count` values that stands behind its form.
+    /// Opens the column of `count` values whose form byte has already been read.
     pub(super) fn open(reader: &mut Reader<'a>, count: usize) -> Result<Self, Damaged> {
         if count == 0 {
             return Err(Damaged("empty column has frames"));
@@ -78,7 +81,7 @@ impl<'a> Coded<'a> {
             length = usize::try_from(lengths.get(frame))
                 .ok()
                 .and_then(|bytes| length.checked_add(bytes))
-                .ok_or(Damaged("frame of no length"))?;
+                .ok_or(Damaged("invalid frame length"))?;
         }
         Ok(Self {
             count,
@@ -92,17 +95,17 @@ impl<'a> Coded<'a> {
         })
     }
 
-    /// How many values.
+    /// Returns the number of values.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// The first values of the frames, and how many values a full frame has.
+    /// Returns the first values of the frames, and the number of values in a full frame.
     pub(super) fn heads(&self) -> (PackedArray<'a>, usize) {
         (self.firsts, FRAME)
     }
 
-    /// The values of `rows`, which must lie inside the column, block by block in order.
+    /// Calls `visit` with the values of `rows`, block by block in order. `rows` must be within the column.
     pub(super) fn for_each_block(&self, rows: Range<usize>, mut visit: impl FnMut(&[i64])) {
         if rows.is_empty() {
             return;
@@ -111,7 +114,7 @@ impl<'a> Coded<'a> {
             visit(&[self.firsts.get(rows.start / FRAME)]);
             return;
         }
-        // It was read once when the column was opened.
+        // The bins were validated when the column was opened.
         let Ok(bins) = Bins::read(&mut self.bins.clone()) else {
             return;
         };
@@ -148,7 +151,7 @@ impl<'a> Coded<'a> {
         frame: &mut Frame<'_>,
         out: &mut [i64],
     ) {
-        // The first value of a frame is not coded.
+        // The first value of a frame is stored in its head, not coded.
         let coded = &mut out[usize::from(is_first)..];
         match (code.is_narrow, self.is_differences) {
             (true, true) => frame.narrow::<true>(code, coded),
@@ -171,7 +174,7 @@ impl<'a> Coded<'a> {
 }
 
 impl Bins {
-    /// Reads what stands next: lowest residuals, extra bits and counts.
+    /// Reads the bins: lowest residuals, extra bits and counts.
     fn read(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
         let len = reader.count(BINS_MAX)?;
         let mut this = Self {
@@ -234,14 +237,15 @@ impl Code {
     }
 }
 
-/// Walks through a frame. Two walks take turns, since each step of one waits for the step before.
+/// Decoding state within a frame. Two decoders alternate, because each step depends on the previous step of the same
+/// decoder.
 struct Frame<'a> {
     bytes: &'a [u8],
-    /// The next bit.
+    /// Position of the next bit.
     at: usize,
-    /// Where the walks stand, the next one first.
+    /// Current slots of the two decoders; the first one is next.
     slots: [usize; 2],
-    /// Of differences, their sum.
+    /// Sum of all residuals so far, if they are differences.
     sum: i64,
 }
 
@@ -256,7 +260,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Decodes residuals without extra bits; those of differences are summed up.
+    /// Decodes residuals without extra bits. If `SUM` is set, the residuals are differences and are summed up.
     fn narrow<const SUM: bool>(&mut self, code: &Code, out: &mut [i64]) {
         let (mut at, mut sum, mut slots) = (self.at, self.sum, self.slots);
         let mut step = |word: &mut u64, slot: &mut usize| {
@@ -267,7 +271,7 @@ impl<'a> Frame<'a> {
             sum = if SUM { sum.wrapping_add(residual) } else { residual };
             (sum, usize::from(entry.bits))
         };
-        // Four steps fit a word.
+        // The bits of four steps fit a word.
         let (fours, rest) = out.as_chunks_mut::<4>();
         for four in fours {
             let mut word = load(self.bytes, at);
@@ -289,7 +293,7 @@ impl<'a> Frame<'a> {
         (self.at, self.sum, self.slots) = (at, sum, slots);
     }
 
-    /// As [`Frame::narrow`], for residuals with extra bits.
+    /// Decodes residuals with extra bits; see [`Frame::narrow`].
     fn wide<const SUM: bool>(&mut self, code: &Code, out: &mut [i64]) {
         let (mut at, mut sum, mut slots) = (self.at, self.sum, self.slots);
         for out in out {
@@ -316,7 +320,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// At least [`WORD_BITS`] bits from bit `at` on; behind the end of `bytes` they are 0.
+/// Returns at least [`WORD_BITS`] bits from bit `at`. Bits after the end of `bytes` are 0.
 fn load(bytes: &[u8], at: usize) -> u64 {
     match bytes.get(at / 8..).and_then(|rest| rest.first_chunk::<8>()) {
         Some(word) => u64::from_le_bytes(*word) >> (at % 8),

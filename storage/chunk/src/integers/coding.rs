@@ -1,36 +1,36 @@
-//! Writes entropy-coded integers.
+//! Encodes entropy-coded integers.
 //!
-//! 1. Values or differences of neighbours, whatever is smaller in a sample, are the residuals; they are divided by
-//!    what divides them all.
-//! 2. Residuals are put into bins ([`Alphabet`]), whose frequencies become the counts of a code.
-//! 3. Frame by frame, the code walks from the last residual to the first; then its bits are written from the first
-//!    to the last, each step followed by the extra bits of its residual.
+//! 1. The residuals are the values or the differences of neighbours, whichever is smaller in a sample. They are
+//!    divided by their greatest common divisor.
+//! 2. Residuals are grouped in bins ([`Alphabet`]), whose frequencies determine the counts of a code.
+//! 3. The code of each frame is computed from the last residual to the first. Its bits are then written from the
+//!    first to the last, each step followed by the extra bits of its residual.
 
 use std::ops::Range;
 
 use super::bins::{Alphabet, SAMPLE};
 use super::coded::{DIFFERENCES, FRAME, LOG_MIN};
 use super::packed::PackedEncoder;
-use super::{CODED, Lane};
+use super::{CODED, PackedInt};
 use crate::bitpack::bits;
 use crate::entropy::{EncodeTable, LOG_MAX, Step, scale};
 use crate::packed_array::PackedArray;
 use crate::wire::put_varint;
 
-/// Bytes that a column takes beside its bins and its residuals, about.
+/// Approximate size of a column in bytes, without bins, frames and residuals.
 const HEAD_BYTES: usize = 16;
-/// Bytes that a bin takes, about.
+/// Approximate size of a bin in bytes.
 const BIN_BYTES: usize = 2;
-/// Bytes that a frame takes beside its residuals, about.
+/// Approximate size of a frame in bytes, without its residuals.
 const FRAME_BYTES: usize = 6;
 
-/// Writes columns; keeps its buffers from one to the next.
+/// Encoder of entropy-coded columns with reusable buffers.
 #[derive(Debug, Default)]
 pub(super) struct CodedEncoder {
     is_differences: bool,
-    /// What all residuals were multiples of.
+    /// Greatest common divisor of all residuals.
     scale: u64,
-    /// Of all values but the first of each frame.
+    /// Residuals of all values except the first of each frame, divided by `scale`.
     residuals: Vec<i64>,
     alphabet: Alphabet,
     counts: Vec<u16>,
@@ -44,8 +44,9 @@ pub(super) struct CodedEncoder {
 }
 
 impl CodedEncoder {
-    /// Prepares for `values`, and tells about how many bytes they will take.
-    pub(super) fn plan<T: Lane>(&mut self, values: &[T]) -> usize {
+    /// Prepares the code for `values`, and returns the approximate encoded size in bytes; `usize::MAX` if the values
+    /// cannot be coded.
+    pub(super) fn plan<T: PackedInt>(&mut self, values: &[T]) -> usize {
         let mut sample = self.sample(values);
         self.fill(values);
         self.divide(&mut sample);
@@ -76,8 +77,8 @@ impl CodedEncoder {
             + FRAME_BYTES * values.len().div_ceil(FRAME)
     }
 
-    /// Appends the `values` that were planned for.
-    pub(super) fn write<T: Lane>(&mut self, values: &[T], out: &mut Vec<u8>) {
+    /// Appends `values`, which must be those passed to [`CodedEncoder::plan`].
+    pub(super) fn write<T: PackedInt>(&mut self, values: &[T], out: &mut Vec<u8>) {
         self.table.build(&self.counts, self.log);
         self.payload.clear();
         self.lengths.clear();
@@ -92,7 +93,7 @@ impl CodedEncoder {
         out.push(CODED);
         out.push(self.log as u8 | if self.is_differences { DIFFERENCES } else { 0 });
         put_varint(self.scale, out);
-        PackedArray::encode(values.chunks(FRAME).map(|frame| frame[0].into_lane()), out);
+        PackedArray::encode(values.chunks(FRAME).map(|frame| frame[0].into_packed()), out);
         PackedArray::encode(self.lengths.iter().copied(), out);
         let bins = &self.alphabet.bins;
         put_varint(bins.len() as u64, out);
@@ -109,10 +110,10 @@ impl CodedEncoder {
         out.extend_from_slice(&self.payload);
     }
 
-    /// Chooses what the residuals are, and returns some of them.
-    fn sample<T: Lane>(&mut self, values: &[T]) -> [i64; SAMPLE] {
+    /// Chooses between offsets and differences as residuals, and returns a sample of them.
+    fn sample<T: PackedInt>(&mut self, values: &[T]) -> [i64; SAMPLE] {
         let place = |index: usize| 1 + index * (values.len() - 1) / SAMPLE;
-        let value = |row: usize| values[row].into_lane();
+        let value = |row: usize| values[row].into_packed();
         let offsets = std::array::from_fn(|index| value(place(index)).wrapping_sub(value(0)));
         let differences =
             std::array::from_fn(|index| value(place(index)).wrapping_sub(value(place(index) - 1)));
@@ -120,13 +121,13 @@ impl CodedEncoder {
         if self.is_differences { differences } else { offsets }
     }
 
-    fn fill<T: Lane>(&mut self, values: &[T]) {
+    fn fill<T: PackedInt>(&mut self, values: &[T]) {
         self.residuals.clear();
-        let first = values[0].into_lane();
+        let first = values[0].into_packed();
         for frame in values.chunks(FRAME) {
-            let later = frame[1..].iter().map(|value| value.into_lane());
+            let later = frame[1..].iter().map(|value| value.into_packed());
             if self.is_differences {
-                let before = frame.iter().map(|value| value.into_lane());
+                let before = frame.iter().map(|value| value.into_packed());
                 self.residuals.extend(
                     later
                         .zip(before)
@@ -188,7 +189,7 @@ impl CodedEncoder {
     }
 }
 
-/// How many bits it takes to tell the members of a sample from the middle one, together.
+/// Returns the total number of bits of the distances between the sampled residuals and their median.
 fn spread(mut sample: [i64; SAMPLE]) -> usize {
     sample.sort_unstable();
     let middle = sample[SAMPLE / 2];
@@ -205,11 +206,11 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// Appends bits to bytes, the first bit lowest.
+/// Writer of bits, lowest bit first.
 struct BitWriter<'a> {
     out: &'a mut Vec<u8>,
     word: u64,
-    /// Bits in `word`, below 32.
+    /// Number of bits in `word`, less than 32.
     filled: usize,
 }
 
@@ -222,7 +223,7 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// Appends `bits`, which are below 2^`width`; `width` is at most 32.
+    /// Appends the low `width` bits of `bits`; the higher ones must be zero. `width` is at most 32.
     fn put(&mut self, bits: u64, width: usize) {
         self.word |= bits << self.filled;
         self.filled += width;
@@ -233,7 +234,7 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// Fills the last byte with zeros.
+    /// Pads the last byte with zeros.
     fn finish(self) {
         let bytes = self.word.to_le_bytes();
         self.out.extend_from_slice(&bytes[..self.filled.div_ceil(8)]);

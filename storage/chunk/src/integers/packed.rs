@@ -1,8 +1,11 @@
 //! Bit-packed integers: constant, offsets from a base, or differences, in blocks of 128.
+//!
+//! Bases and steps are the smallest in their block, so slots are never negative. Each block can be unpacked on its
+//! own. The layout is described in `FORMAT.md`.
 
 use std::ops::Range;
 
-use super::Lane;
+use super::PackedInt;
 use crate::bitpack::{BLOCK, Block, bits, pack, packed_bytes, unpack, unpack_deltas};
 use crate::packed_array::PackedArray;
 use crate::wire::{Damaged, Reader, put_signed};
@@ -11,25 +14,25 @@ pub(super) const CONSTANT: u8 = 0;
 pub(super) const OFFSETS: u8 = 1;
 pub(super) const DELTAS: u8 = 2;
 
-/// What the packing of one block depends on.
+/// Values that determine the packed form of one block.
 #[derive(Debug, Clone, Copy)]
 struct BlockShape {
     first: i64,
-    /// Smallest value, and bits of the largest offset from it.
+    /// Smallest value; `offset_width` is the number of bits of the largest offset from it.
     base: i64,
     offset_width: usize,
-    /// Smallest difference, and bits of the largest offset from it.
+    /// Smallest difference; `step_width` is the number of bits of the largest offset from it.
     step: i64,
     step_width: usize,
 }
 
 impl BlockShape {
-    fn of<T: Lane>(values: &[T]) -> Self {
-        let first = values[0].into_lane();
+    fn of<T: PackedInt>(values: &[T]) -> Self {
+        let first = values[0].into_packed();
         let (mut low, mut high) = (first, first);
         let (mut step_low, mut step_high) = (i64::MAX, i64::MIN);
         for (value, next) in values.iter().zip(&values[1..]) {
-            let (value, next) = (value.into_lane(), next.into_lane());
+            let (value, next) = (value.into_packed(), next.into_packed());
             let step = next.wrapping_sub(value);
             low = low.min(next);
             high = high.max(next);
@@ -49,29 +52,29 @@ impl BlockShape {
     }
 }
 
-/// Writes columns; keeps its buffer from one to the next.
+/// Encoder of packed columns with a reusable buffer.
 #[derive(Debug, Default)]
 pub(crate) struct PackedEncoder {
     shapes: Vec<BlockShape>,
 }
 
-/// How a column is to be written.
+/// Chosen form of a column.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
     form: u8,
-    /// Bytes of the blocks, without their heads.
+    /// Size of the blocks in bytes, without their heads.
     payload: usize,
 }
 
 impl PackedEncoder {
     /// Appends `values` in the smallest of the three forms.
-    pub(crate) fn encode<T: Lane>(&mut self, values: &[T], out: &mut Vec<u8>) {
+    pub(crate) fn encode<T: PackedInt>(&mut self, values: &[T], out: &mut Vec<u8>) {
         let plan = self.plan(values);
         self.write(&plan, values, out);
     }
 
-    /// Chooses the form.
-    pub(super) fn plan<T: Lane>(&mut self, values: &[T]) -> Plan {
+    /// Chooses the form for `values`.
+    pub(super) fn plan<T: PackedInt>(&mut self, values: &[T]) -> Plan {
         self.shapes.clear();
         self.shapes.extend(values.chunks(BLOCK).map(BlockShape::of));
         let first = self.shapes.first().map_or(0, |shape| shape.first);
@@ -82,7 +85,7 @@ impl PackedEncoder {
         }
         let deltas = self.payload(values.len(), |shape| shape.step_width);
         let offsets = self.payload(values.len(), |shape| shape.offset_width);
-        // Differences are charged for their third array of heads at about one byte a block.
+        // Differences have a third array of heads, estimated at one byte per block.
         let deltas_are_smaller = deltas + self.shapes.len() < offsets;
         Plan {
             form: if deltas_are_smaller { DELTAS } else { OFFSETS },
@@ -90,8 +93,8 @@ impl PackedEncoder {
         }
     }
 
-    /// Appends the `values` that were planned for.
-    pub(super) fn write<T: Lane>(&self, plan: &Plan, values: &[T], out: &mut Vec<u8>) {
+    /// Appends `values`, which must be those passed to [`PackedEncoder::plan`].
+    pub(super) fn write<T: PackedInt>(&self, plan: &Plan, values: &[T], out: &mut Vec<u8>) {
         match plan.form {
             CONSTANT => {
                 out.push(CONSTANT);
@@ -102,7 +105,7 @@ impl PackedEncoder {
         }
     }
 
-    /// About how many bytes the plan takes.
+    /// Returns the approximate encoded size in bytes.
     pub(super) fn bytes(&self, plan: &Plan) -> usize {
         let array = |element: fn(&BlockShape) -> i64| {
             let elements = self.shapes.iter().map(element);
@@ -129,7 +132,7 @@ impl PackedEncoder {
             + packed_bytes(count - last * BLOCK, width(&self.shapes[last]))
     }
 
-    fn encode_offsets<T: Lane>(&self, values: &[T], out: &mut Vec<u8>) {
+    fn encode_offsets<T: PackedInt>(&self, values: &[T], out: &mut Vec<u8>) {
         out.push(OFFSETS);
         let shapes = self.shapes.iter();
         PackedArray::encode(shapes.clone().map(|shape| shape.offset_width as i64), out);
@@ -137,13 +140,13 @@ impl PackedEncoder {
         let mut block = [0; BLOCK];
         for (values, shape) in values.chunks(BLOCK).zip(shapes) {
             for (slot, value) in block.iter_mut().zip(values) {
-                *slot = value.into_lane();
+                *slot = value.into_packed();
             }
             pack(&mut block, values.len(), shape.base, shape.offset_width, out);
         }
     }
 
-    fn encode_deltas<T: Lane>(&self, values: &[T], out: &mut Vec<u8>) {
+    fn encode_deltas<T: PackedInt>(&self, values: &[T], out: &mut Vec<u8>) {
         out.push(DELTAS);
         let shapes = self.shapes.iter();
         PackedArray::encode(shapes.clone().map(|shape| shape.step_width as i64), out);
@@ -154,14 +157,14 @@ impl PackedEncoder {
             block[0] = shape.step;
             let pairs = values.iter().zip(&values[1..]);
             for (slot, (value, next)) in block[1..].iter_mut().zip(pairs) {
-                *slot = next.into_lane().wrapping_sub(value.into_lane());
+                *slot = next.into_packed().wrapping_sub(value.into_packed());
             }
             pack(&mut block, values.len(), shape.step, shape.step_width, out);
         }
     }
 }
 
-/// A view of a stored column. Opening it checks every length, so reading cannot fail.
+/// View of a stored column. Opening it checks every length, so reading cannot fail.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Packed<'a> {
     count: usize,
@@ -185,15 +188,15 @@ enum Form<'a> {
 }
 
 impl<'a> Packed<'a> {
-    /// Reads the column of `count` values that stands next; `count` must be backed by a checked limit.
+    /// Opens the next column, which has `count` values. The caller must have checked `count` against a limit.
     ///
-    /// Costs a few instructions a block.
+    /// Costs a few instructions per block.
     pub(crate) fn open(reader: &mut Reader<'a>, count: usize) -> Result<Self, Damaged> {
         let form = reader.byte()?;
         Self::open_form(form, reader, count)
     }
 
-    /// As [`Packed::open`], where the form has been read.
+    /// Opens a column whose form byte has already been read; see [`Packed::open`].
     #[inline]
     pub(super) fn open_form(code: u8, reader: &mut Reader<'a>, count: usize) -> Result<Self, Damaged> {
         if code == CONSTANT {
@@ -231,7 +234,7 @@ impl<'a> Packed<'a> {
         Ok(Self { count, form })
     }
 
-    /// The values of `rows`, which must lie inside the column, block by block in order.
+    /// Calls `visit` with the values of `rows`, block by block in order. `rows` must be within the column.
     pub(super) fn for_each_block(&self, rows: Range<usize>, mut visit: impl FnMut(&[i64])) {
         if rows.is_empty() {
             return;
@@ -249,36 +252,37 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// Hands each value to `visit`, in order.
+    /// Calls `visit` with each value in order.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(i64)) {
         self.for_each_block(0..self.count, |values| {
             values.iter().for_each(|value| visit(*value));
         });
     }
 
-    /// Fills `block` with the values of block `index`, which must exist; slots behind them are left with any value.
+    /// Fills `block` with the values of block `index`, which must exist. The slots after them are left with
+    /// arbitrary values.
     pub(crate) fn read_block(&self, index: usize, block: &mut Block) {
         let count = BLOCK.min(self.count - index * BLOCK);
         self.unpack_block(index, self.payload_offset(index), count, block);
     }
 
-    /// How many values.
+    /// Returns the number of values.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// The first values of the blocks of a rising column, and how many values a full block has; of a constant
-    /// column its value.
+    /// Returns the first values of the blocks of a rising column, and the number of values in a full block. For a
+    /// constant column, returns its value as `Err`.
     pub(super) fn rising_heads(&self) -> Result<(PackedArray<'a>, usize), i64> {
         match self.form {
             Form::Constant(value) => Err(value),
-            // In a rising block the smallest value is the first.
+            // The smallest value of a rising block is its first one.
             Form::Offsets { bases, .. } => Ok((bases, BLOCK)),
             Form::Deltas { firsts, .. } => Ok((firsts, BLOCK)),
         }
     }
 
-    /// Where the payload of block `index` starts.
+    /// Returns the offset of the payload of block `index`.
     fn payload_offset(&self, index: usize) -> usize {
         match &self.form {
             Form::Constant(_) => 0,
@@ -288,7 +292,7 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// Fills the first `count` slots, and returns how many payload bytes the block takes.
+    /// Fills the first `count` slots. Returns the size of the block's payload in bytes.
     fn unpack_block(&self, index: usize, offset: usize, count: usize, block: &mut Block) -> usize {
         match &self.form {
             Form::Constant(value) => {
@@ -319,7 +323,7 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// Checks all widths and takes the blocks that follow, with whatever stands behind them.
+/// Checks all widths and reads the payload of the blocks. The returned slice also contains the bytes after them.
 fn take_payload<'a>(
     reader: &mut Reader<'a>,
     count: usize,

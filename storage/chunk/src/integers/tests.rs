@@ -1,16 +1,18 @@
-//! Each form reads back, the smallest is taken, and damage is an error.
+//! Tests of all forms: each form decodes correctly, the smallest form is chosen, and damage is an error.
+//!
+//! Damaged columns must either fail to open or decode to some values; they never cause a panic.
 
 use super::coded::FRAME;
 use super::packed::{CONSTANT, DELTAS, OFFSETS};
 use super::*;
 
-fn encoded<T: Lane>(values: &[T]) -> Vec<u8> {
+fn encoded<T: PackedInt>(values: &[T]) -> Vec<u8> {
     let mut bytes = Vec::new();
     IntegerEncoder::default().encode(values, &mut bytes);
     bytes
 }
 
-fn tightly<T: Lane>(values: &[T]) -> Vec<u8> {
+fn tightly<T: PackedInt>(values: &[T]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = IntegerEncoder::default();
     encoder.allow_coding(true);
@@ -19,7 +21,7 @@ fn tightly<T: Lane>(values: &[T]) -> Vec<u8> {
     bytes
 }
 
-/// Values around a walk, from `noise` of up to 64 bits.
+/// Returns a walk of `count` values whose steps are `noise` of random 64-bit words.
 fn walk(count: usize, noise: impl Fn(u64) -> i64) -> Vec<i64> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut value = 0i64;
@@ -32,7 +34,7 @@ fn walk(count: usize, noise: impl Fn(u64) -> i64) -> Vec<i64> {
     values
 }
 
-fn decoded<T: Lane>(bytes: &[u8], count: usize, rows: Range<usize>) -> Vec<T> {
+fn decoded<T: PackedInt>(bytes: &[u8], count: usize, rows: Range<usize>) -> Vec<T> {
     let mut reader = Reader::new(bytes);
     let column = Integers::open(&mut reader, count).expect("it was just written");
     assert_eq!(reader.finish(), Ok(()));
@@ -185,7 +187,7 @@ fn damage_is_an_error() {
         assert!(Integers::open(&mut Reader::new(&bytes[..length]), 300).is_err());
     }
     assert!(Integers::open(&mut Reader::new(&[9, 0, 0]), 3).is_err());
-    // Width 65 as a signed varint.
+    // The width 65 as a signed varint.
     assert!(Integers::open(&mut Reader::new(&[OFFSETS, 0x82, 0x01, 0, 0, 0]), 1).is_err());
     let bytes = tightly(&walk(1_000, |word| (word & word >> 9 & 7) as i64));
     assert_eq!(bytes[0], CODED);

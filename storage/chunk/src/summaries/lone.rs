@@ -1,4 +1,7 @@
-//! Summaries without their chunk: what is kept at hand of rows that are far away.
+//! Summaries without their chunk: kept locally for rows that are stored remotely.
+//!
+//! A query over summaries then needs no access to the remote rows. The format additionally lists the columns of the
+//! run, because no chunk directory is at hand.
 
 use tideline_model::{FieldId, ValueType};
 
@@ -8,14 +11,14 @@ use crate::chunk::{ChunkError, checksum};
 use crate::run::{ROWS_MAX, Run, VALUES_MAX};
 use crate::wire::{Damaged, Reader, put_varint};
 
-/// Writes summaries of runs; keeps its buffers from one to the next.
+/// Encoder of lone summaries with reusable buffers.
 #[derive(Debug, Default)]
 pub struct LoneSummaryWriter {
     encoder: SummaryEncoder,
     section: Vec<u8>,
 }
 
-/// A view of stored summaries.
+/// View of stored lone summaries.
 #[derive(Debug, Clone)]
 pub struct LoneSummaries<'a> {
     directory: Reader<'a>,
@@ -25,17 +28,19 @@ pub struct LoneSummaries<'a> {
 }
 
 impl LoneSummaryWriter {
-    /// Appends summaries of the numbers of a run, and which columns it has; nothing of a run without numbers. Buckets have
-    /// the first of `widths`, in nanoseconds, by which one has 16 rows on average, else the last one. Costs about two
-    /// nanoseconds a value.
+    /// Appends the summaries of the numeric columns of a run, and the list of all its columns. Appends nothing if
+    /// the run has no numeric column or `widths` is empty.
+    ///
+    /// The bucket width is the first of `widths`, in nanoseconds, for which a bucket has at least 16 rows on
+    /// average, else the last one. Costs about two nanoseconds per value.
     ///
     /// # Errors
     ///
-    /// Where [`Run::check`] fails, or a width is not positive.
+    /// [`ChunkError::Malformed`] or [`ChunkError::TooLarge`] if [`Run::check`] fails or a width is not positive.
     pub fn write(&mut self, run: &Run, widths: &[i64], out: &mut Vec<u8>) -> Result<(), ChunkError> {
         run.check()?;
         if widths.iter().any(|width| *width <= 0) {
-            return Err(ChunkError::Malformed("the width of its buckets is not positive"));
+            return Err(ChunkError::Malformed("summary bucket width is not positive"));
         }
         self.section.clear();
         self.encoder.encode_lone(run, widths, &mut self.section);
@@ -65,11 +70,12 @@ impl LoneSummaryWriter {
 }
 
 impl<'a> LoneSummaries<'a> {
-    /// Checks what fills `bytes`.
+    /// Opens the lone summaries in `bytes`, which must hold nothing else.
     ///
     /// # Errors
     ///
-    /// Where it is not what was written.
+    /// [`ChunkError::Checksum`] if the content was changed, [`ChunkError::UnknownType`] or [`ChunkError::Damaged`]
+    /// if it is not valid.
     pub fn open(bytes: &'a [u8]) -> Result<Self, ChunkError> {
         let (stored, content) = bytes.split_at_checked(4).ok_or(Damaged("no checksum"))?;
         if checksum(content) != stored {
@@ -92,22 +98,23 @@ impl<'a> LoneSummaries<'a> {
         })
     }
 
-    /// False where buckets have fewer than 16 rows on average: earlier builds refuse such summaries.
+    /// Returns true if buckets have at least 16 rows on average. Older builds reject summaries for which this is
+    /// false.
     pub fn is_dense(&self) -> bool {
         self.summaries.buckets().len() <= self.rows / ROWS_PER_BUCKET_MIN
     }
 
-    /// What the numbers come to.
+    /// Returns the summaries of the numeric columns.
     pub fn summaries(&self) -> &Summaries<'a> {
         &self.summaries
     }
 
-    /// The columns of the run, numbers or not, in the order of field and type code.
+    /// Returns all columns of the run, numeric or not, in the order of field and type code.
     pub fn columns(&self) -> impl Iterator<Item = (FieldId, ValueType)> + use<'a> {
         let (mut reader, mut left, mut previous) = (self.directory, self.columns, 0);
         std::iter::from_fn(move || {
             left = left.checked_sub(1)?;
-            // It was read before, when this was opened.
+            // The entries were validated by `open`.
             let entry = Entry::read(&mut reader, previous, 0).ok()?;
             previous = entry.field.0;
             Some((entry.field, entry.value_type))

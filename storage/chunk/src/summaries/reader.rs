@@ -1,4 +1,7 @@
-//! Reads summaries in place: the buckets once, and of the columns only those that are asked for.
+//! Reads summaries in place: all buckets once, but only the requested columns.
+//!
+//! A column whose summaries are damaged is reported as unknown in every bucket, so that the caller decodes the rows
+//! instead.
 
 use tideline_model::{FieldId, ValueType};
 
@@ -14,30 +17,29 @@ use crate::integers::Packed;
 use crate::timestamps::{PackedTimestamps, Timestamps};
 use crate::wire::{Damaged, Reader};
 
-/// The arrays of numbers of a column, in the order in which they are stored: lowest, highest, first, last, and the
-/// three that the sum is made of.
+/// Number of arrays per column, in stored order: lowest, highest, first, last, and the three parts of the sum.
 const ARRAYS: usize = 7;
 const HIGH: usize = 5;
 const CORRECTION: usize = 6;
 
-/// A view of a chunk's summaries. It holds the buckets, and borrows the rest.
+/// View of the summaries of a chunk. It owns the buckets and borrows the rest.
 #[derive(Debug, Clone)]
 pub struct Summaries<'a> {
     width: i64,
     buckets: Vec<SummaryBucket>,
     count: usize,
-    /// Stands at the first column.
+    /// Positioned at the first column.
     columns: Reader<'a>,
 }
 
 impl<'a> Summaries<'a> {
-    /// Reads the buckets of the section that `reader` holds.
+    /// Reads the buckets of the section in `reader`.
     pub(crate) fn open(reader: Reader<'a>, times: &Timestamps<'a>) -> Result<Self, Damaged> {
         Self::open_of(reader, times.rows(), times.regular(), ROWS_PER_BUCKET_MIN)
     }
 
-    /// The same of so many rows, at least `rows_min` a bucket on average; `regular` is the first instant and the step of rows
-    /// whose instants are not stored.
+    /// Reads the buckets of summaries of `rows` rows, with at least `rows_min` rows per bucket on average. `regular`
+    /// holds first timestamp and step if the timestamps of buckets are not stored.
     pub(super) fn open_of(
         mut reader: Reader<'a>,
         rows: usize,
@@ -46,7 +48,7 @@ impl<'a> Summaries<'a> {
     ) -> Result<Self, Damaged> {
         let width = i64::try_from(reader.varint()?).unwrap_or(0);
         if width <= 0 {
-            return Err(Damaged("buckets without width"));
+            return Err(Damaged("bucket width is not positive"));
         }
         let count = reader.count(rows / rows_min)?;
         let mut buckets = read_buckets(&mut reader, count, width, rows)?;
@@ -68,21 +70,21 @@ impl<'a> Summaries<'a> {
         })
     }
 
-    /// The width of the buckets in nanoseconds.
+    /// Returns the width of the buckets in nanoseconds.
     pub fn width(&self) -> i64 {
         self.width
     }
 
-    /// The buckets that have rows, in the order of time. Together they hold every row of the chunk.
+    /// Returns the buckets with rows in time order. Together they contain every row of the chunk.
     pub fn buckets(&self) -> &[SummaryBucket] {
         &self.buckets
     }
 
-    /// Makes `out` hold the summary of a column in each bucket; `false`, with `out` empty, where the chunk has no
-    /// column of numbers of that field and type.
+    /// Replaces the content of `out` with the summary of a column in each bucket. Returns false, with `out` empty,
+    /// if the chunk has no numeric column with this field and type.
     ///
-    /// A column whose summaries are damaged is [unknown](ColumnSummary::Unknown) in every bucket. Costs about
-    /// thirty nanoseconds a bucket, and no allocation once `out` has grown.
+    /// A column whose summaries are damaged is [unknown](ColumnSummary::Unknown) in every bucket. Costs about thirty
+    /// nanoseconds per bucket, and no allocation once `out` has grown.
     pub fn column(&self, field: FieldId, value_type: ValueType, out: &mut Vec<ColumnSummary>) -> bool {
         out.clear();
         let read = self.find(field, value_type).and_then(|body| match body {
@@ -111,7 +113,7 @@ impl<'a> Summaries<'a> {
         Ok(None)
     }
 
-    /// Reads array after array, each into its part of the summaries that are known.
+    /// Reads the arrays in order, each into its part of the known summaries.
     fn read(
         &self,
         mut body: Reader<'a>,
@@ -123,7 +125,7 @@ impl<'a> Summaries<'a> {
         if flags & flag::RESERVED != 0 {
             return Err(Damaged("summary with unknown flags").into());
         }
-        let lanes = Lanes::open(body, value_type)?;
+        let lanes = NumberForm::open(body, value_type)?;
         let known = self.read_states(body, flags, out)?;
         if known > 0 {
             if flags & flag::SPARSE != 0 {
@@ -134,7 +136,7 @@ impl<'a> Summaries<'a> {
         Ok(body.finish()?)
     }
 
-    /// Makes `out` hold what is known of where; returns how many are.
+    /// Fills `out` with the state of each bucket. Returns the number of known buckets.
     fn read_states(
         &self,
         body: &mut Reader<'a>,
@@ -156,23 +158,23 @@ impl<'a> Summaries<'a> {
         if is_whole {
             Ok(known)
         } else {
-            Err(Damaged("bucket of unknown state"))
+            Err(Damaged("bucket with invalid state"))
         }
     }
 }
 
-/// The type of a column's numbers, and how they are stored.
+/// Type of the numbers of a column, and their stored form.
 #[derive(Debug, Clone, Copy)]
-enum Lanes {
+enum NumberForm {
     Signed,
     Unsigned,
-    /// Floats as integers that are divided by a power of ten.
+    /// Floats stored as integers to be divided by a power of ten.
     Decimal(f64),
-    /// Floats as their bits.
+    /// Floats stored as their bits.
     Bits,
 }
 
-impl Lanes {
+impl NumberForm {
     fn open(body: &mut Reader<'_>, value_type: ValueType) -> Result<Self, Damaged> {
         match value_type {
             ValueType::Signed => Ok(Self::Signed),
@@ -185,12 +187,12 @@ impl Lanes {
                 _ => Err(Damaged("unknown form of floats")),
             },
             ValueType::Boolean | ValueType::String | ValueType::Histogram => {
-                Err(Damaged("summary of what are no numbers"))
+                Err(Damaged("summary of a non-numeric column"))
             }
         }
     }
 
-    /// Reads the numbers of the `count` summaries that are known.
+    /// Reads the numbers of the `count` known summaries.
     fn read(
         self,
         body: &mut Reader<'_>,
@@ -224,10 +226,10 @@ impl Lanes {
         Ok(())
     }
 
-    /// Turns stored integers into the numbers that they stand for.
+    /// Converts the stored integers to the numbers of a summary.
     fn fill(self, summary: &mut ValueSummary, stored: [i64; ARRAYS]) {
         let [lowest, highest, first, last, low, high, correction] = stored;
-        // All but the lowest count from that one.
+        // The other values are stored as differences from the lowest.
         summary.min = self.number(lowest);
         summary.max = self.number(lowest.wrapping_add(highest));
         summary.first.1 = self.number(lowest.wrapping_add(first));
@@ -259,7 +261,7 @@ impl Lanes {
     }
 }
 
-/// Which buckets there are, and their rows; the instants are those where they begin.
+/// Reads the buckets and their rows. The first timestamp of each is set to the bucket start.
 fn read_buckets(
     reader: &mut Reader<'_>,
     count: usize,
@@ -294,7 +296,7 @@ fn read_buckets(
     }
 }
 
-/// The first and last instant of each bucket, where rows are not regular.
+/// Reads the first and last timestamp of each bucket of an irregular series.
 fn read_instants(reader: &mut Reader<'_>, buckets: &mut [SummaryBucket]) -> Result<(), Damaged> {
     let leads = PackedTimestamps::open(reader, buckets.len())?;
     set_each_span(&leads, buckets.iter_mut(), |bucket, lead| {
@@ -307,7 +309,7 @@ fn read_instants(reader: &mut Reader<'_>, buckets: &mut [SummaryBucket]) -> Resu
     Ok(())
 }
 
-/// How many rows of each known bucket have no value, and what that does to the edges.
+/// Reads the number of rows without a value in each known bucket, and corrects count, first and last timestamp.
 fn read_gaps(body: &mut Reader<'_>, count: usize, out: &mut [ColumnSummary]) -> Result<(), Damaged> {
     let gaps = Packed::open(body, count)?;
     let mut is_whole = true;
@@ -332,7 +334,7 @@ fn read_gaps(body: &mut Reader<'_>, count: usize, out: &mut [ColumnSummary]) -> 
     Ok(())
 }
 
-/// What is known of a column with a value in every row of a bucket, before its numbers are read.
+/// Returns the summary of a column with a value in every row of a bucket, before its numbers are read.
 fn dense(bucket: &SummaryBucket) -> ColumnSummary {
     let zero = Number::Signed(0);
     ColumnSummary::Known(ValueSummary {
@@ -352,7 +354,7 @@ fn known(out: &mut [ColumnSummary]) -> impl Iterator<Item = &mut ValueSummary> {
     })
 }
 
-/// Hands each target its element of `array`.
+/// Calls `set` for each target with the corresponding element of `array`.
 fn set_each<'t, T: 't>(
     array: &Packed<'_>,
     mut targets: impl Iterator<Item = &'t mut T>,
@@ -365,7 +367,7 @@ fn set_each<'t, T: 't>(
     });
 }
 
-/// As [`set_each`], of spans of time.
+/// Calls `set` for each target with the corresponding time span; see [`set_each`].
 fn set_each_span<'t, T: 't>(
     array: &PackedTimestamps<'_>,
     mut targets: impl Iterator<Item = &'t mut T>,

@@ -1,4 +1,7 @@
-//! Writes summaries: one pass over the timestamps for the buckets, one over each numeric column.
+//! Encodes summaries: one pass over the timestamps to find the buckets, and one pass over each numeric column.
+//!
+//! Floats are stored as decimals only if this restores all extremes and edges exactly. Sums are computed with
+//! compensation, so that sums of buckets can be added without loss of precision.
 
 use std::ops::Range;
 
@@ -8,17 +11,18 @@ use tideline_runtime::background;
 use super::{BITS, CORRECTION_SHIFT, ROWS_MIN, ROWS_PER_BUCKET_MIN, flag, state};
 use crate::chunk::directory::Entry;
 use crate::floats::{choose_exponent, near, power_of, restored};
-use crate::integers::{IntegerEncoder, Lane};
+use crate::integers::{IntegerEncoder, PackedInt};
 use crate::presence::Presence;
 use crate::run::{Run, RunColumn};
 use crate::timestamps::TimestampEncoder;
 use crate::wire::put_varint;
 
-/// Largest correction of a decimal sum, in parts of the largest magnitude summed: 2⁻⁴⁴, what rounding a few thousand
-/// decimals to doubles comes to. Beyond it the sum is no decimal, and so short a correction would not do.
+/// Largest correction of a decimal sum, relative to the largest magnitude summed: 2⁻⁴⁴, the rounding error of a few
+/// thousand decimals stored as doubles. A larger correction means that the sum is not a decimal, and the shortened
+/// correction would not be precise enough.
 const DECIMAL_CORRECTION_MAX: f64 = 1.0 / (1u64 << 44) as f64;
 
-/// Writes summaries; keeps its buffers from one chunk to the next.
+/// Encoder of summaries with reusable buffers.
 #[derive(Debug, Default)]
 pub(crate) struct SummaryEncoder {
     buckets: Vec<Bucket>,
@@ -28,23 +32,24 @@ pub(crate) struct SummaryEncoder {
     arrays: Arrays,
 }
 
-/// Which multiple of the width, and which rows.
+/// Bucket: its multiple of the width, and its rows.
 #[derive(Debug)]
 struct Bucket {
     number: i64,
     rows: Range<usize>,
 }
 
-/// A column in a bucket, as it is stored.
+/// Summary of a column in a bucket in stored form.
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
-    /// Values, and rows that have none.
+    /// Number of values; `gaps` is the number of rows without a value.
     count: i64,
     gaps: i64,
-    /// From the bucket's first instant to the first value's, and from the last value's to the last instant.
+    /// Time from the first row of the bucket to the first value; `trail` is the time from the last value to the last
+    /// row.
     lead: i64,
     trail: i64,
-    /// Integers as they are; of floats first the bits, then decimals where all are.
+    /// Integers are stored unchanged. Floats are bits at first, then decimals if all of them can be converted.
     min: i64,
     max: i64,
     first: i64,
@@ -54,9 +59,10 @@ struct Known {
 }
 
 impl SummaryEncoder {
-    /// Appends the summaries of a checked run in buckets of `width`, or nothing where they do not pay.
+    /// Appends the summaries of a checked run in buckets of `width`. Appends nothing if the run is too short or the
+    /// buckets have too few rows.
     ///
-    /// The reader can tell the instants of regular rows, so none are stored for those.
+    /// The timestamps of buckets are not stored for regular rows, because the reader can compute them.
     pub(crate) fn encode(&mut self, run: &Run, is_regular: bool, width: i64, out: &mut Vec<u8>) {
         if has_numbers(run) && run.rows() >= ROWS_MIN && self.cut(&run.timestamps, width, ROWS_PER_BUCKET_MIN)
         {
@@ -64,8 +70,9 @@ impl SummaryEncoder {
         }
     }
 
-    /// Appends the summaries of a checked run in buckets of the first of `widths` that has [`ROWS_PER_BUCKET_MIN`] rows a
-    /// bucket, else of the last one; nothing where there are no numbers. The instants of buckets are stored.
+    /// Appends the summaries of a checked run. The bucket width is the first of `widths` with at least
+    /// [`ROWS_PER_BUCKET_MIN`] rows per bucket on average, else the last one. Appends nothing if there are no
+    /// numeric columns. The timestamps of buckets are always stored.
     pub(super) fn encode_lone(&mut self, run: &Run, widths: &[i64], out: &mut Vec<u8>) {
         let Some((last, others)) = widths.split_last().filter(|_| has_numbers(run) && run.rows() > 0) else {
             return;
@@ -80,7 +87,7 @@ impl SummaryEncoder {
         }
     }
 
-    /// Appends the summaries of the buckets that were cut.
+    /// Appends the summaries of `self.buckets`.
     fn put(&mut self, run: &Run, is_regular: bool, width: i64, out: &mut Vec<u8>) {
         let numeric = run.columns.iter().filter(|column| is_numeric(&column.values));
         let count = numeric.clone().count();
@@ -102,11 +109,11 @@ impl SummaryEncoder {
             entry.put(previous, out);
             previous = column.field.0;
             out.extend_from_slice(&self.body);
-            background::give_way_after(run.rows());
+            background::yield_core_after(run.rows());
         }
     }
 
-    /// Finds the buckets; false where they have fewer than `rows_min` rows on average.
+    /// Divides the rows into buckets. Returns false if they have fewer than `rows_min` rows on average.
     fn cut(&mut self, times: &[i64], width: i64, rows_min: usize) -> bool {
         self.buckets.clear();
         let mut start = 0;
@@ -186,7 +193,7 @@ impl SummaryEncoder {
             }
             _ => None,
         };
-        // What is left of a sum when each value counts as the lowest; of bits, all.
+        // Sum minus count · lowest; the entire sum for floats stored as bits.
         let excess = |known: &Known| match form {
             Some(BITS) => known.sum,
             _ => known
@@ -232,7 +239,7 @@ impl SummaryEncoder {
 }
 
 impl Known {
-    /// The lowest value as a number, of any type but the bits of floats.
+    /// Returns the lowest value as a number. Not applicable to the bits of floats.
     fn lowest(&self, values: &ColumnData) -> i128 {
         match values {
             ColumnData::Unsigned(_) => i128::from(self.min as u64),
@@ -241,7 +248,7 @@ impl Known {
     }
 }
 
-/// The codecs of the arrays that summaries are made of.
+/// Codecs of the arrays in summaries.
 #[derive(Debug, Default)]
 struct Arrays {
     integers: IntegerEncoder,
@@ -256,7 +263,7 @@ impl Arrays {
         self.integers.encode(&self.elements, out);
     }
 
-    /// As [`Arrays::put`], in the coarsest unit of time that fits.
+    /// Appends time spans in the largest unit that divides all of them.
     fn put_spans(&mut self, elements: impl Iterator<Item = i64>, out: &mut Vec<u8>) {
         self.elements.clear();
         self.elements.extend(elements);
@@ -276,7 +283,8 @@ fn is_numeric(values: &ColumnData) -> bool {
     )
 }
 
-/// The first and the last of `rows` that have a value, and how many have; `None` where none has.
+/// Returns the first and the last of `rows` that have a value, and the number of rows with a value; `None` if no row
+/// has one.
 fn present(presence: &Presence, rows: Range<usize>) -> Option<(usize, usize, usize)> {
     match presence {
         Presence::All => Some((rows.start, rows.end - 1, rows.len())),
@@ -289,8 +297,8 @@ fn present(presence: &Presence, rows: Range<usize>) -> Option<(usize, usize, usi
     }
 }
 
-/// The summary of at least one integer.
-fn integers<T: Lane + Ord + Into<i128>>(values: &[T]) -> Known {
+/// Returns the summary of at least one integer.
+fn integers<T: PackedInt + Ord + Into<i128>>(values: &[T]) -> Known {
     let first = values[0];
     let (mut min, mut max, mut sum) = (first, first, 0i128);
     for value in values {
@@ -299,16 +307,17 @@ fn integers<T: Lane + Ord + Into<i128>>(values: &[T]) -> Known {
         sum += (*value).into();
     }
     Known {
-        min: min.into_lane(),
-        max: max.into_lane(),
-        first: first.into_lane(),
-        last: values[values.len() - 1].into_lane(),
+        min: min.into_packed(),
+        max: max.into_packed(),
+        first: first.into_packed(),
+        last: values[values.len() - 1].into_packed(),
         sum,
         ..Known::default()
     }
 }
 
-/// The summary of at least one float, in bits; `None` where the sum is not finite, as with any NaN or infinity.
+/// Returns the summary of at least one float, as bits; `None` if the sum is not finite, which any NaN or infinity
+/// causes.
 fn floats(values: &[f64]) -> Option<Known> {
     let CompensatedSum {
         sum,
@@ -339,10 +348,10 @@ fn total_order(bits: i64) -> i64 {
     bits ^ ((bits >> 63) as u64 >> 1) as i64
 }
 
-/// Returns the sum of all values as if added in twice the precision (Ogita, Rump, Oishi, "Accurate Sum and Dot
-/// Product", 2005).
+/// Returns the sum of all values with twice the precision (Ogita, Rump, Oishi, "Accurate Sum and Dot Product",
+/// 2005).
 fn compensated_sum(values: &[f64]) -> CompensatedSum {
-    let (lanes, rest) = CompensatedSum::in_lanes(values);
+    let (lanes, rest) = CompensatedSum::sum_in_parallel(values);
     let mut total = CompensatedSum {
         sum: 0.0,
         compensation: lanes.iter().map(|lane| lane.compensation).sum(),
@@ -353,7 +362,8 @@ fn compensated_sum(values: &[f64]) -> CompensatedSum {
     total.normalized()
 }
 
-/// Turns bits of floats into decimals, where all can be; otherwise leaves them as they are.
+/// Converts bits of floats to decimals if all of them can be converted; otherwise leaves them unchanged. Returns
+/// true if they were converted.
 fn to_decimals(known: &mut [Known], power: f64) -> bool {
     let decimal = |known: &Known| -> Option<Known> {
         let value = |bits: i64| restored(f64::from_bits(bits as u64), power);
@@ -383,7 +393,7 @@ fn to_decimals(known: &mut [Known], power: f64) -> bool {
     true
 }
 
-/// The bits of a correction that are kept, rounded.
+/// Returns the stored bits of a correction, rounded.
 fn rounded(correction: f64) -> i64 {
     let bits = correction.to_bits() + (1 << (CORRECTION_SHIFT - 1));
     (bits >> CORRECTION_SHIFT) as i64

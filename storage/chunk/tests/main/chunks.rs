@@ -1,4 +1,6 @@
-//! A chunk gives back its run, whole and in parts.
+//! A chunk decodes to the run that was encoded, as a whole and in parts.
+//!
+//! The tests also check the size limits of typical workloads and that malformed runs are rejected.
 
 use proptest::prelude::*;
 use tideline_chunk::{
@@ -9,7 +11,8 @@ use tideline_model::{ColumnData, FieldId, TimeRange, ValueType};
 use crate::samples::{column, run};
 use crate::workload::{COLD, cpu_run, decimal_run, encoded, encoded_with, sequences, sine_run};
 
-/// The values of `column` in `rows`, and which rows have one, straight from the run.
+/// Returns the values of `run_column` in the given rows, and the presence of these rows, taken directly from the
+/// run.
 fn part_of(run_column: &RunColumn, start: usize, end: usize) -> (ColumnData, Bitmap) {
     let present: Bitmap = (start..end)
         .map(|row| run_column.presence.contains(row))
@@ -104,13 +107,13 @@ fn the_sizes_that_were_promised_hold() {
         .map(|seed| encoded(&cpu_run(seed, hour_and_a_half)).len())
         .sum();
     let per_value = total as f64 / (20 * hour_and_a_half * 10) as f64;
-    println!("{per_value:.4} bytes a value at {hour_and_a_half} rows");
-    assert!(per_value <= 0.42, "{per_value:.4} bytes a value");
+    println!("{per_value:.4} bytes per value at {hour_and_a_half} rows");
+    assert!(per_value <= 0.42, "{per_value:.4} bytes per value");
 
     let decimals = encoded(&decimal_run(1, hour_and_a_half)).len() as f64 / 5_400.0;
-    assert!(decimals <= 0.8, "{decimals:.4} bytes a decimal");
+    assert!(decimals <= 0.8, "{decimals:.4} bytes per decimal");
     let sines = encoded(&sine_run(hour_and_a_half)).len() as f64 / 5_400.0;
-    assert!(sines <= 8.0, "{sines:.4} bytes a sine");
+    assert!(sines <= 8.0, "{sines:.4} bytes per sine");
 
     let total: usize = (0..20).map(|seed| encoded(&cpu_run(seed, 10)).len()).sum();
     println!("{} bytes for 10 rows of 10 fields", total / 20);
@@ -122,14 +125,14 @@ fn a_cold_day_takes_the_bytes_that_were_promised() {
     let day = 8_640;
     let size = |run: &Run| encoded_with(run, &COLD).len() as f64 / run.values() as f64;
     let walks = (0..5).map(|seed| size(&cpu_run(seed, day))).sum::<f64>() / 5.0;
-    println!("{walks:.4} bytes a value of a day of walks, summaries by the hour included");
-    assert!(walks <= 0.30, "{walks:.4} bytes a value");
+    println!("{walks:.4} bytes per value for a day of walks, including hourly summaries");
+    assert!(walks <= 0.30, "{walks:.4} bytes per value");
     let decimals = size(&decimal_run(1, day));
-    println!("{decimals:.4} bytes a value of a day of decimals");
-    assert!(decimals <= 0.60, "{decimals:.4} bytes a decimal");
+    println!("{decimals:.4} bytes per value for a day of decimals");
+    assert!(decimals <= 0.60, "{decimals:.4} bytes per decimal");
     assert!(size(&sine_run(day)) <= 6.5);
     assert!(size(&cpu_run(1, 360)) <= 0.42);
-    // What is too short to gain anything is written as ever.
+    // Runs too short for any gain are encoded as in version 1.
     let few = cpu_run(1, 10);
     assert_eq!(encoded_with(&few, &COLD), encoded(&few));
 }

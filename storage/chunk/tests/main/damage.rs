@@ -1,4 +1,6 @@
-//! Bytes that are not whole are refused, and never make a reader panic, hang or allocate without bound.
+//! Damaged bytes are rejected, and never make a reader panic, hang or allocate without limit.
+//!
+//! Some tests recompute the checksum after the damage, so that the checks of the content itself are exercised.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,10 +11,10 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::samples::{delta, run};
 use crate::workload::{COLD, cpu_delta, cpu_run, encoded, encoded_delta, encoded_with};
 
-/// The offset behind magic, version and checksum, in both formats.
+/// Offset of the content after magic, version and checksum, in both formats.
 const CONTENT_AT: usize = 7;
 
-/// Makes the checksum right again, as a clever attacker would.
+/// Recomputes the checksum, as an attacker would.
 fn seal(bytes: &mut [u8]) {
     if bytes.len() >= CONTENT_AT {
         let sum = (xxh3_64(&bytes[CONTENT_AT..]) as u32).to_le_bytes();
@@ -20,7 +22,7 @@ fn seal(bytes: &mut [u8]) {
     }
 }
 
-/// Calls everything that reads, also of what nobody has checked.
+/// Calls every reading function, also on a chunk opened without checks.
 fn read_all(bytes: &[u8]) {
     let opened = [Chunk::open(bytes), Chunk::open_trusted(bytes)];
     opened.iter().flatten().for_each(read_chunk);
@@ -138,7 +140,7 @@ fn a_delete_that_breaks_a_rule_is_refused() {
         ..Delta::default()
     };
     let whole = encoded_delta(&delta);
-    // Behind the table: kind, length, flag. The last 32 bytes are both first halves, then both second halves.
+    // After the table: kind, length, flag. The last 32 bytes are both first halves, then both second halves.
     let flag_at = CONTENT_AT + 4 + 2;
     let first_id_at = whole.len() - 32;
     for (at, was, becomes) in [(flag_at, 1, 2), (first_id_at, 1, 9)] {

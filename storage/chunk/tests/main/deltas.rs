@@ -1,4 +1,4 @@
-//! A delta gives back what was received, in its order.
+//! A delta decodes to what was encoded, in the same order.
 
 use proptest::prelude::*;
 use tideline_chunk::{DELETE_TIMELINES_MAX, DeleteRecord, Delta, DeltaError};
@@ -23,10 +23,10 @@ proptest! {
 fn a_batch_takes_the_bytes_a_row_that_were_promised() {
     for (machines, most) in [(1_000, 11.0), (4_000, 16.0)] {
         let per_row = encoded_delta(&cpu_delta(5, 10_000, machines)).len() as f64 / 10_000.0;
-        println!("{per_row:.2} bytes a row with {machines} machines");
+        println!("{per_row:.2} bytes per row with {machines} machines");
         assert!(
             per_row < most,
-            "{per_row:.2} bytes a row with {machines} machines"
+            "{per_row:.2} bytes per row with {machines} machines"
         );
     }
 }
@@ -48,7 +48,7 @@ fn a_malformed_delta_is_refused() {
     }
 }
 
-/// A delete of `count` timelines whose ids rise.
+/// Returns a delete of `count` timelines with increasing ids.
 fn delete_of(count: usize) -> Delta {
     let id = |number: usize| TimelineId((number as u128).to_be_bytes());
     Delta {

@@ -1,13 +1,13 @@
-//! Bytes written by earlier versions still open, and today's writer still makes the same bytes.
+//! Bytes written by earlier versions can still be read, and the current encoder still produces the same bytes.
 //!
-//! `tests/golden/NAME-vN.bin` was written by format version `N`, and is never changed or removed. With a new
-//! version, add rows to [`CHUNKS`] and [`DELTAS`] and run once
+//! `tests/golden/NAME-vN.bin` was written by format version `N` and is never changed or removed. For a new version,
+//! add rows to [`CHUNKS`] and [`DELTAS`] and run once
 //!
 //! ```text
 //! TIDELINE_WRITE_GOLDENS=1 cargo test -p tideline-chunk goldens
 //! ```
 //!
-//! which writes the files that are missing. Rows of older versions keep their content and lose their `current`.
+//! This writes the missing files. Rows of older versions keep their content, and their `current` becomes false.
 
 use std::path::PathBuf;
 
@@ -23,11 +23,11 @@ use crate::workload::{COLD, cpu_delta, cpu_run, decimal_run, encoded_delta, enco
 struct Golden<T> {
     name: &'static str,
     content: fn() -> T,
-    /// Whether today's writer writes this version.
+    /// True if the current encoder writes this version.
     current: bool,
 }
 
-/// What version 1 is written with.
+/// Options of chunks of version 1.
 const HOT: ChunkOptions = ChunkOptions {
     effort: Effort::Fast,
     summaries: None,
@@ -113,7 +113,7 @@ const DELTAS: [Golden<Delta>; 5] = [
     },
 ];
 
-/// Native histograms, few of them distinct, then all of them; their bytes mean nothing here.
+/// Returns native histograms: one column with few distinct values, one with all distinct. Their bytes are arbitrary.
 fn histograms(rows: usize) -> Run {
     let column = |field, distinct: usize| {
         let bytes: Vec<_> = (0..rows)
@@ -131,7 +131,7 @@ fn histograms(rows: usize) -> Run {
     }
 }
 
-/// Groups of several measurements beside one of one.
+/// Returns groups of several measurements and a group of one measurement.
 fn mixed() -> Delta {
     let names = |names: &[&str]| names.iter().map(|name| (*name).into()).collect::<Vec<Box<str>>>();
     let value = DeltaGroup {
@@ -165,7 +165,8 @@ fn mixed() -> Delta {
     }
 }
 
-/// Rows, at least 150, at uneven instants: each type, each form of each codec, presence as bits and as flips.
+/// Returns at least 150 rows with irregular timestamps: each type, each form of each codec, presence as bits and as
+/// flips.
 fn every_type(rows: usize) -> Run {
     let column = |field, values| RunColumn {
         field: FieldId(field),
@@ -224,7 +225,7 @@ fn every_type(rows: usize) -> Run {
     }
 }
 
-/// Every section of a write: request, new timelines that share a machine, two groups, extremes.
+/// Returns a write with every section: request, new timelines that share a machine, two groups, extreme values.
 fn every_section() -> Delta {
     let timelines: Vec<TimelineId> = [*b"machine1cpu-----", *b"machine1memory--", *b"machine2cpu-----"]
         .map(TimelineId)
@@ -269,7 +270,7 @@ fn every_section() -> Delta {
     }
 }
 
-/// A delete and nothing else; two of its timelines share a machine.
+/// Returns a delta with only a delete; two of its timelines share a machine.
 fn deleted() -> Delta {
     let timelines = [*b"machine1cpu-----", *b"machine1memory--", *b"machine2cpu-----"];
     Delta {
@@ -283,7 +284,7 @@ fn deleted() -> Delta {
     }
 }
 
-/// The stored bytes of a golden; writes them first where they are missing and that was asked for.
+/// Returns the stored bytes of a golden. Writes the file first if it is missing and `TIDELINE_WRITE_GOLDENS` is set.
 fn stored<T>(golden: &Golden<T>, encode: impl Fn(&T) -> Vec<u8>) -> Vec<u8> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let path = folder.join(golden.name).with_extension("bin");

@@ -1,4 +1,4 @@
-//! What others rely on: both formats keep everything, and refuse whatever is not whole.
+//! Tests of the public API: chunks and deltas preserve all content, and damaged bytes are rejected.
 
 mod chunks;
 mod damage;

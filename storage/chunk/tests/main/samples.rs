@@ -1,4 +1,7 @@
-//! Strategies: random runs and deltas.
+//! Proptest strategies for random runs and deltas.
+//!
+//! They include the edge cases of each codec: extreme integers, NaN and −0.0, regular and irregular timestamps,
+//! presence with gaps.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -32,7 +35,7 @@ fn floats() -> BoxedStrategy<f64> {
     .boxed()
 }
 
-/// A column of `count` values of one type; sometimes of one kind of value, sometimes mixed.
+/// Returns a column of `count` values of one type, either of one distribution or of mixed ones.
 pub(crate) fn column(value_type: ValueType, count: usize) -> BoxedStrategy<ColumnData> {
     match value_type {
         ValueType::Float => prop_oneof![
@@ -114,7 +117,7 @@ pub(crate) fn value_type() -> impl Strategy<Value = ValueType> {
     proptest::sample::select(ValueType::ALL.to_vec())
 }
 
-/// A run of up to about three blocks with any mixture of columns.
+/// Returns a run of up to about three blocks with any mixture of columns.
 pub(crate) fn run() -> BoxedStrategy<Run> {
     let rows = prop_oneof![1..12usize, 120..140usize, 200..400usize];
     let columns = proptest::collection::btree_set((prop_oneof![0..6u32, any::<u32>()], value_type()), 0..6);
@@ -189,7 +192,7 @@ fn delete() -> BoxedStrategy<DeleteRecord> {
         .boxed()
 }
 
-/// A delta with any mixture of parts.
+/// Returns a delta with any mixture of sections.
 pub(crate) fn delta() -> BoxedStrategy<Delta> {
     let request = (any::<[u8; 16]>(), vec(any::<u8>(), 0..40))
         .prop_map(|(key, outcome)| RequestRecord { key, outcome })

@@ -1,4 +1,6 @@
-//! Summaries say what the rows come to, and admit what they cannot say.
+//! Summaries equal the aggregates computed from the rows, and are unknown if there is no finite sum.
+//!
+//! The expected values are computed row by row, independently of the encoder.
 
 use std::ops::Range;
 
@@ -21,7 +23,7 @@ fn options(width: i64) -> ChunkOptions {
     }
 }
 
-/// The buckets of a run, found row by row.
+/// Returns the buckets of a run, computed row by row.
 fn buckets_of(run: &Run, width: i64) -> Vec<SummaryBucket> {
     let mut buckets: Vec<SummaryBucket> = Vec::new();
     for (row, instant) in run.timestamps.iter().enumerate() {
@@ -66,7 +68,7 @@ fn as_float(number: Number) -> f64 {
     }
 }
 
-/// Neumaier's sum and its correction, and the sum of magnitudes.
+/// Returns the sum and its correction by Neumaier's algorithm, and the sum of magnitudes.
 fn compensated(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
     values.fold((0.0f64, 0.0, 0.0), |(sum, correction, magnitude), value| {
         let next = sum + value;
@@ -86,7 +88,7 @@ fn same(a: Number, b: Number) -> bool {
     }
 }
 
-/// Compares a summary with the values themselves.
+/// Compares a summary with the aggregates of the values.
 fn check_bucket(column: &RunColumn, times: &[i64], rows: Range<usize>, summary: &ColumnSummary) {
     let all = numbers(&column.values).expect("a column of numbers");
     let places: Vec<usize> = rows.filter(|row| column.presence.contains(*row)).collect();
@@ -147,13 +149,13 @@ fn check_bucket(column: &RunColumn, times: &[i64], rows: Range<usize>, summary: 
     }
 }
 
-/// Writes a run and checks the summaries; returns whether there were any.
+/// Encodes a run and checks its summaries. Returns true if there were any.
 fn check(run: &Run, width: i64) -> bool {
     let bytes = encoded_with(run, &options(width));
     check_bytes(&bytes, run, width)
 }
 
-/// Checks every bucket of every column of a stored run; returns whether there were summaries.
+/// Checks every bucket of every column of a stored run. Returns true if there were summaries.
 pub(crate) fn check_bytes(bytes: &[u8], run: &Run, width: i64) -> bool {
     let chunk = Chunk::open(bytes).expect("it was just written");
     assert_eq!(chunk.to_run().as_ref(), Ok(run));
@@ -184,7 +186,7 @@ fn check_all(run: &Run, summaries: &Summaries<'_>) {
     assert!(!summaries.column(FieldId(77), ValueType::Float, &mut found));
 }
 
-/// Writes summaries without their chunk and compares them; their width.
+/// Encodes and checks lone summaries. Returns their bucket width, or `None` if nothing was written.
 fn check_lone(run: &Run, widths: &[i64]) -> Option<i64> {
     let mut stored = Vec::new();
     let written = LoneSummaryWriter::default().write(run, widths, &mut stored);
@@ -207,7 +209,7 @@ fn check_lone(run: &Run, widths: &[i64]) -> Option<i64> {
     Some(summaries.width())
 }
 
-/// Instants of a run moved so that its rows fall into few buckets of an hour.
+/// Moves the timestamps of a run so that its rows fall into few buckets of an hour.
 fn gathered(mut run: Run, gap: i64) -> Run {
     for (row, instant) in run.timestamps.iter_mut().enumerate() {
         *instant = -5 * HOUR + row as i64 * gap + (*instant).rem_euclid(gap);
@@ -313,7 +315,7 @@ fn a_bucket_with_a_nan_or_an_infinity_is_unknown_alone() {
 
 #[test]
 fn a_sum_that_cancels_keeps_its_digits() {
-    // Tenths are no doubles: what they leave in the sum is far below the last digit of any of them.
+    // Tenths have no exact double. Their rounding errors in the sum are far below the last digit of any value.
     let values: Vec<f64> = (0..720).map(|row| [0.1, 0.2, -0.3][row % 3]).collect();
     let mut run = decimal_run(1, 720);
     run.columns.truncate(1);
@@ -347,7 +349,7 @@ fn summaries_cost_what_was_promised() {
         let bytes = encoded_with(&run, &options(HOUR)).len();
         let plain = encoded_with(&run, &ChunkOptions::default()).len();
         let per_value = (bytes - plain) as f64 / run.values() as f64;
-        println!("{name}: {per_value:.4} bytes a value for summaries by the hour");
+        println!("{name}: {per_value:.4} bytes per value for hourly summaries");
         assert!(per_value < most, "{name}: {per_value:.4}");
     }
 }

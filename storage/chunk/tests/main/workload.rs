@@ -1,4 +1,6 @@
-//! Fixed workloads, seeded: what sizes are promised for, goldens hold, and benchmarks measure.
+//! Fixed, seeded workloads for size limits, golden files and benchmarks.
+//!
+//! The generator is part of this module, so that the workloads never change with a dependency.
 
 use tideline_chunk::{
     ChunkEncoder, ChunkOptions, Delta, DeltaGroup, Effort, Presence, Run, RunColumn, SequenceSpan,
@@ -6,13 +8,13 @@ use tideline_chunk::{
 };
 use tideline_model::{ColumnData, FieldId, SequenceNumber, TableId, TimelineId};
 
-/// As moves to the cold tier write: as small as can be, with summaries by the hour.
+/// Options of moves to the cold tier: smallest size, with hourly summaries.
 pub(crate) const COLD: ChunkOptions = ChunkOptions {
     effort: Effort::Tight,
     summaries: Some(3_600_000_000_000),
 };
 
-/// A seeded generator of our own (SplitMix64), so that no upgrade of a dependency changes a sample.
+/// Seeded random generator (SplitMix64). It is implemented here so that no upgrade of a dependency changes a sample.
 #[derive(Debug, Clone)]
 pub(crate) struct Seeded(pub(crate) u64);
 
@@ -25,12 +27,12 @@ impl Seeded {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `bound`.
+    /// Returns a random number below `bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// About normal, mean 0, deviation 1: the sum of twelve uniform numbers.
+    /// Returns an approximately normal number with mean 0 and deviation 1: the sum of twelve uniform numbers.
     pub(crate) fn normal(&mut self) -> f64 {
         (0..12)
             .map(|_| (self.next() >> 11) as f64 / (1u64 << 53) as f64)
@@ -38,7 +40,7 @@ impl Seeded {
             - 6.0
     }
 
-    /// The walk of a TSBS `cpu` field: steps of N(0, 1), clamped to 0..100, rounded.
+    /// Returns the walk of a TSBS `cpu` field: steps of N(0, 1), clamped to 0..100, rounded.
     pub(crate) fn cpu_walk(&mut self, rows: usize) -> Vec<i64> {
         let mut value = self.below(101) as f64;
         (0..rows)
@@ -50,7 +52,7 @@ impl Seeded {
     }
 }
 
-/// `rows` points of ten fields, ten seconds apart.
+/// Returns `rows` points of ten fields at intervals of ten seconds.
 fn regular_run(rows: usize, mut values: impl FnMut() -> ColumnData) -> Run {
     let start = 1_767_225_600_000_000_000;
     Run {
@@ -65,13 +67,13 @@ fn regular_run(rows: usize, mut values: impl FnMut() -> ColumnData) -> Run {
     }
 }
 
-/// Integer walks, as TSBS makes them.
+/// Returns integer walks like those of TSBS.
 pub(crate) fn cpu_run(seed: u64, rows: usize) -> Run {
     let mut seeded = Seeded(seed);
     regular_run(rows, || ColumnData::Signed(seeded.cpu_walk(rows)))
 }
 
-/// Walks with two decimals, as sensors send them.
+/// Returns walks with two decimals, typical of sensors.
 pub(crate) fn decimal_run(seed: u64, rows: usize) -> Run {
     let mut seeded = Seeded(seed);
     regular_run(rows, || {
@@ -84,7 +86,7 @@ pub(crate) fn decimal_run(seed: u64, rows: usize) -> Run {
     })
 }
 
-/// Doubles that are no short decimals.
+/// Returns doubles that are not short decimals.
 pub(crate) fn sine_run(rows: usize) -> Run {
     let mut phase = 0.0;
     regular_run(rows, || {
@@ -120,7 +122,7 @@ pub(crate) fn encoded_delta(delta: &Delta) -> Vec<u8> {
     bytes
 }
 
-/// `rows` of ten small integers from `machines` in turn, as a TSBS loader sends them.
+/// Returns `rows` rows of ten small integers from `machines` in turn, like a TSBS loader.
 pub(crate) fn cpu_delta(seed: u64, rows: usize, machines: usize) -> Delta {
     let mut seeded = Seeded(seed);
     let timelines = (0..machines)

@@ -1,16 +1,18 @@
-//! Exact decimal numbers.
+//! Exact decimal numbers with a mantissa of 128 bits.
+//!
+//! A value is always normalised, so that equal numbers are equal values and have one key.
 
 use std::cmp::Ordering;
 
 use super::KeyError;
 
-/// Largest scale of a decimal: every number of 38 digits below 1 fits.
+/// Largest scale of a decimal: numbers below 1 with up to 38 decimal places fit.
 pub const DECIMAL_SCALE_MAX: u8 = 38;
 
-/// The exact number `mantissa × 10^-scale`, with a scale of 0 to [`DECIMAL_SCALE_MAX`].
+/// Exact number `mantissa × 10^-scale`, with a scale of 0 to [`DECIMAL_SCALE_MAX`].
 ///
-/// It is always normalised to the smallest scale, so that equal numbers are equal values: 1.50 has mantissa 15 and scale
-/// 1, 0.00 has scale 0, 100 has mantissa 100 and scale 0.
+/// It is always normalised to the smallest scale, so that equal numbers are equal values: 1.50 has mantissa 15 and
+/// scale 1, 0.00 has scale 0, 100 has mantissa 100 and scale 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Decimal {
     mantissa: i128,
@@ -40,7 +42,7 @@ impl Decimal {
         Ok(Self { mantissa, scale })
     }
 
-    /// Returns the digits and the sign.
+    /// Returns the signed digits of the number, without the decimal point.
     pub const fn mantissa(self) -> i128 {
         self.mantissa
     }
@@ -50,7 +52,7 @@ impl Decimal {
         self.scale
     }
 
-    /// Returns the exponent of the form `±0.d₁d₂… × 10^exponent` where d₁ is not 0: −37 to 39. `None` for 0.
+    /// Returns the exponent of the form `±0.d₁d₂… × 10^exponent`, where d₁ is not 0: −37 to 39. `None` for 0.
     pub(super) fn exponent(self) -> Option<i32> {
         let digits = self.mantissa.unsigned_abs().checked_ilog10()? + 1;
         Some(digits as i32 - i32::from(self.scale))

@@ -1,4 +1,6 @@
-//! Decodes keys. No input panics, and only bytes that the encoder writes are accepted.
+//! Decoding of keys. No input causes a panic, and only bytes that the encoder writes are accepted.
+//!
+//! Each column is read in its ascending form; the bytes of descending columns are inverted first.
 
 use std::borrow::Cow;
 
@@ -10,8 +12,8 @@ use super::{KeyDamage, KeyError, KeyKind, KeySchema, KeyValue, TUPLE_BYTES_MAX};
 use crate::from_ordered_i64;
 
 impl KeySchema {
-    /// Decodes the encoded columns of a key: one value per column. Text and bytes of ascending columns are borrowed from
-    /// `key` unless they contain zeros.
+    /// Decodes the encoded columns of a key: one value per column. Strings and binary values of ascending columns are
+    /// borrowed from `key` unless they contain zeros.
     ///
     /// # Errors
     ///

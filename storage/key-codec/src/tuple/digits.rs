@@ -10,7 +10,7 @@ const ZERO: u8 = 0x80;
 /// First byte of a positive number minus its exponent. The smallest exponent, −37, has the byte after [`ZERO`].
 const EXPONENT_BIAS: i32 = ZERO as i32 + 38;
 
-/// Bytes of pairs are below this: twice the largest pair of digits, plus the mark of a following pair.
+/// Exclusive upper bound of a byte of digits: 2 × 99 for the largest pair, plus 1 for the continuation bit, plus 1.
 const PAIR_BYTES_END: u8 = 200;
 
 /// Appends the ascending form of a decimal.
@@ -27,14 +27,14 @@ pub(super) fn push_decimal(number: Decimal, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the digits of a number other than 0 without the zeros at its end.
+/// Appends the digits of a number other than 0, without its trailing zeros.
 fn push_pairs(mut digits: u128, out: &mut Vec<u8>) {
     while digits.is_multiple_of(10) {
         digits /= 10;
     }
     let start = out.len();
     let mut more = 0;
-    // Pairs are split off from the end. An odd number of digits leaves one, which a zero fills up.
+    // Pairs are split off from the end. If the number of digits is odd, the last digit is padded with a 0.
     if digits.ilog10().is_multiple_of(2) {
         out.push((digits % 10) as u8 * 20);
         digits /= 10;
@@ -61,7 +61,7 @@ pub(super) fn read_decimal(reader: &mut ColumnReader<'_>) -> Result<Decimal, Key
     from_digits(is_negative, digits, count - exponent).ok_or(KeyDamage::Decimal)
 }
 
-/// Reads pairs up to the last one: the digits as a number that does not end with 0, and their count.
+/// Reads pairs up to the last one. Returns the digits as a number without a trailing zero, and their count.
 fn read_pairs(reader: &mut ColumnReader<'_>, sign_mask: u8) -> Result<(u128, i32), KeyDamage> {
     let (mut digits, mut count) = (0_u128, 0);
     loop {

@@ -1,4 +1,7 @@
-//! Encodes tuples and prefixes of tuples.
+//! Encoding of tuples and of tuple prefixes.
+//!
+//! Values are appended in their ascending form. The bytes of descending columns are then inverted, which reverses their
+//! order.
 
 use tideline_model::KEY_BYTES_MAX;
 
@@ -7,8 +10,8 @@ use super::escape::push_escaped;
 use super::{KeyError, KeySchema, KeyValue};
 use crate::ordered_i64;
 
-/// Most bytes of the encoded columns of a key. 32 bytes of a backend's key stay free for what precedes the columns, such
-/// as the table id.
+/// Largest length of the encoded columns of a key, in bytes. The other 32 bytes of a backend's key are reserved for
+/// what precedes the columns, such as the table id.
 pub const TUPLE_BYTES_MAX: usize = KEY_BYTES_MAX - 32;
 
 impl KeySchema {
@@ -39,8 +42,8 @@ impl KeySchema {
         self.encode_from(0, values, out.len(), out)
     }
 
-    /// Appends the values of the columns from `first` on. The columns begin at `start` of `out`; the limit of length
-    /// applies from there. On an error, `out` is unchanged.
+    /// Appends the values of the columns from `first` on. The columns of the key start at offset `start` of `out`; the
+    /// length limit counts from there. On an error, `out` is unchanged.
     pub(super) fn encode_from(
         &self,
         first: usize,
@@ -65,7 +68,7 @@ impl KeySchema {
         Ok(())
     }
 
-    /// Checks that the columns from `first` on take the values.
+    /// Checks that the number of values and their types fit the columns from `first` on.
     fn check_values(&self, first: usize, values: &[KeyValue<'_>]) -> Result<(), KeyError> {
         let limit = self.columns().len();
         let actual = first + values.len();

@@ -1,13 +1,15 @@
-//! Errors of tuple keys: wrong declarations and values, damaged bytes.
+//! Errors of tuple keys: invalid schemas and values, damaged bytes.
+//!
+//! [`KeyError`] describes a failed call; [`KeyDamage`] describes the damage in one column of a stored key.
 
 use thiserror::Error;
 
 use super::{DECIMAL_SCALE_MAX, KEY_COLUMNS_MAX, KeyKind, TUPLE_BYTES_MAX};
 
-/// A failed operation on a tuple key. Columns are numbered from 0.
+/// Failed operation on a tuple key. Columns are numbered from 0.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum KeyError {
-    /// The schema has no column, or too many.
+    /// The schema has no column, or more than [`KEY_COLUMNS_MAX`].
     #[error("the key has {actual} columns; declare 1 to {KEY_COLUMNS_MAX}")]
     ColumnCount {
         /// Number of declared columns.
@@ -89,7 +91,7 @@ pub enum KeyDamage {
     /// The key ends inside the column.
     #[error("the key ends inside it")]
     Truncated,
-    /// The escape byte `00` of a string or binary value is followed by a byte that the writer never puts there.
+    /// The escape byte `00` of a string or binary value is followed by a byte that the encoder never writes there.
     #[error("byte {found:#04x} follows an escape byte")]
     Escape {
         /// The byte, in the ascending form.
@@ -110,7 +112,7 @@ pub enum KeyDamage {
         /// Nanoseconds since 1970.
         nanos: i64,
     },
-    /// The decimal is out of range, or not in its one form.
+    /// The decimal is out of range, or not in its canonical form.
     #[error("not the stored form of a decimal")]
     Decimal,
 }

@@ -1,4 +1,4 @@
-//! The stored bytes of text and binary values: escaped, with a terminator.
+//! Stored bytes of string and binary values: escaped, with a terminator.
 
 use std::borrow::Cow;
 
@@ -22,8 +22,8 @@ pub(super) fn push_escaped(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&[ESCAPE, END]);
 }
 
-/// Splits the first column, whose bytes differ from the ascending form by the bits of `mask`, from `key`: returns its
-/// value and the bytes after its terminator. Ascending values without zeros are borrowed.
+/// Splits the first column off `key`. `mask` is XORed with each of its bytes to get the ascending form. Returns the
+/// unescaped value and the bytes after its terminator. Ascending values without zeros are borrowed.
 pub(super) fn split_escaped(key: &[u8], mask: u8) -> Result<(Cow<'_, [u8]>, &[u8]), KeyDamage> {
     let mut value = Vec::new();
     let mut rest = key;

@@ -1,4 +1,4 @@
-//! The ranges of keys that a scan reads.
+//! Key ranges for scans: by prefix, or by bounds on one column.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -19,16 +19,16 @@ impl KeySchema {
         Ok(KeyRange::prefix(&start))
     }
 
-    /// Returns the range of all keys whose first columns have the values of `prefix` and whose next column lies within
+    /// Returns the range of all keys whose first columns have the values of `prefix` and whose next column is within
     /// `bounds`. `base` precedes the columns of every key.
     ///
-    /// Bounds are those of the values, in both orders of the column: `3..=5` selects 3, 4 and 5 of a descending column as
-    /// well. Bounds that no value meets, such as `5..3`, return a range without keys, whose start is its end.
+    /// Bounds apply to the values in both orders of the column: `3..=5` selects 3, 4 and 5 in a descending column as
+    /// well. Bounds that no value satisfies, such as `5..3`, return an empty range, whose start equals its end.
     ///
     /// # Errors
     ///
-    /// [`KeyError::BoundsAfterLastColumn`] if `prefix` holds all columns, and those of [`Self::encode_prefix`], which
-    /// apply to the prefix followed by a bound.
+    /// [`KeyError::BoundsAfterLastColumn`] if `prefix` holds all columns. The errors of [`Self::encode_prefix`] apply
+    /// to `prefix` and to `prefix` followed by a bound.
     pub fn bounds_range<'v>(
         &self,
         base: &[u8],
@@ -63,8 +63,8 @@ impl KeySchema {
     }
 }
 
-/// Returns the keys from `start` up to, not including, `end`; `None` where `end` does not follow `start`. A missing `end`
-/// stands for the last of all keys, a missing `start` for a position after it.
+/// Returns the keys from `start` up to, not including, `end`; `None` if `end` is not after `start`. `end: None` means
+/// after all keys; so does `start: None`, which therefore returns `None`.
 fn range_between(start: Option<Vec<u8>>, end: Option<Vec<u8>>) -> Option<KeyRange> {
     let start = start?;
     let is_empty = end.as_ref().is_some_and(|end| *end <= start);

@@ -1,13 +1,15 @@
-//! The declaration of a tuple key: types and orders of its columns.
+//! Declaration of a tuple key: types and orders of its columns.
+//!
+//! A schema has 1 to [`KEY_COLUMNS_MAX`] columns. It is not stored in keys, so a reader needs the schema of the writer.
 
 use std::fmt;
 
 use super::KeyError;
 
-/// Most columns of a key.
+/// Largest number of columns of a key.
 pub const KEY_COLUMNS_MAX: usize = 8;
 
-/// The columns of a key, in the order in which keys are compared: 1 to [`KEY_COLUMNS_MAX`].
+/// Columns of a key, in the order in which they are compared: 1 to [`KEY_COLUMNS_MAX`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct KeySchema {
     columns: Box<[KeyColumn]>,
@@ -22,7 +24,7 @@ pub struct KeyColumn {
     pub order: ColumnOrder,
 }
 
-/// The type of a key column.
+/// Type of a key column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KeyKind {
     /// UTF-8 text, ordered by its bytes, which is the order of its code points.
@@ -33,7 +35,7 @@ pub enum KeyKind {
     Unsigned,
     /// Bytes, ordered as unsigned numbers.
     Binary,
-    /// Point in time, in nanoseconds.
+    /// Timestamp, in nanoseconds since 1970-01-01T00:00:00Z.
     Timestamp,
     /// Exact decimal number.
     Decimal,
@@ -41,7 +43,7 @@ pub enum KeyKind {
     Boolean,
 }
 
-/// The order of the values of a key column.
+/// Order of the values of a key column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ColumnOrder {
     /// Smallest value first.
@@ -55,7 +57,7 @@ impl KeySchema {
     ///
     /// # Errors
     ///
-    /// [`KeyError::ColumnCount`] without columns or with more than [`KEY_COLUMNS_MAX`].
+    /// [`KeyError::ColumnCount`] if there is no column, or more than [`KEY_COLUMNS_MAX`].
     pub fn new(columns: impl Into<Box<[KeyColumn]>>) -> Result<Self, KeyError> {
         let columns = columns.into();
         if (1..=KEY_COLUMNS_MAX).contains(&columns.len()) {
@@ -67,7 +69,7 @@ impl KeySchema {
         }
     }
 
-    /// Returns the columns, first compared first.
+    /// Returns the columns in the order in which they are compared.
     pub fn columns(&self) -> &[KeyColumn] {
         &self.columns
     }
@@ -85,7 +87,7 @@ impl KeyKind {
         Self::Boolean,
     ];
 
-    /// Returns the name that messages use.
+    /// Returns the name of the type in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::String => "string",
@@ -106,7 +108,7 @@ impl fmt::Display for KeyKind {
 }
 
 impl ColumnOrder {
-    /// Returns the bits that differ between the stored bytes of a column and its ascending form.
+    /// Returns the mask by which the stored bytes of a column differ (XOR) from its ascending form.
     pub(super) const fn mask(self) -> u8 {
         match self {
             Self::Ascending => 0,

@@ -1,4 +1,6 @@
-//! Tuple keys keep the order of tuples, read back, and their bytes never change.
+//! Tests of tuple keys: they keep the order of tuples, decode to the same tuple, and their bytes never change.
+//!
+//! This module holds the generators of schemas and values, and comparisons that do not use the code under test.
 
 mod bytes;
 mod damage;
@@ -16,17 +18,17 @@ use tideline_model::Timestamp;
 
 use super::*;
 
-/// A value that owns its text and bytes.
+/// Value that owns its text and bytes.
 type OwnedValue = KeyValue<'static>;
 
-/// Returns a schema of these columns.
+/// Builds a schema from types and orders.
 fn schema_of(columns: &[(KeyKind, ColumnOrder)]) -> KeySchema {
     let column = |&(kind, order): &(KeyKind, ColumnOrder)| KeyColumn { kind, order };
     let columns: Vec<KeyColumn> = columns.iter().map(column).collect();
     KeySchema::new(columns).expect("1 to 8 columns")
 }
 
-/// Encodes a tuple that the schema takes.
+/// Encodes a tuple that fits the schema.
 fn encoded(schema: &KeySchema, values: &[KeyValue<'_>]) -> Vec<u8> {
     let mut key = Vec::new();
     schema
@@ -35,7 +37,7 @@ fn encoded(schema: &KeySchema, values: &[KeyValue<'_>]) -> Vec<u8> {
     key
 }
 
-/// Schemas of 1 to 8 columns of any type and order.
+/// Generates schemas of 1 to 8 columns of any type and order.
 fn schemas() -> impl Strategy<Value = KeySchema> {
     let order = prop_oneof![Just(ColumnOrder::Ascending), Just(ColumnOrder::Descending)];
     vec(
@@ -45,7 +47,7 @@ fn schemas() -> impl Strategy<Value = KeySchema> {
     .prop_map(|columns| schema_of(&columns))
 }
 
-/// A schema and `count` tuples of it.
+/// Generates a schema and `count` tuples of it.
 fn tuples(
     count: impl Into<prop::collection::SizeRange>,
 ) -> impl Strategy<Value = (KeySchema, Vec<Vec<OwnedValue>>)> {
@@ -60,7 +62,8 @@ fn tuples(
     })
 }
 
-/// Values of one type: often one of few, so that tuples share columns; bytes that need escapes; the ends of ranges.
+/// Generates values of one type. Most are taken from few candidates, so that tuples share columns; others need escapes,
+/// or are the limits of the type.
 fn values(kind: KeyKind) -> BoxedStrategy<OwnedValue> {
     match kind {
         KeyKind::String => texts()
@@ -117,7 +120,7 @@ fn decimals() -> impl Strategy<Value = Decimal> {
         .prop_map(|(mantissa, scale)| Decimal::new(mantissa, scale).expect("the scale is in range"))
 }
 
-/// Compares two values of one type; decimals by their digits, without the code under test.
+/// Compares two values of one type. Decimals are compared by their digits, without the code under test.
 fn cmp_values(left: &KeyValue<'_>, right: &KeyValue<'_>) -> Ordering {
     match (left, right) {
         (KeyValue::String(left), KeyValue::String(right)) => left.cmp(right),
@@ -131,7 +134,7 @@ fn cmp_values(left: &KeyValue<'_>, right: &KeyValue<'_>) -> Ordering {
     }
 }
 
-/// Compares two tuples column by column, each in its order.
+/// Compares two tuples column by column, in the order of each column.
 fn cmp_tuples(schema: &KeySchema, left: &[OwnedValue], right: &[OwnedValue]) -> Ordering {
     let pairs = schema.columns().iter().zip(left.iter().zip(right));
     let mut orders = pairs.map(|(column, (left, right))| match column.order {

@@ -6,7 +6,8 @@ use tideline_model::Timestamp;
 
 use super::{Decimal, KeyKind};
 
-/// A value of a key column. Text and bytes are borrowed from the caller or from the decoded key where possible.
+/// Value of a key column. Strings and binary values are borrowed from the caller or from the decoded key where
+/// possible.
 ///
 /// There is no null: every column of a key has a value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

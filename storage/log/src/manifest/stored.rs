@@ -1,4 +1,4 @@
-//! Ids as members of stored rows: plain numbers.
+//! Serde modules that store ids as plain numbers.
 
 macro_rules! as_number {
     ($module:ident, $type:ident, $int:ty, $what:literal) => {
@@ -7,20 +7,20 @@ macro_rules! as_number {
             use serde::{Deserialize, Deserializer, Serializer};
             use tideline_model::$type;
 
-            /// Writes it.
+            /// Serializes the id as a number.
             ///
             /// # Errors
             ///
-            /// Those of the serializer.
+            /// The errors of the serializer.
             pub fn serialize<S: Serializer>(id: &$type, to: S) -> Result<S::Ok, S::Error> {
                 to.serialize_u64(u64::from(id.0))
             }
 
-            /// Reads it.
+            /// Deserializes the id from a number.
             ///
             /// # Errors
             ///
-            /// It is no number, or too large.
+            /// An error if the value is not a number or does not fit the type of the id.
             pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<$type, D::Error> {
                 <$int>::deserialize(from).map($type)
             }

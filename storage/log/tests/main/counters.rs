@@ -1,7 +1,6 @@
-//! A model of a few dozen lines on the log: named counters, which are raised and deleted.
+//! A small model on the log: named counters that are incremented and deleted.
 //!
-//! Its rows say up to which sequence a counter has been raised, so an entry that is replayed after its row was written
-//! counts once.
+//! A row stores the sequence of the last increment, so an entry that is replayed after its row was written counts once.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -28,12 +27,12 @@ use tideline_model::{Durability, PartId, SequenceNumber, SystemClock, TableId, T
 
 const TABLE: TableId = TableId(1);
 const ROWS: Partition = Partition::space(Space(999), 0);
-/// The folder of a child process that counts until it is killed.
+/// Environment variable: folder of a child process that counts until it is killed.
 const FOLDER: &str = "TIDELINE_COUNTERS";
 
-/// A counter, and the sequence of the entry that raised it last.
+/// Value of a counter, and the sequence of its last increment.
 type Counter = (u64, SequenceNumber);
-/// Counters that were changed; `None` for deleted ones.
+/// Changed counters; `None` for deleted ones.
 type Changed = BTreeMap<String, Option<Counter>>;
 
 #[derive(Debug, Default)]
@@ -157,7 +156,7 @@ impl LogModel for Running {
     fn abandon(&self, _: &[SegmentRef]) {}
 }
 
-/// The counters of a database that runs.
+/// Counters of a running database.
 struct Database {
     counters: Counters,
     threads: LogThreads,
@@ -246,7 +245,7 @@ fn counters_survive_restarts_flushed_and_not() {
         database.raise("a", 3);
         database.threads.flush().expect("it is flushed");
         let flushed_to = database.threads.log().manifest().cursor.sealed_to;
-        assert_eq!(flushed_to, database.threads.log().tail_end());
+        assert_eq!(flushed_to, database.threads.log().recent_end());
         database.raise("a", 2);
         database.raise("b", 1);
         database.close();
@@ -265,7 +264,7 @@ fn counters_survive_restarts_flushed_and_not() {
     });
 }
 
-/// Rows that a flush has written as buffered are synced before the journal is forgotten.
+/// A flush syncs its buffered rows before the journal is deleted.
 #[test]
 fn what_was_flushed_survives_a_power_cut() {
     for character in [Character::Embedded, Character::Distributed] {
@@ -317,7 +316,7 @@ fn requests_are_remembered_and_refusals_reach_their_writer() {
             "{refused:?}"
         );
         assert_eq!(database.count(""), 0);
-        let tail = database.threads.log().tail(TABLE, SequenceNumber(1), 1_000);
+        let tail = database.threads.log().recent(TABLE, SequenceNumber(1), 1_000);
         assert_eq!(tail.expect("it is kept").entries.len(), 1);
         database.close();
     });
@@ -331,7 +330,7 @@ fn a_journal_of_an_unknown_model_is_refused() {
     database.close();
     let backend = Arc::new(MemoryBackend::open(&disk));
     let opening = Opening::begin(backend, Arc::new(SystemClock), LogSettings::default()).expect("it begins");
-    let refused = opening.replay(&mut []).expect_err("nobody knows these entries");
+    let refused = opening.replay(&mut []).expect_err("no model has this tag");
     assert!(
         matches!(
             refused,

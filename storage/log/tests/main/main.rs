@@ -1,3 +1,3 @@
-//! The log with a small model in the place of points.
+//! Tests of the log with a small model.
 
 mod counters;

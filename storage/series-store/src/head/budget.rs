@@ -1,32 +1,35 @@
-//! Memory that unsealed points may take.
+//! Memory budget of unsealed points.
+//!
+//! It grows with the number of timelines, so that a seal writes several points of each, and is limited by a share of
+//! the process memory.
 
-/// Bytes of a head of few timelines.
+/// Budget in bytes of a head with few timelines.
 const FEW_TIMELINES_BYTES: usize = 80 << 20;
-/// Bytes for each timeline of a head, of which a third is for finding it. The rest holds some thirty points of one
-/// number, so that a seal writes that many at once however many timelines there are.
+/// Budget in bytes per timeline of a head. A third of it is used to find the timeline. The rest holds about thirty
+/// points of one number, so a seal writes that many per timeline, however many timelines there are.
 const TIMELINE_BYTES: usize = 256;
-/// Share of a memory limit that one head may take: while it is being sealed a second one fills.
+/// Divisor of the memory limit for one head. While one head is being sealed, a second one fills.
 const MEMORY_SHARE: u64 = 8;
-/// Least bytes of a head.
+/// Minimum budget in bytes.
 const BYTES_MIN: usize = 1 << 20;
 
-/// Bytes of unsealed points (encoded blocks, open rows, and what finds them) at which a head is frozen and sealed.
+/// Bytes of unsealed points (encoded blocks, open rows and their index) at which a head is frozen and sealed.
 ///
-/// The cost of a seal depends on its timelines as much as on their points, so a head holds a number of points of each
-/// timeline before it is sealed, as far as there is memory. While a frozen head is being sealed a second one may fill,
-/// so memory peaks near twice this.
+/// The cost of a seal depends on the number of timelines as much as on the number of points. A head therefore
+/// collects several points of each timeline before it is sealed, as far as memory permits. A second head may fill
+/// while a frozen one is being sealed, so memory peaks at about twice the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadBudget {
-    /// Bytes of a head of few timelines.
+    /// Budget in bytes for few timelines.
     pub bytes_min: usize,
-    /// Bytes for each timeline with points in the head, where that is more than `bytes_min`.
+    /// Budget in bytes per timeline with points in the head. Applies if the product is greater than `bytes_min`.
     pub bytes_per_timeline: usize,
-    /// Most bytes, however many timelines there are; also less than `bytes_min`.
+    /// Maximum in bytes, whatever the number of timelines. It also limits `bytes_min`.
     pub bytes_max: usize,
 }
 
 impl HeadBudget {
-    /// The same number of bytes for any number of timelines.
+    /// Returns a budget that does not depend on the number of timelines.
     pub const fn fixed(bytes: usize) -> Self {
         Self {
             bytes_min: bytes,
@@ -35,8 +38,8 @@ impl HeadBudget {
         }
     }
 
-    /// The budget of a process that may use so many bytes of memory: 80 MiB, or 256 bytes for each timeline where that
-    /// is more, but at most an eighth of it.
+    /// Returns the budget of a process that may use `limit_bytes` of memory: 80 MiB, or 256 bytes per timeline if
+    /// that is more, but at most an eighth of the limit.
     pub fn of_memory(limit_bytes: u64) -> Self {
         let share = usize::try_from(limit_bytes / MEMORY_SHARE).unwrap_or(usize::MAX);
         Self {
@@ -46,7 +49,7 @@ impl HeadBudget {
         }
     }
 
-    /// Bytes at which a head with so many timelines is sealed.
+    /// Returns the size in bytes at which a head with `timelines` timelines is sealed.
     pub fn bytes(&self, timelines: usize) -> usize {
         let wanted = timelines.saturating_mul(self.bytes_per_timeline);
         wanted.max(self.bytes_min).min(self.bytes_max)
@@ -54,7 +57,7 @@ impl HeadBudget {
 }
 
 impl Default for HeadBudget {
-    /// That of 4 GiB of memory.
+    /// Returns the budget for 4 GiB of memory.
     fn default() -> Self {
         Self::of_memory(4 << 30)
     }
@@ -69,14 +72,14 @@ mod tests {
     #[test]
     fn a_budget_follows_memory_and_timelines() {
         for (memory_mib, timelines, expected) in [
-            // Few timelines: as before, whatever the memory.
+            // Few timelines: the same for any memory.
             (4_096, 0, 80 * MIB),
             (4_096, 200_000, 80 * MIB),
             (1 << 20, 4_000, 80 * MIB),
-            // Many: so much for each …
+            // Many timelines: an amount for each …
             (4_096, 1_000_000, 256_000_000),
             (1 << 20, 10_000_000, 2_560_000_000),
-            // … within the share.
+            // … within the share of memory.
             (4_096, 10_000_000, 512 * MIB),
             (1_024, 1_000_000, 128 * MIB),
             (1_024, usize::MAX, 128 * MIB),

@@ -1,50 +1,50 @@
-//! One timeline in the head: open rows, and blocks that full runs of them were encoded into.
+//! One timeline in the head: open rows, and blocks into which full runs of them are encoded.
 //!
-//! Open rows lie row after row as short numbers, one *lane* for each shape ([`super::lane`]), so that taking one in
-//! is a short copy. When the timeline's open rows are many enough, all its lanes become one block together: their rows
-//! are sorted by time, merged by sequence, and encoded like a chunk. So the blocks of a timeline, and the open
-//! rows after them, are in the order of their sequences, and the later of two always wins.
+//! Open rows are stored row by row as variable-length numbers, in one *lane* per shape ([`super::open_rows`]), so that
+//! adding a row is a short copy. When the timeline has enough open rows, all its lanes are encoded together as one
+//! block: the rows are sorted by time, merged by sequence, and encoded like a chunk. The blocks of a timeline, and
+//! the open rows after them, are therefore in sequence order, and the later of two always wins.
 
 use bytes::Bytes;
 use tideline_chunk::{Chunk, ChunkError, Run, SequenceSpan, encode_chunk};
 use tideline_model::{SequenceNumber, TimeRange};
 
 use super::Growth;
-use super::lane::{Lane, LaneRows};
+use super::open_rows::{OpenRows, UnpackedRows};
 use crate::deletes::remove_rows;
 use crate::merge::{Part, Priority, merge};
 use crate::sharding::DeltaRow;
 
-/// Open rows of one timeline that make a block: one full block of the codec.
+/// Number of open rows that form a block: one full block of the codec.
 const BLOCK_ROWS: usize = 128;
-/// Bytes that a block costs beside its encoding.
+/// Memory of a block in bytes in addition to its encoding.
 const BLOCK_OVERHEAD: usize = size_of::<Block>() + 32;
 
-/// The unsealed points of one timeline. There may be millions: one is a line of the processor's cache.
+/// Unsealed points of one timeline. There may be millions; each takes one cache line.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesHead {
-    /// Nearly every timeline has one shape for all its life: the rows of that one.
-    first: Option<Lane>,
+    /// Open rows of the first shape. Nearly every timeline has only one shape.
+    first: Option<OpenRows>,
     more: Option<Box<More>>,
 }
 
-/// Parts that a timeline of one shape and few rows has no use for.
+/// State that a timeline with one shape and few rows does not need.
 #[derive(Debug, Default)]
 struct More {
-    /// Rows of further shapes.
-    others: Vec<Lane>,
+    /// Open rows of further shapes.
+    others: Vec<OpenRows>,
     blocks: Vec<Block>,
 }
 
-/// What a reader takes with it: oldest write first.
+/// Copy of the points of a timeline for a reader, oldest write first.
 #[derive(Debug)]
-pub(crate) struct HeadPieces {
+pub(crate) struct HeadFragments {
     pub(crate) blocks: Vec<Block>,
     pub(crate) open: Option<Run>,
     pub(crate) open_sequences: SequenceSpan,
 }
 
-/// An encoded run of rows.
+/// Encoded run of rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
     pub(crate) bytes: Bytes,
@@ -62,15 +62,15 @@ impl SeriesHead {
     ) -> Growth {
         let DeltaRow { group, shape, row } = row;
         let mut growth = Growth::default();
-        let first = self.first.get_or_insert_with(|| Lane::new(shape));
+        let first = self.first.get_or_insert_with(|| OpenRows::new(shape));
         if first.is_of(shape) {
             growth.open = first.append(group, row, sequence, scratch);
         } else {
             let others = &mut more(&mut self.more, &mut growth).others;
-            let known = others.iter().position(|lane| lane.is_of(shape));
+            let known = others.iter().position(|open| open.is_of(shape));
             let at = known.unwrap_or_else(|| {
-                growth.blocks += size_of::<Lane>();
-                others.push(Lane::new(shape));
+                growth.blocks += size_of::<OpenRows>();
+                others.push(OpenRows::new(shape));
                 others.len() - 1
             });
             growth.open = others[at].append(group, row, sequence, scratch);
@@ -81,18 +81,18 @@ impl SeriesHead {
         growth
     }
 
-    /// The byte that the next row probably begins with.
+    /// Returns the byte at which the next row probably begins.
     pub(crate) fn next_byte(&self) -> u8 {
-        self.first.as_ref().map_or(0, Lane::next_byte)
+        self.first.as_ref().map_or(0, OpenRows::next_byte)
     }
 
-    fn lanes(&self) -> impl Iterator<Item = &Lane> {
+    fn open_rows_by_shape(&self) -> impl Iterator<Item = &OpenRows> {
         let others = self.more.iter().flat_map(|more| &more.others);
         self.first.iter().chain(others)
     }
 
     fn open_rows(&self) -> usize {
-        self.lanes().map(Lane::rows).sum()
+        self.open_rows_by_shape().map(OpenRows::rows).sum()
     }
 
     /// Encodes the open rows into a block.
@@ -101,7 +101,7 @@ impl SeriesHead {
             return Growth::default();
         };
         let mut growth = Growth {
-            closed: self.lanes().map(Lane::bytes).sum(),
+            closed: self.open_rows_by_shape().map(OpenRows::bytes).sum(),
             ..Growth::default()
         };
         let block = Block::encode(&run, self.sequences());
@@ -111,11 +111,12 @@ impl SeriesHead {
         self.first
             .iter_mut()
             .chain(&mut more.others)
-            .for_each(Lane::clear);
+            .for_each(OpenRows::clear);
         growth
     }
 
-    /// Removes the points of a range. Open rows become a block first, so that a point is looked for in one form only.
+    /// Removes the points of a time range. Open rows are encoded into a block first, so that only one form has to be
+    /// searched.
     pub(crate) fn delete(&mut self, range: TimeRange) -> Result<Growth, ChunkError> {
         let mut growth = self.close();
         let Some(more) = &mut self.more else {
@@ -140,10 +141,10 @@ impl SeriesHead {
         Ok(growth)
     }
 
-    /// Gives back the memory of empty lanes.
+    /// Frees the memory of empty lanes.
     pub(crate) fn shrink(&mut self) {
         if let Some(more) = &mut self.more {
-            more.others.retain(|lane| !lane.is_empty());
+            more.others.retain(|open| !open.is_empty());
             more.others.shrink_to_fit();
         }
     }
@@ -152,23 +153,24 @@ impl SeriesHead {
         self.more.as_ref().map_or(&[], |more| &more.blocks)
     }
 
-    /// The instants of the open rows, in no order.
+    /// Returns the timestamps of the open rows, in unspecified order.
     pub(crate) fn open_timestamps(&self) -> impl Iterator<Item = i64> {
-        self.lanes().flat_map(|lane| lane.to_rows().run.timestamps)
+        self.open_rows_by_shape()
+            .flat_map(|open| open.to_rows().run.timestamps)
     }
 
-    pub(crate) fn pieces(&self) -> HeadPieces {
-        HeadPieces {
+    pub(crate) fn fragments(&self) -> HeadFragments {
+        HeadFragments {
             blocks: self.blocks().to_vec(),
             open: self.open_run(),
             open_sequences: self.sequences(),
         }
     }
 
-    /// The open rows as one run: sorted by time, one row an instant.
+    /// Returns the open rows as one run: sorted by time, with distinct timestamps.
     fn open_run(&self) -> Option<Run> {
-        let filled = self.lanes().filter(|lane| !lane.is_empty());
-        let mut rows: Vec<LaneRows> = filled.map(Lane::to_rows).collect();
+        let filled = self.open_rows_by_shape().filter(|open| !open.is_empty());
+        let mut rows: Vec<UnpackedRows> = filled.map(OpenRows::to_rows).collect();
         if rows.is_empty() {
             return None;
         }
@@ -188,7 +190,7 @@ impl SeriesHead {
     }
 
     fn sequences(&self) -> SequenceSpan {
-        let spans = self.lanes().filter_map(Lane::sequences);
+        let spans = self.open_rows_by_shape().filter_map(OpenRows::sequences);
         let all = spans.reduce(|all, more| SequenceSpan {
             lowest: all.lowest.min(more.lowest),
             highest: all.highest.max(more.highest),
@@ -200,7 +202,7 @@ impl SeriesHead {
     }
 }
 
-/// The further parts of a timeline, made where it has none yet.
+/// Returns the further state of a timeline, which is created if needed.
 fn more<'a>(more: &'a mut Option<Box<More>>, growth: &mut Growth) -> &'a mut More {
     more.get_or_insert_with(|| {
         growth.blocks += size_of::<More>();

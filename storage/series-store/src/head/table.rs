@@ -1,6 +1,6 @@
-//! One table's part of a head: timelines in shards, each behind a lock of its own.
+//! Part of a head for one table: timelines in shards, each with its own lock.
 //!
-//! How rows find their shard is in [`crate::sharding`].
+//! [`crate::sharding`] distributes rows over the shards.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
@@ -9,15 +9,15 @@ use tideline_chunk::Delta;
 use tideline_model::{SequenceNumber, TimeRange, TimelineId};
 
 use super::Growth;
-use super::series::{HeadPieces, SeriesHead};
+use super::series::{HeadFragments, SeriesHead};
 use crate::error::{Result, StoreError};
 use crate::pages::Pages;
-use crate::places::{NOWHERE, PLACE_BYTES, Places};
+use crate::places::{EXTENT_BYTES, NO_SLOT, TimelineSlots};
 use crate::sharding::{DeltaRow, SHARDS, ShardedDelta, shard_of, warm};
 
 const UNKNOWN: u32 = u32::MAX;
 
-/// The unsealed points of one table.
+/// Unsealed points of one table.
 #[derive(Debug)]
 pub struct TableHead {
     shards: Box<[Mutex<Shard>]>,
@@ -29,7 +29,7 @@ pub struct TableHead {
 
 #[derive(Debug, Default)]
 struct Shard {
-    places: Places,
+    places: TimelineSlots,
     series: Pages<SeriesHead>,
 }
 
@@ -66,17 +66,17 @@ impl TableHead {
         growth
     }
 
-    /// Rows taken in, overwritten and deleted ones included.
+    /// Returns the number of rows written, including overwritten and deleted ones.
     pub fn points(&self) -> u64 {
         self.points.load(Ordering::Relaxed)
     }
 
-    /// Bytes held.
+    /// Returns the memory in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// The oldest and the newest instant taken in.
+    /// Returns the oldest and the newest timestamp written.
     pub fn span(&self) -> Option<(i64, i64)> {
         let (first, last) = (
             self.first.load(Ordering::Relaxed),
@@ -105,7 +105,7 @@ impl TableHead {
         growth
     }
 
-    /// Removes the points of timelines in a range.
+    /// Removes the points of timelines in a time range.
     pub(crate) fn delete(&self, ids: &[TimelineId], range: TimeRange) -> Result<Growth> {
         let mut growth = Growth::default();
         for id in ids {
@@ -119,14 +119,14 @@ impl TableHead {
         Ok(growth)
     }
 
-    /// What the head has of one timeline, oldest write first; `None` when it has nothing.
-    pub(crate) fn pieces(&self, id: TimelineId) -> Option<HeadPieces> {
+    /// Returns the pieces of one timeline in the head, oldest write first; `None` if it has no points here.
+    pub(crate) fn fragments(&self, id: TimelineId) -> Option<HeadFragments> {
         let shard = self.shards[shard_of(id)].lock();
         let slot = shard.places.get(id)?;
-        Some(shard.series[slot as usize].pieces())
+        Some(shard.series[slot as usize].fragments())
     }
 
-    /// Shows every timeline to `visit`, in no order.
+    /// Calls `visit` with every timeline, in unspecified order.
     pub(crate) fn each<E>(
         &self,
         mut visit: impl FnMut(&SeriesHead) -> std::result::Result<(), E>,
@@ -136,7 +136,7 @@ impl TableHead {
             .try_for_each(|shard| shard.lock().series.iter().try_for_each(&mut visit))
     }
 
-    /// Every timeline with points here, in id order.
+    /// Returns every timeline with points here, in id order.
     pub(crate) fn timelines(&self) -> Vec<TimelineId> {
         let mut ids: Vec<TimelineId> = self
             .shards
@@ -158,7 +158,7 @@ impl Shard {
         scratch: &mut Vec<u8>,
     ) -> Growth {
         let mut growth = Growth::default();
-        let mut before = NOWHERE;
+        let mut before = NO_SLOT;
         for row in rows.clone() {
             let timeline = row.timeline();
             if slots[timeline] == UNKNOWN {
@@ -179,7 +179,7 @@ impl Shard {
         if slot as usize == self.series.len() {
             self.series.push(SeriesHead::default());
             growth.timelines += 1;
-            growth.blocks += size_of::<SeriesHead>() + PLACE_BYTES;
+            growth.blocks += size_of::<SeriesHead>() + EXTENT_BYTES;
         }
         slot
     }

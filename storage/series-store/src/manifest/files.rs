@@ -1,30 +1,33 @@
-//! The files of a segment as its manifest row has them.
+//! Files of a segment as stored in its manifest row.
+//!
+//! A row has a size limit, so a long file list is stored separately with the segment. The types here hide which of
+//! both applies.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tideline_archive::{ArchiveCopy, Attached, PagedList};
 
-/// The files of a segment: few are in its row, many in a list that is stored with its extents.
+/// Files of a segment. A short list is stored in the row, a long one with the extents of the segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentFiles {
-    /// Without files of points, where those are in a list.
+    /// Row content. Its file list is empty if the files are in a separate list.
     copy: Arc<ArchiveCopy>,
     list: Option<FilesList>,
 }
 
-/// A list of files that is not in the row.
+/// File list that is not in the row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesList {
-    /// The pages of the list.
+    /// Pages of the list.
     #[serde(flatten)]
     pub pages: PagedList,
-    /// Bytes of all listed files.
+    /// Total bytes of all listed files.
     pub bytes: u64,
 }
 
 impl SegmentFiles {
-    /// Files that are all in the row.
+    /// Creates files that are all stored in the row.
     pub fn in_row(copy: ArchiveCopy) -> Self {
         Self {
             copy: Arc::new(copy),
@@ -32,7 +35,7 @@ impl SegmentFiles {
         }
     }
 
-    /// Files of points that are in a list.
+    /// Creates files whose list is stored separately.
     pub fn listed(copy: ArchiveCopy, pages: PagedList) -> Self {
         let bytes = copy.files.iter().map(|file| file.bytes);
         let bytes = bytes.fold(0, u64::saturating_add);
@@ -52,54 +55,54 @@ impl SegmentFiles {
         }
     }
 
-    /// Contents of the row, and the separate list.
+    /// Returns the content of the row and the separate list.
     pub(crate) fn row(&self) -> (&Arc<ArchiveCopy>, Option<&FilesList>) {
         (&self.copy, self.list.as_ref())
     }
 
-    /// Everything about the files, where the row has all of them.
+    /// Returns the complete description if all files are in the row.
     pub fn whole(&self) -> Option<&Arc<ArchiveCopy>> {
         self.list.is_none().then_some(&self.copy)
     }
 
-    /// The target, as the table's policy names it.
+    /// Returns the target as in the policy of the table.
     pub fn target(&self) -> &str {
         &self.copy.target
     }
 
-    /// The name of the description.
+    /// Returns the name of the description.
     pub fn sidecar(&self) -> &str {
         &self.copy.sidecar
     }
 
-    /// The name of the file of timelines.
+    /// Returns the name of the timelines file.
     pub fn timelines(&self) -> &str {
         &self.copy.timelines.key
     }
 
-    /// Owner of the files of a segment that another database wrote; `None` for own files.
+    /// Returns the owner of the files if another database wrote them; `None` for own files.
     pub fn attached(&self) -> Option<Attached> {
         self.copy.attached
     }
 
-    /// Whether the files may be removed when nothing here needs them any more.
+    /// Returns true if the files may be removed when this database no longer needs them.
     pub fn is_owned(&self) -> bool {
         self.copy.is_owned()
     }
 
-    /// Files, that of the timelines included.
+    /// Returns the number of files, including the timelines file.
     pub fn count(&self) -> u64 {
         let listed = self.list.as_ref().map(|list| list.pages.items);
         listed.unwrap_or(self.copy.files.len() as u64) + 1
     }
 
-    /// Bytes of all files.
+    /// Returns the total bytes of all files.
     pub fn bytes(&self) -> u64 {
         let listed = self.list.as_ref().map_or(0, |list| list.bytes);
         self.copy.bytes().saturating_add(listed)
     }
 
-    /// The same as files of another database.
+    /// Returns the same files, marked as owned by another database.
     pub(crate) fn disowned(&self) -> Self {
         Self {
             copy: Arc::new(ArchiveCopy {

@@ -1,6 +1,6 @@
-//! How members of rows are written that are no plain data.
+//! Serialization of row members that do not use the derived form.
 
-/// Stores files as what the row has of them, with the list of the others.
+/// Stores files as the content of the row with the separate list, if there is one.
 pub(super) mod files {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use tideline_archive::ArchiveCopy;

@@ -1,11 +1,13 @@
-//! Rows of the manifest as every format writes them: they are on disk and must read back for ever.
+//! Golden manifest rows of every format. They exist on disk and must stay readable for ever.
+//!
+//! Rows of the current format must also be written byte for byte as before.
 
 use tideline_backend::{Epoch, ManifestRow};
 use tideline_model::{TableModel, TableName, TableSpec};
 
 use super::*;
 
-/// Rows as version 1 wrote them: they are on disk and must read back for ever.
+/// Rows of version 1. They exist on disk and must stay readable for ever.
 const GOLDEN_1: [(ManifestKind, &str); 3] = [
     (
         ManifestKind::Segment,
@@ -21,7 +23,7 @@ const GOLDEN_1: [(ManifestKind, &str); 3] = [
     ),
 ];
 
-/// Rows as version 2 wrote them.
+/// Rows of version 2.
 const GOLDEN_2: [(ManifestKind, &str); 3] = [
     (
         ManifestKind::Segment,
@@ -69,7 +71,7 @@ const GOLDEN_4: [(ManifestKind, &str); 3] = [
     ),
 ];
 
-/// A cold segment with a copy, of version 4.
+/// Cold segment with a copy, version 4.
 const GOLDEN_4_COPY: (ManifestKind, &str) = (
     ManifestKind::Segment,
     r#"{"format":4,"id":6,"group":3,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":2,"points":4,"values":5,"bytes":8,"tier":"cold","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":11,"copy":{"format":4,"id":7,"group":5,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":3,"points":4,"values":5,"bytes":6,"tier":"archive","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":10,"archive":{"target":"default","files":[{"key":"default/_shared/day=1970-01-01/ab-7-cd.parquet","bytes":900,"sha256":"cd","index_from":700,"rows":5,"first":-9,"last":12,"shared":true}],"timelines":{"key":"default/_segments/ab-7-ef.timelines.parquet","bytes":90,"sha256":"ef","index_from":70,"rows":3,"first":-9,"last":12},"sidecar":"default/_segments/ab-7-01.json"},"archived":70},"stays_until":80}"#,
@@ -91,25 +93,25 @@ const GOLDEN_5: [(ManifestKind, &str); 3] = [
     ),
 ];
 
-/// A cold segment with a copy, of version 5.
+/// Cold segment with a copy, version 5.
 const GOLDEN_5_COPY: (ManifestKind, &str) = (
     ManifestKind::Segment,
     r#"{"format":5,"id":6,"group":3,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":2,"points":4,"values":5,"bytes":8,"tier":"cold","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":11,"copy":{"format":5,"id":7,"group":5,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":3,"points":4,"values":5,"bytes":6,"tier":"archive","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":10,"archive":{"target":"default","files":[{"key":"default/_shared/day=1970-01-01/ab-7-cd.parquet","bytes":900,"sha256":"cd","index_from":700,"rows":5,"first":-9,"last":12,"shared":true}],"timelines":{"key":"default/_segments/ab-7-ef.timelines.parquet","bytes":90,"sha256":"ef","index_from":70,"rows":3,"first":-9,"last":12},"sidecar":"default/_segments/ab-7-01.json"},"archived":70},"stays_until":80}"#,
 );
 
-/// A segment whose files and replaced descriptions are in lists, of version 5.
+/// Segment whose files and replaced descriptions are in separate lists, version 5.
 const GOLDEN_5_LISTED: (ManifestKind, &str) = (
     ManifestKind::Segment,
     r#"{"format":5,"id":7,"group":3,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":3,"points":4,"values":5,"bytes":6,"tier":"archive","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":11,"archive":{"target":"default","files":[],"timelines":{"key":"default/_segments/ab-7-ef.timelines.parquet","bytes":90,"sha256":"ef","index_from":70,"rows":3,"first":-9,"last":12},"sidecar":"default/_segments/ab-7-01.json","list":{"items":512,"pages":2,"sha256":"99","bytes":900000}},"archived":77,"replaces_list":{"items":700,"pages":1,"sha256":"88"}}"#,
 );
 
-/// A segment in buckets, as version 6 writes it.
+/// Segment in buckets, version 6.
 const GOLDEN_6_BUCKETS: (ManifestKind, &str) = (
     ManifestKind::Segment,
     r#"{"format":6,"id":7,"group":3,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":3,"points":4,"values":5,"bytes":6,"bucket_bits":3,"tier":"cold","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":11}"#,
 );
 
-/// A row of version 5 as this build writes it.
+/// Returns a row of version 5 as the current build writes it.
 fn in_version_6(golden: &str) -> String {
     golden.replace(r#""format":5"#, r#""format":6"#)
 }
@@ -271,7 +273,7 @@ fn a_row_of_a_later_format_is_refused_by_name() {
     let error = read(&later).expect_err("a later format").to_string();
     assert_eq!(
         error,
-        "stored cursor row cannot be read: format 7 is not known to this build"
+        "stored cursor row cannot be read: format 7 is not supported by this build"
     );
 }
 

@@ -1,6 +1,6 @@
-//! What is counted of a segment while it is made.
+//! Counts of a segment, collected while it is written.
 
-/// What a seal knows of a segment that it is about to publish.
+/// Counts of a segment that is about to be published.
 #[derive(Debug, Clone)]
 pub struct SegmentTotals {
     /// See [`super::Segment::first`].
@@ -21,7 +21,7 @@ pub struct SegmentTotals {
     pub largest_sources: Vec<(String, u64)>,
 }
 
-/// Of a segment that holds nothing yet.
+/// Counts of an empty segment.
 impl Default for SegmentTotals {
     fn default() -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Default for SegmentTotals {
 }
 
 impl SegmentTotals {
-    /// Adds points between two instants.
+    /// Adds points in a time span.
     pub(crate) fn count(&mut self, (first, last): (i64, i64), points: u64, values: u64) {
         self.first = self.first.min(first);
         self.last = self.last.max(last);

@@ -1,30 +1,30 @@
-//! Where segments stand among the writes of a table.
+//! Order of segments among the writes of a table.
 
 use serde::{Deserialize, Serialize};
 
-/// The place of a write among all writes of a table: the higher one wins.
+/// Position of a write among all writes of a table. The higher one wins.
 ///
-/// Sequences order seals. Segments of format 1 have sequence 0 and are ordered by their ids, which stay with what
-/// they are rewritten into.
+/// Sequences order seals. Segments of format 1 have sequence 0 and are ordered by their ids. A rewrite keeps the
+/// ranks of its inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct WriteRank {
-    /// Highest sequence that the head held.
+    /// Highest sequence in the head.
     pub sequence: u64,
-    /// The id of the segment that the seal wrote.
+    /// Id of the segment that the seal wrote.
     pub seal: u64,
 }
 
-/// The oldest and the newest seal that a segment's points come from.
+/// Oldest and newest seal whose points are in a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct WriteSpan {
-    /// The oldest.
+    /// Oldest seal.
     pub oldest: WriteRank,
-    /// The newest.
+    /// Newest seal.
     pub newest: WriteRank,
 }
 
 impl WriteSpan {
-    /// One seal.
+    /// Returns the span of one seal.
     pub fn of(rank: WriteRank) -> Self {
         Self {
             oldest: rank,
@@ -32,7 +32,7 @@ impl WriteSpan {
         }
     }
 
-    /// Both together.
+    /// Returns the span that covers both.
     pub fn union(self, other: Self) -> Self {
         Self {
             oldest: self.oldest.min(other.oldest),
@@ -40,7 +40,7 @@ impl WriteSpan {
         }
     }
 
-    /// Whether one begins before the other ends, so that neither is the newer one.
+    /// Returns true if the spans overlap, so that neither is newer than the other.
     pub fn interleaves(&self, other: &Self) -> bool {
         self.oldest <= other.newest && other.oldest <= self.newest
     }

@@ -1,7 +1,7 @@
-//! Rows in files: what a segment of the archive has instead of chunks.
+//! Rows in archive files, which an archive segment has instead of chunks.
 //!
-//! The backend keeps where the rows of each timeline are; the rows themselves are asked for when a cluster that holds them
-//! is read, and let go after it.
+//! The backend stores the location of the rows of each timeline. The rows themselves are fetched when a cluster that
+//! contains them is read, and freed after it.
 
 use std::sync::Arc;
 
@@ -9,32 +9,32 @@ use bytes::Bytes;
 use tideline_archive::{Extent, ReadMemory, SegmentReader};
 use tideline_model::{FieldId, SegmentId, SequenceNumber, Tier};
 
-use super::piece::{ArchivedRows, Piece, PieceData};
+use super::fragment::{ArchivedRows, Fragment, FragmentData};
 use crate::error::{Result, StoreError};
 use crate::manifest::Segment;
 use crate::shared::Shared;
 use crate::tables::Table;
 
-/// Bytes that one read may fetch before they are asked for, from all segments together, where it reads them through.
+/// Prefetch limit in bytes of one read that scans its segments, for all segments together.
 const AHEAD_BYTES: u64 = 32 << 20;
-/// The least that is worth a request.
+/// Minimum prefetch size in bytes that is worth a request.
 const AHEAD_BYTES_MIN: u64 = 128 << 10;
 
-/// Memory of one read, from all segments together: what was fetched, and what is known of open files.
+/// Memory limit in bytes of one read for all segments together: fetched data and metadata of open files.
 const MEMORY_BYTES: u64 = 64 << 20;
 
-/// What one read of some segments may take.
+/// Resource limits of one read over several segments.
 #[derive(Debug)]
 pub(crate) struct Allowance {
-    /// Archived segments of the read.
+    /// Archive segments of the read.
     segments: usize,
     memory: Arc<ReadMemory>,
-    /// Whether what it fetches is kept for later reads.
+    /// True if fetched data is cached for later reads.
     keeps: bool,
 }
 
 impl Allowance {
-    /// For a read of these segments.
+    /// Returns the limits for a read of these segments.
     pub(crate) fn new<'s>(segments: impl Iterator<Item = &'s Arc<Segment>>) -> Self {
         Self {
             segments: segments.filter(|segment| segment.tier == Tier::Archive).count(),
@@ -43,34 +43,35 @@ impl Allowance {
         }
     }
 
-    /// The same for a rewrite: what it reads is replaced, and takes no room from queries.
+    /// Returns the limits for a rewrite, whose input is not cached: it is about to be replaced and must not displace
+    /// data of queries.
     #[must_use]
     pub(crate) fn passing(mut self) -> Self {
         self.keeps = false;
         self
     }
 
-    /// Bytes that one of the segments may fetch ahead.
+    /// Returns the prefetch limit in bytes of one segment.
     fn ahead(&self) -> u64 {
         (AHEAD_BYTES / self.segments.max(1) as u64).max(AHEAD_BYTES_MIN)
     }
 }
 
-/// Reads the rows of one segment.
+/// Reader of the rows of one segment.
 #[derive(Debug)]
 pub(crate) struct FilesReader {
     segment: SegmentId,
     reader: Option<SegmentReader>,
     table: Option<Arc<Table>>,
-    /// Why there is no reader.
+    /// Error of opening the reader.
     failure: Option<StoreError>,
     bytes: u64,
     values: u64,
 }
 
 impl FilesReader {
-    /// A reader of a segment; `None` of one that is no archive. That it cannot be opened is said when it is read from.
-    /// Where all timelines are wanted, it `reads_through` and may fetch ahead.
+    /// Creates a reader of a segment; `None` if it is not an archive segment. An error of opening is returned on the
+    /// first read. If `reads_through` is true, all timelines are read, and the reader may prefetch.
     pub(crate) fn new(
         shared: &Shared,
         segment: &Segment,
@@ -108,33 +109,33 @@ impl FilesReader {
         })
     }
 
-    /// What is stored of a run, as a piece.
-    pub(crate) fn piece(
+    /// Decodes a stored extent as a piece.
+    pub(crate) fn fragment(
         &self,
         stored: &Bytes,
         rank: u64,
         deletes_from: SequenceNumber,
-    ) -> Result<(Piece, Extent)> {
+    ) -> Result<(Fragment, Extent)> {
         let (extent, summaries) = Extent::decode(stored)?;
         let bytes = u128::from(self.bytes) * u128::from(extent.values) / u128::from(self.values);
-        let piece = Piece {
+        let fragment = Fragment {
             first: extent.first,
             last: extent.last,
             rank,
             tier: Tier::Archive,
             deletes_from,
-            data: PieceData::Archived(ArchivedRows {
+            data: FragmentData::Archived(ArchivedRows {
                 extent,
                 bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
                 summaries,
             }),
         };
-        Ok((piece, extent))
+        Ok((fragment, extent))
     }
 
-    /// Reads the rows of a piece, if that was not done yet.
-    pub(crate) fn read(&mut self, piece: &mut Piece) -> Result<()> {
-        let PieceData::Archived(ArchivedRows { extent, bytes, .. }) = &piece.data else {
+    /// Reads the rows of a piece, unless they are already read.
+    pub(crate) fn read(&mut self, fragment: &mut Fragment) -> Result<()> {
+        let FragmentData::Archived(ArchivedRows { extent, bytes, .. }) = &fragment.data else {
             return Ok(());
         };
         if let Some(failure) = self.failure.take() {
@@ -144,15 +145,15 @@ impl FilesReader {
             return Err(StoreError::NoArchive(self.segment));
         };
         let run = reader.read(extent, table.schema())?;
-        piece.data = PieceData::Read(run, *bytes);
+        fragment.data = FragmentData::Read(run, *bytes);
         Ok(())
     }
 }
 
-/// Lets go of rows that were read.
-pub(crate) fn let_go(pieces: &mut [Piece]) {
-    for piece in pieces {
-        if let PieceData::Read(run, _) = &mut piece.data {
+/// Frees rows that were read.
+pub(crate) fn release(fragments: &mut [Fragment]) {
+    for fragment in fragments {
+        if let FragmentData::Read(run, _) = &mut fragment.data {
             *run = tideline_chunk::Run::default();
         }
     }

@@ -1,38 +1,38 @@
-//! What a read has cost, tier by tier.
+//! Cost of a read, by tier.
 
 use tideline_chunk::Run;
 use tideline_model::Tier;
 
-use super::piece::Piece;
+use super::fragment::Fragment;
 
-/// What a read has cost so far.
+/// Cost of a read so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadCost {
-    /// Timelines looked at.
+    /// Timelines read.
     pub timelines: u64,
-    /// What each tier has given; unsealed points are hot.
+    /// Cost of each tier. Unsealed points are hot.
     tiers: [TierCost; 3],
 }
 
-/// What one tier, or all of them, have given to a read.
+/// Cost of a read in one tier or in all tiers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TierCost {
-    /// Chunks, blocks of the head and open rows that something was taken from.
+    /// Chunks, blocks of heads and sets of open rows that were used.
     pub chunks: u64,
     /// Points decoded.
     pub points: u64,
     /// Field values decoded.
     pub values: u64,
-    /// Encoded bytes of those chunks.
+    /// Encoded bytes of these chunks.
     pub bytes: u64,
-    /// Stretches of time that summaries stood for, in all fields or in some.
+    /// Time buckets whose summaries replaced rows, in all fields or in some.
     pub summaries: u64,
-    /// Points in those stretches.
+    /// Points in these buckets.
     pub summarized_points: u64,
 }
 
 impl ReadCost {
-    /// Adds another part of the same read.
+    /// Adds the cost of another part of the same read.
     pub fn add(&mut self, other: &Self) {
         self.timelines += other.timelines;
         for (mine, theirs) in self.tiers.iter_mut().zip(&other.tiers) {
@@ -40,33 +40,33 @@ impl ReadCost {
         }
     }
 
-    /// What one tier has given.
+    /// Returns the cost of one tier.
     pub fn of(&self, tier: Tier) -> TierCost {
         self.tiers[tier as usize]
     }
 
-    /// What all tiers have given.
+    /// Returns the cost of all tiers.
     pub fn total(&self) -> TierCost {
         let mut total = TierCost::default();
         self.tiers.iter().for_each(|tier| total.add(tier));
         total
     }
 
-    /// Counts a piece that something is taken from.
-    pub(super) fn count_piece(&mut self, piece: &Piece) {
-        let tier = &mut self.tiers[piece.tier as usize];
+    /// Counts a piece that is used.
+    pub(super) fn count_piece(&mut self, fragment: &Fragment) {
+        let tier = &mut self.tiers[fragment.tier as usize];
         tier.chunks += 1;
-        tier.bytes += piece.bytes();
+        tier.bytes += fragment.bytes();
     }
 
-    /// Counts rows decoded.
+    /// Counts decoded rows.
     pub(super) fn count_rows(&mut self, tier: Tier, run: &Run) {
         let tier = &mut self.tiers[tier as usize];
         tier.points += run.rows() as u64;
         tier.values += run.values() as u64;
     }
 
-    /// Counts a stretch that a summary stands for.
+    /// Counts a bucket whose summary replaces rows.
     pub(super) fn count_summary(&mut self, tier: Tier, points: usize) {
         let tier = &mut self.tiers[tier as usize];
         tier.summaries += 1;

@@ -1,7 +1,7 @@
-//! One segment during a read: a forward walk over timelines in id order.
+//! Cursor over one segment during a read, forwards through timelines in id order.
 //!
-//! Two ways to the next timeline, chosen once from how many of the segment's timelines are wanted: *dense*
-//! reads the segment in large pages and skips what is not wanted; *sparse* seeks timelines ([`Sought`]).
+//! There are two access methods, chosen once by the share of timelines that are wanted. *Dense* reads the segment in
+//! large pages and skips unwanted timelines. *Sparse* seeks single timelines ([`BatchedSeeks`]).
 
 use std::ops::RangeInclusive;
 
@@ -10,41 +10,41 @@ use tideline_backend::{Backend, Direction, KeyRange, PageLimit, Partition, Row, 
 use tideline_key_codec::{chunk_bucket, chunks_between, parse_chunk_key};
 use tideline_model::TimelineId;
 
-use super::sought::Sought;
+use super::batched_seeks::BatchedSeeks;
 use crate::error::{Result, StoreError};
 use crate::manifest::Segment;
 
-/// Dense where at least one in this many of a segment's timelines is wanted: a seek costs about as much as
-/// passing over that many chunks.
+/// Dense access is used if at least one in this many timelines of a segment is wanted. A seek costs about as much as
+/// skipping that many chunks.
 const DENSE_SHARE: u64 = 8;
 
-/// The first chunk that there is.
+/// Page limit for a single chunk.
 const ONE_CHUNK: PageLimit = PageLimit {
     rows_max: 1,
     bytes_max: 1 << 20,
 };
 
-/// The place of a read in one segment.
+/// Cursor over one segment.
 #[derive(Debug)]
 pub(super) enum SegmentCursor {
-    /// It is read through.
+    /// Dense access: the segment is read page by page.
     Dense(Box<Walk>),
-    /// Its number among the segments in which timelines are sought.
+    /// Sparse access: index of the segment in [`BatchedSeeks`].
     Sparse(usize),
 }
 
-/// A walk in pages: the rows at hand and what is left.
+/// Page-by-page iterator over the chunks of a segment.
 #[derive(Debug)]
 pub(crate) struct Walk {
     place: SegmentRef,
-    /// The bucket at hand and those after it.
+    /// Current bucket and those after it.
     buckets: RangeInclusive<u16>,
-    /// All of it, in each bucket.
+    /// Key range, the same in each bucket.
     keys: KeyRange,
     rows: std::vec::IntoIter<Row>,
-    /// Keys of the bucket at hand that are left.
+    /// Remaining keys of the current bucket.
     next: Option<KeyRange>,
-    /// A row that belongs to a later timeline than the one just asked for.
+    /// Chunk of a later timeline than the last requested one.
     ahead: Option<(TimelineId, Bytes)>,
     page: PageLimit,
 }
@@ -54,7 +54,7 @@ impl SegmentCursor {
         segment: &Segment,
         wanted: &[TimelineId],
         page: PageLimit,
-        sought: &mut Sought,
+        sought: &mut BatchedSeeks,
     ) -> Self {
         let bounds = wanted.first().zip(wanted.last());
         let is_dense = wanted.len() > 1 && wanted.len() as u64 * DENSE_SHARE >= segment.timelines;
@@ -64,17 +64,17 @@ impl SegmentCursor {
         }
     }
 
-    /// Whether it reads the segment through.
+    /// Returns true for dense access.
     pub(super) fn is_dense(&self) -> bool {
         matches!(self, Self::Dense(_))
     }
 
-    /// Hands out the chunks of a timeline that may reach into the range of the read, in time order: those that were
-    /// sought, or those that the walk comes to. Dense cursors are asked in rising order of ids.
+    /// Passes the chunks of a timeline that may overlap the time range of the read to `found`, in time order. Dense
+    /// cursors must be called with increasing ids.
     pub(super) fn chunks(
         &mut self,
         backend: &dyn Backend,
-        sought: &Sought,
+        sought: &BatchedSeeks,
         id: TimelineId,
         found: &mut impl FnMut(Bytes),
     ) -> Result<()> {
@@ -88,7 +88,7 @@ impl SegmentCursor {
     }
 }
 
-/// Whether a segment has a chunk of a timeline.
+/// Returns true if a segment has a chunk of a timeline.
 pub(crate) fn holds(backend: &dyn Backend, segment: &Segment, id: TimelineId) -> Result<bool> {
     let partition = segment.partition(id);
     let page = backend.scan(
@@ -101,7 +101,7 @@ pub(crate) fn holds(backend: &dyn Backend, segment: &Segment, id: TimelineId) ->
 }
 
 impl Walk {
-    /// A walk from one timeline to another, which is included.
+    /// Creates an iterator over the timelines from `first` to `last`, inclusive.
     fn between(segment: &Segment, first: TimelineId, last: TimelineId, page: PageLimit) -> Self {
         let keys = chunks_between(first, last);
         let bits = segment.bucket_bits;
@@ -116,12 +116,12 @@ impl Walk {
         }
     }
 
-    /// A walk over all of a segment.
+    /// Creates an iterator over all timelines of a segment.
     pub(crate) fn all(segment: &Segment, page: PageLimit) -> Self {
         Self::between(segment, TimelineId::MIN, TimelineId::MAX, page)
     }
 
-    /// The timeline of the next chunk; `None` after the last.
+    /// Returns the timeline of the next chunk; `None` after the last one.
     pub(crate) fn peek(&mut self, backend: &dyn Backend) -> Result<Option<TimelineId>> {
         if self.ahead.is_none() {
             self.ahead = self.advance(backend)?;
@@ -129,7 +129,7 @@ impl Walk {
         Ok(self.ahead.as_ref().map(|(id, _)| *id))
     }
 
-    /// Hands out the chunks of a timeline, in time order; those of lower ids are passed over.
+    /// Passes the chunks of a timeline to `found`, in time order. Skips those of lower ids.
     pub(crate) fn chunks(
         &mut self,
         backend: &dyn Backend,

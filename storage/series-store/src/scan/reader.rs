@@ -1,8 +1,9 @@
-//! One read: for each timeline, its pieces from all segments and heads, put together in time order.
+//! Reader of one selection: collects the pieces of each timeline from all segments and heads, and merges them in
+//! time order.
 //!
-//! Pieces are chunks of segments, blocks of heads, and open rows, each with the rank of its source: segments
-//! in the order of their writes, then heads from old to new. A source of higher rank was written later. Pieces that
-//! overlap in time form a cluster and are read together.
+//! Pieces are chunks of segments, blocks of heads and open rows, each with the rank of its source: segments in write
+//! order, then heads from old to new. A source of higher rank was written later. Pieces that overlap in time form a
+//! cluster and are read together.
 
 use std::ops::ControlFlow;
 
@@ -11,45 +12,45 @@ use tideline_chunk::{Chunk, Run};
 use tideline_model::{FieldId, SequenceNumber, Tier, TimeRange, TimelineId};
 
 use super::archived::{self, Allowance, FilesReader};
-use super::cluster::{ClusterReader, Part, ReadFiles};
+use super::batched_seeks::BatchedSeeks;
 use super::cost::ReadCost;
-use super::cover::Grid;
 use super::cursor::SegmentCursor;
-use super::piece::{Piece, PieceData, Wanted, clusters};
-use super::screen::Screen;
-use super::sought::Sought;
+use super::fragment::{Fragment, FragmentData, Wanted, overlap_groups};
+use super::overlap_group::{OverlapGroupReader, Part, ReadFiles};
+use super::summary_push_down::Grid;
+use super::zone_filter::ZoneFilter;
 use super::{Order, Selection, Snapshot};
 use crate::deletes::{Mask, TableDeletes};
 use crate::error::{Result, StoreError};
 use crate::head::table::TableHead;
 use crate::latest::{LatestRow, Seen, fill_from};
 
-/// Reads the timelines of a selection, one after another in rising order of ids.
+/// Reader of the timelines of a selection. Timelines must be read in increasing id order.
 #[derive(Debug)]
-pub struct SweepReader<'a> {
+pub struct ScanReader<'a> {
     snapshot: &'a Snapshot,
     selection: Selection<'a>,
-    /// Of segments in the order of their writes.
+    /// Segments in write order.
     cursors: Vec<Source>,
-    /// What was sought in those that are not read through.
-    sought: Sought,
+    /// Batched seeks in segments with sparse access.
+    sought: BatchedSeeks,
     deletes: Option<&'a TableDeletes>,
-    pieces: Vec<Piece>,
-    clusters: ClusterReader,
-    screen: Option<&'a dyn Screen>,
+    fragments: Vec<Fragment>,
+    overlap_groups: OverlapGroupReader,
+    screen: Option<&'a dyn ZoneFilter>,
 }
 
-/// A segment of the read.
+/// Segment of the read.
 #[derive(Debug)]
 struct Source {
     cursor: SegmentCursor,
     tier: Tier,
     deletes_from: SequenceNumber,
-    /// Of a segment whose points are in files.
+    /// Reader of the files of an archive segment.
     files: Option<FilesReader>,
 }
 
-impl<'a> SweepReader<'a> {
+impl<'a> ScanReader<'a> {
     pub(super) fn new(snapshot: &'a Snapshot, mut selection: Selection<'a>) -> Self {
         let page = snapshot.backend().capabilities().page_advice;
         selection.range = snapshot.visible(selection.table, selection.range);
@@ -62,7 +63,7 @@ impl<'a> SweepReader<'a> {
             .filter(|segment| selection.tier.is_none_or(|tier| tier == segment.tier));
         let allowance = Allowance::new(wanted.clone());
         let shared = &snapshot.shared;
-        let mut sought = Sought::default();
+        let mut sought = BatchedSeeks::default();
         let cursors = wanted.map(|segment| {
             let cursor = SegmentCursor::new(segment, selection.timelines, page, &mut sought);
             let through = cursor.is_dense();
@@ -79,57 +80,72 @@ impl<'a> SweepReader<'a> {
             sought,
             deletes: snapshot.state.deletes.of(selection.table),
             selection,
-            pieces: Vec::new(),
-            clusters: ClusterReader::default(),
+            fragments: Vec::new(),
+            overlap_groups: OverlapGroupReader::default(),
             screen: None,
         }
     }
 
-    /// Leaves out rows that a screen does not admit, where summaries can tell; others may be handed out all the same.
+    /// Excludes rows that a screen does not admit, where summaries allow it. Other rows that it does not admit may
+    /// still be returned.
     #[must_use]
-    pub fn screened(mut self, screen: Option<&'a dyn Screen>) -> Self {
+    pub fn screened(mut self, screen: Option<&'a dyn ZoneFilter>) -> Self {
         self.screen = screen;
         self
     }
 
-    /// Hands the points of one timeline to `visit`, run by run, until it breaks.
+    /// Passes the points of one timeline to `visit`, run by run, until it returns `Break`.
     ///
-    /// A run holds the wanted fields only, and only instants of the range; runs do not overlap. Where a
-    /// selection names fields, a row may have none of them. The run is a reused buffer: take what you need.
+    /// A run contains only wanted fields and only timestamps in the range. Runs do not overlap. If the selection
+    /// lists fields, a row may have none of them. The run is a reused buffer and valid only during the call.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `visit`, of the backend, of the archive and of the lease; [`StoreError::Chunk`] if a chunk is
+    /// damaged.
     pub fn timeline(
         &mut self,
         id: TimelineId,
         visit: &mut dyn FnMut(&Run) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         let (screen, order) = (self.screen, self.selection.order);
-        self.sweep(id, |clusters, pieces, files, wanted| {
-            files.read(pieces, wanted.range)?;
+        self.sweep(id, |overlap_groups, fragments, files, wanted| {
+            files.read(fragments, wanted.range)?;
             match screen {
-                Some(screen) => clusters.screened(id, pieces, wanted, screen, order, visit),
-                None => clusters.rows(id, pieces, wanted, visit),
+                Some(screen) => overlap_groups.screened(id, fragments, wanted, screen, order, visit),
+                None => overlap_groups.rows(id, fragments, wanted, visit),
             }
         })
     }
 
-    /// The same for aggregates that need no order of time: hands out what stretches of the timeline come to, wherever
-    /// that is stored and exact, and the points of everything else.
+    /// Reads one timeline for aggregates that do not depend on time order. Passes stored summaries to `visit` where
+    /// they are exact, and points elsewhere.
     ///
-    /// Whatever the mixture, counts, sums, extremes and edges of every window of `grid` are those of the points. Parts
-    /// come in no order of time, and a run may hold some of the wanted fields only.
+    /// Count, sum, extremes, first and last value of every window of `grid` equal those of the points. Parts are in
+    /// unspecified time order, and a run may contain only some of the wanted fields.
+    ///
+    /// # Errors
+    ///
+    /// As for [`timeline`](Self::timeline).
     pub fn timeline_summarized(
         &mut self,
         id: TimelineId,
         grid: Grid,
         visit: &mut dyn FnMut(Part<'_>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        self.sweep(id, |clusters, pieces, files, wanted| {
-            clusters.summarized(id, pieces, files, (wanted, grid), visit)
+        self.sweep(id, |overlap_groups, fragments, files, wanted| {
+            overlap_groups.summarized(id, fragments, files, (wanted, grid), visit)
         })
     }
 
-    /// The newest value of each field of one timeline, in the order of fields; for selections in descending order.
+    /// Returns the newest value of each field of one timeline, in field order. The selection must be in descending
+    /// order.
     ///
-    /// Reads newest chunks first, until all `expected` fields are found.
+    /// Reads the newest chunks first, until all `expected` fields are found.
+    ///
+    /// # Errors
+    ///
+    /// As for [`timeline`](Self::timeline).
     pub fn newest(&mut self, id: TimelineId, expected: &[FieldId]) -> Result<LatestRow> {
         let mut row = LatestRow::new();
         self.timeline(id, &mut |run| {
@@ -145,32 +161,32 @@ impl<'a> SweepReader<'a> {
         Ok(row)
     }
 
-    /// Gathers a timeline's pieces and reads them cluster by cluster.
+    /// Collects the pieces of a timeline and reads them cluster by cluster.
     fn sweep(
         &mut self,
         id: TimelineId,
         mut read: impl FnMut(
-            &mut ClusterReader,
-            &mut [Piece],
+            &mut OverlapGroupReader,
+            &mut [Fragment],
             &mut dyn ReadFiles,
             Wanted<'_>,
         ) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        self.clusters.cost.timelines += 1;
+        self.overlap_groups.cost.timelines += 1;
         self.gather(id)?;
-        let mut pieces = std::mem::take(&mut self.pieces);
-        pieces.sort_by_key(|piece| (piece.first, piece.rank));
-        let mut clusters = clusters(&pieces);
+        let mut fragments = std::mem::take(&mut self.fragments);
+        fragments.sort_by_key(|fragment| (fragment.first, fragment.rank));
+        let mut overlap_groups = overlap_groups(&fragments);
         if self.selection.order == Order::Descending {
-            clusters.reverse();
+            overlap_groups.reverse();
         }
         let wanted = self.wanted(id);
         let mut outcome = Ok(());
-        for cluster in clusters {
-            let cluster = &mut pieces[cluster];
+        for overlap_group in overlap_groups {
+            let overlap_group = &mut fragments[overlap_group];
             let files: &mut dyn ReadFiles = &mut self.cursors;
-            match read(&mut self.clusters, cluster, files, wanted) {
-                Ok(ControlFlow::Continue(())) => archived::let_go(cluster),
+            match read(&mut self.overlap_groups, overlap_group, files, wanted) {
+                Ok(ControlFlow::Continue(())) => archived::release(overlap_group),
                 Ok(ControlFlow::Break(())) => break,
                 Err(error) => {
                     outcome = Err(error);
@@ -178,26 +194,27 @@ impl<'a> SweepReader<'a> {
                 }
             }
         }
-        pieces.clear();
-        self.pieces = pieces;
+        fragments.clear();
+        self.fragments = fragments;
         outcome
     }
 
-    /// The span of a timeline's points in the range of the selection, as wide as the chunks that reach into it.
+    /// Returns the time span of the points of a timeline in the range of the selection, extended to the bounds of
+    /// the overlapping chunks.
     pub(super) fn span(&mut self, id: TimelineId) -> Result<Option<Seen>> {
         self.gather(id)?;
         let masks = self.masks(id);
         let mut all: Option<Seen> = None;
-        let mut pieces = std::mem::take(&mut self.pieces);
-        for mut piece in pieces.drain(..) {
-            let span = if piece.is_masked(masks) {
+        let mut fragments = std::mem::take(&mut self.fragments);
+        for mut fragment in fragments.drain(..) {
+            let span = if fragment.is_masked(masks) {
                 self.cursors
-                    .read(std::slice::from_mut(&mut piece), TimeRange::ALL)?;
-                self.unmasked_span(id, &piece, masks)?
+                    .read(std::slice::from_mut(&mut fragment), TimeRange::ALL)?;
+                self.unmasked_span(id, &fragment, masks)?
             } else {
                 Some(Seen {
-                    first: piece.first,
-                    last: piece.last,
+                    first: fragment.first,
+                    last: fragment.last,
                 })
             };
             all = match (all, span) {
@@ -208,17 +225,17 @@ impl<'a> SweepReader<'a> {
                 (all, span) => all.or(span),
             };
         }
-        self.pieces = pieces;
+        self.fragments = fragments;
         Ok(all)
     }
 
-    fn unmasked_span(&mut self, id: TimelineId, piece: &Piece, masks: &[Mask]) -> Result<Option<Seen>> {
+    fn unmasked_span(&mut self, id: TimelineId, fragment: &Fragment, masks: &[Mask]) -> Result<Option<Seen>> {
         let wanted = Wanted {
             range: TimeRange::ALL,
             fields: None,
             masks,
         };
-        let run = self.clusters.take(id, piece, wanted)?;
+        let run = self.overlap_groups.take(id, fragment, wanted)?;
         let ends = run.and_then(|run| run.timestamps.first().zip(run.timestamps.last()));
         Ok(ends.map(|(first, last)| Seen {
             first: *first,
@@ -226,9 +243,9 @@ impl<'a> SweepReader<'a> {
         }))
     }
 
-    /// What was read so far.
+    /// Returns the cost so far.
     pub fn cost(&self) -> ReadCost {
-        self.clusters.cost
+        self.overlap_groups.cost
     }
 
     fn wanted(&self, id: TimelineId) -> Wanted<'a> {
@@ -248,17 +265,19 @@ impl<'a> SweepReader<'a> {
         let mut rank = 0;
         for source in &mut self.cursors {
             rank += 1;
-            let pieces = &mut self.pieces;
+            let fragments = &mut self.fragments;
             let (tier, deletes_from) = (source.tier, source.deletes_from);
             let mut damage = None;
             source.cursor.chunks(backend, &self.sought, id, &mut |bytes| {
-                let piece = match &source.files {
-                    Some(files) => files.piece(&bytes, rank, deletes_from).map(|(piece, _)| piece),
+                let fragment = match &source.files {
+                    Some(files) => files
+                        .fragment(&bytes, rank, deletes_from)
+                        .map(|(fragment, _)| fragment),
                     None => chunk_piece(bytes, rank, tier, deletes_from)
                         .map_err(|cause| StoreError::chunk(id, cause)),
                 };
-                match piece {
-                    Ok(piece) => pieces.push(piece),
+                match fragment {
+                    Ok(fragment) => fragments.push(fragment),
                     Err(error) => damage = Some(error),
                 }
             })?;
@@ -274,7 +293,8 @@ impl<'a> SweepReader<'a> {
                 }
             }
         }
-        self.pieces.retain(|piece| piece.range().overlaps(&range));
+        self.fragments
+            .retain(|fragment| fragment.range().overlaps(&range));
         Ok(())
     }
 
@@ -285,10 +305,10 @@ impl<'a> SweepReader<'a> {
         deletes_from: SequenceNumber,
         rank: &mut u64,
     ) {
-        let Some(found) = table.pieces(id) else { return };
+        let Some(found) = table.fragments(id) else { return };
         let mut push = |first, last, data| {
             *rank += 1;
-            self.pieces.push(Piece {
+            self.fragments.push(Fragment {
                 first,
                 last,
                 rank: *rank,
@@ -298,45 +318,48 @@ impl<'a> SweepReader<'a> {
             });
         };
         for block in found.blocks {
-            push(block.first, block.last, PieceData::Chunk(block.bytes));
+            push(block.first, block.last, FragmentData::Chunk(block.bytes));
         }
         if let Some(run) = found.open {
             let (first, last) = (run.timestamps[0], run.timestamps[run.rows() - 1]);
-            push(first, last, PieceData::Open(run));
+            push(first, last, FragmentData::Open(run));
         }
     }
 }
 
 impl ReadFiles for Vec<Source> {
-    fn read(&mut self, pieces: &mut [Piece], range: TimeRange) -> Result<()> {
-        for piece in pieces.iter_mut().filter(|piece| piece.range().overlaps(&range)) {
-            // Ranks of segments count from one; those of heads follow.
-            let source = usize::try_from(piece.rank - 1)
+    fn read(&mut self, fragments: &mut [Fragment], range: TimeRange) -> Result<()> {
+        for fragment in fragments
+            .iter_mut()
+            .filter(|fragment| fragment.range().overlaps(&range))
+        {
+            // Ranks of segments start at one; those of heads follow.
+            let source = usize::try_from(fragment.rank - 1)
                 .ok()
                 .and_then(|at| self.get_mut(at));
             if let Some(files) = source.and_then(|source| source.files.as_mut()) {
-                files.read(piece)?;
+                files.read(fragment)?;
             }
         }
         Ok(())
     }
 }
 
-/// A chunk of a segment as a piece.
+/// Returns a chunk of a segment as a piece.
 pub(crate) fn chunk_piece(
     bytes: Bytes,
     rank: u64,
     tier: Tier,
     deletes_from: SequenceNumber,
-) -> std::result::Result<Piece, tideline_chunk::ChunkError> {
+) -> std::result::Result<Fragment, tideline_chunk::ChunkError> {
     let chunk = Chunk::open(&bytes)?;
     let (first, last) = (chunk.first_timestamp(), chunk.last_timestamp());
-    Ok(Piece {
+    Ok(Fragment {
         first,
         last,
         rank,
         tier,
         deletes_from,
-        data: PieceData::Chunk(bytes),
+        data: FragmentData::Chunk(bytes),
     })
 }

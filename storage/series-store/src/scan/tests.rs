@@ -1,4 +1,6 @@
-//! Whatever mixture of summaries and rows a cluster is read as, it comes to the same as its rows.
+//! Any mixture of summaries and rows yields the same aggregates as the rows of a cluster.
+//!
+//! Pieces, deletes, ranges and grids are random; some pieces are in files that must be read only where needed.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -12,10 +14,10 @@ use tideline_model::{
     ColumnData, FieldId, SequenceNumber, TableId, Tier, TimeRange, TimelineId, Value, ValueType,
 };
 
-use super::cluster::{ClusterReader, Part, ReadFiles};
-use super::cover::Grid;
-use super::piece::{ArchivedRows, Piece, PieceData, Wanted};
+use super::fragment::{ArchivedRows, Fragment, FragmentData, Wanted};
+use super::overlap_group::{OverlapGroupReader, Part, ReadFiles};
 use super::reader::chunk_piece;
+use super::summary_push_down::Grid;
 use crate::deletes::Deletes;
 use crate::error::Result;
 use crate::merge::value_at;
@@ -25,7 +27,7 @@ const ID: TimelineId = TimelineId([7; 16]);
 const WIDTH: i64 = 250;
 const SPAN: i64 = 4_000;
 
-/// Chance that can be had again.
+/// Reproducible random generator.
 struct Dice(u64);
 
 impl Dice {
@@ -42,7 +44,7 @@ impl Dice {
     }
 }
 
-/// A field of each kind; the third changes its type from row to row.
+/// Returns a value of the kind of each field. The third field changes its type from row to row.
 fn value(dice: &mut Dice, field: u32) -> Value {
     match (field, dice.below(2)) {
         (1, _) | (3, 0) => Value::Signed(dice.below(2_000) as i64 - 1_000),
@@ -112,7 +114,7 @@ fn column(field: FieldId, value_type: ValueType, values: &[Option<Value>]) -> Ru
     }
 }
 
-fn chunk(run: &Run, rank: u64, tier: Tier) -> Piece {
+fn chunk(run: &Run, rank: u64, tier: Tier) -> Fragment {
     let sequences = SequenceSpan {
         lowest: SequenceNumber(rank),
         highest: SequenceNumber(rank),
@@ -127,15 +129,15 @@ fn chunk(run: &Run, rank: u64, tier: Tier) -> Piece {
     chunk_piece(bytes.into(), rank, tier, SequenceNumber(rank)).expect("it was just written")
 }
 
-/// Runs that are not at hand, by the ranks of their pieces; and how many were asked for.
+/// Runs that are not in memory, by the rank of their pieces, and the number of reads.
 #[derive(Default)]
 struct Far(BTreeMap<u64, Run>, usize);
 
 impl ReadFiles for Far {
-    fn read(&mut self, pieces: &mut [Piece], range: TimeRange) -> Result<()> {
-        for piece in pieces {
-            if piece.range().overlaps(&range) && matches!(piece.data, PieceData::Archived(_)) {
-                piece.data = PieceData::Read(self.0[&piece.rank].clone(), 1);
+    fn read(&mut self, fragments: &mut [Fragment], range: TimeRange) -> Result<()> {
+        for fragment in fragments {
+            if fragment.range().overlaps(&range) && matches!(fragment.data, FragmentData::Archived(_)) {
+                fragment.data = FragmentData::Read(self.0[&fragment.rank].clone(), 1);
                 self.1 += 1;
             }
         }
@@ -143,8 +145,8 @@ impl ReadFiles for Far {
     }
 }
 
-/// A piece whose rows are in a file, with its summaries or without.
-fn in_file(piece: &Piece, run: &Run, is_summarized: bool) -> Piece {
+/// Returns a piece whose rows are in a file, with or without summaries.
+fn in_file(fragment: &Fragment, run: &Run, is_summarized: bool) -> Fragment {
     let mut summaries = Vec::new();
     if is_summarized {
         let written = LoneSummaryWriter::default().write(run, &[WIDTH], &mut summaries);
@@ -154,51 +156,51 @@ fn in_file(piece: &Piece, run: &Run, is_summarized: bool) -> Piece {
         file: 0,
         row: 0,
         rows: run.rows() as u32,
-        first: piece.first,
-        last: piece.last,
+        first: fragment.first,
+        last: fragment.last,
         points: run.rows() as u32,
         values: run.values() as u32,
         sequences: SequenceSpan {
-            lowest: SequenceNumber(piece.rank),
-            highest: SequenceNumber(piece.rank),
+            lowest: SequenceNumber(fragment.rank),
+            highest: SequenceNumber(fragment.rank),
         },
     };
-    Piece {
+    Fragment {
         tier: Tier::Archive,
-        data: PieceData::Archived(ArchivedRows {
+        data: FragmentData::Archived(ArchivedRows {
             extent,
             bytes: 1,
             summaries: summaries.into(),
         }),
-        ..*piece
+        ..*fragment
     }
 }
 
-/// The same pieces, some of them in files.
-fn some_in_files(pieces: &[Piece], dice: &mut Dice) -> (Vec<Piece>, Far) {
+/// Returns the same pieces, some of them in files.
+fn some_in_files(fragments: &[Fragment], dice: &mut Dice) -> (Vec<Fragment>, Far) {
     let mut far = Far::default();
-    let moved = pieces.iter().map(|piece| {
-        let run = match &piece.data {
-            PieceData::Chunk(bytes) => Chunk::open(bytes).expect("a chunk").to_run().expect("it decodes"),
-            PieceData::Open(run) => run.clone(),
-            PieceData::Archived(_) | PieceData::Read(..) => Run::default(),
+    let moved = fragments.iter().map(|fragment| {
+        let run = match &fragment.data {
+            FragmentData::Chunk(bytes) => Chunk::open(bytes).expect("a chunk").to_run().expect("it decodes"),
+            FragmentData::Open(run) => run.clone(),
+            FragmentData::Archived(_) | FragmentData::Read(..) => Run::default(),
         };
-        let moved = match (&piece.data, dice.below(4)) {
-            (PieceData::Chunk(bytes), 0) => Piece {
-                data: PieceData::Chunk(bytes.clone()),
-                ..*piece
+        let moved = match (&fragment.data, dice.below(4)) {
+            (FragmentData::Chunk(bytes), 0) => Fragment {
+                data: FragmentData::Chunk(bytes.clone()),
+                ..*fragment
             },
-            (_, chance) => in_file(piece, &run, chance > 1),
+            (_, chance) => in_file(fragment, &run, chance > 1),
         };
-        far.0.insert(piece.rank, run);
+        far.0.insert(fragment.rank, run);
         moved
     });
     (moved.collect(), far)
 }
 
-/// A long cold piece, and sometimes others before, over and behind it.
-fn random_pieces(dice: &mut Dice) -> Vec<Piece> {
-    let mut pieces = vec![chunk(&random_run(dice, 17, SPAN, 9), 1, Tier::Cold)];
+/// Returns a long cold piece, and sometimes others before, over and after it.
+fn random_pieces(dice: &mut Dice) -> Vec<Fragment> {
+    let mut fragments = vec![chunk(&random_run(dice, 17, SPAN, 9), 1, Tier::Cold)];
     for rank in 2..2 + dice.below(4) {
         let first = dice.below(SPAN as u64 + 1_000) as i64 - 500;
         let longest = if dice.one_in(3) { 3_000 } else { 200 };
@@ -207,21 +209,21 @@ fn random_pieces(dice: &mut Dice) -> Vec<Piece> {
         if run.columns.is_empty() {
             continue;
         }
-        pieces.push(match dice.below(3) {
+        fragments.push(match dice.below(3) {
             0 => chunk(&run, rank, Tier::Cold),
             1 => chunk(&run, rank, Tier::Hot),
-            _ => Piece {
+            _ => Fragment {
                 first,
                 last: run.timestamps[run.rows() - 1],
                 rank,
                 tier: Tier::Hot,
                 deletes_from: SequenceNumber(rank),
-                data: PieceData::Open(run),
+                data: FragmentData::Open(run),
             },
         });
     }
-    pieces.sort_by_key(|piece| (piece.first, piece.rank));
-    pieces
+    fragments.sort_by_key(|fragment| (fragment.first, fragment.rank));
+    fragments
 }
 
 fn random_deletes(dice: &mut Dice) -> Deletes {
@@ -238,7 +240,7 @@ fn random_deletes(dice: &mut Dice) -> Deletes {
     deletes
 }
 
-/// What values come to, by window, field and type.
+/// Aggregates by window, field and type.
 #[derive(Debug, Default)]
 struct Totals(BTreeMap<(i64, u32, ValueType), Total>);
 
@@ -357,7 +359,7 @@ fn single(time: i64, value: Value) -> Total {
     }
 }
 
-/// NaN is neither below nor above.
+/// Returns true if `a` is less than `b`. NaN is greater than all other values.
 fn is_below(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Float(a), Value::Float(b)) => a < b || (b.is_nan() && !a.is_nan()),
@@ -402,7 +404,7 @@ fn summaries_and_rows_come_to_the_same_as_rows() {
     for seed in tideline_testkit::seeds("summaries", 400) {
         println!("seed {seed}");
         let mut dice = Dice(seed);
-        let pieces = random_pieces(&mut dice);
+        let fragments = random_pieces(&mut dice);
         let deletes = random_deletes(&mut dice);
         let masks = deletes.of(TableId(1)).map_or(&[][..], |table| table.masks(ID));
         for _ in 0..6 {
@@ -416,19 +418,19 @@ fn summaries_and_rows_come_to_the_same_as_rows() {
                 masks,
             };
             let (mut expected, mut found) = (Totals::default(), Totals::default());
-            let mut reader = ClusterReader::default();
-            for cluster in super::piece::clusters(&pieces) {
-                let read = reader.rows(ID, &pieces[cluster.clone()], wanted, &mut |run| {
+            let mut reader = OverlapGroupReader::default();
+            for overlap_group in super::fragment::overlap_groups(&fragments) {
+                let read = reader.rows(ID, &fragments[overlap_group.clone()], wanted, &mut |run| {
                     expected.add_run(grid, run);
                     Ok(ControlFlow::Continue(()))
                 });
                 assert!(read.expect("read").is_continue());
             }
-            let mut mixed = ClusterReader::default();
-            let (mut pieces, mut far) = some_in_files(&pieces, &mut dice);
-            for cluster in super::piece::clusters(&pieces) {
-                let cluster = &mut pieces[cluster];
-                let read = mixed.summarized(ID, cluster, &mut far, (wanted, grid), &mut |part| {
+            let mut mixed = OverlapGroupReader::default();
+            let (mut fragments, mut far) = some_in_files(&fragments, &mut dice);
+            for overlap_group in super::fragment::overlap_groups(&fragments) {
+                let overlap_group = &mut fragments[overlap_group];
+                let read = mixed.summarized(ID, overlap_group, &mut far, (wanted, grid), &mut |part| {
                     match part {
                         Part::Run(run) => {
                             assert!(range.contains(run.timestamps[0]));
@@ -469,15 +471,15 @@ fn whole_buckets_of_a_piece_that_is_alone_need_no_row() {
         });
     }
     let read = |range: TimeRange, grid: Grid| {
-        let mut pieces = [chunk(&run, 1, Tier::Cold)];
-        let mut reader = ClusterReader::default();
+        let mut fragments = [chunk(&run, 1, Tier::Cold)];
+        let mut reader = OverlapGroupReader::default();
         let wanted = Wanted {
             range,
             fields: None,
             masks: &[],
         };
         let visit = &mut |_: Part<'_>| Ok(ControlFlow::Continue(()));
-        let read = reader.summarized(ID, &mut pieces, &mut Far::default(), (wanted, grid), visit);
+        let read = reader.summarized(ID, &mut fragments, &mut Far::default(), (wanted, grid), visit);
         assert!(read.expect("read").is_continue());
         let cost = reader.cost.of(Tier::Cold);
         (cost.chunks, cost.summaries, cost.summarized_points, cost.points)
@@ -490,19 +492,19 @@ fn whole_buckets_of_a_piece_that_is_alone_need_no_row() {
     assert_eq!(read(TimeRange::ALL, hours), (1, 20, 1_000, 0));
     // Two whole buckets, and ten rows on either side.
     assert_eq!(read(TimeRange::new(200, 800), hours), (1, 2, 100, 20));
-    // The same of rows in a file, which is asked only where it must be.
+    // The same with rows in a file, which is read only if needed.
     for (range, asked, points) in [(TimeRange::ALL, 0, 0), (TimeRange::new(200, 800), 1, 20)] {
         let wanted = Wanted {
             range,
             fields: None,
             masks: &[],
         };
-        let mut pieces = [in_file(&chunk(&run, 1, Tier::Cold), &run, true)];
+        let mut fragments = [in_file(&chunk(&run, 1, Tier::Cold), &run, true)];
         let mut far = Far::default();
         far.0.insert(1, run.clone());
-        let mut reader = ClusterReader::default();
+        let mut reader = OverlapGroupReader::default();
         let visit = &mut |_: Part<'_>| Ok(ControlFlow::Continue(()));
-        let read = reader.summarized(ID, &mut pieces, &mut far, (wanted, hours), visit);
+        let read = reader.summarized(ID, &mut fragments, &mut far, (wanted, hours), visit);
         assert!(read.expect("read").is_continue());
         assert_eq!((far.1, reader.cost.of(Tier::Archive).points), (asked, points));
     }
@@ -528,17 +530,17 @@ fn a_late_point_between_buckets_is_not_lost() {
     let mut late = run.clone();
     late.timestamps = vec![3 * WIDTH + 200];
     late.columns[0].values = ColumnData::Signed(vec![7]);
-    let pieces = [chunk(&run, 1, Tier::Cold), chunk(&late, 2, Tier::Hot)];
+    let fragments = [chunk(&run, 1, Tier::Cold), chunk(&late, 2, Tier::Hot)];
     let wanted = Wanted {
         range: TimeRange::ALL,
         fields: None,
         masks: &[],
     };
-    let mut reader = ClusterReader::default();
+    let mut reader = OverlapGroupReader::default();
     let mut totals = Totals::default();
-    let mut pieces = pieces;
+    let mut fragments = fragments;
     let whole = (wanted, Grid::Whole);
-    let read = reader.summarized(ID, &mut pieces, &mut Far::default(), whole, &mut |part| {
+    let read = reader.summarized(ID, &mut fragments, &mut Far::default(), whole, &mut |part| {
         match part {
             Part::Run(run) => totals.add_run(Grid::Whole, run),
             Part::Summaries(field, summaries) => {

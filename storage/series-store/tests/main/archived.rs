@@ -1,4 +1,5 @@
-//! The files of archived segments: what is left behind is found and removed, what is named stays; what reading them costs.
+//! Files of archived segments: unreferenced ones are found and removed, referenced ones stay. Also the cost of
+//! reading them.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tideline_archive::layout::file_name;
-use tideline_archive::{Archive, ArchiveCopy, ArchiveSettings, Description, SegmentPlace};
+use tideline_archive::{Archive, ArchiveCopy, ArchiveSettings, Description, SegmentTarget};
 use tideline_backend::memory::{Character, MemoryDisk};
 use tideline_chunk::{ColumnSummary, SequenceSpan, Sum};
 use tideline_model::time::NANOS_PER_DAY;
@@ -17,10 +18,10 @@ use tideline_series_store::{Order, Rewrite, RewriteCause, Selection, SeriesStore
 use crate::fixture::{Half, Place, Point, TARGET, archived_table, read, timeline, tiny, write};
 use crate::moves::all_steps;
 
-/// Later than any file is written that a test writes.
+/// Time later than any file that a test writes.
 const LATE: i64 = i64::MAX / 2;
 
-/// The files of the only archived segment.
+/// Returns the files of the only archived segment.
 fn copy_of(store: &SeriesStore) -> Arc<ArchiveCopy> {
     let survey = store.survey();
     let segments = survey.tables.iter().flat_map(|table| &table.segments);
@@ -29,9 +30,9 @@ fn copy_of(store: &SeriesStore) -> Arc<ArchiveCopy> {
     copy
 }
 
-/// Writes files as a job would that ended before anything named them; how many.
+/// Writes files like a job that ended before anything referenced them. Returns their number.
 fn orphans(archive: &Archive, store: &SeriesStore, origin: &str, table: &str) -> u64 {
-    let place = SegmentPlace {
+    let place = SegmentTarget {
         origin: origin.into(),
         table: TableName::new(table).expect("valid"),
         segment: SegmentId(1_000_000),
@@ -52,7 +53,7 @@ fn orphans(archive: &Archive, store: &SeriesStore, origin: &str, table: &str) ->
     written.copy.keys().count() as u64
 }
 
-/// Leaves files as a job does that fails, with a finished description or without one; their names.
+/// Leaves files like a failed job, with or without a complete description. Returns their names.
 pub(crate) fn leftovers(
     archive: &Archive,
     store: &SeriesStore,
@@ -60,7 +61,7 @@ pub(crate) fn leftovers(
     is_described: bool,
 ) -> BTreeSet<String> {
     static NEXT: AtomicU64 = AtomicU64::new(2_000_000);
-    let place = SegmentPlace {
+    let place = SegmentTarget {
         origin: origin.into(),
         table: TableName::new("default").expect("valid"),
         segment: SegmentId(NEXT.fetch_add(1, Ordering::Relaxed)),
@@ -96,7 +97,7 @@ pub(crate) fn leftovers(
 }
 
 #[test]
-fn what_nobody_names_is_swept_also_of_tables_that_are_gone() {
+fn unreferenced_files_are_removed_also_of_dropped_tables() {
     let place = Place::Memory(MemoryDisk::new(Character::Embedded));
     let clock = ManualClock::new(Timestamp::from_nanos_clamped(LATE));
     let settings = tiny();
@@ -136,13 +137,14 @@ fn what_nobody_names_is_swept_also_of_tables_that_are_gone() {
         .expect("listed");
     assert_eq!(at_target.len() as u64, foreign);
     assert_eq!(store.sweep_archive(table.id()).expect("swept"), 0);
-    // What is young is left alone: somebody may be about to name it.
+    // Young objects are kept, because a job may be about to reference them.
     orphans(&archive, &store, origin, "default");
     clock.set(Timestamp::EPOCH);
     assert_eq!(store.sweep_archive(table.id()).expect("swept"), 0);
 }
 
-/// Twenty days of one timeline with a point an hour: aggregates by the day cost no request, rows cost them once.
+/// Twenty days of one timeline with a point per hour: daily aggregates need no request, and rows need them only
+/// once.
 #[test]
 fn days_of_few_points_are_aggregated_without_a_request_and_read_once() {
     const DAYS: i64 = 20;

@@ -1,4 +1,6 @@
-//! Another model on the same log: sequences, freezes and restarts are shared, entries are not.
+//! A second model on the same log: sequences, freezes and restarts are shared, entries are separate.
+//!
+//! The second model stores notes in memory only, so that the calls of the log can be compared.
 
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use crate::fixture::{Names, Place, timeline, write};
 
 const TABLE: TableId = TableId(77);
 
-/// Notes in memory, and up to where they were flushed: nothing of them is stored.
+/// Notes in memory, and the sequences up to which they were flushed. Nothing is stored.
 #[derive(Debug, Clone, Default)]
 struct Notes(Arc<Mutex<State>>);
 
@@ -113,7 +115,7 @@ fn two_models_share_sequences_freezes_and_restarts() {
         write(&store, &table, &[point(2)], &[]).expect("a write");
         store.seal().expect("both are flushed");
         let end = store.log().manifest().cursor.sealed_to;
-        assert_eq!(end, store.tail_end(), "{name}");
+        assert_eq!(end, store.recent_end(), "{name}");
         let state = std::mem::take(&mut *notes.0.lock());
         assert_eq!((state.frozen, state.flushed), (vec![end], vec![end]), "{name}");
         assert_eq!(state.notes, [(first, Bytes::from("TTfirst"))], "{name}");

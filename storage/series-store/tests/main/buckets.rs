@@ -1,4 +1,4 @@
-//! Segments in several buckets: every way to read them finds every point, whichever timelines are asked for.
+//! Segments in several buckets: every access method finds every point, for any selection of timelines.
 
 use tideline_model::{TimeRange, TimelineId, Value};
 use tideline_series_store::{Order, Rewrite, RewriteCause, SeriesStore, Settings, Table};
@@ -21,14 +21,14 @@ fn points(from: i64) -> Vec<Point> {
         .collect()
 }
 
-/// The bits of each segment.
+/// Returns the bucket bits of each segment.
 fn bits(store: &SeriesStore) -> Vec<u8> {
     let survey = store.survey();
     let segments = survey.tables.iter().flat_map(|table| &table.segments);
     segments.map(|have| have.segment.bucket_bits).collect()
 }
 
-/// All of them at once, a few, and one alone.
+/// Reads all timelines at once, a few of them, and a single one.
 fn reads(store: &SeriesStore, table: &Table) -> Vec<Vec<Rows>> {
     let read = |ids: &[TimelineId]| read(store, table, ids, TimeRange::ALL, None, Order::Ascending);
     let one = &ids(1)[150..151];
@@ -64,7 +64,7 @@ fn a_segment_in_buckets_is_read_rewritten_and_checked_whole() {
         assert!(bits(&store).iter().all(|bits| *bits >= 3), "{name}");
         assert_eq!(reads(&store, &table), before, "{name}: moved");
         drop((survey, table, store));
-        // With other sizes than those that it was written with.
+        // Opened with another bucket size than that of the written segments.
         let (store, _) = place.open(&Settings::default());
         let table = store.table("default").expect("the default table");
         assert_eq!(reads(&store, &table), before, "{name}: opened again");

@@ -1,4 +1,4 @@
-//! Buffered writes: a power cut loses those of the last second at most, however steadily they come.
+//! Buffered writes: a power cut loses at most those of the last second, even under steady load.
 
 use std::time::{Duration, Instant};
 
@@ -8,17 +8,18 @@ use tideline_series_store::{Order, Settings};
 
 use crate::fixture::{Place, Point, read, timeline, write_as};
 
-/// The deadline that the guide promises.
+/// Maximum loss that the guide promises.
 const PROMISE: Duration = Duration::from_secs(1);
-/// Length of the load: longer than the promise, so that some writes have to survive.
+/// Duration of the load: longer than the promise, so that some writes must survive.
 const LOAD: Duration = Duration::from_millis(2_500);
 
 fn point(at: i64) -> Point {
     (timeline(1), at, vec![("value", Value::Signed(at))])
 }
 
-/// One write after the other, without a pause. A write that was acknowledged a second before another one was sent has to
-/// be on stable storage when that one is acknowledged: the committer had checked its deadline in between.
+/// Writes one point after another without a pause. If a write was acknowledged at least a second before another one
+/// was sent, it must be on stable storage when that one is acknowledged, because the committer has checked its
+/// deadline in between.
 #[test]
 fn steady_load_does_not_delay_the_sync_of_buffered_writes() {
     let disk = MemoryDisk::new(Character::Embedded);
@@ -26,7 +27,7 @@ fn steady_load_does_not_delay_the_sync_of_buffered_writes() {
     let (store, _) = place.open(&Settings::default());
     let table = store.table("default").expect("the default table");
     let began = Instant::now();
-    // The moments at which each write was sent and acknowledged.
+    // Times at which each write was sent and acknowledged.
     let mut writes: Vec<(Instant, Instant)> = Vec::new();
     while began.elapsed() < LOAD {
         let sent = Instant::now();

@@ -1,4 +1,7 @@
-//! Points that are in the cold tier and in files at once: who reads which, what takes whose place, what is freed.
+//! Points that are in the cold tier and in files at the same time: which are read, which replace which, and what is
+//! freed.
+//!
+//! Each test runs on every backend, with one table and one cold segment.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -8,26 +11,26 @@ use tideline_archive::ArchiveCopy;
 use tideline_model::{SegmentId, Tier, TimeRange, TimelineId, Value};
 use tideline_series_store::manifest::Segment;
 use tideline_series_store::{
-    Delete, Evicted, Order, Pace, Rewrite, RewriteCause, RewriteCost, Rewritten, SeriesStore, StoreError,
-    Table,
+    Delete, Evicted, Order, Rewrite, RewriteCause, RewriteCost, Rewritten, SeriesStore, StoreError, Table,
+    Throttle,
 };
 
 use crate::fixture::{Place, Point, Rows, archive, archived_table, checked, read, timeline, tiny, write};
 
 const TIMELINES: u64 = 5;
 const POINTS: i64 = 200;
-/// How long a segment may take to be freed on a busy machine before the test fails.
+/// Maximum time for freeing a segment on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Unhurried;
 
-impl Pace for Unhurried {
+impl Throttle for Unhurried {
     fn step(&mut self, _cost: &RewriteCost) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }
 
-/// A store with one table and one cold segment.
+/// Store with one table and one cold segment.
 struct Kept {
     store: SeriesStore,
     table: Arc<Table>,
@@ -134,7 +137,7 @@ impl Kept {
             .len()
     }
 
-    /// Waits until the backend holds so many segments: a thread of the log may be freeing one just now.
+    /// Waits until the backend holds `count` segments, because a thread of the log may be freeing one at the moment.
     fn wait_until_held(&self, count: usize) {
         let begun = Instant::now();
         while self.held() != count {
@@ -162,7 +165,7 @@ fn is_there(files: &ArchiveCopy) -> bool {
 }
 
 #[test]
-fn a_copy_is_read_by_nobody_until_it_takes_its_segments_place() {
+fn a_copy_is_not_read_until_it_replaces_its_segment() {
     for (name, place) in Place::all() {
         let kept = Kept::new(&place);
         let before = (kept.only(), kept.rows());
@@ -170,7 +173,7 @@ fn a_copy_is_read_by_nobody_until_it_takes_its_segments_place() {
         let copied = kept.only();
         assert_eq!((copied.id, copied.tier), (before.0.id, Tier::Cold), "{name}");
         assert_eq!((kept.rows(), kept.held()), (before.1.clone(), 2), "{name}");
-        // A start must not take what nobody reads for what a crash left.
+        // A start must not treat a copy, which has no readers, as an orphan of a crash.
         let kept = kept.again(&place);
         assert_eq!((kept.only(), kept.held()), (copied.clone(), 2), "{name}");
         assert!(checked(&kept.store).findings.is_empty());
@@ -207,7 +210,7 @@ fn a_copy_goes_with_the_points_that_it_was_made_of() {
             matches!(kept.copy(), Err(StoreError::NoCopy(_))),
             "{name}: it has deleted points"
         );
-        // Purged: it is not the same any more.
+        // A purged segment differs from its copy.
         kept.rewrite(Tier::Cold, RewriteCause::Purge).expect("a purge");
         assert_eq!((kept.only().copy.as_ref(), kept.held()), (None, 1), "{name}");
         assert!(!is_there(&old), "{name}: its files are gone too");
@@ -225,11 +228,11 @@ fn a_copy_goes_with_the_points_that_it_was_made_of() {
         assert_eq!(kept.rows(), late, "{name}");
         assert_ne!(late, after_delete, "{name}");
         kept.copy().expect("it is one again");
-        // What only notes that nothing was deleted leaves it as it is.
+        // A purge that only records that nothing was deleted keeps the copy.
         kept.delete(TimeRange::new(5_000, 6_000));
         kept.rewrite(Tier::Cold, RewriteCause::Purge).expect("a purge");
         assert!(kept.only().copy.is_some(), "{name}");
-        // A delete of who is not in it takes nothing from it.
+        // A delete of a timeline that is not in the segment removes nothing from it.
         let stranger = Delete {
             timelines: vec![timeline(99)],
             range: TimeRange::ALL,
@@ -258,7 +261,7 @@ fn a_delete_holds_in_whichever_takes_the_place_of_the_other() {
         let expected = kept.rows();
         assert_eq!(kept.evict().segments, 1, "{name}");
         assert_eq!(kept.rows(), expected, "{name}: evicted before it was purged");
-        // Files with deleted points in them are no copy of what comes back.
+        // Files with deleted points are not a copy of the restored segment.
         let restored = kept.restore(9);
         assert_eq!(
             (restored.copy.as_ref(), restored.stays_until),

@@ -1,5 +1,5 @@
-//! One flipped bit in an archived file: a read, a fold, a purge and a restore give what was written, or an error that names
-//! file and target. None of them writes other points with a checksum of their own.
+//! One flipped bit in an archived file: a read, a fold, a purge and a restore return the written points, or an error
+//! that names file and target. None of them writes wrong points with a new checksum.
 //!
 //! `TIDELINE_FLIPS` is the number of bits.
 
@@ -20,15 +20,15 @@ use tideline_series_store::{
 use crate::fixture::{Place, Point, archived_table, timeline, tiny, write};
 use crate::moves::all_steps;
 
-/// Bits that a run in CI flips, and the slow one.
+/// Number of flipped bits in a CI run, and in a slow run.
 const FLIPS: (usize, usize) = (60, 2_000);
 const TIMELINES: u64 = 8;
 const POINTS: i64 = 400;
 
-/// Everything that a reader finds: each value as text.
+/// Everything that a reader finds, with each value as text.
 type Found = Vec<(TimelineId, i64, String)>;
 
-/// A store whose archive lies in a folder.
+/// Store whose archive is in a folder.
 struct Case {
     place: Place,
     target: String,
@@ -162,7 +162,7 @@ fn check(case: &str, error: &StoreError, key: &str, target: &str) {
 fn no_move_writes_what_a_flipped_bit_has_made() {
     let mut random = tideline_testkit::seed("flipped bits under moves");
     let mut below = |end: usize| {
-        // SplitMix64.
+        // SplitMix64 generator.
         random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = random;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -193,7 +193,8 @@ fn no_move_writes_what_a_flipped_bit_has_made() {
         let file = &archived.files[below(archived.files.len())];
         let path = Path::new(&case.target["file://".len()..]).join(&file.key);
         let whole = fs::read(&path).expect("it is there");
-        // Statistics, which nothing here reads, lie between the last page and what is read first.
+        // Not every flip is noticed: statistics, which are not read here, are stored between the last page and the
+        // footer.
         let bit = below(whole.len() * 8);
         let mut flipped = whole.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);

@@ -1,4 +1,6 @@
-//! What the store does when its backend leaves an outcome open.
+//! Behaviour of the store after backend operations with an unknown outcome.
+//!
+//! Each test runs for every kind of fault: the operation was lost, or it was applied without a reply.
 
 use tideline_backend::memory::Character;
 use tideline_backend::memory::{AppendFault, EditFault, MemoryDisk};
@@ -61,7 +63,7 @@ fn a_seal_whose_edit_has_an_unknown_outcome_loses_and_doubles_nothing() {
         let points: Vec<Point> = (0..500).map(|at| point(at, at * 3)).collect();
         write(&store, &table, &points, &[timeline(1)]).expect("a write");
         disk.fail_edit(fault);
-        // A lost edit is tried again by the sealer itself; the caller may be told of the first failure.
+        // The sealer retries a lost edit itself; the caller may get the first error.
         while store.seal().is_err() {}
         let field = table.schema().field("value").expect("the field");
         let expected = rows(&(0..500).map(|at| (at, at * 3)).collect::<Vec<_>>(), field);
@@ -91,7 +93,7 @@ fn a_seal_whose_edit_has_an_unknown_outcome_loses_and_doubles_nothing() {
     }
 }
 
-/// All rows of the first timeline of a table.
+/// Returns all rows of the first timeline of a table.
 fn stored(store: &SeriesStore, table: &str) -> Rows {
     let table = store.table(table).expect("the table");
     let mut found = read(
@@ -133,7 +135,7 @@ fn no_write_is_acknowledged_by_a_table_that_may_be_dropped() {
             let refused = refused.expect_err("the table may be gone");
             assert!(refused.is_retryable(), "{fault:?}: {refused}");
         }
-        // Other tables take writes, and no edit is made on a guess.
+        // Other tables accept writes, and no edit is made while the outcome is unknown.
         let other = store.table("default").expect("the default table");
         write(&store, &other, &[point(1, 1)], &[timeline(1)]).expect("a write");
         let refused = store.create_table(name("later"), TableSpec::default());
@@ -146,7 +148,7 @@ fn no_write_is_acknowledged_by_a_table_that_may_be_dropped() {
                 assert!(matches!(written, Err(StoreError::TableDropped(_))), "{written:?}");
                 assert!(matches!(store.table("doomed"), Err(StoreError::NoSuchTable(_))));
                 assert_eq!(store.stats().segments, 0, "its segment is out of the manifest");
-                // The name is free.
+                // The name is available again.
                 store
                     .create_table(name("doomed"), TableSpec::default())
                     .expect("a table");
@@ -245,7 +247,7 @@ fn settings_of_unknown_outcome_are_those_that_are_durable() {
         disk.hide_manifest(true);
         store.alter_table("default", spec).expect_err("an open outcome");
         disk.hide_manifest(false);
-        // Any later edit finds out first.
+        // A later edit resolves the outcome first.
         let later = store.create_table(name("later"), TableSpec::default());
         later.expect("a table");
         let durable = (fault == EditFault::Applied).then_some(77);

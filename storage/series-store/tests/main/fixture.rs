@@ -1,9 +1,11 @@
-//! Places to keep a store, and what the tests write into it.
+//! Test fixtures: backends to open a store on, and helpers that write and read points.
+//!
+//! Tests that use [`Place::all`] run on every backend.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use tideline_archive::{Archive, ArchiveSettings, People};
+use tideline_archive::{Archive, ArchiveSettings, TimelineMetadata};
 use tideline_backend::Backend;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
@@ -17,11 +19,11 @@ use tideline_series_store::{
     HeadBudget, Order, Recovery, Selection, SeriesStore, Settings, StoreError, Table, TimelineDirectory,
 };
 
-/// Where a store lives, so that it can be opened again.
+/// Location of a store, so that it can be opened again.
 pub(crate) enum Place {
-    /// In memory, in one of the two characters.
+    /// In memory, with the character of an embedded or a distributed backend.
     Memory(Arc<MemoryDisk>),
-    /// In fjall, in a folder that goes with the test.
+    /// In fjall, in a temporary folder.
     Fjall(tempfile::TempDir),
 }
 
@@ -51,12 +53,12 @@ impl Place {
         }
     }
 
-    /// Opens the store, as a start of the process would.
+    /// Opens the store as at a process start.
     pub(crate) fn open(&self, settings: &Settings) -> (SeriesStore, Arc<Names>) {
         self.open_at(settings, &ManualClock::new(Timestamp::EPOCH))
     }
 
-    /// The same with a clock that the test moves.
+    /// Opens the store with a clock that the test controls.
     pub(crate) fn open_at(&self, settings: &Settings, clock: &ManualClock) -> (SeriesStore, Arc<Names>) {
         let clock = Arc::new(clock.clone());
         let names = Arc::new(Names::default());
@@ -67,7 +69,7 @@ impl Place {
     }
 }
 
-/// Small budgets, so that short tests see everything that large ones would.
+/// Returns settings with small budgets, so that short tests reach all limits.
 pub(crate) fn tiny() -> Settings {
     Settings {
         head: HeadBudget::fixed(96 << 10),
@@ -79,10 +81,11 @@ pub(crate) fn tiny() -> Settings {
     }
 }
 
-/// The target of archives: forgets everything with the process.
+/// Archive target in memory; its content is lost with the process.
 pub(crate) const TARGET: &str = "memory:///";
 
-/// One archive for all tests, as a server has one for all tables; it outlives every store. Files are small.
+/// Returns one archive for all tests, as a server has one for all tables. It outlives every store. Its files are
+/// small.
 pub(crate) fn archive() -> Arc<Archive> {
     static ARCHIVE: OnceLock<(Arc<Archive>, tempfile::TempDir)> = OnceLock::new();
     let (archive, _) = ARCHIVE.get_or_init(|| {
@@ -97,7 +100,7 @@ pub(crate) fn archive() -> Arc<Archive> {
     Arc::clone(archive)
 }
 
-/// What a table is like that has an archive.
+/// Returns the settings of a table with an archive.
 pub(crate) fn archived_table() -> TableSpec {
     let mut spec = TableSpec::default();
     spec.policy.archive = Some(ArchivePolicy {
@@ -110,7 +113,7 @@ pub(crate) fn archived_table() -> TableSpec {
     spec
 }
 
-/// A directory that only remembers whom it was told of.
+/// Directory that only records the timelines it receives.
 #[derive(Default)]
 pub(crate) struct Names(pub(crate) Mutex<Vec<TimelineId>>);
 
@@ -129,15 +132,15 @@ impl TimelineDirectory for Names {
 
     fn announced(&self, _table: TableId, _timelines: &[NewTimeline]) {}
 
-    fn people(&self, _table: TableId) -> Option<Arc<dyn People>> {
+    fn metadata(&self, _table: TableId) -> Option<Arc<dyn TimelineMetadata>> {
         Some(Arc::new(Half))
     }
 }
 
-/// Knows who some timelines are.
+/// Metadata resolver with the identities of some timelines.
 pub(crate) struct Half;
 
-impl People for Half {
+impl TimelineMetadata for Half {
     fn identity(&self, id: TimelineId) -> Option<Arc<Identity>> {
         let tags = vec![("host".into(), id.to_string())];
         let who = Identity::new("m".into(), tags).expect("valid");
@@ -153,7 +156,7 @@ impl People for Half {
     }
 }
 
-/// The timeline with a number; ids spread over all shards and prefixes.
+/// Returns the timeline with a number. Ids are spread over all shards and prefixes.
 pub(crate) fn timeline(number: u64) -> TimelineId {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
@@ -161,10 +164,10 @@ pub(crate) fn timeline(number: u64) -> TimelineId {
     TimelineId(id)
 }
 
-/// A point as a test thinks of it.
+/// Point in the notation of the tests.
 pub(crate) type Point = (TimelineId, i64, Vec<(&'static str, Value)>);
 
-/// Commits points in one delta, grouped by shape as a decoder would.
+/// Commits points in one delta, grouped by shape like a decoder.
 pub(crate) fn write(
     store: &SeriesStore,
     table: &Arc<Table>,
@@ -174,7 +177,7 @@ pub(crate) fn write(
     write_as(store, table, points, new, Durability::Synced)
 }
 
-/// The same with a durability.
+/// Commits points with a durability.
 pub(crate) fn write_as(
     store: &SeriesStore,
     table: &Arc<Table>,
@@ -261,10 +264,10 @@ fn push(column: &mut ColumnData, value: &Value) {
     }
 }
 
-/// Rows as read: instant and its fields in order of their numbers.
+/// Rows read: timestamp, and fields in order of their numbers.
 pub(crate) type Rows = Vec<(i64, Vec<(FieldId, Value)>)>;
 
-/// Reads timelines in the order of their ids; rows without any wanted field are left out.
+/// Reads timelines in id order. Omits rows without any wanted field.
 pub(crate) fn read(
     store: &SeriesStore,
     table: &Table,
@@ -324,7 +327,7 @@ fn cells(run: &tideline_chunk::Run, row: usize) -> Vec<(FieldId, Value)> {
         .collect()
 }
 
-/// Reads everything that a store has written; its journal holds no entries of others.
+/// Checks everything that a store has written. The journal must not have entries of other models.
 pub(crate) fn checked(store: &SeriesStore) -> Checked {
     check(
         store.backend().as_ref(),

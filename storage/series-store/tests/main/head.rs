@@ -1,4 +1,6 @@
-//! When unsealed points are sealed: by memory, by timelines, by what is set.
+//! Triggers of a seal: memory, timelines and settings.
+//!
+//! The tests count seals and compare the memory of the heads with their budget.
 
 use std::sync::Arc;
 
@@ -21,7 +23,7 @@ fn open(head: HeadBudget) -> SeriesStore {
     place.open(&settings).0
 }
 
-/// Writes one point of each of so many timelines at a second; returns the most bytes that heads took after a write.
+/// Writes one point of each timeline at a given second. Returns the maximum bytes of the heads after a write.
 fn write_round(store: &SeriesStore, timelines: u64, second: i64) -> usize {
     let table = store.table("default").expect("the default table");
     let mut most = 0;
@@ -66,11 +68,11 @@ fn write_round(store: &SeriesStore, timelines: u64, second: i64) -> usize {
     most
 }
 
-/// Seals that a stream of points of many timelines takes, and the most bytes that heads took meanwhile.
+/// Writes a stream of points of many timelines. Returns the number of seals and the maximum bytes of the heads.
 fn stream(store: &SeriesStore, timelines: u64, rounds: i64) -> (u64, usize) {
     let most = (0..rounds).map(|second| write_round(store, timelines, second));
     let most = most.max().expect("a round");
-    // What is frozen is sealed first.
+    // Frozen heads are sealed first.
     store.seal().expect("a seal");
     (store.stats().seals, most)
 }
@@ -85,7 +87,7 @@ fn by_default_half_a_million_timelines_are_not_sealed_at_their_first_point() {
     assert_eq!((stats.seals, stats.frozen_heads), (0, 0), "{stats:?}");
     assert_eq!(stats.head_points, timelines);
     assert!(stats.head_budget_bytes > stats.head_bytes, "{stats:?}");
-    // What finds a timeline is less than half of its budget, so points have the rest.
+    // The index of a timeline takes less than half of its budget, so points have the rest.
     let each = stats.head_bytes as u64 / timelines;
     assert!(each <= 128, "{each} bytes for each timeline with one point");
 }
@@ -108,7 +110,7 @@ fn a_seal_writes_many_points_of_each_timeline() {
         most <= 2 * per_timeline.bytes(timelines as usize) + (1 << 20),
         "{most} bytes"
     );
-    // The limit holds, whatever the timelines would need …
+    // The limit holds, whatever the number of timelines …
     let limited = HeadBudget {
         bytes_max: 512 << 10,
         ..per_timeline
@@ -116,7 +118,7 @@ fn a_seal_writes_many_points_of_each_timeline() {
     let (more_seals, most) = stream(&open(limited), timelines, rounds);
     assert!(more_seals > 3 * seals, "{more_seals} seals");
     assert!(most <= 2 * limited.bytes_max + (1 << 20), "{most} bytes");
-    // … and so does what is set.
+    // … and so does a fixed setting.
     let fixed = HeadBudget::fixed(256 << 10);
     let (more_seals, most) = stream(&open(fixed), timelines, rounds);
     assert!(more_seals > 3 * seals, "{more_seals} seals");

@@ -1,4 +1,4 @@
-//! The series store from outside: against a naive model, over every backend, through seals and restarts.
+//! Tests of the public API: against a naive model, on every backend, across seals and restarts.
 
 mod archived;
 mod beside;

@@ -1,4 +1,6 @@
-//! Segments with more files than a manifest row holds, and jobs that fail after they have sent some.
+//! Segments with more files than a manifest row holds, and jobs that fail after they have sent some files.
+//!
+//! Such segments store their file list separately; every kind of rewrite has to handle it.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -9,17 +11,17 @@ use tideline_backend::memory::{Character, EditFault, MemoryDisk};
 use tideline_model::time::NANOS_PER_DAY;
 use tideline_model::{ManualClock, SegmentId, Tier, TimeRange, TimelineId, Timestamp, Value};
 use tideline_series_store::{
-    Delete, Order, OrphanSearch, Pace, Rewrite, RewriteCause, RewriteCost, Rewritten, SeriesStore, Settings,
-    StoreError, Table,
+    Delete, Order, OrphanSearch, Rewrite, RewriteCause, RewriteCost, Rewritten, SeriesStore, Settings,
+    StoreError, Table, Throttle,
 };
 
 use crate::fixture::{Place, Point, Rows, TARGET, archive, archived_table, checked, read, timeline, write};
 use crate::moves::all_steps;
 
 const DAY: i64 = NANOS_PER_DAY;
-/// More days than a segment of 295faeb could have files.
+/// More days than the number of files that fit into a manifest row.
 const DAYS: i64 = 220;
-/// As many as a measurement of a day needs for a file of its own, see [`archive`].
+/// Number of points per day for which a day gets a file of its own; see [`archive`].
 const A_DAY: i64 = 50;
 
 fn settings() -> Settings {
@@ -40,7 +42,7 @@ fn ids() -> Vec<TimelineId> {
 }
 
 impl Filled {
-    /// A store with one cold segment of many days.
+    /// Creates a store with one cold segment of many days.
     fn new(place: &Place, clock: &ManualClock) -> Self {
         let (store, _) = place.open_at(&settings(), clock);
         let table = store.alter_table("default", archived_table()).expect("a policy");
@@ -76,7 +78,7 @@ impl Filled {
         &self,
         tier: Tier,
         cause: RewriteCause,
-        pace: &mut dyn Pace,
+        pace: &mut dyn Throttle,
     ) -> Result<Rewritten, StoreError> {
         let rewrite = Rewrite {
             table: self.table.id(),
@@ -96,7 +98,7 @@ impl Filled {
         read(&self.store, &self.table, &ids(), all, None, Order::Ascending).remove(0)
     }
 
-    /// The files of the only segment, or of its copy.
+    /// Returns the files of the only segment, or of its copy.
     fn files(&self) -> Arc<ArchiveCopy> {
         let survey = self.store.survey();
         let segments = survey.tables.iter().flat_map(|table| &table.segments);
@@ -126,7 +128,7 @@ fn is_there(files: &ArchiveCopy) -> bool {
     archive().missing(files).expect("memory answers").is_none()
 }
 
-/// The names of the objects at the target that a store has written.
+/// Returns the names of the objects at the target that a store has written.
 fn objects(origin: u64) -> BTreeSet<String> {
     let origin = format!("{origin:016x}");
     let all = archive().objects(TARGET).expect("memory answers").into_iter();
@@ -162,7 +164,7 @@ fn a_segment_with_more_files_than_a_row_holds_takes_every_way() {
             "{name}"
         );
 
-        // Back into the cold tier, beside its files, and out of it again.
+        // Back into the cold tier while the files stay, and out of it again.
         let until = RewriteCause::Restore(i64::MAX);
         filled.rewrite(Tier::Cold, until).expect("it comes back");
         assert_eq!(
@@ -179,7 +181,7 @@ fn a_segment_with_more_files_than_a_row_holds_takes_every_way() {
         assert_eq!((evicted.segments, evicted.stay), (1, 0), "{name}");
         assert_eq!(filled.rows(), expected, "{name}");
 
-        // What is rewritten has a list of its own, and the files of the one before are removed by theirs.
+        // A rewritten segment has a list of its own; the previous files are removed by the previous list.
         let delete = Delete {
             timelines: ids(),
             range: TimeRange::new(0, DAY),
@@ -194,7 +196,7 @@ fn a_segment_with_more_files_than_a_row_holds_takes_every_way() {
         assert_eq!(filled.rows(), expected[A_DAY as usize..], "{name}");
         filled.check();
 
-        // As another database, it names the same files.
+        // After it has become another database, it refers to the same files.
         filled.store.become_another().expect("an edit");
         assert_eq!(filled.files().files, purged.files, "{name}");
         filled
@@ -204,10 +206,10 @@ fn a_segment_with_more_files_than_a_row_holds_takes_every_way() {
     }
 }
 
-/// Ends a rewrite as soon as a file of the store is at the target.
+/// Cancels a rewrite as soon as a file of the store is at the target.
 struct UntilSent<'a>(&'a SeriesStore);
 
-impl Pace for UntilSent<'_> {
+impl Throttle for UntilSent<'_> {
     fn step(&mut self, _cost: &RewriteCost) -> ControlFlow<()> {
         match self.0.origin().is_some_and(|origin| !objects(origin).is_empty()) {
             true => ControlFlow::Break(()),
@@ -262,9 +264,9 @@ fn what_failed_jobs_have_left_is_found_and_removed_and_nothing_else() {
     let origin = filled.store.origin().expect("it has sent files");
     let own = objects(origin);
     let expected = filled.rows();
-    // A job of 295faeb that failed at its edit: everything is there, the description included.
+    // Objects of a job that failed at its edit: all of them exist, including the description.
     let left = crate::archived::leftovers(&archive(), &filled.store, &format!("{origin:016x}"), true);
-    // Another database: a finished segment, files without a description, and a description that is cut short.
+    // Objects of another database: a complete segment, and files without a description.
     let other = "00000000000000aa";
     let theirs = crate::archived::leftovers(&archive(), &filled.store, other, true);
     let unfinished = crate::archived::leftovers(&archive(), &filled.store, other, false);
@@ -288,7 +290,7 @@ fn what_failed_jobs_have_left_is_found_and_removed_and_nothing_else() {
     );
     assert_eq!(found.named, own.len() as u64);
     assert_eq!(found.others[other], (theirs.len() + unfinished.len()) as u64);
-    // Nothing is removed by looking.
+    // Searching removes nothing.
     assert!(left.is_subset(&objects(origin)));
     let nothing = filled
         .store
@@ -304,7 +306,7 @@ fn what_failed_jobs_have_left_is_found_and_removed_and_nothing_else() {
     assert_eq!(filled.rows(), expected);
     assert!(archive().verify(&filled.files()).expect("known").is_sound());
 
-    // Of the other database what no description names is found once it is a day old.
+    // Objects of the other database that no description names are found once they are a day old.
     let found = filled
         .store
         .find_orphans(&search(Some(other)))

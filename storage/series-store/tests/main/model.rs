@@ -1,7 +1,7 @@
-//! Thousands of random steps against a naive model: writes, overwrites, late points, deletes, seals, moves between
-//! tiers and files, folds, policies that hide, restarts, drops.
+//! Thousands of random steps, compared with a naive model: writes, overwrites, late points, deletes, seals, moves
+//! between tiers and files, folds, policies that hide points, restarts and drops.
 //!
-//! The seed is printed; `TIDELINE_SEED` replays a failure and `TIDELINE_STEPS` makes the run longer.
+//! The seed is printed. `TIDELINE_SEED` replays a failure, and `TIDELINE_STEPS` makes the run longer.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use tideline_model::{
 use tideline_series_store::manifest::Segment;
 use tideline_series_store::window::{COLD_LEVEL, cold_boundary};
 use tideline_series_store::{
-    Delete, Order, Pace, Rewrite, RewriteCause, RewriteCost, Seen, SeriesStore, StoreError, Table,
+    Delete, Order, Rewrite, RewriteCause, RewriteCost, Seen, SeriesStore, StoreError, Table, Throttle,
 };
 
 use crate::fixture::{Place, Point, Rows, archived_table, read, timeline, tiny, write};
@@ -42,7 +42,7 @@ fn a_store_answers_as_a_plain_map_would() {
     }
 }
 
-/// A small generator (splitmix64), so that a seed says everything.
+/// Small random generator (SplitMix64), so that a seed determines the whole run.
 struct Chance(u64);
 
 impl Chance {
@@ -59,10 +59,10 @@ impl Chance {
     }
 }
 
-/// Lets a rewrite go on.
+/// Throttle that never waits.
 struct Unhurried;
 
-impl Pace for Unhurried {
+impl Throttle for Unhurried {
     fn step(&mut self, _cost: &RewriteCost) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
@@ -124,7 +124,7 @@ impl<'a> Run<'a> {
         self.check_all();
     }
 
-    /// Some timelines over some time; now and then they leave altogether.
+    /// Deletes points of some timelines in a time range; sometimes also removes the timelines.
     fn delete(&mut self) {
         let removes_timelines = self.chance.below(5) == 0;
         let mut timelines: Vec<TimelineId> = (0..=self.chance.below(3))
@@ -149,7 +149,7 @@ impl<'a> Run<'a> {
             .retain(|(id, at), _| !(timelines.contains(id) && range.contains(*at)));
     }
 
-    /// A few segments into one, of any tier, whatever they are. Where their order forbids it nothing changes.
+    /// Rewrites a few segments of any tiers into one. Nothing changes if their write order forbids it.
     fn rewrite(&mut self) {
         let segments = self.segments();
         if segments.is_empty() {
@@ -169,7 +169,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Segments are cut where a cold window begins among them. Where their order forbids it nothing changes.
+    /// Cuts segments at the start of a cold window within them. Nothing changes if their write order forbids it.
     fn cut(&mut self) {
         let tier = [Tier::Hot, Tier::Cold][self.chance.below(2) as usize];
         let wide = self.with(|segment| segment.tier == tier && segment.window.level > COLD_LEVEL);
@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A segment into files while it stays in the cold tier. Only a clean cold one can.
+    /// Copies a segment into files while it stays in the cold tier. Possible only for a clean cold segment.
     fn copy(&mut self) {
         let segments = self.segments();
         if segments.is_empty() {
@@ -216,7 +216,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Copies take the place of some segments.
+    /// Replaces segments with their copies.
     fn evict(&mut self) {
         let segments = self.segments();
         let copies = self.with(|segment| segment.copy.is_some());
@@ -225,7 +225,7 @@ impl<'a> Run<'a> {
         assert_eq!(self.with(|segment| segment.copy.is_some()), []);
     }
 
-    /// An archived segment comes back, with its files where nothing was deleted from it.
+    /// Restores an archived segment, with its files if nothing was deleted from it.
     fn restore(&mut self) {
         let archived = self.with(|segment| segment.tier == Tier::Archive);
         if archived.is_empty() {
@@ -252,7 +252,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The segments that are wanted, in the order of their writes.
+    /// Returns the matching segments in write order.
     fn with(&self, is_wanted: impl Fn(&Segment) -> bool) -> Vec<SegmentId> {
         let survey = self.store.survey();
         let of_table = survey
@@ -265,7 +265,7 @@ impl<'a> Run<'a> {
         wanted.map(|have| have.segment.id).collect()
     }
 
-    /// Takes everything deleted out of all segments; then no delete waits any more.
+    /// Purges all segments. Afterwards no delete is pending.
     fn purge(&mut self) {
         self.store.seal().expect("a seal");
         let survey = self.store.survey();
@@ -299,12 +299,12 @@ impl<'a> Run<'a> {
         self.store.alter_table("metrics", spec).expect("a policy");
     }
 
-    /// The segments of the table in the order of their writes.
+    /// Returns the segments of the table in write order.
     fn segments(&self) -> Vec<SegmentId> {
         self.with(|_| true)
     }
 
-    /// The first instant that has not expired.
+    /// Returns the first timestamp that has not expired.
     fn visible_from(&self) -> i64 {
         let age = self.table.spec().policy.visible_age();
         age.map_or(i64::MIN, |age| self.clock.now().nanos().saturating_sub(age))
@@ -318,7 +318,8 @@ impl<'a> Run<'a> {
         for _ in 0..count {
             let id = timeline(self.chance.below(TIMELINES));
             let timestamp = self.instant();
-            // Two shapes for one instant in one delta have no stated order; such a pair is not written.
+            // The order of two shapes with the same timestamp in one delta is undefined, so such a pair is not
+            // written.
             if points.iter().any(|(have, at, _)| (*have, *at) == (id, timestamp)) {
                 continue;
             }
@@ -339,7 +340,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Mostly live, sometimes a little late or again, now and then from long ago or far ahead.
+    /// Returns a timestamp: mostly live, sometimes slightly late or repeated, rarely far in the past or future.
     fn instant(&mut self) -> i64 {
         match self.chance.below(100) {
             0..=9 => self.now - self.chance.below(500) as i64,
@@ -348,7 +349,7 @@ impl<'a> Run<'a> {
             13 => i64::MIN + 2 + self.chance.below(3) as i64,
             _ => {
                 self.now += self.chance.below(20) as i64;
-                // The clock stands where the newest points are.
+                // The clock follows the newest points.
                 let behind = self.now - self.clock.now().nanos();
                 self.clock.advance(behind.max(0));
                 self.now
@@ -488,7 +489,8 @@ impl<'a> Run<'a> {
         if let Some((seen, span)) = seen.as_mut().zip(span)
             && (self.visible_from()..=span.first).contains(&seen.first)
         {
-            // Where older points have expired, the span begins somewhere between then and the oldest that is left.
+            // If older points have expired, the span may begin anywhere between the first visible time and the
+            // oldest remaining point.
             seen.first = span.first;
         }
         assert_eq!(seen, span, "span of {id}");

@@ -1,4 +1,6 @@
-//! Moves between tiers: what readers see meanwhile, what a move that is given up leaves, what is refused.
+//! Moves between tiers: what readers see during a move, what a cancelled move leaves behind, and what is refused.
+//!
+//! Most tests run on every backend, with points of all timelines in one window, spread over several seals.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -7,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tideline_backend::memory::{Character, MemoryDisk};
 use tideline_model::{SegmentId, Tier, TimeRange, TimelineId, Value};
 use tideline_series_store::{
-    Delete, Order, Pace, Rewrite, RewriteCause, RewriteCost, Selection, SeriesStore, Snapshot, StoreError,
-    Table,
+    Delete, Order, Rewrite, RewriteCause, RewriteCost, Selection, SeriesStore, Snapshot, StoreError, Table,
+    Throttle,
 };
 
 use crate::fixture::{Place, Point, archived_table, read, timeline, tiny, write};
@@ -16,10 +18,10 @@ use crate::fixture::{Place, Point, archived_table, read, timeline, tiny, write};
 const TIMELINES: u64 = 8;
 const POINTS: i64 = 300;
 
-/// Ends a rewrite after a number of steps.
+/// Cancels a rewrite after a number of steps.
 pub(crate) struct Steps(usize);
 
-impl Pace for Steps {
+impl Throttle for Steps {
     fn step(&mut self, _cost: &RewriteCost) -> ControlFlow<()> {
         match self.0.checked_sub(1) {
             Some(left) => {
@@ -32,23 +34,23 @@ impl Pace for Steps {
 }
 
 impl Steps {
-    /// Ends it after so many.
+    /// Cancels the rewrite after `count` steps.
     pub(crate) fn of(count: usize) -> Self {
         Self(count)
     }
 }
 
-/// Does something at each step of a rewrite.
+/// Runs a closure at each step of a rewrite.
 struct Meanwhile<F>(F);
 
-impl<F: FnMut()> Pace for Meanwhile<F> {
+impl<F: FnMut()> Throttle for Meanwhile<F> {
     fn step(&mut self, _cost: &RewriteCost) -> ControlFlow<()> {
         (self.0)();
         ControlFlow::Continue(())
     }
 }
 
-/// Lets a rewrite go on to its end.
+/// Returns a throttle that never cancels.
 pub(crate) fn all_steps() -> Steps {
     Steps(usize::MAX)
 }
@@ -59,7 +61,7 @@ fn ids() -> Vec<TimelineId> {
     ids
 }
 
-/// Points of every timeline in one window, spread over several seals.
+/// Writes points of every timeline in one window, spread over several seals.
 fn filled(store: &SeriesStore, seals: i64) {
     let table = store.table("default").expect("the default table");
     store.alter_table("default", archived_table()).expect("a policy");
@@ -168,11 +170,12 @@ fn a_reader_keeps_its_segments_over_many_edits() {
         let (store, _) = place.open(&tiny());
         filled(&store, 3);
         let table = store.table("default").expect("the default table");
-        // The late point too: the head that the reader holds is still open when it comes.
+        // Includes the late point, because the snapshot holds the head that is still active when the point is
+        // written.
         let expected = TIMELINES as usize * POINTS as usize + 1;
         let held = store.snapshot();
         let inputs = segments(&store);
-        // Another edit comes first: the move takes its inputs out of a manifest that nobody holds.
+        // Another edit comes first, so that the move removes its inputs from a manifest that no reader holds.
         let late: Point = (timeline(0), POINTS, vec![("value", Value::Signed(POINTS))]);
         write(&store, &table, &[late], &[]).expect("a write");
         store.seal().expect("a seal");
@@ -190,11 +193,7 @@ fn a_reader_keeps_its_segments_over_many_edits() {
         let inputs = segments(&store);
         let moved = store.rewrite(&rewrite(&table, inputs, Tier::Cold), &mut all_steps());
         moved.expect("a move");
-        assert_eq!(
-            held_segments(&store),
-            1,
-            "{name}: what nobody reads any more is freed"
-        );
+        assert_eq!(held_segments(&store), 1, "{name}: data without readers is freed");
     }
 }
 
@@ -214,7 +213,7 @@ fn what_one_move_left_is_freed_while_the_next_one_runs() {
         let mut reader = Some(reader);
         let mut meanwhile = Meanwhile(|| {
             if reader.take().is_some() {
-                // The sealer frees what it can before each seal.
+                // The sealer frees segments before each seal.
                 filled(&store, 2);
                 let held = held_segments(&store);
                 assert!(held <= 6, "{name}: {held}, the reader's three among them");

@@ -1,4 +1,6 @@
-//! A store whose shard has another owner, or may have: it answers neither writes nor reads.
+//! A store whose shard has, or may have, another owner: it serves neither writes nor reads.
+//!
+//! The memory backend simulates other owners, failing renewals and limited leases.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +12,14 @@ use tideline_series_store::{LogError, Order, Selection, SeriesStore, Settings, S
 use crate::fixture::{Place, Point, read, timeline, write};
 
 const SHARD: Shard = Shard(0);
-/// Longer than any renewal in these tests waits.
+/// Maximum wait for a renewal in these tests.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn point(at: i64) -> Point {
     (timeline(1), at, vec![("value", Value::Signed(at))])
 }
 
-/// What a read that was begun before answers now.
+/// Reads the newest values of a timeline.
 fn step(store: &SeriesStore) -> Result<(), StoreError> {
     let snapshot = store.snapshot();
     let timelines = [timeline(1)];
@@ -56,7 +58,7 @@ fn a_store_with_a_newer_owner_answers_nothing() {
     let (newer, _) = place.open(&Settings::default());
     let refused = write(&store, &table, &[point(2)], &[]).expect_err("another owner");
     assert!(!matches!(refused, StoreError::Log(LogError::Closed)), "{refused}");
-    // The refused append has shown who the owner is: reads end too, those that were begun before among them.
+    // The refused append has revealed the new owner. All reads fail then, including those that began before.
     assert!(is_lost(&step(&store).expect_err("no reads")));
     assert!(is_lost(&store.table("default").expect_err("no table")));
     let again = write(&store, &table, &[point(3)], &[]).expect_err("for ever");

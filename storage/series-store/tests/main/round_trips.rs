@@ -1,4 +1,4 @@
-//! How often a read waits for an engine that requests have to travel to.
+//! Number of round trips that a read waits for with a remote backend.
 
 use tideline_backend::memory::{Character, MemoryDisk};
 use tideline_model::{TimeRange, TimelineId, Value};
@@ -26,7 +26,7 @@ fn a_sparse_read_has_many_requests_under_way() {
     let expected: Vec<_> = (0..SEGMENTS)
         .map(|at| (at, vec![(field, Value::Signed(at))]))
         .collect();
-    // One timeline: a round trip. A hundred: 600 requests, 32 of which are under way at once.
+    // One timeline takes one round trip. A hundred take 600 requests, of which 32 are in flight at once.
     for (timelines, most) in [(1, 1), (100, 40)] {
         let wanted: Vec<TimelineId> = all.iter().step_by(all.len() / timelines).copied().collect();
         let before = disk.round_trips();

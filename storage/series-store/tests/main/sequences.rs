@@ -1,9 +1,9 @@
-//! Sequences never go back: what was written after a cursor is found after it, whatever a crash took.
+//! Sequences never decrease: writes after a cursor are found after it, whatever a crash has lost.
 
 use std::path::Path;
 
 use tideline_model::{SequenceNumber, Value};
-use tideline_series_store::{SeriesStore, Settings, TailError};
+use tideline_series_store::{RecentError, SeriesStore, Settings};
 
 use crate::fixture::{Place, timeline, write};
 
@@ -13,10 +13,10 @@ fn write_one(store: &SeriesStore, at: i64) {
     write(store, &table, &[point], &[timeline(1)]).expect("a write");
 }
 
-fn entries_from(store: &SeriesStore, cursor: SequenceNumber) -> Result<usize, TailError> {
+fn entries_from(store: &SeriesStore, cursor: SequenceNumber) -> Result<usize, RecentError> {
     let table = store.table("default").expect("the default table");
     store
-        .tail(&table, cursor, usize::MAX)
+        .recent(&table, cursor, usize::MAX)
         .map(|part| part.entries.len())
 }
 
@@ -32,7 +32,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A power cut takes entries that were not synced: here, all of one run. Their sequences are not given again.
+/// A power cut loses entries that were not synced; here, all entries of one run. Their sequences are not used again.
 #[test]
 fn what_a_power_cut_took_does_not_hide_what_is_written_next() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -49,19 +49,20 @@ fn what_a_power_cut_took_does_not_hide_what_is_written_next() {
     copy(&data, &before);
     let seen = {
         let (store, _) = place.open(&Settings::default());
-        let begun = store.tail_end();
+        let begun = store.recent_end();
         (1..10).for_each(|at| write_one(&store, at));
         assert_eq!(entries_from(&store, begun), Ok(9));
         store.close().expect("a clean close");
-        [begun, store.tail_end()]
+        [begun, store.recent_end()]
     };
-    // The journal is as it was, and so is the mark of what was synced; the manifest, which is always synced, is not.
+    // The journal and the mark of synced data are restored to their earlier state. The manifest is not, because it
+    // is always synced.
     std::fs::remove_dir_all(data.join("journal")).expect("removed");
     copy(&before.join("journal"), &data.join("journal"));
     std::fs::copy(before.join("highwater"), data.join("highwater")).expect("a copy");
     let (store, _) = place.open(&Settings::default());
     (100..130).for_each(|at| write_one(&store, at));
     assert_eq!(entries_from(&store, seen[0]), Ok(30));
-    // This watcher has seen what is lost, and is told so rather than served from somewhere behind.
-    assert_eq!(entries_from(&store, seen[1]), Err(TailError::NotReached));
+    // This watcher has read the lost entries. It gets an error instead of entries from a later position.
+    assert_eq!(entries_from(&store, seen[1]), Err(RecentError::NotReached));
 }

@@ -1,6 +1,6 @@
-//! Many small moves and drops over fjall: files, open files and memory stay as they were after the first few.
+//! Many small moves and drops on fjall: files, file descriptors and memory stay constant after the first few.
 //!
-//! The slow form also compares resident memory, which a short run and other tests of the same process would blur.
+//! The slow form also compares resident memory, which a short run and other tests of the same process would distort.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -16,26 +16,26 @@ use tideline_testkit::rounds;
 use crate::fixture::{Names, timeline, tiny, write};
 use crate::moves::all_steps;
 
-/// Moves of a run for every change.
+/// Number of moves in a regular run.
 const MOVES: usize = 250;
-/// Moves of the slow form.
+/// Number of moves in the slow form.
 const MOVES_SLOW: usize = 10_000;
-/// Moves after which everything has its usual size.
+/// Number of moves after which everything has its usual size.
 const WARM_UP: u64 = 50;
-/// From one move's points to the next one's: a group of cold segments (2^8 windows of 1,000 ns).
+/// Distance between the points of two moves: a group of cold segments (2^8 windows of 1,000 ns).
 const SPACING: i64 = 256_000;
-/// Cold segments that stay; older ones are dropped.
+/// Number of cold segments that stay. Older ones are dropped.
 const KEPT: usize = 3;
-/// Files that come and go while fjall flushes and compacts.
+/// Tolerance for files that exist temporarily while fjall flushes and compacts.
 const SLACK_FILES: usize = 60;
-/// Bytes of them, fjall's log and our journal apart.
+/// Tolerance for their bytes, without fjall's log and the journal of the store.
 const SLACK_BYTES: u64 = 4 << 20;
-/// Growth of resident memory over a long run.
+/// Tolerance for the growth of resident memory in a long run.
 const SLACK_MEMORY: u64 = 48 << 20;
-/// How long maintenance may take to free what was dropped.
+/// Maximum time for maintenance to free what was dropped.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Resources of a store.
+/// Resource usage of a store.
 #[derive(Debug, Clone, Copy)]
 struct Footprint {
     files: usize,
@@ -53,7 +53,7 @@ impl Footprint {
         };
         let mut folders = vec![folder.to_owned()];
         while let Some(next) = folders.pop() {
-            // A folder or file may go between two looks.
+            // A folder or file may be removed during the scan.
             for path in entries(&next) {
                 let Ok(metadata) = fs::metadata(&path) else {
                     continue;
@@ -89,7 +89,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
 }
 
-/// Resident memory of this process.
+/// Returns the resident memory of this process.
 fn resident_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("/proc");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -129,7 +129,7 @@ fn small_moves_and_drops_leave_files_descriptors_and_memory_flat() {
     );
     store.close().expect("it closes");
     drop(store);
-    // A restart keeps what is held, and goes on with the keyspaces that are empty.
+    // A restart keeps the held segments and reuses the empty keyspaces.
     let store = open(&data);
     let held = store
         .backend()

@@ -1,4 +1,6 @@
-//! Sparse points of many days: no segment keeps points in a tier because others of it are younger.
+//! Sparse points of many days: no segment keeps points in a tier because it also has younger points.
+//!
+//! Seals choose their windows accordingly, and cuts split segments that were written under another policy.
 
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use crate::fixture::{Place, Point, Rows, archived_table, read, timeline, write};
 use crate::moves::all_steps;
 
 const DAY: i64 = NANOS_PER_DAY;
-/// An instant in the middle of a day in 2027.
+/// Timestamp in the middle of a day in 2027.
 const NOW: i64 = 1_798_761_600 * NANOS_PER_SECOND + 41 * DAY + DAY / 3;
 const TIMELINES: u64 = 3;
 
@@ -22,7 +24,7 @@ fn ids() -> Vec<TimelineId> {
     ids
 }
 
-/// One point a day and timeline, the newest of this moment.
+/// Returns one point per day and timeline; the newest is at `NOW`.
 fn daily(days: i64, salt: i64) -> Vec<Point> {
     let points = (0..days).flat_map(|back| {
         let at = NOW - back * DAY;
@@ -114,7 +116,7 @@ fn a_cut_leaves_no_window_around_it_and_changes_no_answer() {
     for (name, place) in Place::all() {
         let (store, table) = open(&place);
         set_policy(&store, None, None);
-        // Twice, so that every second point is overwritten, and a part deleted.
+        // Written twice, so that every second point is overwritten; a part is deleted.
         write(&store, &table, &daily(700, 0), &ids()).expect("a write");
         store.seal().expect("a seal");
         let again: Vec<Point> = daily(700, 5_000).into_iter().step_by(2).collect();
@@ -207,7 +209,7 @@ fn a_cut_that_is_given_up_leaves_nothing_behind() {
             cause: RewriteCause::Cut(at),
         };
         let inputs = vec![wide.expect("one is wide").id];
-        // The steps of the first outputs, and some of a later one.
+        // Steps within the first outputs, and within a later one.
         for steps in [1, 4, 8] {
             let given_up = store.rewrite(&cut(at, inputs.clone()), &mut crate::moves::Steps::of(steps));
             assert!(

@@ -1,4 +1,4 @@
-//! A panic in a thread of the store: callers get an error instead of waiting forever, and nothing more is committed.
+//! Panic in a thread of the store: callers get an error instead of waiting for ever, and nothing more is committed.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use tideline_series_store::{Settings, StoreError};
 
 use crate::fixture::{Place, Point, timeline, write};
 
-/// How long a call may take that must not wait for a dead thread.
+/// Maximum duration of a call that must not wait for a dead thread.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn point(at: i64) -> Point {
     (timeline(1), at, vec![("value", Value::Signed(at))])
 }
 
-/// Settings whose supervisor makes a thread panic at its next round after `armed` is set.
+/// Returns settings whose supervisor makes a thread panic in the next round after a message on the returned sender.
 fn panicking(thread: &'static str) -> (Settings, mpsc::Sender<()>) {
     let supervisor = Supervisor::default();
     let (arm, armed) = mpsc::channel();
@@ -46,7 +46,7 @@ fn a_dead_committer_refuses_what_waits_and_what_comes() {
         matches!(waiting, StoreError::Log(LogError::Failed(_) | LogError::Closed)),
         "{waiting}"
     );
-    // The thread records its failure after it has let go of the write.
+    // The thread records its failure after it has released the write.
     let (sender, failed) = mpsc::channel();
     settings
         .log
@@ -82,7 +82,7 @@ fn a_dead_sealer_holds_up_neither_seals_nor_writers() {
     arm.send(()).expect("the store listens");
     let (sender, ended) = mpsc::channel();
     std::thread::scope(|scope| {
-        // The sealer panics at its next round, before the seal or between two; the second one cannot end well.
+        // The sealer panics in its next round, before the seal or between the two. The second seal must fail.
         scope.spawn(|| {
             let _before = store.seal();
             let _lost = write(&store, &table, &[point(2)], &[]);

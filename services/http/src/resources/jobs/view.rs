@@ -1,4 +1,7 @@
-//! Jobs as answers show them, and where they stand in lists.
+//! Conversion of jobs for responses, and their order in lists.
+//!
+//! Pages of jobs stay consistent while jobs change their state, because the page token encodes a position in this
+//! order.
 
 use std::time::Duration;
 
@@ -13,7 +16,7 @@ use crate::failure::{Failure, Result};
 use crate::resources::policies::amount;
 use crate::resources::{instant, span, whole_seconds};
 
-/// The state of jobs as of one: what is worst, then what is least far.
+/// Returns the combined state of several jobs: a failure first, otherwise the least advanced state.
 pub(super) fn together(jobs: &[Job]) -> JobState {
     let has = |state| jobs.iter().any(|job| from_state(job.state) == state);
     [
@@ -28,8 +31,8 @@ pub(super) fn together(jobs: &[Job]) -> JobState {
     .unwrap_or(JobState::Done)
 }
 
-/// Where a job stands in a list: the running one, then waiting ones by number, then past ones from the highest number
-/// down. A job only ever moves back, so a list that is read page by page misses none.
+/// Position of a job in a list: running jobs first, then waiting ones by ascending id, then past ones by descending id.
+/// A job only ever moves towards the end, so paging through the list misses none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place(u8, u64);
 
@@ -52,7 +55,7 @@ impl Place {
             let (part, number) = text.split_once('.')?;
             Some(Self(part.parse().ok()?, number.parse().ok()?))
         };
-        read().ok_or_else(|| Failure::invalid("the page token is damaged"))
+        read().ok_or_else(|| Failure::invalid("the page token is not valid"))
     }
 }
 

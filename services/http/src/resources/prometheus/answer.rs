@@ -1,4 +1,4 @@
-//! Small answers, and failures as Prometheus' API classifies them.
+//! Small responses, and conversion of errors to the error classes of the Prometheus API.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use utoipa::{IntoResponses, ToSchema};
 
 use crate::failure::{Failure, QueryFault};
 
-/// Returns a success without warnings.
+/// Returns a success response without warnings.
 pub(super) fn success(data: impl Serialize) -> Response {
     Json(Answer::new(data)).into_response()
 }
@@ -51,7 +51,7 @@ impl From<PromqlError> for Failure {
     }
 }
 
-/// The failures of every route of Prometheus' API, for the document.
+/// Error responses of every route of the Prometheus API, for the OpenAPI document.
 pub(super) struct PrometheusFailures;
 
 impl IntoResponses for PrometheusFailures {
@@ -59,18 +59,18 @@ impl IntoResponses for PrometheusFailures {
         let body = Ref::from_schema_name(PrometheusError::name());
         let content = ContentBuilder::new().schema(Some(body)).build();
         let kinds = [
-            ("400", "`bad_data`: the request cannot be right"),
+            ("400", "`bad_data`: the request is not valid"),
             ("401", "`bad_data`: the token is missing or wrong"),
             ("404", "`not_found`: the table does not exist"),
             (
                 "422",
-                "`execution`: the expression cannot be evaluated, or takes too many samples",
+                "`execution`: the expression cannot be evaluated, or needs too many samples",
             ),
-            ("499", "`canceled`: the query was stopped"),
-            ("500", "`internal`: a fault of the service"),
+            ("499", "`canceled`: the query was cancelled"),
+            ("500", "`internal`: internal error of the service"),
             (
                 "503",
-                "`timeout`: the query took too long; `unavailable`: too much at once, ask again",
+                "`timeout`: the query took too long; `unavailable`: too many requests, retry later",
             ),
         ];
         let described = |(status, description): (&str, &str)| {

@@ -1,4 +1,4 @@
-//! `/api/v1/query_exemplars`: examples of what the series of an expression counted.
+//! `/api/v1/query_exemplars`: exemplars of the series of an expression.
 
 use axum::response::Response;
 use tideline_openapi::prometheus::{Answer, SeriesExemplars};
@@ -16,25 +16,25 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(exemplars_get, exemplars_post))
 }
 
-/// Parameters of a look at exemplars.
+/// Parameters of a query for exemplars.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "they are described here and read by name")]
+#[expect(dead_code, reason = "only described here; the handler reads them by name")]
 struct ExemplarParameters {
-    /// The expression whose series are looked at.
+    /// Expression that selects the series.
     #[param(example = "rate(cpu_usage_user[5m])")]
     query: String,
-    /// The first instant: seconds or RFC 3339.
+    /// Start of the time range, inclusive: seconds or RFC 3339.
     #[param(example = "2026-11-20T11:00:00Z")]
     start: Option<String>,
-    /// The last instant.
+    /// End of the time range, inclusive.
     #[param(example = "2026-11-20T12:00:00Z")]
     end: Option<String>,
 }
 
-/// Find exemplars
+/// Query exemplars
 ///
-/// Of every series that the expression selects. An expression that selects none has none.
+/// Returns the exemplars of every series that the expression selects. If it selects none, the result is empty.
 #[utoipa::path(
     get, path = "/api/v1/query_exemplars", tag = "prometheus", operation_id = "prometheus_query_exemplars",
     params(ExemplarParameters),
@@ -51,7 +51,7 @@ async fn exemplars_get(caller: Caller, parameters: Parameters) -> Result<Respons
         .await
 }
 
-/// Find exemplars, as a form
+/// Query exemplars, with the parameters as a form
 #[utoipa::path(
     post, path = "/api/v1/query_exemplars", tag = "prometheus", operation_id = "prometheus_query_exemplars_form",
     request_body(

@@ -1,4 +1,4 @@
-//! `/api/v1/export`: samples as lines of JSON, in the form of VictoriaMetrics, so that scripts and `vmctl` move them.
+//! `/api/v1/export`: export of samples as VictoriaMetrics JSON lines, for scripts and `vmctl`.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::run::Caller;
 use crate::app::App;
 use crate::failure::Result;
 
-/// Longest duration of an export: it moves whole tables, as fast as its reader takes them.
+/// Longest duration of an export: it may transfer whole tables, as fast as its reader allows.
 const EXPORT_TIME_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -23,38 +23,39 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 /// Parameters of an export.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "they are described here and read by name")]
+#[expect(dead_code, reason = "only described here; the handler reads them by name")]
 struct ExportParameters {
-    /// A selector; may stand several times, and then one of them has to be met.
+    /// Selector of series. It can be repeated; a series must match at least one selector.
     #[param(rename = "match[]", example = "{__name__=~\"cpu_.*\",region=~\"eu-.*\"}")]
     selectors: String,
-    /// The first instant: seconds or RFC 3339.
+    /// Start of the time range, inclusive: seconds or RFC 3339.
     #[param(example = "2026-11-20T11:00:00Z")]
     start: Option<String>,
-    /// The last instant.
+    /// End of the time range, inclusive.
     #[param(example = "2026-11-20T12:00:00Z")]
     end: Option<String>,
-    /// Most samples of a line, at most 200,000; a series with more has several lines. 100,000 where it is left out or 0.
+    /// Most samples per line, up to 200,000; a series with more samples has several lines. Default 100,000, also for 0.
     #[param(example = 1000)]
     max_rows_per_line: Option<u64>,
-    /// Leave native histograms out, which a line cannot hold; without it, meeting one fails the export.
+    /// True to omit native histograms, which this format cannot represent. Otherwise a native histogram fails the
+    /// export.
     #[param(example = true)]
     skip_histograms: Option<bool>,
 }
 
-/// Export samples as lines of JSON
+/// Export samples as JSON lines
 ///
-/// `{"metric":{"__name__":…},"values":[…],"timestamps":[…]}`, times in milliseconds, one line a series or more, in no order.
-/// `/api/v1/import` reads it back, here and at VictoriaMetrics. What is no number is `null`, the end of a series too; infinity
-/// is `"Infinity"`.
+/// Each line has the form `{"metric":{"__name__":…},"values":[…],"timestamps":[…]}` with timestamps in milliseconds.
+/// There are one or more lines per series, in no particular order. `/api/v1/import` reads them, here and in
+/// VictoriaMetrics. NaN and stale markers are `null`; infinity is `"Infinity"`.
 ///
-/// The answer streams, whatever its length; eight exports run at once. It is whole, or it is cut off in the middle of its
-/// chunked encoding.
+/// The response is streamed, regardless of its length; at most eight exports run at once. After an error, the response
+/// is aborted in the middle of its chunked encoding, so clients can detect an incomplete export.
 #[utoipa::path(
     get, path = "/api/v1/export", tag = "prometheus", operation_id = "prometheus_export",
     params(ExportParameters),
     responses(
-        (status = 200, description = "A line a series", body = String, content_type = "application/stream+json",
+        (status = 200, description = "One or more lines per series", body = String, content_type = "application/stream+json",
          example = "{\"metric\":{\"__name__\":\"up\",\"job\":\"a\"},\"values\":[1,1],\"timestamps\":[1795176000000,1795176015000]}\n"),
         PrometheusFailures
     )
@@ -74,7 +75,7 @@ async fn export_get(caller: Caller, parameters: Parameters) -> Result<Response> 
         .await
 }
 
-/// Export samples as lines of JSON, as a form
+/// Export samples as JSON lines, with the parameters as a form
 #[utoipa::path(
     post, path = "/api/v1/export", tag = "prometheus", operation_id = "prometheus_export_form",
     request_body(
@@ -82,7 +83,7 @@ async fn export_get(caller: Caller, parameters: Parameters) -> Result<Response> 
         description = "The same parameters as a form", example = "match%5B%5D=cpu_usage_user"
     ),
     responses(
-        (status = 200, description = "A line a series", body = String, content_type = "application/stream+json",
+        (status = 200, description = "One or more lines per series", body = String, content_type = "application/stream+json",
          example = "{\"metric\":{\"__name__\":\"up\",\"job\":\"a\"},\"values\":[1,1],\"timestamps\":[1795176000000,1795176015000]}\n"),
         PrometheusFailures
     )

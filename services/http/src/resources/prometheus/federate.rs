@@ -1,4 +1,4 @@
-//! `/federate`: newest samples as another Prometheus scrapes them.
+//! `/federate`: latest samples, for another Prometheus to scrape.
 
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
@@ -16,22 +16,22 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(federate))
 }
 
-/// The parameter of a federation.
+/// Parameter of a federation.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "it is described here and read by name")]
+#[expect(dead_code, reason = "only described here; the handler reads it by name")]
 struct FederateParameters {
-    /// A selector; may stand several times.
+    /// Selector of series. It can be repeated.
     #[param(rename = "match[]", example = "{__name__=~\"cpu_.*\"}")]
     selectors: Option<String>,
 }
 
-/// Newest samples, for another Prometheus to scrape
+/// Read latest samples, for another Prometheus to scrape
 ///
-/// In the text format, those not older than the lookback delta. Native histograms with custom buckets are written as
-/// classic ones; other native histograms, which the format cannot hold, are left out, as Prometheus does. Names that are
-/// no plain words are escaped as `Accept` asks for: `escaping=underscores`, which is what who does not ask gets, `dots`,
-/// `values` or `allow-utf-8`.
+/// Returns the latest sample of each series in the text format, if it is not older than the lookback delta. Native
+/// histograms with custom buckets are written as classic histograms. Other native histograms, which the format cannot
+/// represent, are omitted, as in Prometheus. Names with special characters are escaped according to the `Accept`
+/// header: `escaping=underscores` (the default), `dots`, `values` or `allow-utf-8`.
 #[utoipa::path(
     get, path = "/federate", tag = "prometheus",
     params(FederateParameters),

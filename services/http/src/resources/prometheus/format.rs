@@ -1,4 +1,4 @@
-//! `/api/v1/format_query` and `/api/v1/parse_query`: an expression laid out, and as a tree.
+//! `/api/v1/format_query` and `/api/v1/parse_query`: a PromQL expression as formatted text, and as a syntax tree.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -14,7 +14,7 @@ use super::answer::{PrometheusFailures, success};
 use crate::app::App;
 use crate::failure::Result;
 
-/// Longest expression that is parsed at once: that takes less than a millisecond.
+/// Longest expression, in bytes, that is parsed on the thread of the request. Parsing it takes less than a millisecond.
 const PARSED_AT_ONCE_BYTES: usize = 4 << 10;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -23,69 +23,69 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(parse_get, parse_post))
 }
 
-/// The parameter of both.
+/// Parameter of both routes.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "it is described here and read by name")]
+#[expect(dead_code, reason = "only described here; the handler reads it by name")]
 struct ExpressionParameters {
-    /// The expression.
+    /// PromQL expression.
     #[param(example = "sum by(region)(rate(cpu_usage_user[5m]))")]
     query: String,
 }
 
-/// Lay out an expression
+/// Format an expression
 ///
-/// Over several lines where it is long.
+/// Long expressions are split into several lines.
 #[utoipa::path(
     get, path = "/api/v1/format_query", tag = "prometheus", operation_id = "prometheus_format_query",
     params(ExpressionParameters),
-    responses((status = 200, description = "The text", body = Answer<String>), PrometheusFailures)
+    responses((status = 200, description = "The expression", body = Answer<String>), PrometheusFailures)
 )]
 async fn format_get(State(app): State<App>, _: KnownTable, parameters: Parameters) -> Result<Response> {
     let expr = parse(&app, parameters.text("query")).await?;
     Ok(success(pretty(&expr)))
 }
 
-/// Lay out an expression, as a form
+/// Format an expression, with the parameter as a form
 #[utoipa::path(
     post, path = "/api/v1/format_query", tag = "prometheus", operation_id = "prometheus_format_query_form",
     request_body(
         content = String, content_type = "application/x-www-form-urlencoded",
         description = "The same parameter as a form", example = "query=sum(up)by(job)"
     ),
-    responses((status = 200, description = "The text", body = Answer<String>), PrometheusFailures)
+    responses((status = 200, description = "The expression", body = Answer<String>), PrometheusFailures)
 )]
 async fn format_post(app: State<App>, table: KnownTable, parameters: Parameters) -> Result<Response> {
     format_get(app, table, parameters).await
 }
 
-/// Take an expression apart
+/// Parse an expression
 ///
-/// The tree that editors of queries work on.
+/// Returns the syntax tree that query editors use.
 #[utoipa::path(
     get, path = "/api/v1/parse_query", tag = "prometheus", operation_id = "prometheus_parse_query",
     params(ExpressionParameters),
-    responses((status = 200, description = "The tree", body = Answer<Anything>), PrometheusFailures)
+    responses((status = 200, description = "The syntax tree", body = Answer<Anything>), PrometheusFailures)
 )]
 async fn parse_get(State(app): State<App>, _: KnownTable, parameters: Parameters) -> Result<Response> {
     let expr = parse(&app, parameters.text("query")).await?;
     Ok(success(to_json(&expr)))
 }
 
-/// Take an expression apart, as a form
+/// Parse an expression, with the parameter as a form
 #[utoipa::path(
     post, path = "/api/v1/parse_query", tag = "prometheus", operation_id = "prometheus_parse_query_form",
     request_body(
         content = String, content_type = "application/x-www-form-urlencoded",
         description = "The same parameter as a form", example = "query=up%20%3D%3D%200"
     ),
-    responses((status = 200, description = "The tree", body = Answer<Anything>), PrometheusFailures)
+    responses((status = 200, description = "The syntax tree", body = Answer<Anything>), PrometheusFailures)
 )]
 async fn parse_post(app: State<App>, table: KnownTable, parameters: Parameters) -> Result<Response> {
     parse_get(app, table, parameters).await
 }
 
-/// Parses an expression; a long one on a thread, when its turn among queries comes.
+/// Parses an expression. A long one needs a query permit and is parsed on a blocking thread.
 pub(super) async fn parse(app: &App, text: &str) -> Result<Expr> {
     if text.len() <= PARSED_AT_ONCE_BYTES {
         return Ok(parse_query(text)?);

@@ -1,4 +1,6 @@
-//! Samples as text: `/api/v1/import/prometheus` takes exposition pages, `/api/v1/import` JSON lines.
+//! Imports of samples: `/api/v1/import/prometheus` accepts exposition text, `/api/v1/import` JSON lines.
+//!
+//! Both store samples with the shared write pipeline. A bad line is rejected, and the others are stored.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -17,7 +19,8 @@ use crate::body;
 use crate::extract::{Query, content_type, content_type_parameter};
 use crate::failure::{Failure, Result};
 
-/// The media type of metric families as messages, and the message; its parameters `proto` and `encoding` name both.
+/// Media type of `MetricFamily` messages, and the message type. The parameters `proto` and `encoding` of the media type
+/// must match.
 const FAMILIES: (&str, &str) = (
     "application/vnd.google.protobuf",
     "io.prometheus.client.MetricFamily",
@@ -28,40 +31,40 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(import_json_lines))
 }
 
-/// What the address says about all samples, for the document; see [`read_options`].
+/// Parameters for all samples of an import, for the OpenAPI document; see [`read_options`].
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "the document is made of it")]
+#[expect(dead_code, reason = "used only for the OpenAPI document")]
 struct ImportQuery {
-    /// `name=value`: a label that every series gets, in place of its own of that name. May come many times; without a
-    /// value it takes the label away.
+    /// Label as `name=value` that is added to every series; it replaces a label of the same name. It can be repeated.
+    /// An empty value removes the label.
     #[param(example = "job=nightly")]
     extra_label: Option<String>,
-    /// The time of samples that have none, in milliseconds since the epoch; without it, that of their arrival.
+    /// Timestamp of samples that have none, in milliseconds since the epoch. Default: the time of arrival.
     #[param(example = 1_795_176_000_000_i64)]
     timestamp: Option<i64>,
 }
 
-/// Import a page of metrics
+/// Import metrics in a text format
 ///
-/// What targets show to a scraper: the classic text format, or OpenMetrics with `Content-Type:
-/// application/openmetrics-text`. Times are milliseconds in the first and seconds in the second; OpenMetrics ends with
-/// `# EOF`, its exemplars are kept, and its `_created` lines become the start time of their metric. Help, type and
-/// unit are kept as metadata.
+/// Accepts the classic text format, or OpenMetrics with `Content-Type: application/openmetrics-text`. Timestamps are in
+/// milliseconds in the classic format and in seconds in OpenMetrics. An OpenMetrics body ends with `# EOF`; its
+/// exemplars are stored, and its `_created` lines become the start timestamps of their metric. Help, type and unit are
+/// stored as metadata.
 ///
-/// Metric families as messages are read with `Content-Type: application/vnd.google.protobuf;
-/// proto=io.prometheus.client.MetricFamily; encoding=delimited`; they hold native histograms besides.
+/// Also accepts `MetricFamily` messages with `Content-Type: application/vnd.google.protobuf;
+/// proto=io.prometheus.client.MetricFamily; encoding=delimited`. They can contain native histograms.
 ///
-/// A wrong line or metric is refused by itself, the others are stored.
+/// A bad line or metric is rejected, and the others are stored.
 #[utoipa::path(
     post, path = "/api/v1/import/prometheus", tag = "prometheus",
     params(ImportQuery),
     request_body(
-        content = String, content_type = "text/plain", description = "A page, also gzip, deflate or zstd",
+        content = String, content_type = "text/plain", description = "Metrics; also gzip, deflate or zstd",
         example = "# TYPE jobs_total counter\njobs_total{queue=\"mail\"} 1027 1795176000000\n"
     ),
     responses(
-        (status = 204, description = "All stored"),
+        (status = 204, description = "All samples were stored"),
         ImportFailures
     )
 )]
@@ -78,19 +81,19 @@ async fn import_text(
 
 /// Import JSON lines (VictoriaMetrics)
 ///
-/// A line for each series: `{"metric":{"__name__":"up"},"values":[1],"timestamps":[1795176000000]}`, times in
-/// milliseconds; `null` is NaN. So `vmctl` and the export of VictoriaMetrics can be read.
+/// One line per series or part of one: `{"metric":{"__name__":"up"},"values":[1],"timestamps":[1795176000000]}`, with
+/// timestamps in milliseconds; `null` is NaN. `vmctl` and the export of VictoriaMetrics write this format.
 ///
-/// A wrong line is refused by its number, the others are stored.
+/// A bad line is rejected with its number, and the others are stored.
 #[utoipa::path(
     post, path = "/api/v1/import", tag = "prometheus",
     params(ImportQuery),
     request_body(
-        content = String, content_type = "application/x-ndjson", description = "Lines, also gzip, deflate or zstd",
+        content = String, content_type = "application/x-ndjson", description = "JSON lines; also gzip, deflate or zstd",
         example = "{\"metric\":{\"__name__\":\"up\",\"job\":\"node\"},\"values\":[1,0],\"timestamps\":[1795176000000,1795176015000]}\n"
     ),
     responses(
-        (status = 204, description = "All stored"),
+        (status = 204, description = "All samples were stored"),
         ImportFailures
     )
 )]
@@ -106,15 +109,15 @@ async fn import_json_lines(
     samples::refusal(&stored.written).map_or(Ok(StatusCode::NO_CONTENT), Err)
 }
 
-/// What a page is made of.
+/// Format of an exposition body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PageFormat {
     Text(TextFormat),
-    /// Metric families as messages, each behind its length.
+    /// Length-delimited `MetricFamily` messages.
     Families,
 }
 
-/// Stores a page of any format. A failure unless all of it was stored.
+/// Stores an exposition body of any format. Returns an error unless all samples were stored.
 pub(super) async fn store_text(
     app: &App,
     protocol: &'static str,
@@ -139,8 +142,8 @@ pub(super) async fn store_text(
 }
 
 impl PageFormat {
-    /// The format that a content type names. Whatever is not known to be something else is taken for the classic one:
-    /// scripts seldom say what they send.
+    /// Returns the format of a content type. Unknown types are read as the classic text format, because scripts often
+    /// send no or a wrong content type.
     fn of(headers: &HeaderMap) -> Result<Self> {
         let (media_type, message) = FAMILIES;
         let sent = content_type(headers);
@@ -155,7 +158,7 @@ impl PageFormat {
             "application/vnd.google.protobuf" | "application/x-protobuf" => Err(Failure::new(
                 ErrorCode::UnsupportedMediaType,
                 format!(
-                    "content type {sent:?} is not read here in this form; send text/plain, \
+                    "content type {sent:?} is not supported with these parameters; use text/plain, \
                      application/openmetrics-text or {media_type}; proto={message}; encoding=delimited"
                 ),
             )),
@@ -164,7 +167,7 @@ impl PageFormat {
     }
 }
 
-/// What the address says, with the request whose body is still to be read; where it is wrong, the body is read away.
+/// Reads the options from the query string and returns them with the request. On an error, discards the body first.
 async fn options_of(
     app: &App,
     query: Vec<(String, String)>,

@@ -1,4 +1,4 @@
-//! `/api/v1/metadata`: what senders said about metrics.
+//! `/api/v1/metadata`: metadata of metrics.
 
 use std::collections::BTreeMap;
 
@@ -19,30 +19,30 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(metadata))
 }
 
-/// Parameters of a look at metadata.
+/// Parameters of a query for metadata.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "they are described here and read by name")]
+#[expect(dead_code, reason = "only described here; the handler reads them by name")]
 struct MetadataParameters {
-    /// Most metrics of the answer.
+    /// Most metrics in the response.
     #[param(example = 100)]
     limit: Option<u64>,
-    /// Most entries of each metric.
+    /// Most entries per metric.
     #[param(example = 1)]
     limit_per_metric: Option<u64>,
-    /// Only this metric.
+    /// Name of the only metric to return.
     #[param(example = "requests_total")]
     metric: Option<String>,
 }
 
-/// What is known of metrics
+/// Read metadata of metrics
 ///
-/// Type, help and unit, as remote write or an import brought them. Metrics that nobody described are not listed.
+/// Returns type, help text and unit, as sent by remote write or an import. Metrics without metadata are not listed.
 #[utoipa::path(
     get, path = "/api/v1/metadata", tag = "prometheus",
     params(MetadataParameters),
     responses(
-        (status = 200, description = "By name", body = Answer<BTreeMap<String, Vec<Metadata>>>), PrometheusFailures
+        (status = 200, description = "Metadata by metric name", body = Answer<BTreeMap<String, Vec<Metadata>>>), PrometheusFailures
     )
 )]
 async fn metadata(

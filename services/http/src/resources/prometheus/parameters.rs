@@ -1,4 +1,4 @@
-//! The extractor of [`Parameters`]: those of a form, then those of the address.
+//! Extractor of [`Parameters`] from a form and the query string. Parameters of the form come first.
 
 use axum::extract::{FromRequest, Request};
 use axum::http::Method;
@@ -10,7 +10,7 @@ use crate::body;
 use crate::extract::content_type;
 use crate::failure::{Failure, Result};
 
-/// The content type of a form.
+/// Content type of a form.
 const FORM: &str = "application/x-www-form-urlencoded";
 
 impl FromRequest<App> for Parameters {
@@ -24,12 +24,12 @@ impl FromRequest<App> for Parameters {
         let address = address.to_owned();
         match content_type(request.headers()).as_str() {
             FORM => {}
-            // Its parameters must not be ignored.
+            // Parameters in this format must not be ignored silently.
             sent @ "multipart/form-data" => {
                 app.bodies.discard(request).await;
                 return Err(Failure::new(
                     ErrorCode::UnsupportedMediaType,
-                    format!("content type {sent:?} is not read here; send {FORM}"),
+                    format!("content type {sent:?} is not supported; use {FORM}"),
                 ));
             }
             _ => {

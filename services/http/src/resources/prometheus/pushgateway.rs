@@ -1,9 +1,9 @@
-//! What clients of a Pushgateway send: `/metrics/job/{job}{/label/value…}`.
+//! Routes of Pushgateway clients: `/metrics/job/{job}{/label/value…}`.
 //!
-//! A Pushgateway shows the last push of a group to every scrape, for ever. Here nothing is scraped: a push is stored
-//! once, at its arrival, and is then as old as it is. So replacing (PUT) and adding (POST) come to the same, and DELETE
-//! says that the group has ended: its series get a stale marker, and are gone from every question about now. What was
-//! pushed before stays.
+//! A Pushgateway exposes the last push of a group to every scrape, without end. Tideline is not scraped: a push is
+//! stored once, with the time of its arrival, and ages like any other sample. Replacing a group (PUT) and adding to it
+//! (POST) are therefore the same. DELETE marks the group as ended: its series get a stale marker and are no longer
+//! returned by queries at the current time. Earlier samples stay.
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -30,10 +30,10 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         )
 }
 
-/// The path of a group, for the document; see [`read_group`].
+/// Path parameter of a group, for the OpenAPI document; see [`read_group`].
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "the document is made of it")]
+#[expect(dead_code, reason = "used only for the OpenAPI document")]
 struct JobPath {
     /// Value of the label `job`
     #[param(example = "nightly")]
@@ -42,20 +42,20 @@ struct JobPath {
 
 /// Push the metrics of a group (Pushgateway)
 ///
-/// The path names the group: `/metrics/job/nightly/instance/db-1` gives every series the labels `job` and `instance`,
-/// in place of its own. A value that holds a slash is written in base64: `/metrics/job@base64/YS9i`.
+/// The path identifies the group: `/metrics/job/nightly/instance/db-1` adds the labels `job` and `instance` to every
+/// series and replaces labels of the same names. A value with a slash is written in base64: `/metrics/job@base64/YS9i`.
 ///
-/// The samples are stored at their arrival, with `push_time_seconds` beside them. Nothing is shown again later, so PUT
-/// and POST are the same here. The formats of `/api/v1/import/prometheus` are read.
+/// The samples are stored with the time of their arrival, together with `push_time_seconds`. PUT and POST are the same,
+/// because a push is not exposed again later. The formats are those of `/api/v1/import/prometheus`.
 #[utoipa::path(
     put, path = "/metrics/job/{job}", tag = "prometheus",
     params(JobPath),
     request_body(
-        content = String, content_type = "text/plain", description = "A page, also gzip, deflate or zstd",
+        content = String, content_type = "text/plain", description = "Metrics; also gzip, deflate or zstd",
         example = "# TYPE backup_bytes gauge\nbackup_bytes 1234567\n"
     ),
     responses(
-        (status = 200, description = "All stored"),
+        (status = 200, description = "All samples were stored"),
         ImportFailures
     )
 )]
@@ -69,16 +69,16 @@ async fn replace_group(
 
 /// Push more metrics of a group (Pushgateway)
 ///
-/// The same as PUT.
+/// Same as PUT.
 #[utoipa::path(
     post, path = "/metrics/job/{job}", tag = "prometheus",
     params(JobPath),
     request_body(
-        content = String, content_type = "text/plain", description = "A page, also gzip, deflate or zstd",
+        content = String, content_type = "text/plain", description = "Metrics; also gzip, deflate or zstd",
         example = "# TYPE backup_bytes gauge\nbackup_bytes 1234567\n"
     ),
     responses(
-        (status = 200, description = "All stored"),
+        (status = 200, description = "All samples were stored"),
         ImportFailures
     )
 )]
@@ -92,15 +92,16 @@ async fn add_to_group(
 
 /// End a group (Pushgateway)
 ///
-/// Its series get a stale marker, so that questions about now do not find them. What was pushed stays: use
-/// `/v1/tables/{table}/points/delete` to delete it. A group that was never pushed is ended already.
+/// Writes a stale marker for each series of the group, so that queries at the current time no longer return them.
+/// Earlier samples stay; use `/v1/tables/{table}/points/delete` to delete them. Ending a group that was never pushed
+/// has no effect.
 #[utoipa::path(
     delete, path = "/metrics/job/{job}", tag = "prometheus",
     params(JobPath),
     responses(
-        (status = 202, description = "It has ended"),
-        (status = 400, description = "The group is wrong", body = String, content_type = "text/plain", example = json!("label \"instance\" has no value\n")),
-        (status = 503, description = "Send it again after `Retry-After`", body = String, content_type = "text/plain", example = json!("100 writes are running\n"))
+        (status = 202, description = "The group has ended"),
+        (status = 400, description = "The group in the path is not valid", body = String, content_type = "text/plain", example = json!("label \"instance\" has no value\n")),
+        (status = 503, description = "Retry after `Retry-After`", body = String, content_type = "text/plain", example = json!("32 writes are running, which is the limit, and none ended in time\n"))
     )
 )]
 async fn end_group(
@@ -118,7 +119,7 @@ async fn end_group(
 }
 
 async fn push(app: &App, table: String, request: Request) -> Result<StatusCode> {
-    // An empty page writes nothing and would not notice that its table is missing.
+    // An empty body writes nothing, so a missing table must be detected here.
     let known = app.engine.table(&table).map_err(Failure::from);
     let group = match known.and_then(|_| Ok(read_group(request.uri().path())?)) {
         Ok(group) => group,

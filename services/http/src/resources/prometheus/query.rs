@@ -1,4 +1,6 @@
-//! `/api/v1/query` and `/api/v1/query_range`: expressions at an instant, and over a range in steps.
+//! `/api/v1/query` and `/api/v1/query_range`: PromQL instant queries and range queries.
+//!
+//! The evaluation is in `tideline_prometheus`; this module reads the parameters and streams the response.
 
 use std::time::Instant;
 
@@ -21,102 +23,102 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(range_get, range_post))
 }
 
-/// Parameters of a query at an instant.
+/// Parameters of an instant query.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "they are described here and read by name")]
+#[expect(dead_code, reason = "only described here; the handler reads them by name")]
 struct QueryParameters {
-    /// The expression.
+    /// PromQL expression.
     #[param(example = "sum by (region) (cpu_usage_user)")]
     query: String,
-    /// The instant: seconds or RFC 3339. Now where it is left out.
+    /// Evaluation timestamp: seconds or RFC 3339. Default: the current time.
     #[param(example = "2026-11-20T12:00:00Z")]
     time: Option<String>,
 }
 
-/// Parameters of both kinds of query.
+/// Parameters of instant and range queries.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "they are described here and read by name")]
+#[expect(dead_code, reason = "only described here; the handler reads them by name")]
 struct CommonParameters {
-    /// Most series of the answer; 0 for all.
+    /// Most series in the response; 0 for no limit.
     #[param(example = 100)]
     limit: Option<u64>,
-    /// How long it may take, at most what is set: seconds or `1m30s`.
+    /// Time limit of the query: seconds or a duration such as `1m30s`. It cannot exceed the configured limit.
     #[param(example = "30s")]
     timeout: Option<String>,
-    /// How old a sample may be to count at an instant: seconds or `5m`.
+    /// Longest age of a sample that counts at an evaluation timestamp: seconds or a duration such as `5m`.
     #[param(example = "5m")]
     lookback_delta: Option<String>,
-    /// `true`: with what it cost; `all`: with that of each step as well.
+    /// `true` adds statistics of the query to the response; `all` also adds those of each step.
     #[param(example = "all")]
     stats: Option<String>,
-    /// Whether the metric name is taken away at the end only.
+    /// True if the metric name is removed only at the end of the evaluation.
     #[param(example = false)]
     delayed_name_removal: Option<bool>,
-    /// Whether, besides, aggregations by the metric name keep it.
+    /// True if aggregations by the metric name also keep it.
     #[param(example = false)]
     keep_grouped_names: Option<bool>,
 }
 
-/// Parameters of a query over a range.
+/// Parameters of a range query.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "they are described here and read by name")]
+#[expect(dead_code, reason = "only described here; the handler reads them by name")]
 struct RangeParameters {
-    /// The expression.
+    /// PromQL expression.
     #[param(example = "avg by (region) (avg_over_time(cpu_usage_user[5m]))")]
     query: String,
-    /// The first instant: seconds or RFC 3339.
+    /// First evaluation timestamp: seconds or RFC 3339.
     #[param(example = "2026-11-20T11:00:00Z")]
     start: String,
-    /// The last instant.
+    /// Last evaluation timestamp.
     #[param(example = "2026-11-20T12:00:00Z")]
     end: String,
-    /// From one instant to the next: seconds or `1m`. At most 11,000 of them.
+    /// Distance between evaluation timestamps: seconds or a duration such as `1m`. At most 11,000 steps.
     #[param(example = "1m")]
     step: String,
 }
 
-/// Evaluate an expression at an instant
+/// Evaluate an instant query
 ///
-/// The language is that of Prometheus 3.14. Parameters may stand in the address or, by POST, in a form. The answer
-/// streams; when the client leaves, the query stops.
+/// The language is that of Prometheus 3.14. Parameters can be sent in the URL or, with POST, as a form. The response is
+/// streamed; if the client disconnects, the query stops.
 #[utoipa::path(
     get, path = "/api/v1/query", tag = "prometheus", operation_id = "prometheus_query",
     params(QueryParameters, CommonParameters),
-    responses((status = 200, description = "The result", body = Answer<QueryData>), PrometheusFailures)
+    responses((status = 200, description = "The query result", body = Answer<QueryData>), PrometheusFailures)
 )]
 async fn query_get(caller: Caller, parameters: Parameters) -> Result<Response> {
     instant(caller, &parameters).await
 }
 
-/// Evaluate an expression at an instant, as a form
+/// Evaluate an instant query, with the parameters as a form
 #[utoipa::path(
     post, path = "/api/v1/query", tag = "prometheus", operation_id = "prometheus_query_form",
     request_body(
         content = String, content_type = "application/x-www-form-urlencoded",
         description = "The same parameters as a form", example = "query=1%2B1&time=4"
     ),
-    responses((status = 200, description = "The result", body = Answer<QueryData>), PrometheusFailures)
+    responses((status = 200, description = "The query result", body = Answer<QueryData>), PrometheusFailures)
 )]
 async fn query_post(caller: Caller, parameters: Parameters) -> Result<Response> {
     instant(caller, &parameters).await
 }
 
-/// Evaluate an expression over a range
+/// Evaluate a range query
 ///
-/// At `start`, and at every further `step` up to `end`; at most 11,000 of them.
+/// Evaluates the expression at `start` and at every further `step` up to `end`, at most 11,000 times.
 #[utoipa::path(
     get, path = "/api/v1/query_range", tag = "prometheus", operation_id = "prometheus_query_range",
     params(RangeParameters, CommonParameters),
-    responses((status = 200, description = "A matrix", body = Answer<QueryData>), PrometheusFailures)
+    responses((status = 200, description = "The query result", body = Answer<QueryData>), PrometheusFailures)
 )]
 async fn range_get(caller: Caller, parameters: Parameters) -> Result<Response> {
     range(caller, &parameters).await
 }
 
-/// Evaluate an expression over a range, as a form
+/// Evaluate a range query, with the parameters as a form
 #[utoipa::path(
     post, path = "/api/v1/query_range", tag = "prometheus", operation_id = "prometheus_query_range_form",
     request_body(
@@ -124,7 +126,7 @@ async fn range_get(caller: Caller, parameters: Parameters) -> Result<Response> {
         description = "The same parameters as a form",
         example = "query=sum(cpu_usage_user)&start=1795172400&end=1795176000&step=60"
     ),
-    responses((status = 200, description = "A matrix", body = Answer<QueryData>), PrometheusFailures)
+    responses((status = 200, description = "The query result", body = Answer<QueryData>), PrometheusFailures)
 )]
 async fn range_post(caller: Caller, parameters: Parameters) -> Result<Response> {
     range(caller, &parameters).await

@@ -1,4 +1,4 @@
-//! `/api/v1/read`: remote read. Another Prometheus or `vmctl` pulls samples out, raw or in chunks.
+//! `/api/v1/read`: remote read of raw samples or chunks, for another Prometheus or `vmctl`.
 
 use axum::extract::Request;
 use axum::http::{HeaderValue, header};
@@ -19,17 +19,18 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 
 /// Read samples (remote read)
 ///
-/// A snappy block of `prometheus.ReadRequest`. By `accepted_response_types` the answer is a snappy block of
-/// `prometheus.ReadResponse`, or a stream of `prometheus.ChunkedReadResponse`: series sorted by labels, numbers in XOR chunks,
-/// native histograms in chunks of float histograms, each message behind its length and its CRC-32C.
+/// The request is a snappy block of `prometheus.ReadRequest`. Depending on `accepted_response_types`, the response is a
+/// snappy block of `prometheus.ReadResponse`, or a stream of `prometheus.ChunkedReadResponse`: series sorted by labels,
+/// floats in XOR chunks, native histograms in chunks of float histograms, each message preceded by its length and its
+/// CRC-32C.
 #[utoipa::path(
     post, path = "/api/v1/read", tag = "prometheus", operation_id = "prometheus_read",
     request_body(
-        content = Vec<u8>, content_type = "application/x-protobuf", description = "A snappy block of a ReadRequest",
+        content = Vec<u8>, content_type = "application/x-protobuf", description = "Snappy block of a ReadRequest",
         example = json!("\u{0}")
     ),
     responses(
-        (status = 200, description = "Samples", content(
+        (status = 200, description = "The samples", content(
             (Vec<u8> = "application/x-protobuf", example = no_example),
             (Vec<u8> = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse", example = no_example)
         )),
@@ -55,7 +56,7 @@ async fn read(caller: Caller, request: Request) -> Result<Response> {
     Ok(answer)
 }
 
-/// The document shows no example of binary data.
+/// Returns an empty example for binary data.
 fn no_example() -> &'static str {
     ""
 }

@@ -1,4 +1,6 @@
-//! The common part of all requests for series of a table: turn, budget, list of running queries, streamed answer.
+//! Execution of all requests for series of a table: permit, budget, registry of running queries, streamed response.
+//!
+//! The handlers only parse their parameters to a [`SeriesRequest`] and pass it to a [`Caller`].
 
 use std::time::{Duration, Instant};
 
@@ -17,10 +19,10 @@ use crate::failure::{Failure, Result};
 use crate::running::Description;
 use crate::stream::{self, Work};
 
-/// Content type of most answers.
+/// Content type of most responses.
 pub(super) const JSON: &str = "application/json";
 
-/// A caller that waits for an answer about a table.
+/// Client that waits for a response about a table.
 #[derive(Debug)]
 pub(super) struct Caller {
     pub(super) app: App,
@@ -43,8 +45,9 @@ impl FromRequestParts<App> for Caller {
 }
 
 impl Caller {
-    /// Answers on a blocking thread when the turn among queries comes, and streams the answer. The request is stopped when the
-    /// client leaves. `resource` is the last part of the path; `time_max` includes the wait for the turn.
+    /// Waits for a query permit, runs the request on a blocking thread, and streams the response. The request stops if
+    /// the client disconnects. `resource` is the name in the registry of running queries; `time_max` includes the wait
+    /// for the permit.
     pub(super) async fn answer(
         self,
         resource: &'static str,
@@ -63,7 +66,8 @@ impl Caller {
             .await
     }
 
-    /// Answers a transfer of many samples. Transfers have turns of their own, since they may take as long as their readers.
+    /// Runs a transfer of many samples. Transfers have their own permits, because they may last as long as their
+    /// readers.
     pub(super) async fn transfer(
         self,
         turns: &Turns,

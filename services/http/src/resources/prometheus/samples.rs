@@ -1,4 +1,7 @@
-//! Shared by every route that takes samples: the write and its failures.
+//! Write and error responses shared by every route that accepts samples.
+//!
+//! A write whose samples are not all stored returns an error text with one line per reject; valid samples are stored
+//! either way.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +17,12 @@ use crate::failure::{Failure, Result};
 use crate::ingest;
 use tideline_connections::ReceivedBody;
 
-/// The failures of every route that takes samples, for the document: texts.
+/// Error responses of every route that accepts samples, as text, for the OpenAPI document: status, description,
+/// example.
 const FAILURES: [(&str, &str, &str); 5] = [
     (
         "400",
-        "Something could not be stored and never will be, and is named by its line or series; the rest was stored",
+        "Some samples were rejected permanently and are listed by line or series; the rest was stored",
         "1 stored, 1 refused\nline 2: up{: a quote is not closed\n",
     ),
     (
@@ -26,29 +30,30 @@ const FAILURES: [(&str, &str, &str); 5] = [
         "The token is missing or wrong",
         "the token is missing or wrong\n",
     ),
-    ("404", "There is no such table", "no table \"x\"\n"),
+    ("404", "The table does not exist", "table x does not exist\n"),
     (
         "415",
-        "The content type or encoding is not read here",
-        "content encoding \"br\" is not read here\n",
+        "The content type or encoding is not supported",
+        "content encoding \"br\" is not supported\n",
     ),
     (
         "503",
-        "Too much at once, or the disk is nearly full: send it again after `Retry-After`",
+        "Too many concurrent requests, or the disk is nearly full; retry after `Retry-After`",
         "too many bytes of requests in flight\n",
     ),
 ];
-/// What remote write answers 400 to: its senders repeat what is answered 413 for ever.
+/// Error response of a body over the limit. Remote write returns 400 instead, because its senders retry forever after a
+/// 413.
 const TOO_LARGE: (&str, &str, &str) = (
     "413",
     "The body is too large",
     "body of 40000000 bytes is over the limit of 33554432\n",
 );
 
-/// The failures of remote write.
+/// Error responses of remote write.
 pub(super) struct WriteFailures;
 
-/// The failures of the other routes that take samples.
+/// Error responses of the other routes that accept samples.
 pub(super) struct ImportFailures;
 
 impl IntoResponses for WriteFailures {
@@ -86,8 +91,8 @@ pub(super) async fn store(
     ingest::write(app, protocol, body, request).await
 }
 
-/// The failure of a write of which not all was stored; `None` when all was. What may be stored later is requested again as a
-/// whole: samples that are stored already overwrite themselves.
+/// Returns the error of a write that was not stored completely; `None` if it was. If some samples can be stored later,
+/// the client must retry the whole request: stored samples overwrite themselves.
 pub(super) fn refusal(outcome: &WriteOutcome) -> Option<Failure> {
     if outcome.rejected == 0 {
         return None;

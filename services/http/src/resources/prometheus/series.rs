@@ -1,4 +1,6 @@
-//! `/api/v1/series`, `/api/v1/labels`, `/api/v1/label/{name}/values`: which series there are, and what they are called.
+//! `/api/v1/series`, `/api/v1/labels`, `/api/v1/label/{name}/values`: lists of series, label names and label values.
+//!
+//! All of them are evaluated by [`ListRequest`]; this module reads the parameters.
 
 use axum::response::Response;
 use serde::Deserialize;
@@ -21,31 +23,31 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(label_values))
 }
 
-/// Parameters of a look at series.
+/// Parameters of lists of series and labels.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "they are described here and read by name")]
+#[expect(dead_code, reason = "only described here; the handler reads them by name")]
 struct SeriesParameters {
-    /// A selector; may stand several times, and then one of them has to be met. `/series` needs one.
+    /// Selector of series. It can be repeated; a series must match at least one selector. Required for `/series`.
     #[param(rename = "match[]", example = "cpu_usage_user{region=~\"eu-.*\"}")]
     selectors: Option<String>,
-    /// Only series with samples from here: seconds or RFC 3339.
+    /// Start of the time range: only series with samples from this time on. Seconds or RFC 3339.
     #[param(example = "2026-11-20T11:00:00Z")]
     start: Option<String>,
-    /// Only series with samples up to here.
+    /// End of the time range: only series with samples up to this time.
     #[param(example = "2026-11-20T12:00:00Z")]
     end: Option<String>,
-    /// Most entries of the answer; 0 for all.
+    /// Most entries in the response; 0 for no limit.
     #[param(example = 100)]
     limit: Option<u64>,
 }
 
-/// Find series
+/// List series
 #[utoipa::path(
     get, path = "/api/v1/series", tag = "prometheus", operation_id = "prometheus_series",
     params(SeriesParameters),
     responses(
-        (status = 200, description = "Labels of each series", body = Answer<Vec<std::collections::BTreeMap<String, String>>>),
+        (status = 200, description = "The labels of each series", body = Answer<Vec<std::collections::BTreeMap<String, String>>>),
         PrometheusFailures
     )
 )]
@@ -53,7 +55,7 @@ async fn series_get(caller: Caller, parameters: Parameters) -> Result<Response> 
     list(caller, "prometheus_series", ListRequest::series(&parameters)?).await
 }
 
-/// Find series, as a form
+/// List series, with the parameters as a form
 #[utoipa::path(
     post, path = "/api/v1/series", tag = "prometheus", operation_id = "prometheus_series_form",
     request_body(
@@ -61,7 +63,7 @@ async fn series_get(caller: Caller, parameters: Parameters) -> Result<Response> 
         description = "The same parameters as a form", example = "match%5B%5D=cpu_usage_user&limit=10"
     ),
     responses(
-        (status = 200, description = "Labels of each series", body = Answer<Vec<std::collections::BTreeMap<String, String>>>),
+        (status = 200, description = "The labels of each series", body = Answer<Vec<std::collections::BTreeMap<String, String>>>),
         PrometheusFailures
     )
 )]
@@ -73,7 +75,7 @@ async fn series_post(caller: Caller, parameters: Parameters) -> Result<Response>
 #[utoipa::path(
     get, path = "/api/v1/labels", tag = "prometheus", operation_id = "prometheus_labels",
     params(SeriesParameters),
-    responses((status = 200, description = "Names, sorted", body = Answer<Vec<String>>), PrometheusFailures)
+    responses((status = 200, description = "Sorted names", body = Answer<Vec<String>>), PrometheusFailures)
 )]
 async fn labels_get(caller: Caller, parameters: Parameters) -> Result<Response> {
     list(
@@ -84,35 +86,35 @@ async fn labels_get(caller: Caller, parameters: Parameters) -> Result<Response> 
     .await
 }
 
-/// List label names, as a form
+/// List label names, with the parameters as a form
 #[utoipa::path(
     post, path = "/api/v1/labels", tag = "prometheus", operation_id = "prometheus_labels_form",
     request_body(
         content = String, content_type = "application/x-www-form-urlencoded",
         description = "The same parameters as a form", example = "match%5B%5D=cpu_usage_user"
     ),
-    responses((status = 200, description = "Names, sorted", body = Answer<Vec<String>>), PrometheusFailures)
+    responses((status = 200, description = "Sorted names", body = Answer<Vec<String>>), PrometheusFailures)
 )]
 async fn labels_post(caller: Caller, parameters: Parameters) -> Result<Response> {
     labels_get(caller, parameters).await
 }
 
-/// The path of the route about a label.
+/// Path parameter of the route for a label.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct LabelPath {
-    /// The label; a name that is no plain word may be escaped, as `U__…`.
+    /// Name of the label. A name with special characters can be escaped as `U__…`.
     #[param(example = "region")]
     name: String,
 }
 
 /// List values of a label
 ///
-/// A label that no series has gives an empty list.
+/// If no series has the label, the list is empty.
 #[utoipa::path(
     get, path = "/api/v1/label/{name}/values", tag = "prometheus",
     params(LabelPath, SeriesParameters),
-    responses((status = 200, description = "Values, sorted", body = Answer<Vec<String>>), PrometheusFailures)
+    responses((status = 200, description = "Sorted values", body = Answer<Vec<String>>), PrometheusFailures)
 )]
 async fn label_values(
     caller: Caller,

@@ -1,4 +1,6 @@
-//! `/api/v1/status/…` and the health of a Prometheus: what clients look at before they ask for more.
+//! `/api/v1/status/…`, `/-/healthy`, `/-/ready`: version and status routes of the Prometheus API.
+//!
+//! Clients such as Grafana request them first to detect the features of a server.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +17,10 @@ use super::{KnownTable, PrometheusTable};
 use crate::app::{App, blocking};
 use crate::failure::Result;
 
-/// The Prometheus whose language and interface are spoken here. Grafana chooses by it what it asks for.
+/// Version of Prometheus whose language and API are implemented. Grafana selects its requests by it.
 const VERSION: &str = "3.14.0";
-/// Where the real configuration is told.
-const CONFIG: &str = "# Tideline is not configured by a file of Prometheus; `tideline config show` tells what holds.\nglobal: {}\n";
+/// Content of the configuration file in the response; refers to the actual configuration.
+const CONFIG: &str = "# Tideline has no Prometheus configuration file; `tideline config show` prints its settings.\nglobal: {}\n";
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -31,20 +33,20 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(ready))
 }
 
-/// Configuration of Prometheus
+/// Read the configuration of Prometheus
 ///
-/// An empty one.
+/// Always an empty configuration.
 #[utoipa::path(
     get, path = "/api/v1/status/config", tag = "prometheus",
-    responses((status = 200, description = "YAML", body = Answer<ConfigText>), PrometheusFailures)
+    responses((status = 200, description = "The YAML text", body = Answer<ConfigText>), PrometheusFailures)
 )]
 async fn config(_: KnownTable) -> Response {
     success(ConfigText { yaml: CONFIG.into() })
 }
 
-/// Flags of Prometheus
+/// Read the flags of Prometheus
 ///
-/// Those that have a meaning here, with what holds.
+/// Returns the flags that apply to Tideline, with their current values.
 #[utoipa::path(
     get, path = "/api/v1/status/flags", tag = "prometheus",
     responses(
@@ -56,10 +58,10 @@ async fn flags(_: KnownTable, State(app): State<App>) -> Response {
     success(settings.prometheus.flags(settings.queries_in_flight_max))
 }
 
-/// The process, as Prometheus tells of itself
+/// Read the state of the process
 #[utoipa::path(
     get, path = "/api/v1/status/runtimeinfo", tag = "prometheus",
-    responses((status = 200, description = "The process", body = Answer<RuntimeInfo>), PrometheusFailures)
+    responses((status = 200, description = "Process state", body = Answer<RuntimeInfo>), PrometheusFailures)
 )]
 async fn runtime_info(State(app): State<App>, PrometheusTable(table): PrometheusTable) -> Result<Response> {
     let started = app.started.to_rfc3339();
@@ -87,10 +89,10 @@ async fn runtime_info(State(app): State<App>, PrometheusTable(table): Prometheus
     Ok(success(info.await?))
 }
 
-/// Which Prometheus' ways are followed
+/// Read the version
 ///
-/// `version` is that of the Prometheus whose language and interface are spoken here, `revision` names Tideline. Without
-/// `features`, which would make Grafana look for the rulers of Mimir.
+/// `version` is the version of Prometheus whose language and API are implemented; `revision` is the version of
+/// Tideline. There is no member `features`, because Grafana would then request the ruler API of Mimir.
 #[utoipa::path(
     get, path = "/api/v1/status/buildinfo", tag = "prometheus",
     responses((status = 200, description = "The version", body = Answer<BuildInfo>), PrometheusFailures)
@@ -106,33 +108,34 @@ async fn build_info(_: KnownTable) -> Response {
     })
 }
 
-/// How far the journal has been read again
+/// Read the progress of the journal replay
 ///
-/// Done: nothing is answered before.
+/// Always complete, because the service accepts requests only after the replay.
 #[utoipa::path(
     get, path = "/api/v1/status/walreplay", tag = "prometheus",
-    responses((status = 200, description = "Done", body = Answer<WalReplay>), PrometheusFailures)
+    responses((status = 200, description = "Replay complete", body = Answer<WalReplay>), PrometheusFailures)
 )]
 async fn wal_replay(_: KnownTable) -> Response {
     success(WalReplay::default())
 }
 
-/// Is the process alive? (Prometheus)
+/// Check that the process is running (Prometheus)
 ///
-/// Needs no token at the root; below a table it does, and a missing table is refused.
+/// Requires no token at the root. Below a table it requires the token, and the table must exist.
 #[utoipa::path(
     get, path = "/-/healthy", tag = "prometheus", operation_id = "prometheus_healthy",
     responses((
-        status = 200, description = "Alive", body = String, content_type = "text/plain", example = "Tideline is Healthy.\n"
+        status = 200, description = "The process is running", body = String, content_type = "text/plain", example = "Tideline is Healthy.\n"
     ))
 )]
 async fn healthy(_: KnownTable) -> &'static str {
     "Tideline is Healthy.\n"
 }
 
-/// Can the service keep its promises? (Prometheus)
+/// Check that the service is ready (Prometheus)
 ///
-/// Needs no token at the root; below a table it does, and a missing table is refused. `/ready` gives the reason.
+/// Requires no token at the root. Below a table it requires the token, and the table must exist. `/ready` returns the
+/// reasons.
 #[utoipa::path(
     get, path = "/-/ready", tag = "prometheus", operation_id = "prometheus_ready",
     responses(

@@ -1,5 +1,6 @@
-//! What a Prometheus tells of its scraping, rules and alerts. Tideline does none of it: the answers are well formed and
-//! empty, so that whoever asks goes on.
+//! Routes of the Prometheus API for scraping, rules and alerts.
+//!
+//! Tideline has none of these features. The responses are valid and empty, so that clients do not fail.
 
 use axum::response::Response;
 use serde_json::json;
@@ -27,9 +28,9 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(notifications))
 }
 
-/// Scrape targets
+/// List scrape targets
 ///
-/// None: Tideline is written to.
+/// Always empty, because Tideline does not scrape; clients write to it.
 #[utoipa::path(
     get, path = "/api/v1/targets", tag = "prometheus",
     responses((status = 200, description = "No targets", body = Answer<TargetDiscovery>), PrometheusFailures)
@@ -38,9 +39,9 @@ async fn targets(_: KnownTable) -> Response {
     success(TargetDiscovery::default())
 }
 
-/// Metadata of scrape targets
+/// Read metadata of scrape targets
 ///
-/// None; `/api/v1/metadata` tells what is known of metrics.
+/// Always empty; `/api/v1/metadata` returns the metadata of metrics.
 #[utoipa::path(
     get, path = "/api/v1/targets/metadata", tag = "prometheus",
     responses((status = 200, description = "No targets", body = Answer<Vec<Anything>>), PrometheusFailures)
@@ -50,7 +51,7 @@ async fn target_metadata(_: KnownTable, parameters: Parameters) -> Result<Respon
     Ok(success(json!([])))
 }
 
-/// Scrape pools
+/// List scrape pools (always empty)
 #[utoipa::path(
     get, path = "/api/v1/scrape_pools", tag = "prometheus",
     responses((status = 200, description = "No pools", body = Answer<ScrapePoolDiscovery>), PrometheusFailures)
@@ -59,9 +60,9 @@ async fn scrape_pools(_: KnownTable) -> Response {
     success(ScrapePoolDiscovery::default())
 }
 
-/// Rules
+/// List rules
 ///
-/// None: rules are evaluated by whoever asks here, such as Grafana or vmalert.
+/// Always empty: rules are evaluated by clients such as Grafana or vmalert.
 #[utoipa::path(
     get, path = "/api/v1/rules", tag = "prometheus",
     responses((status = 200, description = "No rules", body = Answer<RuleDiscovery>), PrometheusFailures)
@@ -71,7 +72,7 @@ async fn rules(_: KnownTable, parameters: Parameters) -> Result<Response> {
     Ok(success(RuleDiscovery::default()))
 }
 
-/// Alerts
+/// List alerts (always empty)
 #[utoipa::path(
     get, path = "/api/v1/alerts", tag = "prometheus",
     responses((status = 200, description = "No alerts", body = Answer<AlertDiscovery>), PrometheusFailures)
@@ -80,7 +81,7 @@ async fn alerts(_: KnownTable) -> Response {
     success(AlertDiscovery::default())
 }
 
-/// Alertmanagers
+/// List Alertmanagers (always empty)
 #[utoipa::path(
     get, path = "/api/v1/alertmanagers", tag = "prometheus",
     responses(
@@ -91,7 +92,7 @@ async fn alertmanagers(_: KnownTable) -> Response {
     success(AlertmanagerDiscovery::default())
 }
 
-/// Notifications of Prometheus' own page
+/// List notifications of the Prometheus web UI (always empty)
 #[utoipa::path(
     get, path = "/api/v1/notifications", tag = "prometheus",
     responses(

@@ -1,4 +1,4 @@
-//! `/api/v1/status/tsdb`: how many series and labels there are, and what brings them.
+//! `/api/v1/status/tsdb`: cardinality of series and labels.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -19,23 +19,23 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(tsdb))
 }
 
-/// The parameter of a look at cardinality.
+/// Parameter of the cardinality statistics.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "it is described here and read by name")]
+#[expect(dead_code, reason = "only described here; the handler reads it by name")]
 struct TsdbParameters {
-    /// Entries of each list, at most 10,000.
+    /// Entries per list, at most 10,000.
     #[param(example = 10)]
     limit: Option<u64>,
 }
 
-/// What makes a table large
+/// Read cardinality statistics
 ///
-/// Of the whole table, whatever its tier. A timeline counts once for each of its metrics.
+/// The counts are those of the whole table, over all tiers. A timeline counts once for each of its metrics.
 #[utoipa::path(
     get, path = "/api/v1/status/tsdb", tag = "prometheus",
     params(TsdbParameters),
-    responses((status = 200, description = "Counts", body = Answer<TsdbStatus>), PrometheusFailures)
+    responses((status = 200, description = "The counts", body = Answer<TsdbStatus>), PrometheusFailures)
 )]
 async fn tsdb(
     State(app): State<App>,

@@ -1,4 +1,6 @@
-//! Remote write, both versions: `/api/v1/write`, `/api/v1/push`.
+//! Remote write, versions 1.0 and 2.0: `/api/v1/write`, `/api/v1/push`.
+//!
+//! Every response to a supported message contains the counts of stored items, also on errors.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -15,11 +17,12 @@ use crate::body;
 use crate::extract::{content_type, content_type_parameter};
 use crate::failure::{Failure, Result};
 
-/// The media type of both versions; its parameter `proto` tells them apart.
+/// Media type of both versions; the parameter `proto` selects the version.
 const MEDIA_TYPE: &str = "application/x-protobuf";
 
-/// A sender of version 2.0 that misses these in an answer takes its receiver for one of version 1.0 that stored nothing.
-/// So every answer has them once the message is known to be one that is read here, those of failures too.
+/// Header with the number of stored samples. A sender of version 2.0 treats a response without these headers as one of
+/// a version 1.0 receiver that stored nothing. All responses to a supported message therefore have them, including
+/// errors.
 const SAMPLES_WRITTEN: HeaderName = HeaderName::from_static("x-prometheus-remote-write-samples-written");
 const HISTOGRAMS_WRITTEN: HeaderName =
     HeaderName::from_static("x-prometheus-remote-write-histograms-written");
@@ -31,25 +34,27 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Write samples (Prometheus remote write)
 ///
-/// Versions 1.0 (`prometheus.WriteRequest`) and 2.0 (`io.prometheus.write.v2.Request`), told apart by the content type;
-/// compressed by snappy or zstd. A series is a timeline: its label `__name__` the measurement, its other labels the
-/// tags. Samples are the field `value`, native histograms `histogram`, start timestamps `_start`, exemplars
-/// `_exemplar`; metadata of metrics is kept. Values are kept bit for bit, and may come in any order.
+/// Accepts versions 1.0 (`prometheus.WriteRequest`) and 2.0 (`io.prometheus.write.v2.Request`), selected by the content
+/// type, compressed with snappy or zstd. A series is a timeline: its label `__name__` is the measurement, and its other
+/// labels are the tags. Samples are stored in the field `value`, native histograms in `histogram`, start timestamps in
+/// `_start` and exemplars in `_exemplar`. Metadata of metrics is stored too. Values are stored bit for bit and may be
+/// sent in any order.
 ///
-/// What is good in a request is stored also when the answer is 400. Sending again is safe: samples overwrite themselves.
+/// Valid parts of a request are stored even if the response is 400. Repeating a request is safe: samples overwrite
+/// themselves.
 #[utoipa::path(
     post, path = "/api/v1/write", tag = "prometheus", operation_id = "prometheus_write",
     request_body(
         content = Vec<u8>, content_type = "application/x-protobuf",
-        description = "A message, compressed; the parameter `proto` of the content type names it", example = json!("\u{0}")
+        description = "Compressed message; the parameter `proto` of the content type names its type", example = json!("\u{0}")
     ),
     responses(
         (
-            status = 204, description = "All stored",
+            status = 204, description = "All samples were stored",
             headers(
-                ("X-Prometheus-Remote-Write-Samples-Written" = u64, description = "Samples stored"),
-                ("X-Prometheus-Remote-Write-Histograms-Written" = u64, description = "Native histograms stored"),
-                ("X-Prometheus-Remote-Write-Exemplars-Written" = u64, description = "Exemplars stored")
+                ("X-Prometheus-Remote-Write-Samples-Written" = u64, description = "Stored samples"),
+                ("X-Prometheus-Remote-Write-Histograms-Written" = u64, description = "Stored native histograms"),
+                ("X-Prometheus-Remote-Write-Exemplars-Written" = u64, description = "Stored exemplars")
             )
         ),
         WriteFailures
@@ -63,17 +68,17 @@ async fn write(
     receive(&app, table, request).await
 }
 
-/// Write samples (Prometheus remote write, as Mimir and Cortex name it)
+/// Write samples (Prometheus remote write, path of Mimir and Cortex)
 ///
-/// The same as `/api/v1/write`.
+/// Same as `/api/v1/write`.
 #[utoipa::path(
     post, path = "/api/v1/push", tag = "prometheus",
     request_body(
         content = Vec<u8>, content_type = "application/x-protobuf",
-        description = "A message, compressed; the parameter `proto` of the content type names it", example = json!("\u{0}")
+        description = "Compressed message; the parameter `proto` of the content type names its type", example = json!("\u{0}")
     ),
     responses(
-        (status = 204, description = "All stored; the same headers"),
+        (status = 204, description = "All samples were stored; headers as for `/api/v1/write`"),
         WriteFailures
     )
 )]
@@ -85,7 +90,7 @@ async fn push(
     receive(&app, table, request).await
 }
 
-/// Which message a body holds.
+/// Message type of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Message {
     /// `prometheus.WriteRequest`
@@ -130,13 +135,14 @@ async fn store(app: &App, message: Message, table: String, request: Request) -> 
 }
 
 impl Message {
-    /// The message that a content type names; none at all is version 1.0, whose first senders sent none.
+    /// Returns the message type of a content type. A missing content type means version 1.0, because its first senders
+    /// sent none.
     fn of(headers: &HeaderMap) -> Result<Self> {
         let refuse = |sent: &str| {
             Failure::new(
                 ErrorCode::UnsupportedMediaType,
                 format!(
-                    "content type {sent:?} is not read here; send {MEDIA_TYPE} with proto=prometheus.WriteRequest or \
+                    "content type {sent:?} is not supported; use {MEDIA_TYPE} with proto=prometheus.WriteRequest or \
                      proto=io.prometheus.write.v2.Request"
                 ),
             )
@@ -155,7 +161,7 @@ impl Message {
         }
     }
 
-    /// Its label in our own metrics.
+    /// Returns the value of the metric label.
     fn protocol(self) -> &'static str {
         match self {
             Self::V1 => "remote_write_1",

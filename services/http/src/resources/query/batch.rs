@@ -1,7 +1,7 @@
-//! `/v1/tables/{table}/query/batch`: several questions in one request, answered by name.
+//! `/v1/tables/{table}/query/batch`: several queries in one request, with results by name.
 //!
-//! An answer is held until it is whole, because it may still fail, and then the next question is asked; so memory is that of
-//! the largest one.
+//! The queries run one after another. Each result is buffered until it is complete, because its query may still fail.
+//! The memory is therefore that of the largest result.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -25,21 +25,21 @@ use crate::resources::{QueryFailures, TablePath};
 use crate::saved;
 use crate::stream::{self, Work};
 
-/// Most questions of a request.
+/// Most queries of a request.
 const QUERIES_MAX: usize = 64;
-/// Most bytes of one answer.
+/// Most bytes of one result.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// Query points, several at once
+/// Query points with several queries at once
 ///
-/// Questions by name, as for one query, answered as JSON by the same names. Each may fail by itself. They are answered one
-/// after another, and what one has taken of the budget is missing for the next; each answer has at most 16 MiB. When the
-/// client leaves, all stop.
+/// The request contains named queries, and the JSON response contains a result or an error for each name. The queries
+/// run one after another and share the budget of the request. Each result is limited to 16 MiB. If the client
+/// disconnects, all queries stop.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/query/batch", tag = "points",
     params(TablePath),
     request_body = BatchQuery,
-    responses((status = 200, description = "The answers", body = BatchAnswer), QueryFailures)
+    responses((status = 200, description = "The results", body = BatchAnswer), QueryFailures)
 )]
 pub(super) async fn batch(
     State(app): State<App>,
@@ -59,7 +59,8 @@ pub(super) async fn batch(
     let budget = question::to_budget(&asked.budget)?;
     let description = describe(request_id.clone(), &table, "batch", &asked);
     let now = app.engine.now();
-    // Queries of cold points wait in their lane; here they only must not take the turns of the others.
+    // The querier has its own queue for queries of cold points. Here they only must not use the permits of other
+    // queries.
     let is_cold = app.engine.table(&table).is_ok_and(|table| {
         let ranges = asked.queries.values().map(|query| question::reach(query, now));
         let mut ranges = ranges.into_iter();
@@ -109,12 +110,12 @@ pub(super) async fn batch(
     .await
 }
 
-/// What is left for the next question.
+/// Remaining budget for the next query.
 struct Left {
-    /// Monotonic time of the start.
+    /// Monotonic time at the start of the request.
     began: Duration,
     budget: Budget,
-    /// Rows of the answers so far.
+    /// Rows of the results so far.
     rows: u64,
     cancel: Cancel,
 }
@@ -155,7 +156,7 @@ impl Left {
         match ended {
             _ if buffer.is_over => Err(Failure::new(
                 ErrorCode::OverBudget,
-                format!("an answer of several has at most {ANSWER_BYTES_MAX} bytes; ask this question alone"),
+                format!("the result is over the limit of {ANSWER_BYTES_MAX} bytes in a batch; send it alone"),
             )),
             Ok((_, rows)) => {
                 self.rows += rows;
@@ -165,7 +166,7 @@ impl Left {
         }
     }
 
-    /// What a question may take: what it allows itself, and not more than is left.
+    /// Returns the budget of a query: its own limits, but not more than what remains.
     fn share(&self, app: &App, asked: &Budget) -> Budget {
         let read = self.cancel.progress();
         let elapsed = app.engine.clock().monotonic().saturating_sub(self.began);
@@ -184,14 +185,14 @@ impl Left {
     }
 }
 
-/// An answer that is held, up to its limit.
+/// Buffer of one result, up to the size limit.
 #[derive(Debug)]
 struct Buffer {
     bytes: Vec<u8>,
     is_over: bool,
-    /// The capacity of `bytes`.
+    /// Reservation of the capacity of `bytes`.
     memory: Reservation,
-    /// Why there was no memory for more.
+    /// Error if no more memory was available.
     refused: Option<MemoryFull>,
 }
 
@@ -202,7 +203,7 @@ impl Write for Buffer {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         if self.bytes.capacity() - self.bytes.len() < bytes.len() {
-            // As a vector grows: it doubles.
+            // The buffer grows like a vector: its capacity doubles.
             let capacity = (self.bytes.len() + bytes.len()).max(2 * self.bytes.capacity());
             if let Err(full) = self.memory.resize(capacity as u64) {
                 self.refused = Some(full);

@@ -1,4 +1,4 @@
-//! `/v1/tables/{table}/explain`: what a query would do.
+//! `/v1/tables/{table}/explain`: execution plan and estimated cost of a query.
 
 use axum::extract::State;
 use tideline_engine::model::Tier;
@@ -16,9 +16,10 @@ use crate::saved;
 
 /// Explain a query
 ///
-/// What a question to `/query` would do: timelines, groups, windows and cells, whether stored summaries stand for points, and
-/// an estimate of what each tier would be asked for. Refuses what the query would refuse; reads no point. After a query,
-/// `"plan": true` adds to its cost how it was answered.
+/// Returns the plan of a query for `/query` without running it: timelines, groups, windows and cells, the use of stored
+/// summaries instead of points, and an estimate of the reads from each tier. Returns the same errors as the query for
+/// invalid requests and exceeded limits. Reads no points. To get the actual plan of a query, set `"plan": true` in the
+/// query; the plan is then part of its cost.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/explain", tag = "points",
     params(TablePath),

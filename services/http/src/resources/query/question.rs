@@ -1,4 +1,6 @@
-//! From a question about points, as people write it, to that of the querier.
+//! Conversion of a query of the HTTP interface to a query of the querier.
+//!
+//! Relative times are resolved here, and everything that does not depend on the table is validated.
 
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use super::values;
 use crate::condition::to_range;
 use crate::failure::{Failure, Result};
 
-/// A question as it was sent, read at `now`. Whatever needs no look at the table is refused here.
+/// Converts a query; relative times are resolved against `now`. Reports all errors that do not depend on the table.
 pub(super) fn to_question(question: PointQuery, now: Timestamp) -> Result<tideline_query::PointQuery> {
     let is_relative = question.is_relative();
     let after = question.page.as_deref().map(PageToken::parse).transpose()?;
@@ -45,17 +47,17 @@ pub(super) fn to_question(question: PointQuery, now: Timestamp) -> Result<tideli
         }
         Some(_) if question.sample.is_some() => {
             return Err(Failure::invalid(
-                "a sample is of points; aggregates have windows instead",
+                "sample applies to points; use a window for aggregates",
             ));
         }
         Some(_) if question.sort.is_some() => {
             return Err(Failure::invalid(
-                "a sort is of points; groups of an aggregate have a rank",
+                "sort applies to points; use rank for the groups of an aggregate",
             ));
         }
         Some(_) if after.is_some() => {
             return Err(Failure::invalid(
-                "aggregates have no pages; raise limit or narrow range",
+                "aggregates have no pages; increase limit or use a shorter range",
             ));
         }
         Some(aggregate) => {
@@ -79,17 +81,17 @@ pub(super) fn to_question(question: PointQuery, now: Timestamp) -> Result<tideli
     })
 }
 
-/// The points that a question may reach into: those of a range and a tier (`None` = all).
+/// Returns the time range and the tier (`None` = all) that a query may read.
 pub(super) fn reach(question: &PointQuery, now: Timestamp) -> (TimeRange, Option<Tier>) {
     (to_range(question.range, now), question.tier.into())
 }
 
-/// What a question may take: less than the service allows, or that.
+/// Converts a budget. A request can only lower the limits of the service.
 pub(crate) fn to_budget(asked: &wire::QueryBudget) -> Result<Budget> {
     let mut budget = Budget::default();
     let lower = |limit: &mut u64, what: &str, asked: Option<u64>| match asked {
         Some(0) => Err(Failure::invalid(format!(
-            "budget.{what} is 0, which allows nothing"
+            "budget.{what} is 0; it must be at least 1"
         ))),
         Some(asked) if asked > *limit => {
             let what = format!("budget.{what}");
@@ -114,7 +116,7 @@ pub(crate) fn to_budget(asked: &wire::QueryBudget) -> Result<Budget> {
     Ok(budget)
 }
 
-/// Whether something is computed that is over time.
+/// Returns true if the aggregate contains a computation over time.
 fn has_rates(aggregate: &wire::Aggregate) -> bool {
     let computed = aggregate.compute.iter().cloned().map(to_computation);
     aggregate.functions.contains(&Function::Rate)
@@ -161,7 +163,7 @@ fn to_rank(rank: wire::Rank, fields: &[String]) -> Result<Rank> {
         (None, [field]) => field.clone(),
         (None, _) => {
             return Err(Failure::invalid(
-                "a rank names its field, unless the question names exactly one",
+                "rank.field is required unless the query has exactly one field",
             ));
         }
     };
@@ -180,7 +182,7 @@ const fn to_rank_order(first: RankEnd) -> RankOrder {
     }
 }
 
-/// Days and weeks of UTC are windows of one width; the others are of the calendar.
+/// Converts a window. Days and weeks of UTC are windows of a fixed width; all others follow the calendar.
 fn to_window(
     width: Option<WindowWidth>,
     zone: Option<&str>,
@@ -188,9 +190,7 @@ fn to_window(
 ) -> Result<Option<Window>> {
     let Some(width) = width else {
         if offset.is_some() || zone.is_some() {
-            return Err(Failure::invalid(
-                "an offset or a zone needs a window that it moves",
-            ));
+            return Err(Failure::invalid("offset and zone require a window"));
         }
         return Ok(None);
     };
@@ -198,7 +198,7 @@ fn to_window(
     let (count, unit) = match width {
         WindowWidth::Fixed(_) if zone.is_some() => {
             return Err(Failure::invalid(
-                "a zone is for windows of days, weeks, months or years; move others by an offset",
+                "zone applies to windows of days, weeks, months or years; use offset for others",
             ));
         }
         WindowWidth::Fixed(width) => return Ok(Some(WindowSpec { width, offset }.into())),
@@ -208,7 +208,7 @@ fn to_window(
         None => Tz::UTC,
         Some(name) => name.parse().map_err(|_| {
             Failure::invalid(format!(
-                "{name:?} is no time zone; they are called as in Europe/Berlin, America/New_York or UTC"
+                "{name:?} is not a valid time zone; use a name such as Europe/Berlin or UTC"
             ))
         })?,
     };
@@ -218,7 +218,7 @@ fn to_window(
     };
     let unit = match unit {
         CalendarUnit::Day if zone == Tz::UTC => return Ok(Some(days(1, 0).into())),
-        // The first Monday after the epoch is the fifth of January.
+        // The first Monday after the epoch is January 5.
         CalendarUnit::Week if zone == Tz::UTC => return Ok(Some(days(7, 4).into())),
         CalendarUnit::Day => tideline_query::CalendarUnit::Day,
         CalendarUnit::Week => tideline_query::CalendarUnit::Week,
@@ -233,10 +233,10 @@ fn to_window(
     })))
 }
 
-/// The range of a computation that is over time: it begins somewhere, and ends now unless it says when.
+/// Returns the range of a computation over time: it must have a start, and its end defaults to the current time.
 fn bounded(range: TimeRange, now: Timestamp) -> Result<TimeRange> {
     if range.start == i64::MIN {
-        return Err(Failure::invalid("windows and rates need a range with a start"));
+        return Err(Failure::invalid("windows and rates require range.start"));
     }
     let end = if range.end == i64::MAX {
         now.nanos()
@@ -268,7 +268,7 @@ fn to_function(function: Function) -> Result<tideline_query::Function> {
         Function::Percentile(percent) => {
             let percentile = Percentile::new(percent);
             To::Percentile(percentile.ok_or_else(|| {
-                Failure::invalid(format!("a percentile is from 0 to 100, and not {percent}"))
+                Failure::invalid(format!("a percentile must be from 0 to 100, found {percent}"))
             })?)
         }
     })

@@ -1,14 +1,14 @@
-//! From values of a request to those of a query.
+//! Conversion of fill values of a request to those of a query.
 
 use tideline_engine::model::Value;
 use tideline_openapi::Scalar;
 use tideline_openapi::query::Fill;
 use tideline_query as query;
 
-/// Doubles below this stand for one whole number alone.
+/// Limit below which a double represents exactly one integer.
 const EXACT_INTEGERS: f64 = 9_007_199_254_740_992.0;
 
-/// What stands in windows without a value; `None` = nothing does.
+/// Converts the fill of windows without a value; `None` omits such windows.
 pub(super) fn to_fill(fill: Fill) -> Option<query::Fill> {
     Some(match fill {
         Fill::None => return None,
@@ -18,7 +18,7 @@ pub(super) fn to_fill(fill: Fill) -> Option<query::Fill> {
         Fill::Value(value) => query::Fill::Value(match value {
             Scalar::Text(text) => Value::String(text.into()),
             Scalar::Boolean(boolean) => Value::Boolean(boolean),
-            // A whole number fills columns of integers as one of them.
+            // An integer number fills integer columns with an integer.
             Scalar::Number(number) if number.fract() == 0.0 && number.abs() < EXACT_INTEGERS => {
                 Value::Signed(number as i64)
             }

@@ -1,4 +1,6 @@
-//! The text of events: what a watcher is told, as `text/event-stream` has it.
+//! Encoding of watch events as `text/event-stream`.
+//!
+//! Points are encoded directly from the columns, in the same form as in the result of a query.
 
 use std::io::Write as _;
 
@@ -11,7 +13,7 @@ use tideline_results::{put_json_time, put_json_value, put_series_head};
 
 use crate::resources::timelines;
 
-/// How events are written.
+/// Formats of timestamps and integers in events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EventText {
     times: TimeForm,
@@ -23,7 +25,7 @@ impl EventText {
         Self { times, integers }
     }
 
-    /// The first event, with how long a client waits before it comes back, in milliseconds.
+    /// Encodes the first event, with the delay before a client reconnects in milliseconds.
     pub(super) fn ready(self, cursor: WatchCursor) -> Vec<u8> {
         let mut out = b"retry: 2000\n".to_vec();
         let ready = WatchReady {
@@ -61,7 +63,8 @@ impl EventText {
         out
     }
 
-    /// Ends of the range that are open are left out, and all of it where a timeline without points was removed.
+    /// Encodes a delete. Open bounds of the range are omitted, and the whole range if the removed timelines had no
+    /// points.
     fn put_deleted(self, deleted: &WatchedDelete, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"timelines\":[");
         for (at, id) in deleted.timelines.iter().enumerate() {
@@ -85,7 +88,7 @@ impl EventText {
         out.extend_from_slice(b"}}\n\n");
     }
 
-    /// The last event. It has no id: whoever comes back goes on behind the one before.
+    /// Encodes the last event. It has no id, so a reconnecting client continues after the event before it.
     pub(super) fn failed(self, error: &ErrorBody) -> Vec<u8> {
         let mut out = Vec::new();
         put_head(None, "failed", &mut out);
@@ -93,12 +96,12 @@ impl EventText {
         out
     }
 
-    /// A comment, which clients skip.
+    /// Encodes a comment, which clients ignore.
     pub(super) fn heartbeat(self) -> Vec<u8> {
         b": nothing new\n\n".to_vec()
     }
 
-    /// As a series of a query's answer.
+    /// Encodes a series as in the result of a query.
     fn put_series(self, series: &WatchedSeries, out: &mut Vec<u8>) {
         let timeline = &series.timeline;
         let columns = series.fields.iter().map(AsRef::as_ref);
@@ -129,7 +132,7 @@ fn put_head(cursor: Option<WatchCursor>, event: &str, out: &mut Vec<u8>) {
     let _ = write!(out, "event: {event}\ndata: ");
 }
 
-/// JSON has no line breaks of its own, so it is one line of data.
+/// Encodes data as JSON. JSON text has no line breaks here, so it is a single `data` line.
 fn put_plain(data: &impl serde::Serialize, out: &mut Vec<u8>) {
     let _ = serde_json::to_writer(&mut *out, data);
     out.extend_from_slice(b"\n\n");

@@ -1,11 +1,13 @@
-//! Reads chunks back as Prometheus does.
+//! Round-trip tests: a decoder that follows Prometheus' implementation reads the chunks back.
+//!
+//! It is independent of the encoder except for varints.
 
 use tideline_histogram::{STALE_NAN_BITS, Span};
 use tideline_wire::varint;
 
 use super::*;
 
-/// Bits, read one after another.
+/// Reader of bits.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -20,7 +22,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Bits that are set up to one that is not, at most `most`.
+    /// Reads set bits up to the first unset one, at most `most`; returns their number.
     fn ones(&mut self, most: u32) -> u32 {
         (0..most).take_while(|_| self.take(1) == 1).count() as u32
     }
@@ -219,7 +221,7 @@ fn numbers_read_back_bit_for_bit() {
     }
 }
 
-/// A header, a first sample whole, a distance, then two bits a sample.
+/// A chunk has a header, a full first sample, a time difference, and then two bits per sample.
 #[test]
 fn regular_series_are_small() {
     let times: Vec<i64> = (0..120).map(|at| 1_000_000 + at * 15_000).collect();

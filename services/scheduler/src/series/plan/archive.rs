@@ -1,14 +1,15 @@
 //! Archive: the cold segments of a window become files once the whole window is old enough.
 //!
-//! What was archived of the same time before goes along, since files are never added to. So that a trickle of late points
-//! does not have a window written again and again, late ones lie beside it as cold segments until they are a good part of
-//! it, or until a while has passed since it was written.
+//! Files are never extended, so segments of the same window that were archived before are rewritten with the new
+//! ones. To avoid rewriting a window again and again for a trickle of late points, late points stay in cold segments
+//! until they reach 1/8 of the archived points ([`LATE_PARTS`]), or until a week has passed since the files were
+//! written ([`LATE_EVERY`]).
 //!
-//! A cold window of many days, made by a backfill or by joining, is cut once whole days of it are old enough, and these
-//! are archived then: no point stays in the cold tier for longer than a day beyond the policy.
+//! A cold window of several days, from a backfill or a join, is cut once whole days of it are old enough, and these
+//! days are archived. No point stays in the cold tier for longer than a day beyond the policy.
 //!
-//! Where points stay in the cold tier for a while after that, they are one cold segment with a copy in files, and evicting
-//! it later only puts the copy in its place.
+//! If the policy also keeps points in the cold tier for a while, they are one cold segment with a copy in files.
+//! Eviction later only replaces the segment by its copy.
 
 use std::collections::BTreeMap;
 
@@ -16,28 +17,28 @@ use tideline_engine::model::time::{NANOS_PER_DAY, format_duration};
 use tideline_engine::model::{JobKind, Tier};
 use tideline_engine::moves::window::{COLD_LEVEL, Window, cold_boundary};
 
-use super::facts::{Facts, Past, SegmentFacts, TableFacts};
+use super::facts::{Facts, History, SegmentFacts, TableFacts};
 use super::moves::{Move, Moving, Waits};
 use super::writes::Inputs;
-use super::{Taken, of_table, work, writes};
+use super::{Claimed, of_table, work, writes};
 use crate::maintenance::{Amount, Mode, Planned, Urgency};
 
-/// Between two looks for files that nothing names, nanoseconds: they are left alone for a day anyway.
+/// Interval between searches for files that no segment refers to, nanoseconds. Such files are kept for a day anyway.
 const SWEEP_EVERY: i64 = NANOS_PER_DAY;
-/// Late points are put into files at once where they are at least this part of what lies there: then all is written again
-/// at most so often while it doubles.
+/// Late points are archived at once if there is at least one of them per this many archived points. A window is then
+/// rewritten at most this many times while its points double.
 pub const LATE_PARTS: u64 = 8;
-/// Fewer late points have a window written again at most this often, nanoseconds.
+/// Smallest interval between rewrites of a window for fewer late points, nanoseconds.
 pub const LATE_EVERY: i64 = 7 * NANOS_PER_DAY;
 
-/// Segments that are evicted at once: each costs a look at its files.
+/// Number of segments evicted at once. Each requires a check of its files.
 const EVICTED_AT_ONCE: usize = 64;
 
 pub(super) fn plan(
     facts: &Facts,
     table: &TableFacts,
-    past: &Past,
-    taken: &mut Taken,
+    past: &History,
+    taken: &mut Claimed,
     planned: &mut Vec<Planned>,
 ) {
     let Some(policy) = &table.policy.archive else {
@@ -46,7 +47,7 @@ pub(super) fn plan(
     let evicted = evicted(facts, table, taken);
     let is_evicted = |segment: &&SegmentFacts| evicted.iter().any(|other| other.id == segment.id);
     let mut moving = moving(facts, table, taken);
-    // Their files are part of what lies there from then on.
+    // The files of evicted segments count as archived points from then on.
     moving.retain(|moving| !moving.inputs.segments.iter().any(is_evicted));
     plan_eviction(facts, table, &evicted, taken, planned);
     moving.extend(cutting(facts, table, taken));
@@ -59,8 +60,8 @@ pub(super) fn plan(
     moved.plan(facts, table, past, moving.into_iter(), (taken, planned));
 }
 
-/// The cold segments of windows of many days of which only some are old enough.
-fn cutting<'a>(facts: &Facts, table: &'a TableFacts, taken: &Taken) -> Vec<Moving<'a>> {
+/// Returns the cold segments of multi-day windows of which only some days are old enough.
+fn cutting<'a>(facts: &Facts, table: &'a TableFacts, taken: &Claimed) -> Vec<Moving<'a>> {
     let base = facts.window_nanos;
     let Some(before) = before(facts, table) else {
         return Vec::new();
@@ -86,8 +87,8 @@ fn cutting<'a>(facts: &Facts, table: &'a TableFacts, taken: &Taken) -> Vec<Movin
     runs.collect()
 }
 
-/// The cold segments with a copy whose time in the cold tier is over, oldest first.
-fn evicted<'a>(facts: &Facts, table: &'a TableFacts, taken: &Taken) -> Vec<&'a SegmentFacts> {
+/// Returns the cold segments with a copy whose time in the cold tier is over, oldest first.
+fn evicted<'a>(facts: &Facts, table: &'a TableFacts, taken: &Claimed) -> Vec<&'a SegmentFacts> {
     let is_over = |segment: &&SegmentFacts| {
         let stays = cold_until(facts, table, segment.cold_window()).is_some_and(|until| until > facts.now());
         segment.is_copied && !stays && !segment.is_held(facts.now()) && !taken.holds(segment)
@@ -102,7 +103,7 @@ fn plan_eviction(
     facts: &Facts,
     table: &TableFacts,
     evicted: &[&SegmentFacts],
-    taken: &mut Taken,
+    taken: &mut Claimed,
     planned: &mut Vec<Planned>,
 ) {
     let Some(first) = evicted.first() else { return };
@@ -110,7 +111,7 @@ fn plan_eviction(
         tier: Tier::Archive,
         slot: None,
         reason: format!(
-            "{} cold segments have been in files for as long as the policy keeps them cold too",
+            "{} archived segments have passed the time for which the policy also keeps them cold",
             evicted.len()
         ),
         at: Some(facts.now()),
@@ -127,15 +128,15 @@ fn plan_eviction(
     planned.push(work);
 }
 
-/// Until when the points of an archived window stay in the cold tier too.
+/// Returns the time until which the points of an archived window stay in the cold tier too.
 fn cold_until(facts: &Facts, table: &TableFacts, window: Window) -> Option<i64> {
     let policy = table.policy.archive.as_ref()?;
     let leaves = window.range(facts.window_nanos).end.saturating_add(policy.after);
     Some(leaves.saturating_add(policy.keep_cold.unwrap_or_default()))
 }
 
-/// Everything that is to become files, oldest window first.
-fn moving<'a>(facts: &Facts, table: &'a TableFacts, taken: &Taken) -> Vec<Moving<'a>> {
+/// Returns all segments to archive, oldest window first.
+fn moving<'a>(facts: &Facts, table: &'a TableFacts, taken: &Claimed) -> Vec<Moving<'a>> {
     let mut moving = Vec::new();
     for (window, segments) in old_enough(facts, table, taken) {
         let stays = cold_until(facts, table, window).is_some_and(|until| until > facts.now());
@@ -151,12 +152,12 @@ fn moving<'a>(facts: &Facts, table: &'a TableFacts, taken: &Taken) -> Vec<Moving
     moving
 }
 
-/// Whether the points of a segment are in files.
+/// Returns true if the points of a segment are in files.
 fn is_there(segment: &SegmentFacts) -> bool {
     segment.tier == Tier::Archive || segment.is_copied
 }
 
-/// Points stay in the cold tier only where all of a window's are there.
+/// Returns the mode of a move. Points stay in the cold tier only if all points of their window are there.
 fn mode(inputs: &Inputs<'_>, stays: bool) -> Mode {
     let segments = &inputs.segments;
     if !stays || segments.iter().any(|segment| segment.tier == Tier::Archive) {
@@ -167,7 +168,7 @@ fn mode(inputs: &Inputs<'_>, stays: bool) -> Mode {
     }
 }
 
-/// Few late points wait for more of them.
+/// Returns the wait of late points that are too few to be archived at once.
 fn waits(inputs: &Inputs<'_>, now: i64) -> Option<Waits> {
     let of = |there: bool| {
         let segments = inputs.segments.iter();
@@ -178,22 +179,22 @@ fn waits(inputs: &Inputs<'_>, now: i64) -> Option<Waits> {
     if late.saturating_mul(LATE_PARTS) >= there {
         return None;
     }
-    // An instant of the future is one of a clock that went back: it says nothing.
+    // A timestamp of the future is from a clock that was set back; it is ignored.
     let written = of(true).filter_map(|segment| segment.archived.filter(|at| *at <= now));
     let until = written.max()?.saturating_add(LATE_EVERY);
     (until > now).then(|| Waits {
         until,
         why: format!(
-            "{late} late points wait beside {there} archived ones until they are one in {LATE_PARTS}, or {} after those \
-             were written",
+            "{late} late points wait until they reach 1/{LATE_PARTS} of the {there} archived points, or \
+             until {} after those were written",
             format_duration(LATE_EVERY)
         ),
     })
 }
 
-/// Segments that leave the tiers before the archive by its policy, hot segments that are old enough for both moves included. Of a
-/// segment that is cut, the part that leaves, estimated.
-pub(super) fn leaving(facts: &Facts, table: &TableFacts, taken: &Taken) -> Vec<SegmentFacts> {
+/// Returns the segments that leave for the archive by its policy, including hot segments that are old enough for both
+/// moves. A segment that is cut counts with the estimated part that leaves.
+pub(super) fn leaving(facts: &Facts, table: &TableFacts, taken: &Claimed) -> Vec<SegmentFacts> {
     let moving = moving(facts, table, taken);
     let moving = moving.into_iter().filter(|moving| moving.waits.is_none());
     let cold = moving
@@ -212,24 +213,24 @@ pub(super) fn leaving(facts: &Facts, table: &TableFacts, taken: &Taken) -> Vec<S
     cold.cloned().chain(cut.map(part)).collect()
 }
 
-/// How far the archive of a table has come.
+/// Progress of the archive of a table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Standing {
-    /// What is in files only.
+pub struct ArchiveProgress {
+    /// Points that are only in files.
     pub archived: Amount,
-    /// What is in files and stays in the cold tier for a while.
+    /// Points in files that stay in the cold tier for a while.
     pub copied: Amount,
-    /// What is old enough for files and not in any.
+    /// Points that are old enough for files but not in any.
     pub waiting: Amount,
-    /// When the first of that became old enough, trusted nanoseconds since the epoch.
+    /// Time when the first of these became old enough, trusted nanoseconds since the epoch.
     pub waiting_since: Option<i64>,
     /// Late points that wait for more of them.
     pub late: Amount,
 }
 
-/// How far the archive of a table has come, whatever is being moved just now.
-pub(crate) fn standing(facts: &Facts, table: &TableFacts) -> Standing {
-    let nothing = Taken::expired(facts.now(), table);
+/// Returns the progress of the archive of a table, whatever is being moved now.
+pub(crate) fn standing(facts: &Facts, table: &TableFacts) -> ArchiveProgress {
+    let nothing = Claimed::expired(facts.now(), table);
     let waiting = leaving(facts, table, &nothing);
     let after = table.policy.archive.as_ref().map(|policy| policy.after);
     let became_old = |segment: &SegmentFacts| {
@@ -246,7 +247,7 @@ pub(crate) fn standing(facts: &Facts, table: &TableFacts) -> Standing {
         let segments = table.segments.iter();
         Amount::of(segments.filter(|segment| is_of(segment)))
     };
-    Standing {
+    ArchiveProgress {
         archived: of(|segment| segment.tier == Tier::Archive),
         copied: of(|segment| segment.is_copied),
         waiting_since: waiting.iter().filter_map(became_old).min(),
@@ -255,18 +256,18 @@ pub(crate) fn standing(facts: &Facts, table: &TableFacts) -> Standing {
     }
 }
 
-/// Windows that end by this instant are old enough.
+/// Returns the timestamp by which a window must end to be old enough.
 fn before(facts: &Facts, table: &TableFacts) -> Option<i64> {
     let policy = table.policy.archive.as_ref()?;
     Some(facts.now().saturating_sub(policy.after))
 }
 
-/// The cold segments of windows that are older than the policy says, with what is archived of the same time; oldest
-/// window first.
+/// Returns the cold segments of windows older than the policy requires, with the archived segments of the same
+/// windows; oldest window first.
 fn old_enough<'a>(
     facts: &Facts,
     table: &'a TableFacts,
-    taken: &Taken,
+    taken: &Claimed,
 ) -> Vec<(Window, Vec<&'a SegmentFacts>)> {
     let Some(before) = before(facts, table) else {
         return Vec::new();
@@ -282,7 +283,7 @@ fn old_enough<'a>(
         .iter()
         .filter(|segment| is_old(segment) && !segment.is_held(facts.now()) && !taken.holds(segment))
         .collect();
-    // Wider windows first: of two that meet one lies in the other.
+    // Wider windows first: of two overlapping windows, one contains the other.
     segments.sort_unstable_by_key(|segment| {
         (
             span(segment.cold_window()).start,
@@ -300,7 +301,7 @@ fn old_enough<'a>(
     groups
 }
 
-/// Settings that have changed are written to the targets, so that another database that attaches the files applies them.
+/// Plans to write changed settings to the targets, so that another database that attaches the files applies them.
 pub(super) fn plan_settings(facts: &Facts, table: &TableFacts, planned: &mut Vec<Planned>) {
     if !table.has_unwritten_settings {
         return;
@@ -311,13 +312,13 @@ pub(super) fn plan_settings(facts: &Facts, table: &TableFacts, planned: &mut Vec
         ..of_table(
             JobKind::WriteSettings,
             table,
-            "targets with files of the table may hold other settings than it has",
+            "targets with files of the table may hold outdated settings",
         )
     });
 }
 
-/// Now and then, files that nothing names are looked for.
-pub(super) fn plan_sweep(facts: &Facts, table: &TableFacts, past: &Past, planned: &mut Vec<Planned>) {
+/// Plans a regular search for files that no segment refers to.
+pub(super) fn plan_gc(facts: &Facts, table: &TableFacts, past: &History, planned: &mut Vec<Planned>) {
     let is_archived = |segment: &SegmentFacts| segment.tier == Tier::Archive;
     if table.policy.archive.is_none() && !table.segments.iter().any(is_archived) {
         return;
@@ -333,7 +334,7 @@ pub(super) fn plan_sweep(facts: &Facts, table: &TableFacts, past: &Past, planned
         ..of_table(
             JobKind::SweepArchive,
             table,
-            "files that nothing names any more are looked for once a day",
+            "files that no segment refers to are removed once a day",
         )
     });
 }

@@ -1,24 +1,25 @@
-//! Expire: segments whose points have all been hidden for a while are dropped.
+//! Expire: drops segments whose points have all been hidden for a while.
 //!
-//! Points hide by themselves when they pass the age of the policy. Their bytes are kept for the purge delay after
-//! that, and for as long after the policy changed, so that a wrong policy can be taken back. Nothing expires while
-//! the clock is in doubt, nor within the purge delay after it was believed only because it stood by its jump.
+//! Points are hidden automatically when they exceed the age in the policy. Their bytes are kept for the purge delay
+//! after that, and for the same time after a policy change, so that a wrong policy can be corrected. Nothing expires
+//! while the clock is in doubt, or within the purge delay after a jumped clock was accepted only because it was
+//! steady.
 
 use std::time::Duration;
 
 use tideline_engine::model::JobKind;
 use tideline_engine::model::time::format_duration;
 
-use super::facts::{Facts, Past, SegmentFacts, TableFacts};
-use super::{Taken, begins, work};
+use super::facts::{Facts, History, SegmentFacts, TableFacts};
+use super::{Claimed, begins, work};
 use crate::maintenance::{PlanSettings, Planned, Urgency};
 
 pub(super) fn plan(
     facts: &Facts,
     table: &TableFacts,
-    past: &Past,
+    past: &History,
     settings: &PlanSettings,
-    taken: &mut Taken,
+    taken: &mut Claimed,
     planned: &mut Vec<Planned>,
 ) {
     let Some(before) = freed_before(facts, table, settings) else {
@@ -50,7 +51,7 @@ pub(super) fn plan(
     planned.push(work);
 }
 
-/// Segments that end before this instant may be dropped; `None` where none may.
+/// Returns the timestamp before which segments must end to be dropped; `None` if none may be dropped.
 pub(super) fn freed_before(facts: &Facts, table: &TableFacts, settings: &PlanSettings) -> Option<i64> {
     if paused(facts, settings).is_some() {
         return None;
@@ -65,7 +66,7 @@ pub(super) fn freed_before(facts: &Facts, table: &TableFacts, settings: &PlanSet
     })
 }
 
-/// Why nothing expires just now in any table, where that is so.
+/// Returns the reason why nothing expires in any table now, if that is so.
 pub(super) fn paused(facts: &Facts, settings: &PlanSettings) -> Option<String> {
     if let Some(doubt) = facts.clock.doubt {
         return Some(doubt.reason());
@@ -75,7 +76,8 @@ pub(super) fn paused(facts: &Facts, settings: &PlanSettings) -> Option<String> {
         Some(settled) if settled < delay => {
             let left = (delay - settled).as_secs();
             Some(format!(
-                "the wall clock had jumped and was believed because it was steady; nothing expires for another {left} s"
+                "the wall clock jumped and was accepted because it was steady; nothing expires for \
+                 another {left} s"
             ))
         }
         _ if facts.clock.expire_now.is_none() => Some("nothing is stored".into()),

@@ -1,4 +1,6 @@
-//! What the planner looks at: plain values, so that it can be tried without a store.
+//! Facts: the input of the planner, as plain values, so that it can be tested without a store.
+//!
+//! In production they are converted from a survey of the store.
 
 use hashbrown::HashMap;
 use tideline_engine::model::{JobKind, Policy, Schedule, SegmentId, TableId, Tier, TimeRange};
@@ -8,89 +10,89 @@ use tideline_engine::time::TrustedNow;
 
 use crate::maintenance::{Amount, Served, TableState};
 
-/// Doublings of the base window that a cold window has at least: a day.
+/// Level of the narrowest cold window, a day: its number of doublings of the base window.
 pub const COLD_LEVEL: u8 = 3;
 
-/// The store at one moment.
+/// State of the store at one moment.
 #[derive(Debug, Clone)]
 pub struct Facts {
-    /// What time it is, and whether expiry may go by it.
+    /// Trusted time, and whether expiry may use it.
     pub clock: TrustedNow,
     /// Width of the narrowest window, in nanoseconds.
     pub window_nanos: i64,
-    /// Heads that wait to be sealed.
+    /// Number of frozen heads that wait to be sealed.
     pub frozen_heads: usize,
-    /// Segments that are gone for readers and wait for the last of them to be freed.
+    /// Number of dropped segments whose bytes are freed after their last reader has ended.
     pub retired_segments: usize,
-    /// Every table.
+    /// All series tables.
     pub tables: Vec<TableFacts>,
 }
 
-/// A table.
+/// State of a table.
 #[derive(Debug, Clone)]
 pub struct TableFacts {
-    /// Its number.
+    /// Number of the table.
     pub id: TableId,
-    /// Its name.
+    /// Name of the table.
     pub name: String,
-    /// How its points age.
+    /// Policy of the table: ages, schedules and rates.
     pub policy: Policy,
-    /// When that was last changed, nanoseconds since the epoch.
+    /// Time of the last policy change, nanoseconds since the epoch.
     pub policy_changed: i64,
-    /// When the table was made, nanoseconds since the epoch.
+    /// Time of creation, nanoseconds since the epoch.
     pub created: i64,
-    /// Its segments, in any order.
+    /// Segments, in any order.
     pub segments: Vec<SegmentFacts>,
-    /// Whether a target with files of it may hold other settings than it has.
+    /// True if a target with files of the table may hold outdated settings.
     pub has_unwritten_settings: bool,
 }
 
-/// A segment.
+/// State of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentFacts {
-    /// Its id.
+    /// Id of the segment.
     pub id: SegmentId,
-    /// Its tier.
+    /// Tier of the segment.
     pub tier: Tier,
-    /// The window that its points lie in.
+    /// Window that contains its points.
     pub window: Window,
-    /// First instant in it.
+    /// Timestamp of its first point.
     pub first: i64,
-    /// Last instant in it.
+    /// Timestamp of its last point.
     pub last: i64,
-    /// Timelines in it.
+    /// Number of timelines.
     pub timelines: u64,
-    /// Points in it.
+    /// Number of points.
     pub points: u64,
-    /// Field values in it.
+    /// Number of field values.
     pub values: u64,
-    /// Encoded bytes of it.
+    /// Encoded bytes.
     pub bytes: u64,
-    /// The writes in it.
+    /// Range of its writes.
     pub written: WriteSpan,
-    /// When its files were written, trusted nanoseconds since the epoch; `None` = it has none, or nobody knows.
+    /// Time when its files were written, trusted nanoseconds since the epoch; `None` = no files, or unknown.
     pub archived: Option<i64>,
-    /// Whether its points are in files as well, which take its place when it leaves the cold tier.
+    /// True if its points are also in files, which replace it when it leaves the cold tier.
     pub is_copied: bool,
-    /// Policies leave it in its tier until then, trusted nanoseconds since the epoch.
+    /// Time until which policies leave it in its tier, trusted nanoseconds since the epoch.
     pub stays_until: Option<i64>,
-    /// Whether it may hold deleted points.
+    /// True if it may hold deleted points.
     pub has_deletes: bool,
-    /// Whether somebody is rewriting it.
+    /// True if it is being rewritten.
     pub is_moving: bool,
 }
 
-/// What was done before now, as far as plans depend on it.
+/// History, as far as plans depend on it.
 #[derive(Debug, Clone, Default)]
-pub struct Past {
-    /// Timestamp up to which the schedule of a (table, job kind) pair has been served.
+pub struct History {
+    /// Timestamp up to which the schedule of a (table, job kind) pair was served.
     pub served: Served,
-    /// When a segment was first seen to have deletes.
+    /// Time when a segment was first seen with deletes.
     pub deletes_since: HashMap<SegmentId, i64>,
 }
 
 impl Amount {
-    /// All of some segments.
+    /// Returns the total of some segments.
     pub fn of<'a>(segments: impl IntoIterator<Item = &'a SegmentFacts>) -> Self {
         let mut amount = Self::default();
         let mut windows = Vec::new();
@@ -110,45 +112,45 @@ impl Amount {
 }
 
 impl Facts {
-    /// The trusted time, nanoseconds since the epoch.
+    /// Returns the trusted time, nanoseconds since the epoch.
     pub fn now(&self) -> i64 {
         self.clock.now.nanos()
     }
 
-    /// Nanoseconds of a day window.
+    /// Returns the width of a day window in nanoseconds.
     pub(super) fn day(&self) -> i64 {
         self.window_nanos << COLD_LEVEL
     }
 }
 
 impl TableFacts {
-    /// The first instant at which points are visible.
+    /// Returns the first timestamp at which points are visible.
     pub(super) fn visible_from(&self, now: i64) -> i64 {
         let age = self.policy.visible_age();
         age.map_or(i64::MIN, |age| now.saturating_sub(age))
     }
 
-    /// Whether a point of the segment can still be seen. What cannot is not worth rewriting.
+    /// Returns true if a point of the segment is visible. Other segments are not worth rewriting.
     pub(super) fn is_visible(&self, segment: &SegmentFacts, now: i64) -> bool {
         segment.last >= self.visible_from(now)
     }
 
-    /// The instant before which all points are old enough for the cold tier, the start of a day; `None` = no point ever
-    /// is.
+    /// Returns the timestamp before which all points are old enough for the cold tier, the start of a day; `None` =
+    /// no point ever is.
     pub(super) fn cold_before(&self, facts: &Facts) -> Option<i64> {
         let age = self.policy.hot_ttl?;
         Some(cold_boundary(facts.now().saturating_sub(age), facts.window_nanos))
     }
 
-    /// The instant at which the first points of a hot segment become old enough for the cold tier: those of the day of
-    /// its first point; `None` = never.
+    /// Returns the time when the first points of a hot segment, those of its first day, become old enough for the
+    /// cold tier; `None` = never.
     pub(super) fn cold_at(&self, segment: &SegmentFacts, base: i64) -> Option<i64> {
         let age = self.policy.hot_ttl?;
         let day = Window::of(segment.first, base, COLD_LEVEL);
         Some(day.range(base).end.saturating_add(age))
     }
 
-    /// The table as queue and schedules need it.
+    /// Returns the state of the table for queue and schedules.
     pub(crate) fn state(&self) -> TableState {
         let scheduled = [
             JobKind::Migrate,
@@ -166,7 +168,7 @@ impl TableFacts {
         }
     }
 
-    /// The schedule of a kind of jobs.
+    /// Returns the schedule of a kind of jobs.
     pub(super) fn schedule(&self, kind: JobKind) -> &Schedule {
         match kind {
             JobKind::Migrate => &self.policy.migrate,
@@ -190,17 +192,17 @@ impl TableFacts {
 }
 
 impl SegmentFacts {
-    /// The span of its points, half-open.
+    /// Returns the time range of its points, half-open.
     pub fn range(&self) -> TimeRange {
         TimeRange::new(self.first, self.last.saturating_add(1))
     }
 
-    /// Whether somebody asked for it to stay in its tier for now.
+    /// Returns true if a request keeps the segment in its tier for now.
     pub(super) fn is_held(&self, now: i64) -> bool {
         self.stays_until.is_some_and(|until| until > now)
     }
 
-    /// The part of it before an instant, its counts estimated as if its points were spread evenly.
+    /// Returns the part before a timestamp. Its counts are estimated as if the points were spread evenly.
     pub(super) fn before(&self, at: i64) -> Self {
         let span = i128::from(self.last) - i128::from(self.first) + 1;
         let part = (i128::from(at) - i128::from(self.first)).clamp(0, span);
@@ -213,13 +215,13 @@ impl SegmentFacts {
         }
     }
 
-    /// The window that it is cold in: at least a day.
+    /// Returns its window in the cold tier, which is at least a day.
     pub(super) fn cold_window(&self) -> Window {
         widened(self.window, COLD_LEVEL)
     }
 }
 
-/// The window of at least this level around a window.
+/// Returns the window of at least this level around a window.
 pub(super) fn widened(window: Window, level: u8) -> Window {
     let mut wide = window;
     while wide.level < level {

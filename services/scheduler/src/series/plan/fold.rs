@@ -1,18 +1,18 @@
-//! Fold: several segments of a window become one, so that a read opens few.
+//! Fold: merges several segments of a window into one, so that a read opens few segments.
 //!
-//! A read of some instant opens every segment whose window holds it: the *stack* of that instant. Folding makes
-//! stacks lower, and writes bytes again; the two are balanced as in a size-tiered merge:
+//! A read at a timestamp opens every segment whose window contains the timestamp: its *stack*. Folding lowers stacks,
+//! but writes bytes again. The two are balanced as in size-tiered compaction:
 //!
-//! 1. A stack may be as high as the tier allows ([`Shape::height`]). Above that, the run of neighbours in the order
-//!    of writes that costs fewest bytes for each segment saved is folded.
-//! 2. Only runs that grow count: the output is at least [`Shape::growth`] times the largest input. So a byte is
-//!    rewritten about log(segments) times to the base of the growth, whatever comes in.
-//! 3. Beyond [`Shape::height_max`] a stack is folded even where nothing grows.
+//! 1. A stack may be as high as its tier allows ([`Shape::height`]). Above that, a run of neighbours in write order
+//!    is folded: the one with the fewest bytes per segment saved.
+//! 2. Only runs that grow are folded: the output is at least [`Shape::growth`] times the largest input. A byte is
+//!    therefore rewritten about log(segments) times, to the base of the growth.
+//! 3. Above [`Shape::height_max`] a stack is folded even if no run grows.
 //!
-//! A store that keeps data for decades has many windows that each have few segments. Once it holds more than
-//! [`SEGMENTS_CROWDED`], the cheapest segments to save are saved wherever they are: late data among itself, or eight
-//! neighbouring windows into one. Old windows thus become wide while young ones stay narrow. Hot segments that are
-//! about to migrate are counted, but left alone.
+//! A store that keeps data for decades has many windows with few segments each. Above [`SEGMENTS_CROWDED`] segments,
+//! more of them are merged wherever that costs least: late data within a window, or eight neighbouring windows into
+//! one. Old windows thus become wide while young ones stay narrow. Hot segments that migrate soon are counted, but
+//! not merged.
 
 use std::collections::BTreeSet;
 
@@ -23,50 +23,52 @@ use tideline_engine::moves::window::{LEVEL_MAX, Window};
 
 use super::facts::{COLD_LEVEL, Facts, SegmentFacts, TableFacts, widened};
 use super::writes::{INPUTS_MAX, Inputs};
-use super::{Taken, work, writes};
+use super::{Claimed, work, writes};
 use crate::maintenance::{Planned, Urgency};
 
-/// Segments of a store above which neighbours are joined: a read of all time opens so many, and a start reads their
-/// rows. Well below a thousand, so that late data and a backfill find room before the next fold.
+/// Number of segments in a store above which neighbours are joined. A read of all time opens this many segments, and
+/// a start reads their rows. It is well below a thousand, so that late data and a backfill find room before the next
+/// fold.
 pub const SEGMENTS_CROWDED: usize = 600;
-/// Segments that stay are not joined below this number, however many hot ones are on their way through.
+/// Number of lasting segments up to which none are joined, however many hot segments will migrate soon.
 pub const SEGMENTS_LASTING_MIN: usize = 300;
-/// The least by which joining grows its largest input: a large window is not rewritten for a little late data.
+/// Smallest growth of the largest input of a join, so that a large window is not rewritten for a little late data.
 const JOIN_GROWTH: u64 = 2;
-/// Doublings by which windows widen when neighbours are joined: eight at once, so that a byte is rewritten twice in
-/// a century of days, and not seven times as it would be by pairs.
+/// Doublings of the width of a window by one join: eight neighbours at once. A byte is then rewritten twice in a
+/// century of days, instead of seven times if windows were joined in pairs.
 const JOIN_LEVELS: u8 = 3;
-/// A joined window spans at most this part of the age at which its points move or expire: they may stay longer by as
-/// much.
+/// A joined window spans at most 1/8 of the age at which its points move or expire, because they may stay longer by
+/// that span.
 const JOIN_AGE_PARTS: i64 = 8;
-/// Time that hot segments must still have before them to be joined: those that migrate earlier leave by themselves.
+/// Time that hot segments must have left to be joined. Those that migrate earlier leave automatically.
 const JOIN_HOT_LEFT: i64 = 30 * NANOS_PER_DAY;
-/// A hot window is not folded when it migrates within this part of `hot_ttl`: it is about to be rewritten anyway.
+/// Hot windows that migrate within 1/8 of `hot_ttl` are not folded, because the migration rewrites them anyway.
 const MIGRATES_SOON_PARTS: i64 = 8;
-/// Runs of a stack that are tried before it is left as it is, where others lie between the cheapest ones.
+/// Number of runs that are tried before a stack is left unchanged. A run fails if a segment between its inputs cannot
+/// be included.
 const RUNS_TRIED_MAX: usize = 64;
 
-/// How stacks of a tier may look.
+/// Limits of stacks in a tier.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
-    /// Segments that a stack may have.
+    /// Number of segments that a stack may have.
     height: usize,
-    /// The least by which a fold grows its largest input.
+    /// Smallest growth of the largest input of a fold.
     growth: u64,
-    /// Segments above which a stack is folded whatever it costs.
+    /// Number of segments above which a stack is folded at any cost.
     height_max: usize,
 }
 
 const fn shape(tier: Tier) -> Shape {
     match tier {
-        // A hot segment is rewritten once more when it migrates, and lives for days: folding it less than once is
-        // what keeps all writes within four times the bytes that end up cold.
+        // A hot segment lives for days and is rewritten once more when it migrates. Folding it less than once keeps
+        // all writes within four times the bytes that finally are cold.
         Tier::Hot => Shape {
             height: 12,
             growth: 3,
             height_max: 24,
         },
-        // A cold segment stays for years: worth a lower stack.
+        // A cold segment stays for years, so a lower stack is worth its cost.
         Tier::Cold | Tier::Archive => Shape {
             height: 4,
             growth: 3,
@@ -75,9 +77,9 @@ const fn shape(tier: Tier) -> Shape {
     }
 }
 
-/// Lowers the stacks of a table that are too high.
-pub(super) fn plan(facts: &Facts, table: &TableFacts, taken: &mut Taken, planned: &mut Vec<Planned>) {
-    // What is archived is put together with what comes to it later.
+/// Plans folds of the stacks of a table that are too high.
+pub(super) fn plan(facts: &Facts, table: &TableFacts, taken: &mut Claimed, planned: &mut Vec<Planned>) {
+    // Archived segments are not folded; they are merged with later points when those are archived.
     for tier in Tier::KEPT {
         let members = members(facts, table, tier, taken);
         let mut windows: Vec<Window> = members.iter().map(|segment| fold_window(segment)).collect();
@@ -109,8 +111,8 @@ pub(super) fn plan(facts: &Facts, table: &TableFacts, taken: &mut Taken, planned
     }
 }
 
-/// Saves segments where it costs least, while the store holds too many.
-pub(super) fn plan_crowded(facts: &Facts, taken: &mut Taken, planned: &mut Vec<Planned>) {
+/// Plans merges where they cost least, while the store holds too many segments.
+pub(super) fn plan_crowded(facts: &Facts, taken: &mut Claimed, planned: &mut Vec<Planned>) {
     let lasts = |table: &TableFacts, segment: &SegmentFacts| {
         segment.tier != Tier::Hot || !migrates_within(facts, table, segment, JOIN_HOT_LEFT)
     };
@@ -151,7 +153,8 @@ pub(super) fn plan_crowded(facts: &Facts, taken: &mut Taken, planned: &mut Vec<P
             candidates.extend(joinable(facts, table, tier, taken));
         }
     }
-    // Among what costs about the same the oldest go first: late data comes to young windows.
+    // Among about equal costs, the oldest segments are merged first, because late data mostly belongs to young
+    // windows.
     let cheapest = candidates
         .iter()
         .map(|candidate| candidate.cost.max(1))
@@ -196,12 +199,12 @@ pub(super) fn plan_crowded(facts: &Facts, taken: &mut Taken, planned: &mut Vec<P
 struct Candidate<'a> {
     table: &'a TableFacts,
     inputs: Inputs<'a>,
-    /// Bytes to write for each segment saved.
+    /// Bytes to write per segment saved.
     cost: u64,
 }
 
-/// The cheapest fold within each window of a table, and of the neighbours in each wider window that may be made.
-fn joinable<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Taken) -> Vec<Candidate<'a>> {
+/// Returns the cheapest fold within each window of a table, and within each wider window that neighbours may form.
+fn joinable<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Claimed) -> Vec<Candidate<'a>> {
     let mut members = members(facts, table, tier, taken);
     members.retain(|segment| tier == Tier::Cold || !migrates_within(facts, table, segment, JOIN_HOT_LEFT));
     let own: HashSet<Window> = members.iter().map(|segment| fold_window(segment)).collect();
@@ -211,7 +214,7 @@ fn joinable<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Taken)
     let wider = wider.filter(|window| may_be_joined(facts, table, tier, *window));
     let targets: BTreeSet<Window> = wider.chain(own.iter().copied()).collect();
     let within = |target: &Window| {
-        // Neighbours are about as wide as each other: a narrow window is joined to its like first.
+        // Neighbours must have about the same width: narrow windows are first joined among themselves.
         let is_like = |window: Window| window.level + JOIN_LEVELS >= target.level || own.contains(target);
         let inside = members
             .iter()
@@ -222,7 +225,7 @@ fn joinable<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Taken)
             .filter(|segment| is_like(fold_window(segment)))
             .copied()
             .collect();
-        // Most windows have one segment, and nothing to save.
+        // Most windows have one segment, so there is nothing to save.
         if like.len() < 2 {
             return None;
         }
@@ -232,14 +235,14 @@ fn joinable<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Taken)
     targets.iter().filter_map(within).collect()
 }
 
-/// Whether neighbours may become a window as wide as this one: it lies in the past, and does not keep points for
-/// much longer than they should be.
+/// Returns true if neighbours may become a window of this width: it ends in the past, and does not keep points for
+/// much longer than the policy does.
 fn may_be_joined(facts: &Facts, table: &TableFacts, tier: Tier, window: Window) -> bool {
     let span = window.range(facts.window_nanos);
     let width = span.end.saturating_sub(span.start);
     let leaves = match tier {
         Tier::Hot => table.policy.hot_ttl,
-        // A window that is archived may not be cut again at once.
+        // Archiving must not cut a joined window again at once.
         Tier::Cold | Tier::Archive => table.policy.archive.as_ref().map(|archive| archive.after),
     };
     let ages = [table.policy.visible_age(), leaves].into_iter().flatten();
@@ -254,16 +257,16 @@ fn may_be_joined(facts: &Facts, table: &TableFacts, tier: Tier, window: Window) 
     width <= width_max && span.end <= facts.now().saturating_sub(young)
 }
 
-/// The run of neighbours in the order of writes that costs fewest bytes for each segment saved, with that cost.
+/// Returns the run of neighbours in write order with the fewest bytes per segment saved, and that cost.
 ///
-/// The output is at least `growth` times the largest input. What lies between the run joins it if it is among
-/// `members`.
+/// The output is at least `growth` times the largest input. Segments between the inputs join the run if they are
+/// among `members`.
 fn cheapest<'a>(
     mut stack: Vec<&'a SegmentFacts>,
     table: &'a TableFacts,
     members: &[&SegmentFacts],
     growth: u64,
-    taken: &Taken,
+    taken: &Claimed,
 ) -> Option<(Inputs<'a>, u64)> {
     writes::sort(&mut stack);
     let mut runs = Vec::new();
@@ -292,11 +295,11 @@ fn grows(inputs: &Inputs<'_>, growth: u64) -> bool {
     bytes().sum::<u64>() >= bytes().max().unwrap_or(0).saturating_mul(growth)
 }
 
-/// The segments of a tier that may be folded.
-fn members<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Taken) -> Vec<&'a SegmentFacts> {
+/// Returns the segments of a tier that may be folded.
+fn members<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Claimed) -> Vec<&'a SegmentFacts> {
     let soon = table.policy.hot_ttl.unwrap_or_default() / MIGRATES_SOON_PARTS;
     let stays = |segment: &SegmentFacts| tier == Tier::Cold || !migrates_within(facts, table, segment, soon);
-    // What is written into files already need not be written again for being folded.
+    // Segments that are already written into files need not be rewritten by a fold.
     let members = table
         .segments
         .iter()
@@ -311,7 +314,7 @@ fn migrates_within(facts: &Facts, table: &TableFacts, segment: &SegmentFacts, na
     at.is_some_and(|at| at <= facts.now().saturating_add(nanos))
 }
 
-/// The window in which a segment is folded: cold ones share a day at least.
+/// Returns the window in which a segment is folded. Cold segments share at least a day.
 fn fold_window(segment: &SegmentFacts) -> Window {
     match segment.tier {
         Tier::Hot => segment.window,
@@ -321,7 +324,7 @@ fn fold_window(segment: &SegmentFacts) -> Window {
 
 fn fold(facts: &Facts, table: &TableFacts, inputs: &Inputs<'_>, reason: String, urgency: Urgency) -> Planned {
     let segments = &inputs.segments;
-    // All inputs lie in the window that the stack or the neighbours share: the widest, or the one around all.
+    // The window of the stack or the neighbours contains all inputs: the widest one, or the one around all.
     let mut window = fold_window(segments[0]);
     while window.level < LEVEL_MAX && !segments.iter().all(|segment| window.holds(fold_window(segment))) {
         window = window.parent();

@@ -1,26 +1,27 @@
-//! Migrate: hot segments become cold once all of their day is old enough.
+//! Migrate: hot segments become cold once their whole day is old enough.
 //!
-//! A cold window is a day at least; the hot windows inside it go together, in one rewrite, so that a point is written
-//! to the cold tier once. Where another segment was written between them they go in several, in the order of writes.
+//! A cold window is at least a day. The hot windows inside it move together in one rewrite, so that a point is
+//! written to the cold tier once. If another segment was written between them, they move in several rewrites, in
+//! write order.
 //!
-//! A backfill makes hot windows of many days. Once a whole day of such a window is old enough, it is cut: its old days
-//! become cold, the others hot windows that double in width from the cut on, so that later cuts touch few of them again.
-//! No point stays hot for longer than a day beyond `hot_ttl`.
+//! A backfill creates hot windows of several days. Once a whole day of such a window is old enough, the window is
+//! cut. Its old days become cold. The others become hot windows whose widths double with the distance from the cut,
+//! so that later cuts rewrite few of them. No point stays hot for longer than a day beyond `hot_ttl`.
 
 use hashbrown::HashMap;
 use tideline_engine::model::{JobKind, Tier, TimeRange};
 use tideline_engine::moves::window::Window;
 
-use super::facts::{Facts, Past, SegmentFacts, TableFacts};
+use super::facts::{Facts, History, SegmentFacts, TableFacts};
 use super::moves::{Move, Moving};
-use super::{Taken, writes};
+use super::{Claimed, writes};
 use crate::maintenance::{Mode, Planned};
 
 pub(super) fn plan(
     facts: &Facts,
     table: &TableFacts,
-    past: &Past,
-    taken: &mut Taken,
+    past: &History,
+    taken: &mut Claimed,
     planned: &mut Vec<Planned>,
 ) {
     let groups = old_enough(facts, table, taken);
@@ -51,20 +52,20 @@ pub(super) fn plan(
 pub(super) struct Group<'a> {
     pub(super) window: Window,
     pub(super) segments: Vec<&'a SegmentFacts>,
-    /// Only points before this instant are old enough; `None` = all are.
+    /// Only points before this timestamp are old enough; `None` = all points.
     pub(super) cut: Option<i64>,
 }
 
 impl Group<'_> {
-    /// The time whose points move.
+    /// Returns the time range whose points move.
     pub(super) fn range(&self, base: i64) -> TimeRange {
         let range = self.window.range(base);
         TimeRange::new(range.start, self.cut.unwrap_or(range.end))
     }
 }
 
-/// The hot segments that have points of days that are older than `hot_ttl`, by their cold windows, oldest first.
-pub(super) fn old_enough<'a>(facts: &Facts, table: &'a TableFacts, taken: &Taken) -> Vec<Group<'a>> {
+/// Returns the hot segments with points of days older than `hot_ttl`, by cold window, oldest first.
+pub(super) fn old_enough<'a>(facts: &Facts, table: &'a TableFacts, taken: &Claimed) -> Vec<Group<'a>> {
     let base = facts.window_nanos;
     let Some(before) = table.cold_before(facts) else {
         return Vec::new();

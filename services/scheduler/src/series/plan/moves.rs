@@ -1,29 +1,30 @@
-//! Moves to the next tier: the segments of windows that are old enough, in the order of their writes.
+//! Moves to the next tier: the segments of windows that are old enough, in write order.
 
 use tideline_engine::model::time::{NANOS_PER_SECOND, format_duration};
 use tideline_engine::model::{JobKind, Tier};
 use tideline_engine::moves::window::Window;
 
-use super::facts::{Facts, Past, TableFacts};
+use super::facts::{Facts, History, TableFacts};
 use super::writes::Inputs;
-use super::{Taken, begins, work};
+use super::{Claimed, begins, work};
 use crate::maintenance::{Mode, Planned, Urgency};
 
-/// A move that begins within this time keeps its segments from folds and purges: it does their work too. Nanoseconds.
+/// A move that starts within this time, in nanoseconds, claims its segments before folds and purges, because it does
+/// their work too.
 const SOON: i64 = 3_600 * NANOS_PER_SECOND;
 
-/// A kind of move.
+/// Kind of move.
 pub(super) struct Move {
     pub(super) kind: JobKind,
-    /// Where to.
+    /// Target tier.
     pub(super) tier: Tier,
-    /// How long ago a window must have ended, nanoseconds.
+    /// Time that must have passed since the end of a window, nanoseconds.
     pub(super) age: i64,
-    /// What is moved, for people.
+    /// Name of the moved segments, for users.
     pub(super) name: &'static str,
 }
 
-/// Segments that go together.
+/// Segments that move together.
 pub(super) struct Moving<'a> {
     pub(super) window: Window,
     pub(super) inputs: Inputs<'a>,
@@ -31,23 +32,23 @@ pub(super) struct Moving<'a> {
     pub(super) mode: Mode,
 }
 
-/// Why something that is old enough does not move yet.
+/// Wait of segments that are old enough.
 pub(super) struct Waits {
-    /// Trusted nanoseconds since the epoch.
+    /// End of the wait, trusted nanoseconds since the epoch.
     pub(super) until: i64,
-    /// For people.
+    /// Reason, for users.
     pub(super) why: String,
 }
 
 impl Move {
-    /// Plans the moves of windows, each in as many as the order of writes asks for.
+    /// Plans the moves of windows, each in as many parts as the write order requires.
     pub(super) fn plan<'a>(
         &self,
         facts: &Facts,
         table: &TableFacts,
-        past: &Past,
+        past: &History,
         moving: impl Iterator<Item = Moving<'a>>,
-        (taken, planned): (&mut Taken, &mut Vec<Planned>),
+        (taken, planned): (&mut Claimed, &mut Vec<Planned>),
     ) {
         let age = format_duration(self.age);
         for Moving {
@@ -65,7 +66,7 @@ impl Move {
                 Mode::Cut(_) => {
                     format!("{count} {name} hold whole days that ended more than {age} ago{why}")
                 }
-                _ => format!("{count} {name} lie in a window that ended more than {age} ago{why}"),
+                _ => format!("{count} {name} are in a window that ended more than {age} ago{why}"),
             };
             let work = Planned {
                 tier: self.tier,

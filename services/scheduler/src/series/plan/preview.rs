@@ -1,64 +1,67 @@
-//! What a policy would do now, without doing it.
+//! Preview of a policy: what it would move, hide and free now.
+//!
+//! It uses the functions of the planner and changes nothing.
 
 use tideline_engine::model::{JobKind, Policy, Tier, TimeRange};
 use tideline_engine::moves::Unsealed;
 use tideline_engine::moves::window::{Window, cold_boundary};
 
 use super::expire::{freed_before, paused};
-use super::facts::{Facts, Past, SegmentFacts, TableFacts};
-use super::{Taken, archive, begins, migrate};
+use super::facts::{Facts, History, SegmentFacts, TableFacts};
+use super::{Claimed, archive, begins, migrate};
 use crate::maintenance::{Amount, PlanSettings};
 
-/// What a policy would move, hide and free, seen from now.
+/// Effects of a policy, computed at one moment.
 ///
-/// Amounts are exact for segments that are moved or freed whole. Of a segment that a boundary cuts, the part that is
-/// moved or hidden is estimated as if its points were spread evenly. Unsealed points are counted one by one; they have
-/// no windows, segments and bytes yet.
+/// Amounts are exact for segments that are moved or freed as a whole. If a boundary cuts a segment, the part that is
+/// moved or hidden is estimated as if its points were spread evenly. Unsealed points are counted one by one; they
+/// have no windows, segments and bytes yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preview {
     /// Trusted time of the preview, nanoseconds since the epoch.
     pub now: i64,
-    /// The policy that it is about.
+    /// Policy of the preview.
     pub policy: Policy,
-    /// What moves from hot to cold.
+    /// Amount that moves from hot to cold.
     pub migrates: Amount,
-    /// The windows that move, oldest first; at most [`WINDOWS_MAX`].
+    /// Windows that move, oldest first; at most [`WINDOWS_MAX`].
     pub migrating: Vec<TimeRange>,
-    /// When that begins; `None` = never, by this policy.
+    /// Time when this move starts; `None` = never under this policy.
     pub migrates_at: Option<i64>,
-    /// What moves into files; `None` = the policy has no archive.
+    /// Moves into files; `None` = the policy has no archive.
     pub archives: Option<Archives>,
-    /// The first instant that is visible; `None` = everything is.
+    /// First visible timestamp; `None` = all points are visible.
     pub visible_from: Option<i64>,
-    /// What is hidden at once and for as long as the policy stays.
+    /// Amount that is hidden at once, for as long as the policy stays.
     pub hides: Amount,
-    /// What of that is in segments that hold nothing else: those are dropped, the others stay until they do.
+    /// Part of the hidden amount in segments that are hidden completely. Those are dropped; the others stay until
+    /// they are hidden completely.
     pub drops: Amount,
-    /// The windows that are dropped, oldest first; at most [`WINDOWS_MAX`].
+    /// Windows that are dropped, oldest first; at most [`WINDOWS_MAX`].
     pub dropping: Vec<TimeRange>,
-    /// When the first of them may be dropped: until then a longer policy shows its points again. `None` while
-    /// expiry is paused or there is nothing to drop.
+    /// Time when the first of them may be dropped. Until then a longer policy makes its points visible again. `None`
+    /// while expiry is paused or there is nothing to drop.
     pub drops_at: Option<i64>,
-    /// Why nothing expires just now, where that is so.
+    /// Reason why nothing expires now, if that is so.
     pub expiry_paused: Option<String>,
-    /// How many of all these points are not sealed yet.
+    /// Unsealed points among all of these.
     pub unsealed: UnsealedPoints,
 }
 
-/// Points of a preview that are not sealed yet.
+/// Unsealed points of a preview.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnsealedPoints {
-    /// Those that go to the cold tier when they are sealed.
+    /// Points that go to the cold tier when they are sealed.
     pub migrates: u64,
-    /// Those that are old enough for files.
+    /// Points that are old enough for files.
     pub archives: u64,
-    /// Those that are hidden.
+    /// Points that are hidden.
     pub hides: u64,
-    /// Hidden ones of whole days that are hidden, which are freed with what they are sealed into.
+    /// Hidden points of days that are hidden completely. They are freed with the segments they are sealed into.
     pub drops: u64,
 }
 
-/// The instants before which unsealed points are counted for a preview.
+/// Timestamps before which unsealed points are counted for a preview.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Boundaries {
     migrates: i64,
@@ -67,7 +70,7 @@ pub struct Boundaries {
     drops: i64,
 }
 
-/// The unsealed points before each of the [`Boundaries`].
+/// Unsealed points before each of the [`Boundaries`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnsealedBefore {
     migrates: Unsealed,
@@ -77,7 +80,7 @@ pub struct UnsealedBefore {
 }
 
 impl Boundaries {
-    /// The boundaries of a table's policy, or with `policy` of that one.
+    /// Computes the boundaries of `policy`, or of the table's policy if it is `None`.
     pub fn of(facts: &Facts, table: &TableFacts, policy: Option<&Policy>) -> Self {
         let policy = policy.unwrap_or(&table.policy);
         let (now, base) = (facts.now(), facts.window_nanos);
@@ -95,14 +98,14 @@ impl Boundaries {
         }
     }
 
-    /// All of them, in the order in which [`UnsealedBefore::new`] takes the counts.
+    /// Returns all boundaries, in the order of the counts for [`UnsealedBefore::new`].
     pub fn all(&self) -> [i64; 4] {
         [self.migrates, self.archives, self.hides, self.drops]
     }
 }
 
 impl UnsealedBefore {
-    /// The counts before [`Boundaries::all`]. As with segments, what is dropped is not moved.
+    /// Creates the counts before [`Boundaries::all`]. As with segments, dropped points are not moved.
     pub fn new([migrates, archives, hides, drops]: [Unsealed; 4]) -> Self {
         Self {
             migrates: without(migrates, drops),
@@ -113,7 +116,7 @@ impl UnsealedBefore {
     }
 }
 
-/// The points of `all` that are not among the oldest of them.
+/// Returns the points of `all` that are not among the oldest ones.
 fn without(all: Unsealed, oldest: Unsealed) -> Unsealed {
     let points = all.points.saturating_sub(oldest.points);
     Unsealed {
@@ -124,27 +127,28 @@ fn without(all: Unsealed, oldest: Unsealed) -> Unsealed {
     }
 }
 
-/// What a policy would archive.
+/// Moves into files under a policy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Archives {
-    /// How much leaves the cold tier, with what has to become cold for it. Late points that wait are not counted.
+    /// Amount that leaves the cold tier, including hot points that must become cold first. Waiting late points are
+    /// not counted.
     pub amount: Amount,
-    /// The windows, oldest first; at most [`WINDOWS_MAX`].
+    /// Windows that move, oldest first; at most [`WINDOWS_MAX`].
     pub windows: Vec<TimeRange>,
-    /// When that begins; `None` = there is nothing, or never by this policy.
+    /// Time when this move starts; `None` = nothing to move, or never under this policy.
     pub at: Option<i64>,
 }
 
-/// Most windows that a preview names; its amounts are about all of them.
+/// Largest number of windows in a preview. Its amounts cover all windows.
 pub const WINDOWS_MAX: usize = 1_000;
 
-/// What the policy of a table would do now; with `policy`, what that one would do if it were set now.
+/// Previews the policy of a table now, or the effect of setting `policy` now.
 pub fn preview(
     facts: &Facts,
     table: &TableFacts,
     policy: Option<Policy>,
     unsealed: &UnsealedBefore,
-    past: &Past,
+    past: &History,
     settings: &PlanSettings,
 ) -> Preview {
     let now = facts.now();
@@ -153,7 +157,7 @@ pub fn preview(
         table.policy = policy;
         table.policy_changed = now;
     }
-    let moving = migrate::old_enough(facts, &table, &Taken::new(facts, [&table]));
+    let moving = migrate::old_enough(facts, &table, &Claimed::new(facts, [&table]));
     let ready = (!moving.is_empty()).then_some(now);
     let visible_from = table.visible_from(now);
     let hidden = table
@@ -202,7 +206,7 @@ pub fn preview(
     }
 }
 
-/// An amount with unsealed points.
+/// Adds unsealed points to an amount.
 fn with(mut amount: Amount, unsealed: &Unsealed) -> Amount {
     amount.timelines = amount.timelines.max(unsealed.timelines);
     amount.points += unsealed.points;
@@ -210,16 +214,16 @@ fn with(mut amount: Amount, unsealed: &Unsealed) -> Amount {
     amount
 }
 
-/// What moves into files: cold windows, and hot ones that are old enough for both moves.
+/// Returns the moves into files: cold windows, and hot ones that are old enough for both moves.
 fn archives(
     facts: &Facts,
     table: &TableFacts,
     unsealed: &Unsealed,
-    past: &Past,
+    past: &History,
     migrates_at: Option<i64>,
 ) -> Option<Archives> {
     table.policy.archive.as_ref()?;
-    let moving = archive::leaving(facts, table, &Taken::new(facts, [table]));
+    let moving = archive::leaving(facts, table, &Claimed::new(facts, [table]));
     let is_cold = moving.iter().any(|segment| segment.tier == Tier::Cold);
     let ready = if is_cold { Some(facts.now()) } else { migrates_at };
     Some(Archives {
@@ -231,7 +235,7 @@ fn archives(
     })
 }
 
-/// The hidden part of segments.
+/// Returns the total of the hidden parts of segments.
 fn hides<'a>(segments: impl Iterator<Item = &'a SegmentFacts>, visible_from: i64) -> Amount {
     let parts: Vec<SegmentFacts> = segments.map(|segment| segment.before(visible_from)).collect();
     Amount::of(&parts)
@@ -252,12 +256,12 @@ fn windows<'a>(
     windows
 }
 
-/// When the first of the expired segments may be dropped.
+/// Returns when the first of the expired segments may be dropped.
 fn drops_at(
     facts: &Facts,
     table: &TableFacts,
     (dropped, unsealed): (&[&SegmentFacts], &Unsealed),
-    past: &Past,
+    past: &History,
     settings: &PlanSettings,
 ) -> Option<i64> {
     let sealed = dropped.iter().map(|segment| segment.last);

@@ -1,23 +1,23 @@
-//! Purge: a segment with deletes is rewritten without the deleted points.
+//! Purge: rewrites a segment without its deleted points.
 //!
-//! Deleted points are invisible from the first moment; a purge only frees their bytes and lets the delete itself be
-//! forgotten. It waits a little, since deletes tend to come in groups and one rewrite serves them all.
+//! Deleted points are invisible at once. A purge only frees their bytes and the record of the delete. It waits a
+//! little, because deletes often arrive in groups, and one rewrite applies them all.
 
 use tideline_engine::model::JobKind;
 use tideline_engine::model::time::NANOS_PER_SECOND;
 
-use super::facts::{Facts, Past, SegmentFacts, TableFacts};
-use super::{Taken, work};
+use super::facts::{Facts, History, SegmentFacts, TableFacts};
+use super::{Claimed, work};
 use crate::maintenance::{Planned, Urgency};
 
-/// How long a segment waits for more deletes before they are applied to it, nanoseconds.
+/// Time for which a segment waits for more deletes before they are applied, nanoseconds.
 pub const PURGE_AFTER: i64 = 600 * NANOS_PER_SECOND;
 
 pub(super) fn plan(
     facts: &Facts,
     table: &TableFacts,
-    past: &Past,
-    taken: &mut Taken,
+    past: &History,
+    taken: &mut Claimed,
     planned: &mut Vec<Planned>,
 ) {
     let now = facts.now();
@@ -36,7 +36,7 @@ pub(super) fn plan(
     waiting.sort_by_key(|segment| (since(segment), segment.first));
     for segment in waiting {
         let work = Planned {
-            reason: "it holds points that were deleted".into(),
+            reason: "the segment holds deleted points".into(),
             at: Some(since(segment).saturating_add(PURGE_AFTER)),
             urgency: Urgency::Space,
             ..work(

@@ -1,7 +1,7 @@
-//! Restore: archived points come back into the cold tier for a while, because somebody asked for them.
+//! Restore: archived points return to the cold tier for a while, on request.
 //!
-//! Whole segments come back, and what lies there already stays with them. It is not planned from facts: only a request
-//! says what is wanted.
+//! Whole segments are restored, and cold segments of the same range stay with them. A restore is not planned from
+//! facts, but only by a request.
 
 use tideline_engine::model::{JobKind, Tier, TimeRange, Timestamp};
 
@@ -9,8 +9,8 @@ use super::facts::{Facts, SegmentFacts, TableFacts};
 use super::of_table;
 use crate::maintenance::{Amount, Mode, Planned, Urgency};
 
-/// Everything archived or cold that has points in a range, to stay in the cold tier until a trusted instant; `None` where
-/// there is nothing.
+/// Plans to keep all archived and cold segments with points in a range in the cold tier until a trusted timestamp;
+/// `None` if there are none.
 pub(crate) fn restore(facts: &Facts, table: &TableFacts, range: TimeRange, until: i64) -> Option<Planned> {
     let now = facts.now();
     let is_wanted = |segment: &&SegmentFacts| {
@@ -30,7 +30,7 @@ pub(crate) fn restore(facts: &Facts, table: &TableFacts, range: TimeRange, until
         tier: Tier::Cold,
         range: span,
         amount: Amount::of(archived.copied()),
-        reason: format!("somebody asked for it in the cold tier until {until_text}"),
+        reason: format!("requested in the cold tier until {until_text}"),
         at: Some(now),
         urgency: Urgency::Moves,
         mode: Mode::Held(until),

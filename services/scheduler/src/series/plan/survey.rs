@@ -1,4 +1,4 @@
-//! From what the store says to what the planner looks at.
+//! Conversion of surveys of the store to facts of the planner.
 
 use tideline_engine::model::TableModel;
 use tideline_engine::moves::manifest::Segment;
@@ -55,7 +55,7 @@ impl From<&TableSurvey> for TableFacts {
     }
 }
 
-/// When files of a segment were written, its own or those that wait to take its place.
+/// Returns when files of a segment were written, its own or those of its copy.
 fn files_of(segment: &Segment) -> Option<i64> {
     segment.parts().find_map(|part| part.archived)
 }

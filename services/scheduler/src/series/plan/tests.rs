@@ -1,4 +1,4 @@
-//! Tries the planner on tables of segments, by cases and by simulation.
+//! Tests of the planner on tables of segments, by cases and by simulation.
 
 mod archive;
 mod cases;
@@ -57,7 +57,7 @@ pub(super) fn table(policy: Policy, segments: Vec<SegmentFacts>) -> TableFacts {
     }
 }
 
-/// A segment that fills a window and was sealed at `sequence`.
+/// Creates a segment that fills a window and was sealed at `sequence`.
 pub(super) fn segment(id: u64, tier: Tier, window: Window, sequence: u64, bytes: u64) -> SegmentFacts {
     let range = window.range(BASE);
     SegmentFacts {
@@ -79,7 +79,7 @@ pub(super) fn segment(id: u64, tier: Tier, window: Window, sequence: u64, bytes:
     }
 }
 
-/// The window of a level that begins `nanos` after the start.
+/// Returns the window of a level that begins `nanos` after the start.
 pub(super) fn window(level: u8, nanos: i64) -> Window {
     Window::of(START + nanos, BASE, level)
 }

@@ -1,18 +1,18 @@
-//! Which segments may become one: the order of writes decides where two of them meet.
+//! Segments that may be merged: for overlapping segments the write order decides.
 //!
-//! The output of a rewrite takes one place among the writes of a table. A segment of the same time that was written
-//! between the oldest and the newest input has no place beside it: it must be an input too, or the inputs must be
-//! cut in two.
+//! The output of a rewrite has one position in the write order of a table. A segment of the same time that was
+//! written between the oldest and the newest input has no valid position relative to the output. It must be an input
+//! too, or the inputs must be split.
 
 use tideline_engine::model::{SegmentId, TimeRange};
 use tideline_engine::moves::manifest::{WriteRank, WriteSpan};
 
 use super::facts::SegmentFacts;
 
-/// Most inputs of one rewrite: each costs a cursor and a page of memory.
+/// Largest number of inputs of one rewrite. Each costs a cursor and a page of memory.
 pub(super) const INPUTS_MAX: usize = 256;
 
-/// Segments that are to become one, in the order of their writes.
+/// Segments to merge, in write order.
 #[derive(Debug, Clone)]
 pub(super) struct Inputs<'a> {
     pub(super) segments: Vec<&'a SegmentFacts>,
@@ -45,7 +45,7 @@ impl<'a> Inputs<'a> {
             .is_ok()
     }
 
-    /// A segment of the same time that was written between them.
+    /// Returns a segment of the same time that was written between the inputs.
     pub(super) fn between(&self, all: &'a [SegmentFacts]) -> Option<&'a SegmentFacts> {
         all.iter().find(|other| {
             other.written.interleaves(&self.written)
@@ -54,8 +54,8 @@ impl<'a> Inputs<'a> {
         })
     }
 
-    /// With everything that lies between them; `None` where `may_join` refuses one of those, or where they are too
-    /// many.
+    /// Adds all segments that were written between the inputs. Returns `None` if `may_join` refuses one of them, or
+    /// if there are too many.
     pub(super) fn closed(
         mut self,
         all: &'a [SegmentFacts],
@@ -78,7 +78,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// Sorts segments by their writes, old to new.
+/// Sorts segments by their writes, oldest first.
 pub(super) fn sort(segments: &mut [&SegmentFacts]) {
     segments.sort_unstable_by_key(|segment| order(segment));
 }
@@ -87,8 +87,8 @@ fn order(segment: &SegmentFacts) -> (WriteRank, SegmentId) {
     (segment.written.newest, segment.id)
 }
 
-/// Cuts segments into runs that may each become one, as few as the order of writes allows. A segment that may not
-/// be rewritten even by itself is left out.
+/// Splits segments into runs that may each be merged, as few as the write order allows. A segment that may not be
+/// rewritten even alone is left out.
 pub(super) fn runs<'a>(mut segments: Vec<&'a SegmentFacts>, all: &'a [SegmentFacts]) -> Vec<Inputs<'a>> {
     sort(&mut segments);
     let mut runs = Vec::new();

@@ -1,8 +1,10 @@
-//! Tuple keys are on disk: these bytes may never change.
+//! Golden bytes of tuple keys: stored keys have this form, so it never changes.
+//!
+//! Each value is checked in an ascending and in a descending column.
 
 use super::*;
 
-/// Checks the key of one value in an ascending column, and that a descending column holds the complement.
+/// Checks the key of one value in an ascending column and in a descending column.
 #[track_caller]
 fn assert_bytes(value: impl Into<OwnedValue>, ascending: &str, descending: &str) {
     let value = value.into();

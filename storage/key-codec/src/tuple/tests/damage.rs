@@ -1,15 +1,17 @@
-//! Bytes that are not a key are errors, never panics, and each key has one form.
+//! Damaged keys: decoding returns an error, never panics, and accepts only the canonical form of a key.
+//!
+//! Inputs are random bytes, and valid keys that were changed, cut or extended.
 
 use super::*;
 
-/// Checks that bytes are refused, or that they are the one form of the tuple that they decode to.
+/// Checks that bytes are refused, or that they are the canonical form of the tuple that they decode to.
 fn assert_refused_or_canonical(schema: &KeySchema, bytes: &[u8]) {
     if let Ok(values) = schema.decode(bytes) {
         assert_eq!(encoded(schema, &values), bytes, "{values:?}");
     }
 }
 
-/// Damage in the only column of a key of this type, and the same damage in a descending column.
+/// Checks the damage that decoding reports for the only column of a key, ascending and descending.
 #[track_caller]
 fn assert_damaged(kind: KeyKind, bytes: &[u8], damage: KeyDamage) {
     let complement: Vec<u8> = bytes.iter().map(|byte| !byte).collect();

@@ -1,4 +1,6 @@
 //! Decimals: normal form, range, order, and the bytes that are refused.
+//!
+//! The order is compared with that of the decimal digits as text.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! The order of keys is the order of tuples, and keys read back.
+//! The order of keys is the order of tuples, and keys decode to the same tuple.
 
 use super::*;
 
-/// Two tuples of one schema that share their first columns, any number of them.
+/// Generates two tuples of one schema that share their first columns, from none to all.
 fn pairs() -> impl Strategy<Value = (KeySchema, Vec<OwnedValue>, Vec<OwnedValue>)> {
     (tuples(2), 0..=KEY_COLUMNS_MAX).prop_map(|((schema, mut tuples), shared)| {
         let (mut right, left) = (tuples.swap_remove(1), tuples.swap_remove(0));
@@ -42,7 +42,7 @@ fn a_value_sorts_before_its_extensions() {
         "", "\0", "\0\0", "\0\u{1}", "\u{1}", "a", "a\0", "a\0b", "a\u{1}", "aa", "ÿ",
     ];
     let key = |order: ColumnOrder, text: &'static str| {
-        // A column after the text that sorts against it.
+        // The second column sorts in the opposite direction.
         let schema = schema_of(&[
             (KeyKind::String, order),
             (KeyKind::Unsigned, ColumnOrder::Ascending),

@@ -1,4 +1,6 @@
-//! Ranges of keys hold exactly the tuples that they select.
+//! Key ranges contain exactly the tuples that they select.
+//!
+//! Random tuples are compared with prefixes and bounds; single cases cover the limits of the key space.
 
 use std::ops::Bound;
 
@@ -6,7 +8,7 @@ use tideline_model::KeyRange;
 
 use super::*;
 
-/// Bytes before the columns of every key.
+/// Bytes that precede the columns of every key.
 const BASE: [u8; 4] = [0, 0, 0, 7];
 
 /// Encodes a tuple after `base`.
@@ -16,7 +18,7 @@ fn key_after(base: &[u8], schema: &KeySchema, values: &[OwnedValue]) -> Vec<u8> 
     key
 }
 
-/// Bounds of either end: absent, inclusive or exclusive.
+/// Returns a bound of one end: absent, inclusive or exclusive.
 fn bound(form: u8, value: &OwnedValue) -> Bound<OwnedValue> {
     match form {
         0 => Bound::Unbounded,
@@ -25,7 +27,7 @@ fn bound(form: u8, value: &OwnedValue) -> Bound<OwnedValue> {
     }
 }
 
-/// Returns whether a value lies within the bounds.
+/// Returns true if a value is within the bounds.
 fn is_within((lower, upper): &(Bound<OwnedValue>, Bound<OwnedValue>), value: &OwnedValue) -> bool {
     let after_lower = match lower {
         Bound::Unbounded => true,
@@ -40,12 +42,12 @@ fn is_within((lower, upper): &(Bound<OwnedValue>, Bound<OwnedValue>), value: &Ow
     after_lower && before_upper
 }
 
-/// Returns whether the range starts after its end, which a backend may refuse.
+/// Returns true if the start of the range is after its end, which a backend may refuse.
 fn is_inverted(range: &KeyRange) -> bool {
     range.end.as_ref().is_some_and(|end| *end < range.start)
 }
 
-/// One column, ascending and descending.
+/// Returns schemas of one column, ascending and descending.
 fn single(kind: KeyKind) -> [KeySchema; 2] {
     [ColumnOrder::Ascending, ColumnOrder::Descending].map(|order| schema_of(&[(kind, order)]))
 }
@@ -78,7 +80,7 @@ proptest! {
         let base = &BASE[..if has_base { BASE.len() } else { 0 }];
         let count = count.index(schema.columns().len());
         let prefix = tuples[0][..count].to_vec();
-        // Every second tuple has the prefix; the bounds are values of two tuples.
+        // Every second tuple has the prefix; the bounds are values of two other tuples.
         for tuple in tuples.iter_mut().step_by(2) {
             tuple[..count].clone_from_slice(&prefix);
         }
@@ -107,7 +109,7 @@ fn bounds_of_a_descending_column_are_those_of_its_values() {
 
 #[test]
 fn no_key_follows_the_largest_value() {
-    // Encoded as bytes `ff`, after which there is no key at all.
+    // Encoded as eight bytes `ff`: no key sorts after it.
     let largest = KeyValue::from(u64::MAX);
     let [ascending, descending] = single(KeyKind::Unsigned);
     let after_largest = (Bound::Excluded(largest.clone()), Bound::Unbounded);

@@ -1,14 +1,16 @@
-//! Declarations, tuples and bounds that are refused.
+//! Schemas, tuples and bounds that are refused.
+//!
+//! A refused call returns the matching error and leaves the buffer of the caller unchanged.
 
 use super::*;
 
 const STRING: (KeyKind, ColumnOrder) = (KeyKind::String, ColumnOrder::Ascending);
 const SIGNED: (KeyKind, ColumnOrder) = (KeyKind::Signed, ColumnOrder::Descending);
 
-/// Bytes in the buffer before a refused key.
+/// Content of the buffer before a refused key.
 const BEFORE: &[u8] = b"before";
 
-/// Encodes a tuple that is refused, and checks that the buffer stays as it was.
+/// Encodes a tuple that is refused, and checks that the buffer is unchanged.
 fn refusal(schema: &KeySchema, values: &[KeyValue<'_>]) -> KeyError {
     let mut out = BEFORE.to_vec();
     let error = schema.encode(values, &mut out).expect_err("refused");
@@ -81,7 +83,7 @@ fn bounds_need_a_column_after_the_prefix() {
 #[test]
 fn encoded_columns_have_a_limit() {
     let schema = schema_of(&[STRING, SIGNED]);
-    // Terminator and number take ten bytes.
+    // The terminator and the number take ten bytes.
     let longest = "a".repeat(TUPLE_BYTES_MAX - 10);
     let key = encoded(&schema, &[longest.as_str().into(), 1_i64.into()]);
     assert_eq!(key.len(), TUPLE_BYTES_MAX);
@@ -95,7 +97,7 @@ fn encoded_columns_have_a_limit() {
         refusal(&schema, &[longer.as_str().into(), 1_i64.into()]),
         too_long
     );
-    // The limit of a bound includes the prefix, not the bytes before the columns.
+    // The length limit of a bound includes the prefix, but not the bytes before the columns.
     let bounds = |prefix: &str| schema.bounds_range(BEFORE, &[prefix.into()], KeyValue::from(1_i64)..);
     assert!(bounds(&longest).is_ok());
     assert_eq!(bounds(&longer), Err(too_long.clone()));

@@ -1,10 +1,12 @@
-//! What the planner moves into files.
+//! Tests of the moves into files that the planner chooses.
+//!
+//! They cover late points, schedules, previews, retention, purges and the search for orphans.
 
 use tideline_engine::model::{ArchivePolicy, JobKind, Policy, Schedule, Tier};
 
 use super::{DAY, SETTINGS, START, facts, segment, table, window};
 use crate::maintenance::Planned;
-use crate::series::plan::{Facts, Past, SegmentFacts, UnsealedBefore, plan, preview};
+use crate::series::plan::{Facts, History, SegmentFacts, UnsealedBefore, plan, preview};
 
 fn policy(schedule: Schedule) -> Policy {
     Policy {
@@ -24,7 +26,7 @@ fn at(now: i64, segments: Vec<SegmentFacts>) -> Facts {
 }
 
 fn plans(kind: JobKind, facts: &Facts) -> Vec<Planned> {
-    let all = plan(facts, &Past::default(), &SETTINGS);
+    let all = plan(facts, &History::default(), &SETTINGS);
     all.into_iter().filter(|work| work.kind == kind).collect()
 }
 
@@ -65,7 +67,7 @@ fn late_points_go_into_the_next_files_with_what_is_there() {
     let late = segment(3, Tier::Cold, window(3, 0), 3, 13);
     let facts = at(START + 90 * DAY, vec![old.clone(), later.clone(), late]);
     assert_eq!(inputs(&plans(JobKind::Archive, &facts)), [[1, 3]]);
-    // What is in files already stays there.
+    // Segments that are in files already stay there.
     assert_eq!(
         plans(JobKind::Archive, &at(START + 90 * DAY, vec![old, later])),
         []
@@ -81,18 +83,18 @@ fn few_late_points_wait_for_more_or_for_a_week() {
         let late = segment(2, Tier::Cold, window(3, 0), 2, late);
         let facts = at(now, vec![old, late]);
         let planned = plans(JobKind::Archive, &facts);
-        assert_eq!(inputs(&planned), [[1, 2]], "somebody may ask for it");
+        assert_eq!(inputs(&planned), [[1, 2]], "it can be requested");
         (planned[0].at, planned[0].is_due(now), planned[0].reason.clone())
     };
     let (at, is_due, reason) = plan_at(now, 12, Some(now - DAY));
     assert_eq!((at, is_due), (Some(now + 6 * DAY), false));
     assert!(
-        reason.contains("12 late points wait beside 100 archived ones"),
+        reason.contains("12 late points wait until they reach 1/8 of the 100 archived points"),
         "{reason}"
     );
     assert!(plan_at(now, 13, Some(now - DAY)).1, "one in eight is enough");
     assert!(plan_at(now, 1, Some(now - 7 * DAY)).1, "a week is enough");
-    assert!(plan_at(now, 1, None).1, "files of a store that did not say when");
+    assert!(plan_at(now, 1, None).1, "files without a time");
     assert!(plan_at(now, 1, Some(now + DAY)).1, "the clock went back");
 }
 
@@ -126,7 +128,7 @@ fn a_preview_says_what_would_become_files_and_when() {
             &facts.tables[0],
             policy,
             &UnsealedBefore::default(),
-            &Past::default(),
+            &History::default(),
             &SETTINGS,
         )
     };
@@ -164,7 +166,7 @@ fn what_is_kept_for_less_expires_everywhere() {
     assert_eq!(plans(JobKind::Expire, &facts), []);
     let policy = &mut facts.tables[0].policy;
     policy.archive.as_mut().expect("it has one").keep = Some(60 * DAY);
-    // The day that hides is kept for another one.
+    // A hidden day is kept for one more day, the purge delay.
     assert_eq!(inputs(&plans(JobKind::Expire, &facts)), [[1, 2]]);
     facts.tables[0].policy.retention = Some(59 * DAY);
     assert_eq!(inputs(&plans(JobKind::Expire, &facts)), [[1, 2, 3]]);
@@ -178,15 +180,15 @@ fn a_move_into_files_waits_for_its_schedule() {
     };
     let day = vec![segment(1, Tier::Cold, window(3, 0), 1, 100)];
     let facts = facts(START + 40 * DAY, vec![table(policy(schedule), day)]);
-    // The instant of this year was served before the day was old enough.
-    let mut past = Past::default();
+    // The scheduled time of this year was served before the day was old enough.
+    let mut past = History::default();
     past.served.insert((facts.tables[0].id, JobKind::Archive), START);
-    let due = |past: &Past| {
+    let due = |past: &History| {
         let all = plan(&facts, past, &SETTINGS);
         let mut moves = all.iter().filter(|work| work.kind == JobKind::Archive);
         moves.next().map(|work| work.is_due(facts.now()))
     };
-    assert_eq!((due(&past), due(&Past::default())), (Some(false), Some(true)));
+    assert_eq!((due(&past), due(&History::default())), (Some(false), Some(true)));
 }
 
 #[test]
@@ -198,7 +200,7 @@ fn deletes_in_files_are_purged_and_orphans_looked_for_once_a_day() {
     assert_eq!((inputs(&purges), purges[0].tier), (vec![vec![1]], Tier::Archive));
     let table = facts.tables[0].id;
     let due = |served: Option<i64>| {
-        let mut past = Past::default();
+        let mut past = History::default();
         past.served
             .extend(served.map(|at| ((table, JobKind::SweepArchive), at)));
         let all = plan(&facts, &past, &SETTINGS);

@@ -1,4 +1,6 @@
-//! What the planner chooses, case by case.
+//! Tests of the planner, case by case.
+//!
+//! There is one section for each kind of jobs, and one for previews.
 
 use tideline_engine::model::{JobKind, Policy, Schedule, SegmentId, TableId, Tier, TimeRange, Timestamp};
 
@@ -7,10 +9,10 @@ use super::{BASE, DAY, HOUR, SETTINGS, START, facts, hour_of_doubt, segment, tab
 use crate::maintenance::{Mode, Planned};
 use crate::series::plan::catalog::CATALOG_EVERY;
 use crate::series::plan::purge::PURGE_AFTER;
-use crate::series::plan::{Facts, Past, SegmentFacts, UnsealedBefore, plan, preview};
+use crate::series::plan::{Facts, History, SegmentFacts, UnsealedBefore, plan, preview};
 
-/// Plans of one kind for one table.
-fn plans(kind: JobKind, facts: &Facts, past: &Past) -> Vec<Planned> {
+/// Returns the planned work of one kind.
+fn plans(kind: JobKind, facts: &Facts, past: &History) -> Vec<Planned> {
     let all = plan(facts, past, &SETTINGS);
     all.into_iter().filter(|work| work.kind == kind).collect()
 }
@@ -31,7 +33,7 @@ fn cron(expression: &str) -> Schedule {
     }
 }
 
-/// Eight hot segments of the first day, one for each window.
+/// Returns eight hot segments of the first day, one for each window.
 fn a_hot_day() -> Vec<SegmentFacts> {
     (0..8)
         .map(|at| segment(at + 1, Tier::Hot, window(0, at as i64 * BASE), at + 1, 100))
@@ -43,9 +45,9 @@ fn a_hot_day() -> Vec<SegmentFacts> {
 #[test]
 fn a_day_migrates_as_a_whole_and_not_before_all_of_it_is_old() {
     let young = of(Policy::default(), START + 8 * DAY - 1, a_hot_day());
-    assert_eq!(plans(JobKind::Migrate, &young, &Past::default()), []);
+    assert_eq!(plans(JobKind::Migrate, &young, &History::default()), []);
     let old = of(Policy::default(), START + 8 * DAY, a_hot_day());
-    let planned = plans(JobKind::Migrate, &old, &Past::default());
+    let planned = plans(JobKind::Migrate, &old, &History::default());
     assert_eq!(inputs(&planned), [[1, 2, 3, 4, 5, 6, 7, 8]]);
     let work = &planned[0];
     assert!(work.is_due(old.now()));
@@ -57,7 +59,7 @@ fn a_day_migrates_as_a_whole_and_not_before_all_of_it_is_old() {
     );
     assert_eq!(
         work.reason,
-        "8 hot segments lie in a window that ended more than 7d ago"
+        "8 hot segments are in a window that ended more than 7d ago"
     );
 }
 
@@ -68,12 +70,16 @@ fn a_wide_hot_window_is_cut_as_soon_as_a_day_of_it_is_old() {
     let at = |now| of(Policy::default(), now, vec![wide.clone()]);
     let first_day = span.start + DAY;
     assert_eq!(
-        plans(JobKind::Migrate, &at(first_day + 7 * DAY - 1), &Past::default()),
+        plans(
+            JobKind::Migrate,
+            &at(first_day + 7 * DAY - 1),
+            &History::default()
+        ),
         []
     );
     for days in 1..8 {
         let facts = at(span.start + days * DAY + 7 * DAY);
-        let planned = plans(JobKind::Migrate, &facts, &Past::default());
+        let planned = plans(JobKind::Migrate, &facts, &History::default());
         assert_eq!(planned[0].slot, Some(wide.window.into()));
         assert_eq!(planned[0].mode, Mode::Cut(span.start + days * DAY));
         assert_eq!(
@@ -85,7 +91,7 @@ fn a_wide_hot_window_is_cut_as_soon_as_a_day_of_it_is_old() {
             &facts.tables[0],
             None,
             &UnsealedBefore::default(),
-            &Past::default(),
+            &History::default(),
             &SETTINGS,
         );
         assert_eq!(preview.migrates.points, 100 * days as u64, "estimated");
@@ -94,7 +100,7 @@ fn a_wide_hot_window_is_cut_as_soon_as_a_day_of_it_is_old() {
             [TimeRange::new(span.start, span.start + days * DAY)]
         );
     }
-    let planned = plans(JobKind::Migrate, &at(span.end + 7 * DAY), &Past::default());
+    let planned = plans(JobKind::Migrate, &at(span.end + 7 * DAY), &History::default());
     assert_eq!(planned[0].mode, Mode::Plain);
     assert_eq!(planned[0].slot, Some(wide.window.into()));
 }
@@ -115,18 +121,22 @@ fn a_wide_cold_window_is_cut_as_soon_as_a_day_of_it_is_old_enough_for_files() {
     };
     let at = |now| of(policy.clone(), now, vec![wide.clone()]);
     assert_eq!(
-        plans(JobKind::Archive, &at(span.start + 21 * DAY - 1), &Past::default()),
+        plans(
+            JobKind::Archive,
+            &at(span.start + 21 * DAY - 1),
+            &History::default()
+        ),
         []
     );
     let facts = at(span.start + 23 * DAY);
-    let planned = plans(JobKind::Archive, &facts, &Past::default());
+    let planned = plans(JobKind::Archive, &facts, &History::default());
     assert_eq!(planned[0].mode, Mode::Cut(span.start + 3 * DAY));
     let preview = preview(
         &facts,
         &facts.tables[0],
         None,
         &UnsealedBefore::default(),
-        &Past::default(),
+        &History::default(),
         &SETTINGS,
     );
     assert_eq!(
@@ -134,7 +144,7 @@ fn a_wide_cold_window_is_cut_as_soon_as_a_day_of_it_is_old_enough_for_files() {
         300,
         "estimated"
     );
-    let planned = plans(JobKind::Archive, &at(span.end + 20 * DAY), &Past::default());
+    let planned = plans(JobKind::Archive, &at(span.end + 20 * DAY), &History::default());
     assert_eq!(planned[0].mode, Mode::Plain);
 }
 
@@ -148,7 +158,7 @@ fn a_table_that_keeps_everything_hot_never_migrates() {
         plans(
             JobKind::Migrate,
             &of(policy, START + 9_000 * DAY, a_hot_day()),
-            &Past::default()
+            &History::default()
         ),
         []
     );
@@ -157,7 +167,7 @@ fn a_table_that_keeps_everything_hot_never_migrates() {
 #[test]
 fn late_data_in_the_cold_tier_cuts_a_move_in_two() {
     let mut segments = a_hot_day();
-    // Sealed between the fourth and the fifth: nothing may jump over it.
+    // Sealed between the fourth and the fifth segment, so no move may include both sides of it.
     let mut late = segment(9, Tier::Cold, window(3, 0), 4, 10);
     late.written = written(4, 4);
     late.written.oldest.seal = 9;
@@ -166,7 +176,7 @@ fn late_data_in_the_cold_tier_cuts_a_move_in_two() {
     let planned = plans(
         JobKind::Migrate,
         &of(Policy::default(), START + 8 * DAY, segments),
-        &Past::default(),
+        &History::default(),
     );
     assert_eq!(inputs(&planned), [[1, 2, 3, 4], [5, 6, 7, 8]]);
 }
@@ -179,7 +189,7 @@ fn a_move_waits_for_its_schedule_and_a_missed_one_is_caught_up() {
     };
     let now = START + 8 * DAY + 5 * HOUR;
     let facts = of(policy, now, a_hot_day());
-    let mut past = Past::default();
+    let mut past = History::default();
     assert!(
         plans(JobKind::Migrate, &facts, &past)[0].is_due(now),
         "the table has never been served"
@@ -210,14 +220,14 @@ fn a_schedule_that_cannot_be_kept_never_begins() {
     let planned = plans(
         JobKind::Migrate,
         &of(policy, START + 8 * DAY, a_hot_day()),
-        &Past::default(),
+        &History::default(),
     );
     assert_eq!(planned[0].at, None);
 }
 
 // --- fold ----------------------------------------------------------------------------------------------
 
-/// Cold segments of one day with these sizes, in the order of their writes.
+/// Returns cold segments of one day with these sizes, in write order.
 fn stack(sizes: &[u64]) -> Vec<SegmentFacts> {
     let sized = (1u64..).zip(sizes);
     sized
@@ -228,22 +238,22 @@ fn stack(sizes: &[u64]) -> Vec<SegmentFacts> {
 #[test]
 fn a_stack_is_lowered_where_it_costs_least() {
     let cases: [(&[u64], &[u64]); 8] = [
-        // Four may stay.
+        // Four segments may stay.
         (&[100, 100, 100, 100], &[]),
         (&[100, 100, 100, 100, 100], &[1, 2, 3, 4, 5]),
-        // Small late ones are folded among themselves, and leave the large one alone.
+        // Small late segments are folded among themselves, and the large one is left unchanged.
         (&[9_000, 10, 10, 10, 10], &[2, 3, 4, 5]),
         (&[9_000, 700, 10, 10, 10], &[3, 4, 5]),
         (&[10, 10, 10, 9_000, 700], &[1, 2, 3]),
-        // Nothing grows: the stack may be a little too high.
+        // No run grows, so the stack may be a little too high.
         (&[16_000, 4_000, 1_000, 200, 40], &[]),
-        // Once they are as much as their elders, those are folded too.
+        // Once the late segments are as large as the older ones, those are folded too.
         (&[5_000, 2_000, 2_000, 1_000, 1_000], &[2, 3, 4, 5]),
         (&[2_000, 2_000, 2_000, 1_000, 1_000], &[1, 2, 3, 4, 5]),
     ];
     for (sizes, expected) in cases {
         let facts = of(Policy::default(), START + 100 * DAY, stack(sizes));
-        let planned = inputs(&plans(JobKind::Fold, &facts, &Past::default()));
+        let planned = inputs(&plans(JobKind::Fold, &facts, &History::default()));
         let expected: Vec<Vec<u64>> = if expected.is_empty() {
             Vec::new()
         } else {
@@ -258,7 +268,7 @@ fn a_stack_that_is_far_too_high_is_folded_whatever_it_costs() {
     let sizes: Vec<u64> = (0..13).map(|at| 1 << (2 * (15 - at))).collect();
     let facts = of(Policy::default(), START + 100 * DAY, stack(&sizes));
     assert_eq!(
-        inputs(&plans(JobKind::Fold, &facts, &Past::default())),
+        inputs(&plans(JobKind::Fold, &facts, &History::default())),
         [[12, 13]]
     );
 }
@@ -267,7 +277,7 @@ fn a_stack_that_is_far_too_high_is_folded_whatever_it_costs() {
 fn narrow_late_windows_of_a_cold_day_are_folded_into_it() {
     let late = |at: u64| segment(at + 1, Tier::Cold, window(0, at as i64 * BASE), at + 1, 100);
     let facts = of(Policy::default(), START + 100 * DAY, (0..5).map(late).collect());
-    let planned = plans(JobKind::Fold, &facts, &Past::default());
+    let planned = plans(JobKind::Fold, &facts, &History::default());
     assert_eq!(inputs(&planned), [[1, 2, 3, 4, 5]]);
     assert_eq!(
         (planned[0].tier, planned[0].slot),
@@ -286,7 +296,7 @@ fn hot_stacks_may_be_higher_and_are_left_alone_before_they_migrate() {
         plans(
             JobKind::Fold,
             &of(Policy::default(), now, hot(count)),
-            &Past::default(),
+            &History::default(),
         )
         .len()
     };
@@ -308,11 +318,15 @@ fn what_lies_between_joins_the_fold_or_forbids_it() {
     between.written.newest.seal = 6;
     segments.push(between.clone());
     let facts = |segments| of(Policy::default(), START + 8 * DAY - 1, segments);
-    let planned = inputs(&plans(JobKind::Fold, &facts(segments.clone()), &Past::default()));
+    let planned = inputs(&plans(
+        JobKind::Fold,
+        &facts(segments.clone()),
+        &History::default(),
+    ));
     assert_eq!(planned, [[1, 2, 3, 6, 4, 5]]);
-    // A hot one is of another tier.
+    // A hot segment is in another tier.
     segments[5].tier = Tier::Hot;
-    let planned = inputs(&plans(JobKind::Fold, &facts(segments), &Past::default()));
+    let planned = inputs(&plans(JobKind::Fold, &facts(segments), &History::default()));
     assert_eq!(planned, [[1, 2, 3]]);
 }
 
@@ -324,7 +338,7 @@ fn neighbours_are_joined_only_when_the_store_is_crowded() {
         plans(
             JobKind::Fold,
             &of(policy, now, (0..days).map(day).collect()),
-            &Past::default(),
+            &History::default(),
         )
     };
     assert_eq!(folds(Policy::default(), 600), []);
@@ -340,19 +354,19 @@ fn neighbours_are_joined_only_when_the_store_is_crowded() {
         joined.iter().all(|work| work.range.start < START + 16 * DAY),
         "the oldest are joined"
     );
-    // Points of a joined window would stay for eight days longer than they should.
+    // Points of a joined window would stay eight days too long.
     let short = Policy {
         retention: Some(30 * DAY),
         ..Policy::default()
     };
     let day = |at: u64| segment(at + 1, Tier::Cold, window(3, at as i64 * DAY), at + 1, 1_000);
     let recent = of(short, START + 20 * DAY, (0..605).map(day).collect());
-    assert_eq!(plans(JobKind::Fold, &recent, &Past::default()), []);
+    assert_eq!(plans(JobKind::Fold, &recent, &History::default()), []);
 }
 
 // --- expire --------------------------------------------------------------------------------------------
 
-/// Two days of cold data and a policy that keeps thirty.
+/// Returns two days of cold data with a retention of 30 days.
 fn kept_for_thirty_days(now: i64) -> Facts {
     let policy = Policy {
         retention: Some(30 * DAY),
@@ -372,7 +386,7 @@ fn segments_are_dropped_a_while_after_their_last_point_was_hidden() {
         (hidden + 2 * DAY - 1, 1),
         (hidden + 2 * DAY, 2),
     ] {
-        let planned = plans(JobKind::Expire, &kept_for_thirty_days(now), &Past::default());
+        let planned = plans(JobKind::Expire, &kept_for_thirty_days(now), &History::default());
         assert_eq!(
             planned.iter().map(|work| work.inputs.len()).sum::<usize>(),
             dropped,
@@ -389,7 +403,7 @@ fn nothing_is_dropped_while_policy_or_clock_may_be_wrong() {
     let dropped = |change: &dyn Fn(&mut Facts)| {
         let mut facts = kept_for_thirty_days(now);
         change(&mut facts);
-        !plans(JobKind::Expire, &facts, &Past::default()).is_empty()
+        !plans(JobKind::Expire, &facts, &History::default()).is_empty()
     };
     assert!(dropped(&|_| {}));
     assert!(!dropped(&|facts| facts.tables[0].policy_changed = now - DAY + 1));
@@ -399,12 +413,12 @@ fn nothing_is_dropped_while_policy_or_clock_may_be_wrong() {
     let settled = |at: i64| Some(Timestamp::from_nanos_clamped(at));
     assert!(!dropped(&|facts| facts.clock.settled = settled(now - DAY + 1)));
     assert!(dropped(&|facts| facts.clock.settled = settled(now - DAY)));
-    // The newest stored point holds it back.
+    // The newest stored point limits expiry.
     assert!(!dropped(
         &|facts| facts.clock.expire_now = Some(Timestamp::from_nanos_clamped(START + 5 * DAY))
     ));
     assert!(!dropped(&|facts| facts.tables[0].policy.retention = None));
-    // It does not hold a policy back that was changed after it.
+    // It does not limit the expiry of a policy that was changed after it.
     assert!(dropped(&|facts| {
         facts.tables[0].policy_changed = now - DAY;
         facts.clock.expire_now = Some(Timestamp::from_nanos_clamped(now - 2 * DAY));
@@ -416,9 +430,9 @@ fn hidden_segments_are_not_rewritten_any_more() {
     let mut facts = kept_for_thirty_days(START + 31 * DAY);
     facts.clock.expire_now = None;
     facts.tables[0].segments = a_hot_day();
-    assert_eq!(plans(JobKind::Migrate, &facts, &Past::default()), []);
+    assert_eq!(plans(JobKind::Migrate, &facts, &History::default()), []);
     facts.clock = trusted(START + 30 * DAY);
-    assert_eq!(plans(JobKind::Migrate, &facts, &Past::default()).len(), 1);
+    assert_eq!(plans(JobKind::Migrate, &facts, &History::default()).len(), 1);
 }
 
 // --- purge, catalog, seal ------------------------------------------------------------------------------
@@ -429,7 +443,7 @@ fn deletes_wait_a_little_and_the_oldest_go_first() {
     segments.iter_mut().for_each(|segment| segment.has_deletes = true);
     let now = START + 100 * DAY;
     let facts = of(Policy::default(), now, segments);
-    let mut past = Past::default();
+    let mut past = History::default();
     past.deletes_since.insert(SegmentId(1), now - 1);
     past.deletes_since.insert(SegmentId(2), now - PURGE_AFTER);
     let planned = plans(JobKind::Purge, &facts, &past);
@@ -442,8 +456,8 @@ fn a_segment_with_deletes_that_migrates_is_not_purged_as_well() {
     let mut segments = a_hot_day();
     segments[3].has_deletes = true;
     let facts = of(Policy::default(), START + 8 * DAY, segments);
-    assert_eq!(plans(JobKind::Purge, &facts, &Past::default()), []);
-    assert_eq!(plans(JobKind::Migrate, &facts, &Past::default()).len(), 1);
+    assert_eq!(plans(JobKind::Purge, &facts, &History::default()), []);
+    assert_eq!(plans(JobKind::Migrate, &facts, &History::default()).len(), 1);
 }
 
 #[test]
@@ -455,7 +469,7 @@ fn what_migrates_much_later_is_purged_meanwhile() {
         ..Policy::default()
     };
     let now = START + 9 * DAY + 2 * HOUR;
-    let mut past = Past::default();
+    let mut past = History::default();
     past.served
         .insert((TableId(1), JobKind::Migrate), START + 9 * DAY);
     let purges = |now| plans(JobKind::Purge, &of(policy.clone(), now, segments.clone()), &past).len();
@@ -463,13 +477,13 @@ fn what_migrates_much_later_is_purged_meanwhile() {
 }
 
 #[test]
-fn segments_that_somebody_moves_are_left_alone() {
+fn segments_that_are_being_moved_are_left_alone() {
     let mut segments = a_hot_day();
     segments
         .iter_mut()
         .for_each(|segment| (segment.is_moving, segment.has_deletes) = (true, true));
     let facts = of(Policy::default(), START + 8 * DAY, segments);
-    let planned = plan(&facts, &Past::default(), &SETTINGS);
+    let planned = plan(&facts, &History::default(), &SETTINGS);
     assert!(planned.iter().all(|work| work.inputs.is_empty()));
 }
 
@@ -477,7 +491,7 @@ fn segments_that_somebody_moves_are_left_alone() {
 fn the_catalog_is_cleaned_now_and_then_and_never_by_a_doubtful_clock() {
     let now = START + 100 * DAY;
     let mut facts = of(Policy::default(), now, Vec::new());
-    let mut past = Past::default();
+    let mut past = History::default();
     assert!(plans(JobKind::CleanCatalog, &facts, &past)[0].is_due(now));
     past.served.insert((TableId(1), JobKind::CleanCatalog), now - 1);
     assert_eq!(
@@ -493,7 +507,7 @@ fn a_seal_is_there_to_be_asked_for() {
     let planned = plans(
         JobKind::Seal,
         &of(Policy::default(), START, Vec::new()),
-        &Past::default(),
+        &History::default(),
     );
     assert_eq!((planned.len(), planned[0].at), (1, None));
 }
@@ -509,7 +523,7 @@ fn urgent_work_is_in_front_and_waiting_work_at_the_end() {
     let mut segments = stack(&[100; 6]);
     segments.extend((10..19).map(|id| segment(id, Tier::Hot, window(0, (40 + id as i64) * DAY), id, 100)));
     segments.extend((20..26).map(|id| segment(id, Tier::Cold, window(3, 30 * DAY), id, 100)));
-    let mut past = Past::default();
+    let mut past = History::default();
     past.served.insert((TableId(1), JobKind::Migrate), now - DAY);
     let order: Vec<JobKind> = plan(&of(policy, now, segments), &past, &SETTINGS)
         .iter()
@@ -542,7 +556,7 @@ fn a_preview_says_what_would_move_hide_and_go() {
             &facts.tables[0],
             policy,
             &UnsealedBefore::default(),
-            &Past::default(),
+            &History::default(),
             &SETTINGS,
         )
     };
@@ -592,7 +606,7 @@ fn a_preview_says_why_nothing_goes() {
         &facts.tables[0],
         None,
         &UnsealedBefore::default(),
-        &Past::default(),
+        &History::default(),
         &SETTINGS,
     );
     assert_eq!((shown.drops.segments, shown.drops_at), (2, None));

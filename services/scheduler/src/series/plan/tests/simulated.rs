@@ -1,5 +1,6 @@
-//! A store without bytes: seals and rewrites change its segments as the real one would, and it counts what was
-//! written.
+//! Simulated store without bytes: seals and rewrites change its segments as in the real store.
+//!
+//! It counts the bytes that are written.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,23 +11,23 @@ use tideline_engine::moves::window::{Window, choose_tiers, cold_boundary, tiles}
 use super::{BASE, SETTINGS, facts, segment, table, trusted};
 use crate::maintenance::{Mode, Planned};
 use crate::series::plan::facts::{COLD_LEVEL, widened};
-use crate::series::plan::{Facts, Past, plan};
+use crate::series::plan::{Facts, History, plan};
 
-/// Windows that a seal may write, as the store has it.
+/// Number of windows that a seal may write, as in the store.
 const WINDOWS_PER_SEAL: usize = 24;
-/// Rounds of planning within which a store has to come to rest.
+/// Number of planning rounds after which no due work may be left.
 const ROUNDS_MAX: usize = 200;
 
 pub(super) struct SimulatedStore {
     pub(super) facts: Facts,
-    pub(super) past: Past,
-    /// Encoded bytes of a point in the cold tier, in percent of the hot tier.
+    pub(super) past: History,
+    /// Encoded bytes of a point in the cold tier, in percent of those in the hot tier.
     pub(super) cold_percent: u64,
-    /// Bytes that seals wrote.
+    /// Bytes written by seals.
     pub(super) sealed: u64,
-    /// Bytes that rewrites wrote, by kind of job.
+    /// Bytes written by rewrites, by kind of job.
     pub(super) rewritten: BTreeMap<JobKind, u64>,
-    /// The most segments that there ever were at rest.
+    /// Largest number of segments after a settled plan.
     pub(super) segments_peak: usize,
     sequence: u64,
     next_id: u64,
@@ -36,7 +37,7 @@ impl SimulatedStore {
     pub(super) fn new(now: i64, policy: Policy) -> Self {
         Self {
             facts: facts(now, vec![table(policy, Vec::new())]),
-            past: Past::default(),
+            past: History::default(),
             cold_percent: 100,
             sealed: 0,
             rewritten: BTreeMap::new(),
@@ -50,7 +51,7 @@ impl SimulatedStore {
         self.facts.clock = trusted(now);
     }
 
-    /// Seals points: bytes of each base window that has any.
+    /// Seals points, given as the bytes of each base window.
     pub(super) fn seal(&mut self, occupied: &BTreeMap<i64, u64>) {
         self.sequence += 10;
         let narrow = occupied.keys().map(|index| Window {
@@ -90,7 +91,7 @@ impl SimulatedStore {
         }
     }
 
-    /// Plans and does what is due until nothing is.
+    /// Plans and performs due work until none is left.
     pub(super) fn settle(&mut self) {
         for _ in 0..ROUNDS_MAX {
             let planned = plan(&self.facts, &self.past, &SETTINGS);
@@ -105,12 +106,12 @@ impl SimulatedStore {
                 self.check_ages();
                 return;
             }
-            // What the first piece of work makes may lie between the inputs of a later one: that waits for a new plan.
+            // The output of the first work may be between the inputs of a later one, which then waits for a new plan.
             for (at, work) in due.iter().enumerate() {
                 assert!(self.apply(work) || at > 0, "work that is refused: {work:?}");
             }
         }
-        panic!("work goes on for ever; {} segments", self.segments().len());
+        panic!("work never ends; {} segments", self.segments().len());
     }
 
     pub(super) fn segments(&self) -> &[super::SegmentFacts] {
@@ -121,14 +122,14 @@ impl SimulatedStore {
         self.segments().iter().map(|segment| segment.bytes).sum()
     }
 
-    /// The highest stack of segments whose points share an instant.
+    /// Returns the height of the highest stack of segments whose points share a timestamp.
     pub(super) fn stack_max(&self, tier: Tier) -> usize {
         let of_tier = || self.segments().iter().filter(|segment| segment.tier == tier);
         let height = |at: i64| of_tier().filter(|segment| segment.range().contains(at)).count();
         of_tier().map(|segment| height(segment.first)).max().unwrap_or(0)
     }
 
-    /// At rest, nothing is hot for longer than a day beyond `hot_ttl`, except what the order of writes holds back.
+    /// Checks that no segment is hot for longer than a day beyond `hot_ttl`.
     fn check_ages(&self) {
         let table = &self.facts.tables[0];
         let Some(before) = table.cold_before(&self.facts) else {
@@ -142,7 +143,7 @@ impl SimulatedStore {
         }
     }
 
-    /// No segment is in two plans.
+    /// Checks that no segment is in two plans.
     fn check(&self, planned: &[Planned]) {
         let mut seen = HashSet::new();
         for input in planned.iter().flat_map(|work| &work.inputs) {
@@ -150,7 +151,7 @@ impl SimulatedStore {
         }
     }
 
-    /// Does a piece of work under the store's own rules; false where those refuse it.
+    /// Performs work under the rules of the store. Returns false if the rules refuse it.
     pub(super) fn apply(&mut self, work: &Planned) -> bool {
         let ids: HashSet<SegmentId> = work.inputs.iter().copied().collect();
         let all = &self.facts.tables[0].segments;
@@ -214,7 +215,7 @@ impl SimulatedStore {
         true
     }
 
-    /// Makes the segment of a part of the inputs.
+    /// Creates the output segment for one window of a cut.
     fn cut(
         &mut self,
         inputs: &[super::SegmentFacts],
@@ -245,7 +246,7 @@ impl SimulatedStore {
         self.facts.tables[0].segments.push(output);
     }
 
-    /// All bytes written, in percent of those that are cold in the end.
+    /// Returns all bytes written, in percent of the bytes that are finally cold.
     pub(super) fn amplification_percent(&self) -> u64 {
         let cold = |segment: &super::SegmentFacts| match segment.tier {
             Tier::Hot => segment.bytes * self.cold_percent / 100,
@@ -256,7 +257,7 @@ impl SimulatedStore {
     }
 }
 
-/// A segment whose place among the writes can be chosen.
+/// Creates a range of writes.
 pub(super) fn written(oldest: u64, newest: u64) -> WriteSpan {
     let rank = |sequence| WriteRank {
         sequence,

@@ -1,4 +1,6 @@
-//! What the planner makes of years of data: few segments, few bytes written, and rest.
+//! Tests of the planner on years of simulated data.
+//!
+//! They check that segments and written bytes stay few, and that planning comes to rest.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +10,14 @@ use tideline_engine::model::{JobKind, Policy, Tier};
 use super::simulated::SimulatedStore;
 use super::{BASE, DAY, HOUR, START};
 
-/// Seals `every` for a time, each with all points since the last one; returns the store at its end.
+/// Seals at the interval `every` for the time `lasting`, each time all points since the last seal. Returns the store.
 fn live(policy: Policy, every: i64, lasting: i64, late_percent: u64) -> SimulatedStore {
     let mut store = SimulatedStore::new(START, policy);
     store.cold_percent = 40;
     let mut now = START;
     while now < START + lasting {
         let mut occupied: BTreeMap<i64, u64> = BTreeMap::new();
-        // A byte a microsecond, counted by the minute.
+        // One byte per microsecond, counted by the minute.
         for minute in 0..every / 60_000_000_000 {
             let at = now + minute * 60_000_000_000;
             *occupied.entry(at.div_euclid(BASE)).or_default() += 60_000_000;
@@ -52,7 +54,7 @@ fn live_load_is_never_folded_while_hot_and_becomes_one_segment_a_day() {
 
 #[test]
 fn writes_of_a_live_load_stay_within_bounds() {
-    // A seal every two hours is a quiet fleet, every three minutes a million values a second.
+    // A seal every two hours is a quiet fleet; a seal every three minutes is a million values per second.
     for (minutes, days, late_percent, folded_max, written_max, segments_max) in [
         (120, 60, 0, 0, 350, 200),
         (120, 60, 20, 0, 350, 450),
@@ -119,7 +121,7 @@ fn a_random_backfill_of_five_years_settles() {
         store.seal(&(first..last).map(|index| (index, 1_000)).collect());
         store.settle();
     }
-    // 24 hot windows, each with a stack of at most 12, and the cold ones.
+    // There are 24 hot windows, each with a stack of at most 12, and the cold ones.
     assert!(store.segments_peak <= 450, "{} segments", store.segments_peak);
     let written = store.amplification_percent();
     assert!(written <= 300, "{written} % of the data is written");

@@ -1,70 +1,72 @@
-//! Where the summaries of chunks may stand for their rows, and what is then left to read.
+//! Summary push-down: buckets of chunks whose summaries replace rows, and the rows that remain to be read.
 //!
-//! A summary is exact for a query when all rows of its bucket count, in one window, and nothing else does. So it
-//! may stand for them where
+//! A summary is exact for a query if all rows of its bucket are in the result, in one window, and nothing else
+//! changes their values. It can replace the rows if
 //!
-//! 1. the bucket's first and last instant lie in the range, and in one window of the grid,
-//! 2. no other piece reaches between these instants: it could overwrite a row,
-//! 3. no delete that the piece has not behind it reaches there,
-//! 4. and, field by field, it is known: text and booleans have no summaries, and a NaN makes one unknown.
+//! 1. the first and last timestamp of the bucket are in the range, and in one window of the grid,
+//! 2. no other piece overlaps this time span, because it could overwrite a row,
+//! 3. no pending delete of the piece overlaps it,
+//! 4. and, field by field, the summary is known: text and booleans have no summaries, and a NaN makes a summary
+//!    unknown.
 //!
-//! Everything else is read row by row: the stretches between such buckets in all fields, and inside them the fields
-//! that are not known.
+//! Everything else is read row by row: the time spans between such buckets in all fields, and within the buckets the
+//! fields whose summaries are not known.
 
 use tideline_chunk::{ColumnSummary, SummaryBucket};
 use tideline_model::{FieldId, TimeRange};
 
-use super::piece::{Piece, Wanted};
+use super::fragment::{Fragment, Wanted};
 
-/// Clusters of more pieces are merged as a whole: to look between so many would cost more than it saves.
+/// Maximum number of pieces per cluster for which summaries are used. For more, checking the overlaps costs more
+/// than it saves.
 const PIECES_MAX: usize = 64;
 
-/// The windows of an aggregate.
+/// Windows of an aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grid {
-    /// The whole range is one.
+    /// One window for the whole range.
     Whole,
-    /// `[offset + n·width, offset + (n+1)·width)` for every integer n, in nanoseconds since the epoch.
+    /// Windows `[offset + n·width, offset + (n+1)·width)` for every integer n, in nanoseconds since the epoch.
     Windows {
-        /// Width, above zero.
+        /// Width, greater than zero.
         width: i64,
-        /// Where one of them begins.
+        /// Start of one of the windows.
         offset: i64,
     },
 }
 
-/// What is read of a cluster from summaries, and what is not; kept from one cluster to the next.
+/// Buckets of a cluster that are read from summaries, and the remaining rows. Reused for the next cluster.
 #[derive(Debug, Default)]
-pub(super) struct Cover {
+pub(super) struct SummaryPushDown {
     spans: Vec<Span>,
-    /// Where the spans of the piece at hand begin.
+    /// Index of the first span of the current piece.
     at_hand: usize,
-    rest: Vec<Stretch>,
+    rest: Vec<RemainingSpan>,
 }
 
-/// The instants of a bucket whose summaries may stand for its rows.
+/// Bucket whose summaries may replace its rows.
 #[derive(Debug)]
 struct Span {
-    piece: usize,
+    fragment: usize,
     bucket: usize,
     range: TimeRange,
     points: usize,
-    /// Whether they do so in some field.
+    /// True if the summary replaces the rows in some field.
     stands: bool,
-    /// The fields whose rows must be read all the same.
+    /// Fields whose rows must be read nevertheless.
     raw: Vec<FieldId>,
 }
 
-/// Rows to read.
+/// Time span of rows to read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct RemainingSpan {
     pub(super) range: TimeRange,
-    /// `None` = all that are wanted.
+    /// Fields to read; `None` = all wanted fields.
     pub(super) fields: Option<Vec<FieldId>>,
 }
 
 impl Grid {
-    /// Whether one window holds two instants, and so all between them. `false` also where arithmetic ends.
+    /// Returns true if both timestamps are in one window. Returns false if the arithmetic overflows.
     fn holds(self, first: i64, last: i64) -> bool {
         match self {
             Self::Whole => true,
@@ -80,24 +82,24 @@ impl Grid {
     }
 }
 
-impl Cover {
-    /// Begins with another cluster.
+impl SummaryPushDown {
+    /// Starts a new cluster.
     pub(super) fn begin(&mut self) {
         self.spans.clear();
         self.at_hand = 0;
     }
 
-    /// Takes the buckets of a piece whose summaries may stand for rows; whether there is one.
+    /// Collects the buckets of a piece whose summaries may replace rows. Returns true if there is one.
     pub(super) fn offer(
         &mut self,
-        pieces: &[Piece],
+        fragments: &[Fragment],
         at: usize,
         buckets: &[SummaryBucket],
         wanted: Wanted<'_>,
         grid: Grid,
     ) -> bool {
         self.at_hand = self.spans.len();
-        if pieces.len() > PIECES_MAX {
+        if fragments.len() > PIECES_MAX {
             return false;
         }
         for (number, bucket) in buckets.iter().enumerate() {
@@ -106,11 +108,11 @@ impl Cover {
             if wanted.range.contains(first)
                 && wanted.range.contains(last)
                 && grid.holds(first, last)
-                && is_alone(pieces, at, range)
-                && !pieces[at].is_masked_in(wanted.masks, range)
+                && is_alone(fragments, at, range)
+                && !fragments[at].is_masked_in(wanted.masks, range)
             {
                 self.spans.push(Span {
-                    piece: at,
+                    fragment: at,
                     bucket: number,
                     range,
                     points: bucket.rows.len(),
@@ -122,8 +124,8 @@ impl Cover {
         self.at_hand < self.spans.len()
     }
 
-    /// Decides about a field of the piece at hand: empties the summaries, one list a column, that must not stand for
-    /// rows.
+    /// Decides about one field of the current piece. Clears the summaries that must not replace rows; `columns` has
+    /// one list per column of the field.
     pub(super) fn settle(&mut self, field: FieldId, columns: &mut [Vec<ColumnSummary>]) {
         let mut settled = 0;
         for span in &mut self.spans[self.at_hand..] {
@@ -144,32 +146,36 @@ impl Cover {
         empty(columns, settled, usize::MAX);
     }
 
-    /// Points of each bucket of the piece at hand whose summaries stand for rows.
+    /// Returns the number of points of each bucket of the current piece whose summaries replace rows.
     pub(super) fn summarized(&self) -> impl Iterator<Item = usize> {
         let standing = self.spans[self.at_hand..].iter().filter(|span| span.stands);
         standing.map(|span| span.points)
     }
 
-    /// What is left to read of the cluster, in the order of time.
-    pub(super) fn rest(&mut self, pieces: &[Piece], range: TimeRange) -> &[Stretch] {
+    /// Returns the time spans of the cluster that remain to be read, in time order.
+    pub(super) fn rest(&mut self, fragments: &[Fragment], range: TimeRange) -> &[RemainingSpan] {
         let Self { spans, rest, .. } = self;
         rest.clear();
-        let first = pieces.iter().map(|piece| piece.first).min().unwrap_or(range.end);
-        let end = pieces.iter().map(|piece| piece.range().end).max();
+        let first = fragments
+            .iter()
+            .map(|fragment| fragment.first)
+            .min()
+            .unwrap_or(range.end);
+        let end = fragments.iter().map(|fragment| fragment.range().end).max();
         let end = end.unwrap_or(range.start).min(range.end);
         let mut at = range.start.max(first);
-        if pieces.len() > 1 {
+        if fragments.len() > 1 {
             spans.sort_by_key(|span| span.range.start);
         }
-        // The bucket before, and whether the last stretch ends with it.
+        // Previous bucket; `is_open` is true if the last span ends with it.
         let mut before: Option<(usize, usize)> = None;
         let mut is_open = false;
         for span in spans {
             let gap = TimeRange::new(at, span.range.start);
-            let follows = before == Some((span.piece, span.bucket.wrapping_sub(1)))
-                && is_alone(pieces, span.piece, gap);
+            let follows = before == Some((span.fragment, span.bucket.wrapping_sub(1)))
+                && is_alone(fragments, span.fragment, gap);
             if !follows && !gap.is_empty() {
-                rest.push(Stretch {
+                rest.push(RemainingSpan {
                     range: gap,
                     fields: None,
                 });
@@ -183,7 +189,7 @@ impl Cover {
                     Some(last) if is_open && last.fields.as_ref() == Some(&raw) => {
                         last.range.end = span.range.end;
                     }
-                    _ => rest.push(Stretch {
+                    _ => rest.push(RemainingSpan {
                         range: span.range,
                         fields: Some(raw),
                     }),
@@ -191,10 +197,10 @@ impl Cover {
                 is_open = true;
             }
             at = span.range.end;
-            before = Some((span.piece, span.bucket));
+            before = Some((span.fragment, span.bucket));
         }
         if at < end {
-            rest.push(Stretch {
+            rest.push(RemainingSpan {
                 range: TimeRange::new(at, end),
                 fields: None,
             });
@@ -203,13 +209,13 @@ impl Cover {
     }
 }
 
-/// Whether no other piece reaches into a range.
-fn is_alone(pieces: &[Piece], at: usize, range: TimeRange) -> bool {
-    let mut others = pieces.iter().enumerate().filter(|(other, _)| *other != at);
-    others.all(|(_, piece)| !piece.range().overlaps(&range))
+/// Returns true if no other piece overlaps a time range.
+fn is_alone(fragments: &[Fragment], at: usize, range: TimeRange) -> bool {
+    let mut others = fragments.iter().enumerate().filter(|(other, _)| *other != at);
+    others.all(|(_, fragment)| !fragment.range().overlaps(&range))
 }
 
-/// Empties the summaries of some buckets.
+/// Clears the summaries of a range of buckets.
 fn empty(columns: &mut [Vec<ColumnSummary>], from: usize, to: usize) {
     for column in columns {
         let to = to.min(column.len());

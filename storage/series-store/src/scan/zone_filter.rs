@@ -1,47 +1,48 @@
-//! Rows that are wanted for their values: where summaries rule all of them out, a stretch of a chunk is not decoded.
+//! Zone filter: buckets of a chunk are not decoded if their summaries exclude all rows.
 //!
-//! A bucket may be left out where none of its rows can be wanted, whatever deletes hide of it. That only holds where no
-//! other piece overlaps the chunk: a row is put together of all that overlap, and may be wanted for a value of another one.
+//! A bucket may be skipped if none of its rows can be wanted, whichever of them are deleted. This requires that no
+//! other piece overlaps the chunk: a row combines the values of all overlapping pieces and may be wanted for a value
+//! of another piece.
 
 use std::fmt;
 
 use tideline_chunk::{Chunk, ColumnSummary};
 use tideline_model::{FieldId, TimeRange};
 
-/// Says which rows may be wanted, by what their values come to.
-pub trait Screen: fmt::Debug + Sync {
-    /// The stored fields that it looks at.
+/// Filter of rows by the summaries of their values.
+pub trait ZoneFilter: fmt::Debug + Sync {
+    /// Returns the stored fields that the filter uses.
     fn looks_at(&self) -> &[FieldId];
 
-    /// Whether a row of a bucket may be wanted; `true` where it cannot be known.
+    /// Returns true if a row of a bucket may be wanted, or if that cannot be determined.
     fn admits(&self, bucket: Bucket<'_>) -> bool;
 }
 
-/// A bucket of a chunk, as a screen sees it.
+/// Summaries of one bucket of a chunk.
 #[derive(Debug, Clone, Copy)]
 pub struct Bucket<'a> {
     columns: &'a [Column],
     number: usize,
 }
 
-/// A column that a screen looks at; kept from chunk to chunk.
+/// Column that a filter uses. Reused for the next chunk.
 #[derive(Debug, Default)]
 struct Column {
     field: FieldId,
-    /// In each bucket; empty where it has no summaries.
+    /// Summary of each bucket; empty if the column has no summaries.
     summaries: Vec<ColumnSummary>,
 }
 
-/// Finds what is left of chunks behind a screen.
+/// Evaluates a filter on chunks.
 #[derive(Debug, Default)]
-pub(super) struct ScreenReader {
+pub(super) struct ZoneFilterReader {
     columns: Vec<Column>,
     admitted: Vec<TimeRange>,
 }
 
 impl<'a> Bucket<'a> {
-    /// What the values of a field come to in it, type by type; nothing where the chunk does not have the field, and
-    /// [`ColumnSummary::Unknown`] for what has no summaries.
+    /// Returns the summaries of a field in the bucket, one per type: none if the chunk does not have the field, and
+    /// [`ColumnSummary::Unknown`] for columns without summaries.
     pub fn of(self, field: FieldId) -> impl Iterator<Item = ColumnSummary> + use<'a> {
         let columns = self.columns.iter().filter(move |column| column.field == field);
         columns.map(move |column| {
@@ -51,14 +52,14 @@ impl<'a> Bucket<'a> {
     }
 }
 
-impl ScreenReader {
-    /// The stretches of a chunk in which rows of `range` may be wanted, in the order of time; `None` where it has no
-    /// summaries to tell.
+impl ZoneFilterReader {
+    /// Returns the time spans of a chunk in which rows of `range` may be wanted, in time order; `None` if the chunk
+    /// has no summaries.
     pub(super) fn admitted(
         &mut self,
         chunk: &Chunk<'_>,
         range: TimeRange,
-        screen: &dyn Screen,
+        screen: &dyn ZoneFilter,
     ) -> Option<&[TimeRange]> {
         let summaries = chunk.summaries()?;
         let mut count = 0;
@@ -88,7 +89,7 @@ impl ScreenReader {
         }
         self.admitted
             .iter_mut()
-            .for_each(|stretch| *stretch = stretch.intersect(&range));
+            .for_each(|span| *span = span.intersect(&range));
         Some(&self.admitted)
     }
 }

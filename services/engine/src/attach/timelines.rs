@@ -1,8 +1,8 @@
-//! Who the timelines of an attached segment are: their identities go into the journal as those of any write do, and then
-//! their attributes are set.
+//! Timelines of attached segments: registers their identities through the journal, as any write does, then sets their
+//! attributes.
 //!
-//! A timeline may be in many segments, and its attributes are those of the newest, which comes first. So they are set for
-//! timelines that no newer segment has.
+//! A timeline may occur in many segments, and the attributes of the newest one apply. Segments are attached newest
+//! first, so attributes are set only for timelines that occur in no newer segment.
 
 use std::collections::BTreeMap;
 
@@ -15,37 +15,37 @@ use tideline_series_store::{Segment, StoreError};
 use tideline_timeline_catalog::timeline_id;
 use tideline_timeline_catalog::{AttributeChanges, AttributeValue, CatalogError};
 
-use super::{AttachProgress, Halt};
+use super::{AttachProgress, AttachStop};
 use crate::engine::Engine;
 use crate::tables::Table;
 use crate::write::introduced;
 
-/// Timelines that are taken in at once.
+/// Number of timelines registered at once.
 const BATCH: usize = 1_000;
-/// Identities of a table that may share both hashes of their ids.
+/// Number of identities of a table that may share both hashes of their ids.
 const SALTS: u32 = 4;
 
-/// Timelines of segments that are being attached.
-pub(super) struct Newcomers {
-    /// Archived segments that the table had before: attached by an earlier run, and so newer.
+/// Timelines of the segments attached by this run.
+pub(super) struct NewTimelines {
+    /// Archived segments that the table had before this run. They are newer, because an earlier run attached them.
     earlier: Vec<Segment>,
-    /// Timelines of newer segments of this run.
+    /// Timelines in newer segments of this run.
     seen: RoaringBitmap,
-    /// Those of the segment at hand.
+    /// Timelines in the current segment.
     now: RoaringBitmap,
     last: Option<TimelineId>,
     refused: u64,
     first_refusal: Option<String>,
 }
 
-/// A timeline of a segment.
+/// Timeline of a segment.
 struct Member {
     id: TimelineId,
     who: Identity,
     attributes: Option<String>,
 }
 
-impl Newcomers {
+impl NewTimelines {
     pub(super) fn new(earlier: Vec<Segment>) -> Self {
         Self {
             earlier,
@@ -57,22 +57,22 @@ impl Newcomers {
         }
     }
 
-    /// The next segment begins.
+    /// Starts the next segment.
     pub(super) fn begin(&mut self) {
         self.now.clear();
         self.last = None;
     }
 
-    /// The segment is attached.
+    /// Ends a segment that was attached.
     pub(super) fn end(&mut self) {
         self.seen |= &self.now;
     }
 
-    /// What became of attributes that could not be set, in words.
+    /// Returns a message about the attributes that could not be set, if any.
     pub(super) fn take_refusal(&mut self) -> Option<String> {
         let first = self.first_refusal.take()?;
         Some(format!(
-            "those of {} timelines could not be set: {first}",
+            "attributes of {} timelines could not be set: {first}",
             self.refused
         ))
     }
@@ -82,8 +82,8 @@ impl Newcomers {
         self.first_refusal.get_or_insert_with(reason);
     }
 
-    /// The next timelines that have a name.
-    fn next(&mut self, runs: &mut TimelineRuns) -> std::result::Result<Vec<Member>, Halt> {
+    /// Returns the next timelines with an identity, at most [`BATCH`].
+    fn next(&mut self, runs: &mut TimelineRuns) -> std::result::Result<Vec<Member>, AttachStop> {
         let mut members = Vec::new();
         for run in runs {
             let TimelineRun {
@@ -103,14 +103,14 @@ impl Newcomers {
 }
 
 impl Engine {
-    /// Takes in the next timelines of a segment; `false` when there are none.
-    pub(super) fn take_people(
+    /// Registers the next timelines of a segment. Returns false if there are no more.
+    pub(super) fn register_timelines(
         &self,
         table: &Table,
         runs: &mut TimelineRuns,
-        newcomers: &mut Newcomers,
+        newcomers: &mut NewTimelines,
         progress: &mut AttachProgress,
-    ) -> std::result::Result<bool, Halt> {
+    ) -> std::result::Result<bool, AttachStop> {
         let members = newcomers.next(runs)?;
         if members.is_empty() {
             return Ok(false);
@@ -140,14 +140,14 @@ impl Engine {
         Ok(true)
     }
 
-    /// Sets the attributes of those that have none and are in no newer segment.
+    /// Sets the attributes of timelines that have none yet and occur in no newer segment.
     fn take_attributes(
         &self,
         table: &Table,
         members: &[Member],
         ordinals: &[Ordinal],
-        newcomers: &mut Newcomers,
-    ) -> std::result::Result<(), Halt> {
+        newcomers: &mut NewTimelines,
+    ) -> std::result::Result<(), AttachStop> {
         let mut edits: Vec<(Ordinal, AttributeChanges)> = Vec::new();
         for (member, ordinal) in members.iter().zip(ordinals) {
             let Some(json) = &member.attributes else { continue };
@@ -162,7 +162,7 @@ impl Engine {
             match changes(json) {
                 Some(changes) if is_bare => edits.push((*ordinal, changes)),
                 Some(_) => {}
-                None => newcomers.refuse(|| format!("timeline {}: {json} cannot be read", member.id)),
+                None => newcomers.refuse(|| format!("timeline {}: invalid attributes {json}", member.id)),
             }
         }
         if edits.is_empty() {
@@ -179,7 +179,7 @@ impl Engine {
         Ok(())
     }
 
-    fn is_held(&self, segments: &[Segment], id: TimelineId) -> std::result::Result<bool, Halt> {
+    fn is_held(&self, segments: &[Segment], id: TimelineId) -> std::result::Result<bool, AttachStop> {
         for segment in segments {
             if self.store.holds(segment, id)? {
                 return Ok(true);
@@ -189,8 +189,9 @@ impl Engine {
     }
 }
 
-/// Makes timelines known; each has the id that it has in the file, or none of them is taken in.
-fn register(table: &Table, members: &[Member]) -> std::result::Result<Vec<Ordinal>, Halt> {
+/// Registers timelines under their ids in the file. The ids of all timelines are checked before the first is
+/// registered.
+fn register(table: &Table, members: &[Member]) -> std::result::Result<Vec<Ordinal>, AttachStop> {
     let source_tags = table.catalog.reader().source_tags().to_vec();
     let mut encoded = Vec::new();
     for member in members {
@@ -198,9 +199,9 @@ fn register(table: &Table, members: &[Member]) -> std::result::Result<Vec<Ordina
         member.who.encode(&mut encoded);
         let source = member.who.source(&source_tags);
         if !(0..SALTS).any(|salt| timeline_id(source, &encoded, salt) == member.id) {
-            return Err(Halt::Problem(format!(
-                "timeline {} is not the one that its tags yield with source_tags {source_tags:?}: where others were set, make \
-                 the table with them and attach to it",
+            return Err(AttachStop::Problem(format!(
+                "the id of timeline {} does not match its tags under source_tags {source_tags:?}; create the \
+                 table with the source_tags of the archive and attach to it",
                 member.id
             )));
         }
@@ -209,8 +210,8 @@ fn register(table: &Table, members: &[Member]) -> std::result::Result<Vec<Ordina
         let registered = table.catalog.register(&member.who, None)?;
         match registered.id == member.id {
             true => Ok(registered.ordinal),
-            false => Err(Halt::Problem(format!(
-                "timeline {} has another id here",
+            false => Err(AttachStop::Problem(format!(
+                "timeline {} has a different id in this database",
                 member.id
             ))),
         }
@@ -218,14 +219,14 @@ fn register(table: &Table, members: &[Member]) -> std::result::Result<Vec<Ordina
     members.iter().map(register).collect()
 }
 
-/// What sets attributes as they were told; `None` where that is nothing.
+/// Parses attributes in JSON into changes that set them; `None` if they are invalid.
 fn changes(json: &str) -> Option<AttributeChanges> {
     let told: BTreeMap<String, Value> = serde_json::from_str(json).ok()?;
     let change = |(key, value)| Some((key, Some(value_of(&value)?)));
     told.into_iter().map(change).collect()
 }
 
-/// A value as [`People`](tideline_archive::People) tells it.
+/// Parses a value in the JSON form that [`TimelineMetadata`](tideline_archive::TimelineMetadata) writes.
 fn value_of(value: &Value) -> Option<AttributeValue> {
     Some(match value {
         Value::String(text) => AttributeValue::Text(text.clone()),

@@ -1,10 +1,10 @@
-//! Points that are in files and in the cold tier at once.
+//! Points that are in files and in the cold tier at the same time.
 //!
-//! A cold segment may have a *copy*: the same points as a segment of the archive, loaded and complete, that no reader looks
-//! at. It comes with the files of a segment that is to stay for a while, or with one that came back from files. When the
-//! time is over, one edit puts the copy in its segment's place: nothing is read or written for that.
+//! A cold segment may have a *copy*: a complete archive segment with the same points that readers ignore. It is
+//! created when a segment is archived but has to stay for a while, or when a segment is restored from files. When
+//! the time is over, one edit replaces the segment with its copy, without reading or writing any points.
 //!
-//! A rewrite of the segment leaves the copy behind, since it would not be the same points any more.
+//! A rewrite of the segment discards the copy, because the points would no longer be the same.
 
 use std::sync::Arc;
 
@@ -19,19 +19,19 @@ use crate::manifest::Segment;
 use crate::scan::cursor;
 use crate::shared::Shared;
 
-/// What became of cold segments with a copy.
+/// Result of evicting cold segments that have a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Evicted {
-    /// Segments whose points are only in files now.
+    /// Segments whose points are now only in files.
     pub segments: u64,
-    /// Their bytes in the cold tier.
+    /// Bytes of these segments in the cold tier.
     pub bytes: u64,
-    /// Segments that stay, since something of their files is missing.
+    /// Segments that stay because files of their copy are missing.
     pub stay: u64,
 }
 
 impl Load<'_> {
-    /// What the manifest is to say of what was loaded.
+    /// Returns the segment to publish for a load.
     pub(super) fn published(&self, loaded: Option<Segment>) -> Result<Option<Segment>> {
         let Some(loaded) = loaded else { return Ok(None) };
         match (self.rewrite.cause, self.inputs) {
@@ -45,7 +45,7 @@ impl Load<'_> {
                 let files = self.files_that_stay(inputs, &loaded);
                 Ok(Some(loaded.with_copy(files).staying_until(Some(until))))
             }
-            // What comes to a restored window stays with it.
+            // A segment that is merged with a restored one stays as long as that.
             (_, inputs) if loaded.tier == Tier::Cold => {
                 let until = inputs.iter().filter_map(|input| input.stays_until).max();
                 Ok(Some(loaded.staying_until(until)))
@@ -54,7 +54,7 @@ impl Load<'_> {
         }
     }
 
-    /// Files that hold just what came back from them need not be written again.
+    /// Returns the input as copy if its files hold exactly the restored points. They need not be written again then.
     fn files_that_stay(&self, inputs: &[Arc<Segment>], restored: &Segment) -> Option<Segment> {
         let [input] = inputs else { return None };
         let is_clean = !self.deletes.is_some_and(|deletes| deletes.concern(input));
@@ -62,7 +62,7 @@ impl Load<'_> {
     }
 }
 
-/// Whether two segments have as many points, of the same time.
+/// Returns true if two segments have the same counts and time span.
 fn is_same(one: &Segment, other: &Segment) -> bool {
     let counts = |segment: &Segment| {
         (
@@ -77,7 +77,7 @@ fn is_same(one: &Segment, other: &Segment) -> bool {
 }
 
 impl Shared {
-    /// A copy is of one cold segment, of which nothing is deleted.
+    /// Checks that the input is one cold segment without deleted points.
     pub(super) fn check_copied(&self, inputs: &[Arc<Segment>], deletes: Option<&TableDeletes>) -> Result<()> {
         let [segment] = inputs else {
             return Err(StoreError::NoCopy(
@@ -95,7 +95,7 @@ impl Shared {
         }
     }
 
-    /// What is to come back and never left only has to stay.
+    /// Handles a restore of a segment that is still in the cold tier: only `stays_until` changes.
     pub(super) fn hold(&self, rewrite: &Rewrite, inputs: &[Arc<Segment>]) -> Result<Option<Rewritten>> {
         let (RewriteCause::Restore(until), [input]) = (rewrite.cause, inputs) else {
             return Ok(None);
@@ -112,7 +112,7 @@ impl Shared {
         }))
     }
 
-    /// Puts copies in the place of their segments.
+    /// Replaces segments with their copies.
     pub(crate) fn evict(&self, table: TableId, segments: &[SegmentId]) -> Result<Evicted> {
         self.check_not_read_only()?;
         let _claim = Claim::take(self, segments)?;
@@ -136,7 +136,7 @@ impl Shared {
                 Some(missing) => {
                     tracing::error!(
                         segment = segment.id.0, missing,
-                        "files of cold points are not what was written; the points stay, and are archived again"
+                        "archived files of a cold segment are missing or damaged; it is kept and archived again"
                     );
                     evicted.stay += 1;
                     Segment::clone(&segment).with_copy(None)
@@ -145,13 +145,13 @@ impl Shared {
             inputs.push(segment);
         }
         around("evict", "edit", || self.replace(&inputs, &outputs))?;
-        // Else these would be the readers that they wait for.
+        // Otherwise the segments would wait for these references.
         drop(inputs);
         around("evict", "drop", || self.free())?;
         Ok(evicted)
     }
 
-    /// What is missing of a copy's files.
+    /// Returns a description of missing files of a copy.
     fn missing(&self, copy: &Segment) -> Result<Option<String>> {
         let archive = self.settings.archive.as_ref();
         let archive = archive.ok_or(StoreError::NoArchive(copy.id))?;

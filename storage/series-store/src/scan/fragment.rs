@@ -1,8 +1,8 @@
-//! Pieces: what a source has of one timeline, and decoding them.
+//! Pieces: points of one timeline in one source, and their decoding.
 //!
-//! A piece is a chunk of a segment, a block of a head, or open rows. Pieces of one timeline come from many sources;
-//! each carries the rank of its source (a higher one was written later) and how far deletes have been applied to
-//! it. Readers and rewrites share them.
+//! A piece is a chunk of a segment, a block of a head, or the open rows of a head. The pieces of one timeline come
+//! from many sources. Each has the rank of its source (a higher one was written later) and the sequence up to which
+//! deletes are applied to it. Readers and rewrites share this code.
 
 use std::ops::Range;
 
@@ -15,113 +15,114 @@ use tideline_runtime::background;
 use crate::deletes::{Mask, apply, rows_in};
 use crate::merge::{Part, Priority, merge, slice};
 
-/// What one source has of a timeline, or a part of it.
+/// Points of a timeline in one source, or a part of them.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct Fragment {
     pub(crate) first: i64,
     pub(crate) last: i64,
     pub(crate) rank: u64,
     pub(crate) tier: Tier,
-    /// The first delete that may still have to be applied to it.
+    /// First delete that may still have to be applied.
     pub(crate) deletes_from: SequenceNumber,
-    pub(crate) data: PieceData,
+    pub(crate) data: FragmentData,
 }
 
-/// The points of a piece.
+/// Data of a piece.
 #[derive(Debug)]
-pub(crate) enum PieceData {
+pub(crate) enum FragmentData {
     Chunk(Bytes),
     Open(Run),
-    /// Rows in a file, to be read before they are taken from.
+    /// Rows in a file. They must be read before use.
     Archived(ArchivedRows),
-    /// The rows of a file, read; and their bytes there.
+    /// Rows read from a file, and their bytes there.
     Read(Run, u64),
 }
 
-/// Where rows are in a file, and what is known of them without reading it.
+/// Location of rows in a file, and their summaries.
 #[derive(Debug)]
 pub(crate) struct ArchivedRows {
     pub(crate) extent: Extent,
-    /// About the bytes that they take there.
+    /// Approximate bytes of the rows in the file.
     pub(crate) bytes: u64,
-    /// What their numbers come to, as [`LoneSummaries`](tideline_chunk::LoneSummaries) reads it; may be empty.
+    /// Encoded [`LoneSummaries`](tideline_chunk::LoneSummaries) of the rows; may be empty.
     pub(crate) summaries: Bytes,
 }
 
-/// Decoding space, reused from chunk to chunk.
+/// Decoding buffer, reused for each chunk.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     pub(crate) run: Run,
     bitmap: Bitmap,
 }
 
-/// What is wanted of pieces.
+/// Part of the pieces that is wanted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) range: TimeRange,
-    /// `None` = all.
+    /// Fields; `None` = all.
     pub(crate) fields: Option<&'a [FieldId]>,
-    /// What is hidden of the timeline.
+    /// Deletes of the timeline.
     pub(crate) masks: &'a [Mask],
 }
 
-impl Piece {
-    /// Its span, half-open.
+impl Fragment {
+    /// Returns the half-open time range.
     pub(crate) fn range(&self) -> TimeRange {
         TimeRange::new(self.first, self.last.saturating_add(1))
     }
 
-    /// Whether deletes may hide points of it.
+    /// Returns true if deletes may hide points of the piece.
     pub(crate) fn is_masked(&self, masks: &[Mask]) -> bool {
         self.is_masked_in(masks, self.range())
     }
 
-    /// Whether deletes may hide points of it in a range.
+    /// Returns true if deletes may hide points of the piece in a time range.
     pub(crate) fn is_masked_in(&self, masks: &[Mask], range: TimeRange) -> bool {
         masks
             .iter()
             .any(|mask| mask.sequence >= self.deletes_from && mask.range.overlaps(&range))
     }
 
-    /// Encoded bytes at hand; open rows have none.
+    /// Returns the encoded bytes in memory; 0 for open rows.
     pub(crate) fn bytes(&self) -> u64 {
         match &self.data {
-            PieceData::Chunk(bytes) => bytes.len() as u64,
-            PieceData::Open(_) => 0,
-            PieceData::Archived(rows) => rows.summaries.len() as u64,
-            PieceData::Read(_, bytes) => *bytes,
+            FragmentData::Chunk(bytes) => bytes.len() as u64,
+            FragmentData::Open(_) => 0,
+            FragmentData::Archived(rows) => rows.summaries.len() as u64,
+            FragmentData::Read(_, bytes) => *bytes,
         }
     }
 }
 
 impl Buffer {
-    /// Decodes what is wanted of a piece; `false` when that is nothing.
-    pub(crate) fn take(&mut self, piece: &Piece, wanted: Wanted<'_>) -> Result<bool, ChunkError> {
-        let found = match &piece.data {
-            PieceData::Chunk(bytes) => self.decode(bytes, wanted)?,
-            PieceData::Open(run) | PieceData::Read(run, _) => self.project(run, wanted),
-            PieceData::Archived(..) if !piece.range().overlaps(&wanted.range) => false,
-            // Whoever gathers pieces reads them first.
-            PieceData::Archived(..) => return Err(ChunkError::Malformed("its file was not read")),
+    /// Decodes the wanted part of a piece. Returns false if that part is empty.
+    pub(crate) fn take(&mut self, fragment: &Fragment, wanted: Wanted<'_>) -> Result<bool, ChunkError> {
+        let found = match &fragment.data {
+            FragmentData::Chunk(bytes) => self.decode(bytes, wanted)?,
+            FragmentData::Open(run) | FragmentData::Read(run, _) => self.project(run, wanted),
+            FragmentData::Archived(..) if !fragment.range().overlaps(&wanted.range) => false,
+            // Callers read archived pieces first.
+            FragmentData::Archived(..) => return Err(ChunkError::Malformed("its file was not read")),
         };
         Ok(found
-            && (!piece.is_masked(wanted.masks) || apply(&mut self.run, wanted.masks, piece.deletes_from)))
+            && (!fragment.is_masked(wanted.masks)
+                || apply(&mut self.run, wanted.masks, fragment.deletes_from)))
     }
 
-    /// Decodes what is wanted of pieces that overlap, oldest write first, and merges it.
+    /// Decodes the wanted parts of overlapping pieces, oldest write first, and merges them.
     ///
-    /// `decoded` hears of every piece, by its place, that something was taken from.
+    /// Calls `decoded` with the index of every piece that contributed.
     pub(crate) fn merge(
         &mut self,
-        pieces: &[Piece],
+        fragments: &[Fragment],
         wanted: Wanted<'_>,
         mut decoded: impl FnMut(usize, &Run),
     ) -> Result<Run, ChunkError> {
-        let mut runs = Vec::with_capacity(pieces.len());
-        for (at, piece) in pieces.iter().enumerate() {
-            if self.take(piece, wanted)? {
+        let mut runs = Vec::with_capacity(fragments.len());
+        for (at, fragment) in fragments.iter().enumerate() {
+            if self.take(fragment, wanted)? {
                 decoded(at, &self.run);
-                runs.push((piece.rank, std::mem::take(&mut self.run)));
+                runs.push((fragment.rank, std::mem::take(&mut self.run)));
             }
         }
         if runs.len() == 1 {
@@ -157,7 +158,7 @@ impl Buffer {
                 Presence::Some(std::mem::take(bitmap))
             };
             filled += 1;
-            background::give_way_after(rows.len());
+            background::yield_core_after(rows.len());
         }
         run.columns.truncate(filled);
         Ok(true)
@@ -176,7 +177,7 @@ impl Buffer {
     }
 }
 
-/// The column at a position of a buffer, with space that fits the type.
+/// Returns the column at an index of the buffer, with storage for the given type.
 fn reused(columns: &mut Vec<RunColumn>, at: usize, field: FieldId, value_type: ValueType) -> &mut RunColumn {
     if at == columns.len() {
         columns.push(RunColumn {
@@ -193,16 +194,16 @@ fn reused(columns: &mut Vec<RunColumn>, at: usize, field: FieldId, value_type: V
     column
 }
 
-/// Groups pieces, sorted by their first instant, into stretches that do not overlap each other.
-pub(crate) fn clusters(pieces: &[Piece]) -> Vec<Range<usize>> {
-    let mut clusters: Vec<Range<usize>> = Vec::new();
+/// Groups pieces, which must be sorted by their first timestamp, into overlap_groups that do not overlap each other.
+pub(crate) fn overlap_groups(fragments: &[Fragment]) -> Vec<Range<usize>> {
+    let mut overlap_groups: Vec<Range<usize>> = Vec::new();
     let mut reach = i64::MIN;
-    for (at, piece) in pieces.iter().enumerate() {
-        match clusters.last_mut() {
-            Some(open) if piece.first <= reach => open.end = at + 1,
-            _ => clusters.push(at..at + 1),
+    for (at, fragment) in fragments.iter().enumerate() {
+        match overlap_groups.last_mut() {
+            Some(open) if fragment.first <= reach => open.end = at + 1,
+            _ => overlap_groups.push(at..at + 1),
         }
-        reach = reach.max(piece.last);
+        reach = reach.max(fragment.last);
     }
-    clusters
+    overlap_groups
 }

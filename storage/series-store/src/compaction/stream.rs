@@ -1,4 +1,7 @@
-//! What a rewrite's inputs come to, made while it is asked for: chunks, or rows of files.
+//! Streaming k-way merge of the inputs of a rewrite, encoded lazily into chunks or file rows.
+//!
+//! Each input is read page by page. The pieces of one timeline are merged in slices of time, so memory does not
+//! depend on the size of the inputs.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,70 +14,71 @@ use tideline_model::{FieldId, SequenceNumber, Tier, TimeRange, TimelineId};
 use tideline_runtime::background;
 
 use super::archive::FilesOutput;
-use super::{Load, Pace, RewriteCost};
+use super::{Load, RewriteCost, Throttle};
 use crate::buckets::load_buckets;
 use crate::deletes::TableDeletes;
 use crate::error::{Result, StoreError};
 use crate::manifest::SegmentTotals;
 use crate::merge::concat;
-use crate::scan::archived::{Allowance, FilesReader, let_go};
+use crate::scan::archived::{Allowance, FilesReader, release};
 use crate::scan::chunk_piece;
 use crate::scan::cursor::Walk;
-use crate::scan::piece::{Buffer, Piece, PieceData, Wanted, clusters};
+use crate::scan::fragment::{Buffer, Fragment, FragmentData, Wanted, overlap_groups};
 use crate::segment_writer::{SegmentWriter, chunk_rows_max};
 use crate::shared::Shared;
 
-/// Pages of all inputs together.
+/// Maximum bytes of the pages of all inputs together.
 const PAGES_BYTES: usize = 32 << 20;
-/// Rows of all pages together: what a short chunk takes in memory is mostly the row around it.
+/// Maximum rows of the pages of all inputs together. The memory of a short chunk is mostly the row around it.
 const PAGES_ROWS: usize = 32_768;
-/// Fewest rows of a page, so that looking for its start is a small part of reading it.
+/// Minimum rows of a page, so that seeking its start is a small part of reading it.
 const PAGE_ROWS_MIN: usize = 256;
-/// The smallest page of one input that still reads well.
+/// Minimum bytes of a page of one input for efficient reads.
 const PAGE_BYTES_MIN: usize = 64 << 10;
-/// Values that are decoded and merged at once; pieces that overlap beyond it are merged in slices of time.
+/// Maximum number of values that are decoded and merged at once. Larger groups of overlapping pieces are merged in
+/// slices of time.
 const SLICE_VALUES: usize = 1 << 20;
 
-/// The output, made while it is asked for.
+/// Lazily evaluated output.
 pub(super) struct Stream<'a> {
     backend: &'a dyn Backend,
     sources: Vec<Input>,
     deletes: Option<&'a TableDeletes>,
     tier: Tier,
-    /// The points that are wanted.
+    /// Time range of the wanted points.
     range: TimeRange,
-    pub(super) pace: &'a mut dyn Pace,
+    pub(super) pace: &'a mut dyn Throttle,
     pub(super) output: Output<'a>,
     ready: VecDeque<Row>,
     buffer: Buffer,
     pub(super) cost: RewriteCost,
-    /// Why it ended early.
+    /// Error that ended the stream early.
     failure: Option<StoreError>,
 }
 
-/// One input on its way.
+/// Input with its read position.
 struct Input {
     walk: Walk,
     tier: Tier,
     deletes_from: SequenceNumber,
-    /// Of a segment whose points are in files.
+    /// Reader of the files of an archive segment.
     files: Option<FilesReader>,
 }
 
-/// Where the output goes.
+/// Destination of the output.
 pub(super) enum Output<'a> {
-    /// Chunks, for the backend.
+    /// Chunks for the backend.
     Chunks(Box<SegmentWriter>),
-    /// Files, for a target.
+    /// Files for a target.
     Files(Box<FilesOutput<'a>>),
 }
 
 impl<'a> Stream<'a> {
-    /// What is to be loaded, on its way to `output`.
+    /// Creates the stream from a load to `output`.
     pub(super) fn new(
         shared: &'a Shared,
         load: &Load<'a>,
-        pace: &'a mut dyn Pace,
+        pace: &'a mut dyn Throttle,
         output: Output<'a>,
     ) -> Self {
         let inputs = load.inputs;
@@ -129,7 +133,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Makes the chunks of the next timeline; `false` after the last.
+    /// Produces the output of the next timeline. Returns false after the last one.
     fn advance(&mut self) -> Result<bool> {
         let mut next: Option<TimelineId> = None;
         for source in &mut self.sources {
@@ -138,7 +142,7 @@ impl<'a> Stream<'a> {
             }
         }
         let Some(id) = next else { return Ok(false) };
-        let mut pieces = Vec::new();
+        let mut fragments = Vec::new();
         let mut sequences: Option<SequenceSpan> = None;
         let mut columns = 0;
         for (rank, source) in (0..).zip(&mut self.sources) {
@@ -147,7 +151,7 @@ impl<'a> Stream<'a> {
             let files = &source.files;
             source.walk.chunks(self.backend, id, &mut |bytes| {
                 let found = match files {
-                    Some(files) => files.piece(&bytes, rank, deletes_from).map(Found::archived),
+                    Some(files) => files.fragment(&bytes, rank, deletes_from).map(Found::archived),
                     None => Found::chunk(&bytes, rank, tier, deletes_from)
                         .map_err(|cause| StoreError::chunk(id, cause)),
                 };
@@ -159,7 +163,7 @@ impl<'a> Stream<'a> {
                         self.cost.values_read += found.values;
                         columns = columns.max(found.columns);
                         sequences = Some(union(sequences, found.sequences));
-                        pieces.push((found.piece, found.rows));
+                        fragments.push((found.fragment, found.rows));
                     }
                     Err(error) => damage = Some(error),
                 }
@@ -169,7 +173,7 @@ impl<'a> Stream<'a> {
             }
         }
         if let Some(sequences) = sequences {
-            self.timeline(id, pieces, columns.max(1), sequences)?;
+            self.timeline(id, fragments, columns.max(1), sequences)?;
         }
         if let Output::Chunks(writer) = &mut self.output {
             self.ready.extend(writer.take_rows());
@@ -182,40 +186,41 @@ impl<'a> Stream<'a> {
         Ok(true)
     }
 
-    /// Puts the pieces of a timeline together, oldest first, and adds them to the output in runs of even length.
+    /// Merges the pieces of a timeline, oldest first, and adds them to the output in runs of even length.
     fn timeline(
         &mut self,
         id: TimelineId,
-        mut pieces: Vec<(Piece, usize)>,
+        mut fragments: Vec<(Fragment, usize)>,
         columns: usize,
         sequences: SequenceSpan,
     ) -> Result<()> {
-        pieces.sort_by_key(|(piece, _)| (piece.first, piece.rank));
-        let rows: usize = pieces.iter().map(|(_, rows)| rows).sum();
+        fragments.sort_by_key(|(fragment, _)| (fragment.first, fragment.rank));
+        let rows: usize = fragments.iter().map(|(_, rows)| rows).sum();
         let slice_rows = (SLICE_VALUES / columns).max(1);
-        let (mut pieces, lengths): (Vec<Piece>, Vec<usize>) = pieces.into_iter().unzip();
+        let (mut fragments, lengths): (Vec<Fragment>, Vec<usize>) = fragments.into_iter().unzip();
         let rows_max = chunk_rows_max(self.tier).min(slice_rows);
-        // All chunks alike: nine thousand rows are one chunk or two halves, never one and a rest.
+        // Chunks have equal lengths: nine thousand rows are one chunk or two halves, never one chunk and a
+        // remainder.
         let even = rows.div_ceil(rows.div_ceil(rows_max).max(1));
         let masks = self.deletes.map_or(&[][..], |deletes| deletes.masks(id));
         let mut whole = tideline_chunk::Run::default();
-        for cluster in clusters(&pieces) {
-            background::give_way();
-            let in_cluster: usize = lengths[cluster.clone()].iter().sum();
-            for slice in slices(&pieces[cluster.clone()], in_cluster.div_ceil(slice_rows)) {
+        for overlap_group in overlap_groups(&fragments) {
+            background::yield_core();
+            let in_cluster: usize = lengths[overlap_group.clone()].iter().sum();
+            for slice in slices(&fragments[overlap_group.clone()], in_cluster.div_ceil(slice_rows)) {
                 let range = slice.intersect(&self.range);
                 if range.is_empty() {
                     continue;
                 }
-                self.have(&mut pieces[cluster.clone()], range)?;
+                self.have(&mut fragments[overlap_group.clone()], range)?;
                 let wanted = Wanted {
                     range,
                     fields: None::<&[FieldId]>,
                     masks,
                 };
                 let damaged = |cause| StoreError::chunk(id, cause);
-                let run = match &pieces[cluster.clone()] {
-                    [piece] => match self.buffer.take(piece, wanted).map_err(damaged)? {
+                let run = match &fragments[overlap_group.clone()] {
+                    [fragment] => match self.buffer.take(fragment, wanted).map_err(damaged)? {
                         true => &self.buffer.run,
                         false => continue,
                     },
@@ -230,35 +235,35 @@ impl<'a> Stream<'a> {
                     whole = tideline_chunk::Run::default();
                 }
             }
-            let_go(&mut pieces[cluster]);
+            release(&mut fragments[overlap_group]);
         }
         self.output.add(id, &whole, sequences)
     }
 
-    /// Reads what is in files and reaches into a slice of time, and lets go of what ends before it.
-    fn have(&mut self, pieces: &mut [Piece], slice: TimeRange) -> Result<()> {
-        for piece in pieces {
-            if piece.last < slice.start {
-                let_go(std::slice::from_mut(piece));
+    /// Reads pieces in files that overlap a slice of time, and frees those that end before it.
+    fn have(&mut self, fragments: &mut [Fragment], slice: TimeRange) -> Result<()> {
+        for fragment in fragments {
+            if fragment.last < slice.start {
+                release(std::slice::from_mut(fragment));
                 continue;
             }
-            // Ranks are places among the inputs.
-            let source = usize::try_from(piece.rank)
+            // Ranks are indexes of the inputs.
+            let source = usize::try_from(fragment.rank)
                 .ok()
                 .and_then(|at| self.sources.get_mut(at));
-            if piece.first < slice.end
+            if fragment.first < slice.end
                 && let Some(files) = source.and_then(|source| source.files.as_mut())
             {
-                files.read(piece)?;
+                files.read(fragment)?;
             }
         }
         Ok(())
     }
 }
 
-/// What an input has of a timeline.
+/// Fragment of an input with its counts.
 struct Found {
-    piece: Piece,
+    fragment: Fragment,
     rows: usize,
     values: u64,
     columns: usize,
@@ -267,9 +272,9 @@ struct Found {
 }
 
 impl Found {
-    /// True if it has points in a range, as far as its first and last tell.
+    /// Returns true if it may have points in a time range, judging by its first and last timestamp.
     fn overlaps(&self, range: &TimeRange) -> bool {
-        self.piece.first < range.end && self.piece.last >= range.start
+        self.fragment.first < range.end && self.fragment.last >= range.start
     }
 
     fn chunk(
@@ -285,27 +290,27 @@ impl Found {
             columns: chunk.columns().len(),
             bytes: bytes.len() as u64,
             sequences: chunk.sequences(),
-            piece: chunk_piece(bytes.clone(), rank, tier, deletes_from)?,
+            fragment: chunk_piece(bytes.clone(), rank, tier, deletes_from)?,
         })
     }
 
-    fn archived((piece, extent): (Piece, Extent)) -> Self {
+    fn archived((fragment, extent): (Fragment, Extent)) -> Self {
         Self {
             rows: extent.points as usize,
             values: u64::from(extent.values),
             columns: extent.values.div_ceil(extent.points.max(1)) as usize,
-            bytes: match &piece.data {
-                PieceData::Archived(rows) => rows.bytes,
+            bytes: match &fragment.data {
+                FragmentData::Archived(rows) => rows.bytes,
                 _ => 0,
             },
             sequences: extent.sequences,
-            piece,
+            fragment,
         }
     }
 }
 
 impl Output<'_> {
-    /// Takes a run of a timeline.
+    /// Adds a run of a timeline.
     fn add(&mut self, id: TimelineId, run: &tideline_chunk::Run, sequences: SequenceSpan) -> Result<()> {
         match self {
             Self::Chunks(writer) => writer.add(id, run, sequences),
@@ -313,7 +318,7 @@ impl Output<'_> {
         }
     }
 
-    /// The counts of what was added so far.
+    /// Returns the counts of the output so far.
     pub(super) fn totals_so_far(&self) -> &SegmentTotals {
         match self {
             Self::Chunks(writer) => writer.totals_so_far(),
@@ -351,10 +356,10 @@ fn union(sequences: Option<SequenceSpan>, more: SequenceSpan) -> SequenceSpan {
     }
 }
 
-/// Cuts the span of pieces into ranges of even length.
-fn slices(pieces: &[Piece], count: usize) -> impl Iterator<Item = TimeRange> + use<> {
-    let first = pieces.iter().map(|piece| piece.first).min().unwrap_or(0);
-    let last = pieces.iter().map(|piece| piece.last).max().unwrap_or(0);
+/// Divides the time span of pieces into ranges of even length.
+fn slices(fragments: &[Fragment], count: usize) -> impl Iterator<Item = TimeRange> + use<> {
+    let first = fragments.iter().map(|fragment| fragment.first).min().unwrap_or(0);
+    let last = fragments.iter().map(|fragment| fragment.last).max().unwrap_or(0);
     let count = count.max(1) as i128;
     let width = (i128::from(last) - i128::from(first)) / count + 1;
     let at = move |step: i128| {

@@ -1,8 +1,9 @@
-//! A search for objects at a target that nothing names, and their removal, as an operator asks for it.
+//! Search for unreferenced objects at a target, and their removal, on request of an operator.
 //!
-//! Objects that this database wrote, or has adopted, are left over where no manifest, reader or job of it names them. Of other
-//! databases nothing is known but their descriptions: what those name stays, and the rest is looked at only where the operator
-//! names the database, and is at least a day old, since it may be archiving just now.
+//! Objects that this database wrote or adopted are unreferenced if no manifest, reader or job of it names them. For
+//! other databases only their descriptions are available: objects in these descriptions are referenced. Other
+//! objects are reported only if the operator specifies that database, and if they are at least a day old, because
+//! the database may be archiving at the moment.
 
 use std::collections::BTreeMap;
 use std::collections::HashSet;
@@ -11,62 +12,63 @@ use tideline_archive::{ObjectContent, TargetObject};
 use tideline_log::LogError;
 
 use super::archive::given_up;
-use super::sweep::ORPHAN_AGE;
+use super::gc::ORPHAN_AGE;
 use crate::error::{Result, StoreError};
 use crate::shared::Shared;
 
-/// Objects are removed by so many threads: a target far away takes long for each.
+/// Number of threads that remove objects. A remote target takes long for each object.
 const REMOVERS: usize = 8;
-/// Objects that each of them removes before the caller decides whether to go on.
+/// Number of objects that each thread removes between two calls of the caller's `step`.
 const REMOVED_BY_EACH: usize = 16;
 
-/// Where to search, and for what.
+/// Search parameters.
 #[derive(Debug, Clone)]
 pub struct OrphanSearch {
-    /// The target, by name or address.
+    /// Target, by name or address.
     pub target: String,
-    /// Only objects of this database: the first part of their names. Without it those of this one.
+    /// Database whose objects are searched: the first part of their names. `None` for this database.
     pub origin: Option<String>,
 }
 
-/// An object that nothing names.
+/// Unreferenced object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphan {
-    /// The object.
+    /// Object at the target.
     pub object: TargetObject,
-    /// Why it is one.
+    /// Reason why it is unreferenced.
     pub reason: &'static str,
 }
 
-/// Outcome of a search.
+/// Result of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Orphans {
-    /// Objects that nothing names: descriptions first, since without them nothing takes the rest for whole.
+    /// Unreferenced objects. Descriptions come first, because without them the other objects are not used.
     pub found: Vec<Orphan>,
-    /// Objects that something names.
+    /// Number of referenced objects.
     pub named: u64,
-    /// Objects of other databases that were not looked at, by database.
+    /// Number of objects of other databases that were not examined, by database.
     pub others: BTreeMap<String, u64>,
-    /// Objects that nothing names and that stay, since the database that wrote them may still be at work.
+    /// Number of unreferenced objects that stay because their database may still be working on them.
     pub young: u64,
-    /// Descriptions of other databases that cannot be read, and why; they and their segments stay.
+    /// Descriptions of other databases that cannot be read, and the reasons. They and their segments stay.
     pub broken: Vec<String>,
 }
 
 impl Orphans {
-    /// Bytes of what nothing names.
+    /// Returns the total bytes of the unreferenced objects.
     pub fn bytes(&self) -> u64 {
         self.found.iter().map(|orphan| orphan.object.bytes).sum()
     }
 }
 
 impl Shared {
-    /// Searches a target for objects that nothing names. Nothing is changed.
+    /// Searches a target for unreferenced objects. Changes nothing.
     pub(crate) fn find_orphans(&self, search: &OrphanSearch) -> Result<Orphans> {
         let archive = self.settings.archive.as_ref();
         let archive = archive.ok_or_else(|| StoreError::NoArchive(tideline_model::SegmentId::default()))?;
         let target = search.target.as_str();
-        // Before the names: what is written meanwhile is in those.
+        // Objects are listed before the referenced names, so that objects written in the meantime are among those
+        // names.
         let objects = archive.objects(target).map_err(given_up)?;
         let (names, state) = self.named_objects()?;
         let own = state
@@ -101,7 +103,7 @@ impl Shared {
             .collect();
         let newest = newest_settings(&objects);
         let age = i64::try_from(ORPHAN_AGE.as_nanos()).unwrap_or(i64::MAX);
-        // While the clock is in doubt nothing is known to be old.
+        // While the clock is in doubt, no object is considered old.
         let now = self.log.trusted_now();
         let before = match now.doubt {
             None => now.now.nanos().saturating_sub(age),
@@ -140,7 +142,7 @@ impl Shared {
             } else {
                 orphans.found.push(Orphan {
                     object: object.clone(),
-                    reason: "no finished description of the database that wrote it names it",
+                    reason: "no complete description of its database refers to it",
                 });
             }
         }
@@ -151,7 +153,7 @@ impl Shared {
         Ok(orphans)
     }
 
-    /// Removes objects that a search has found, for as long as `step` wants; how many, and their bytes.
+    /// Removes objects that a search has found, until `step` returns false. Returns their number and bytes.
     pub(crate) fn remove_orphans(
         &self,
         target: &str,
@@ -162,7 +164,7 @@ impl Shared {
         let archive = archive.ok_or_else(|| StoreError::NoArchive(tideline_model::SegmentId::default()))?;
         let (mut count, mut bytes) = (0, 0);
         let is_description = |orphan: &Orphan| orphan.object.content == ObjectContent::Description;
-        // All descriptions before the first of the files that they name.
+        // All descriptions are removed before the first file.
         for of_kind in orphans
             .found
             .chunk_by(|a, b| is_description(a) == is_description(b))
@@ -211,8 +213,8 @@ fn newest_settings(objects: &[TargetObject]) -> HashSet<&str> {
 
 fn reason(content: ObjectContent) -> &'static str {
     match content {
-        ObjectContent::Description => "the job that wrote it did not end: no segment of this database has it",
-        ObjectContent::Settings => "newer settings of the table have taken its place",
+        ObjectContent::Description => "its job did not complete: no segment of this database has it",
+        ObjectContent::Settings => "newer settings of the table replace it",
         ObjectContent::Points | ObjectContent::Timelines => "no segment of this database has it",
     }
 }

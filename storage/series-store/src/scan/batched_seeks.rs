@@ -1,7 +1,8 @@
-//! Timelines that are sought one by one: the chunks of the next ones, from all segments where few are wanted.
+//! Batched seeks of single timelines in all segments with sparse access.
 //!
-//! Where requests travel, one call asks for many timelines in many segments, so that a read waits for few round trips.
-//! Where they do not, it asks for one timeline at a time: nothing is read that a caller who stops early does not want.
+//! If the backend is remote, one call fetches the chunks of several timelines in many segments, so a read waits for
+//! few round trips. If it is local, one call fetches one timeline, so nothing is read in vain when the caller stops
+//! early.
 
 use bytes::Bytes;
 use tideline_backend::{Backend, Page, PageLimit, Partition, ScanRange, SegmentRef};
@@ -11,33 +12,33 @@ use tideline_model::{TimeRange, TimelineId};
 use crate::error::Result;
 use crate::manifest::Segment;
 
-/// Rounds of requests that one call is worth: the chunks that it brings wait in memory.
+/// Number of request rounds per call. The fetched chunks wait in memory.
 const ROUNDS: usize = 4;
-/// What one call brings at most; a timeline has one chunk in most segments.
+/// Maximum result of one request. A timeline has one chunk in most segments.
 const LIMIT: PageLimit = PageLimit {
     rows_max: 4_096,
     bytes_max: 4 << 20,
 };
 
-/// The chunks at hand.
+/// Fetched chunks.
 #[derive(Debug, Default)]
-pub(super) struct Sought {
+pub(super) struct BatchedSeeks {
     segments: Vec<Place>,
-    /// The timelines whose chunks are at hand, rising.
+    /// Timelines whose chunks are fetched, in increasing order.
     timelines: Vec<TimelineId>,
-    /// Chunks, each with the number of its request: that of the timeline times the segments, plus that of the segment.
+    /// Chunks with their request numbers: index of the timeline × number of segments + index of the segment.
     chunks: Vec<(usize, Bytes)>,
 }
 
-/// Where a segment keeps its chunks.
+/// Location of the chunks of a segment.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     segment: SegmentRef,
     bucket_bits: u8,
 }
 
-impl Sought {
-    /// Seeks in one more segment; its number here.
+impl BatchedSeeks {
+    /// Adds a segment. Returns its index.
     pub(super) fn add(&mut self, segment: &Segment) -> usize {
         self.segments.push(Place {
             segment: segment.reference(),
@@ -46,7 +47,8 @@ impl Sought {
         self.segments.len() - 1
     }
 
-    /// Brings the chunks of a timeline that may reach into `range`, and with them those of the next of `wanted`.
+    /// Fetches the chunks of a timeline that may overlap `range`, together with those of the next timelines in
+    /// `wanted`.
     pub(super) fn seek(
         &mut self,
         backend: &dyn Backend,
@@ -106,7 +108,7 @@ impl Sought {
         Ok(())
     }
 
-    /// The chunks at hand of a timeline in a segment, in time order.
+    /// Returns the fetched chunks of a timeline in a segment, in time order.
     pub(super) fn chunks(&self, id: TimelineId, segment: usize) -> impl Iterator<Item = &Bytes> {
         let timeline = self.timelines.binary_search(&id).ok();
         let number = timeline.map(|timeline| timeline * self.segments.len() + segment);

@@ -1,6 +1,6 @@
-//! Pieces of one timeline that overlap in time, put together: as rows, or as summaries where those are exact.
+//! Merges pieces of one timeline that overlap in time: as rows, or as summaries where those are exact.
 //!
-//! A piece that stands alone is decoded straight into one reused buffer; several are merged first.
+//! A single piece is decoded directly into one reused buffer. Several pieces are merged first.
 
 use std::ops::ControlFlow;
 
@@ -9,77 +9,78 @@ use tideline_model::{FieldId, TimeRange, TimelineId, ValueType};
 
 use super::Order;
 use super::cost::ReadCost;
-use super::cover::{Cover, Grid};
-use super::piece::{Buffer, Piece, PieceData, Wanted};
-use super::screen::{Screen, ScreenReader};
+use super::fragment::{Buffer, Fragment, FragmentData, Wanted};
+use super::summary_push_down::{Grid, SummaryPushDown};
+use super::zone_filter::{ZoneFilter, ZoneFilterReader};
 use crate::error::{Result, StoreError};
 
-/// What a read for aggregates hands out.
+/// Part of the result of a read for aggregates.
 #[derive(Debug, Clone, Copy)]
 pub enum Part<'r> {
     /// Points.
     Run(&'r Run),
-    /// What values of one field and type come to, one stretch of time after another, instead of their points. The
-    /// instants of each known one lie in one window of the grid; the others stand for nothing.
+    /// Summaries of one field and type, one per time bucket, instead of the points. The points of each known summary
+    /// are in one window of the grid. Other summaries carry no information.
     Summaries(FieldId, &'r [ColumnSummary]),
 }
 
-/// Takes points; `Break` ends the read.
+/// Callback for points. `Break` ends the read.
 pub(super) type VisitRun<'v> = &'v mut dyn FnMut(&Run) -> Result<ControlFlow<()>>;
-/// Takes points or summaries; `Break` ends the read.
+/// Callback for points or summaries. `Break` ends the read.
 pub(super) type VisitPart<'v> = &'v mut dyn FnMut(Part<'_>) -> Result<ControlFlow<()>>;
 
-/// Reads rows that are in files.
+/// Access to rows in archive files.
 pub(super) trait ReadFiles {
-    /// Reads those of pieces that reach into a range, if that was not done yet.
-    fn read(&mut self, pieces: &mut [Piece], range: TimeRange) -> Result<()>;
+    /// Reads the rows of pieces that overlap a time range, unless they are already read.
+    fn read(&mut self, fragments: &mut [Fragment], range: TimeRange) -> Result<()>;
 }
 
-/// Reads clusters of pieces, one after another.
+/// Reader of overlap_groups of pieces.
 #[derive(Debug, Default)]
-pub(super) struct ClusterReader {
+pub(super) struct OverlapGroupReader {
     buffer: Buffer,
-    cover: Cover,
-    screen: ScreenReader,
-    /// The summaries of the columns of one field.
+    cover: SummaryPushDown,
+    screen: ZoneFilterReader,
+    /// Summaries of the columns of one field.
     columns: Vec<Vec<ColumnSummary>>,
-    /// Which pieces of the cluster something was taken from.
+    /// True for each piece of the cluster from which something was read.
     taken: Vec<bool>,
     pub(super) cost: ReadCost,
 }
 
-impl ClusterReader {
-    /// Hands out the rows of a cluster as at most one run.
+impl OverlapGroupReader {
+    /// Passes the rows of a cluster to `visit` as at most one run.
     pub(super) fn rows(
         &mut self,
         id: TimelineId,
-        pieces: &[Piece],
+        fragments: &[Fragment],
         wanted: Wanted<'_>,
         visit: VisitRun<'_>,
     ) -> Result<ControlFlow<()>> {
-        self.begin(pieces.len());
-        self.stretch(id, pieces, wanted, visit)
+        self.begin(fragments.len());
+        self.span(id, fragments, wanted, visit)
     }
 
-    /// Hands out the rows of a cluster that a screen admits, as far as it can tell, in runs by the order of time.
+    /// Passes the rows of a cluster that a screen admits to `visit`, in time order. Other rows may be included if
+    /// summaries cannot exclude them.
     pub(super) fn screened(
         &mut self,
         id: TimelineId,
-        pieces: &[Piece],
+        fragments: &[Fragment],
         wanted: Wanted<'_>,
-        screen: &dyn Screen,
+        screen: &dyn ZoneFilter,
         order: Order,
         visit: VisitRun<'_>,
     ) -> Result<ControlFlow<()>> {
-        self.begin(pieces.len());
+        self.begin(fragments.len());
         let mut reader = std::mem::take(&mut self.screen);
-        let admitted = match pieces {
-            [piece] => match &piece.data {
-                PieceData::Chunk(bytes) => {
+        let admitted = match fragments {
+            [fragment] => match &fragment.data {
+                FragmentData::Chunk(bytes) => {
                     let chunk = Chunk::open_trusted(bytes).map_err(|cause| StoreError::chunk(id, cause))?;
                     reader.admitted(&chunk, wanted.range, screen)
                 }
-                PieceData::Open(_) | PieceData::Archived(..) | PieceData::Read(..) => None,
+                FragmentData::Open(_) | FragmentData::Archived(..) | FragmentData::Read(..) => None,
             },
             _ => None,
         };
@@ -90,7 +91,7 @@ impl ClusterReader {
                 Order::Ascending => at,
                 Order::Descending => admitted.len() - 1 - at,
             }];
-            flow = self.stretch(id, pieces, Wanted { range, ..wanted }, visit)?;
+            flow = self.span(id, fragments, Wanted { range, ..wanted }, visit)?;
             if flow.is_break() {
                 break;
             }
@@ -99,38 +100,38 @@ impl ClusterReader {
         Ok(flow)
     }
 
-    /// Hands out summaries wherever they are exact, and the rows of everything else; in no order of time. Of `files` only
-    /// those rows are read.
+    /// Passes summaries to `visit` where they are exact, and rows elsewhere, in unspecified time order. Reads only
+    /// those rows from `files`.
     pub(super) fn summarized(
         &mut self,
         id: TimelineId,
-        pieces: &mut [Piece],
+        fragments: &mut [Fragment],
         files: &mut dyn ReadFiles,
         (wanted, grid): (Wanted<'_>, Grid),
         visit: VisitPart<'_>,
     ) -> Result<ControlFlow<()>> {
-        self.begin(pieces.len());
+        self.begin(fragments.len());
         let damaged = |cause| StoreError::chunk(id, cause);
         self.cover.begin();
-        for at in 0..pieces.len() {
-            let flow = match &pieces[at].data {
-                PieceData::Chunk(bytes) => {
+        for at in 0..fragments.len() {
+            let flow = match &fragments[at].data {
+                FragmentData::Chunk(bytes) => {
                     let chunk = Chunk::open_trusted(bytes).map_err(damaged)?;
                     let Some(summaries) = chunk.summaries() else {
                         continue;
                     };
                     let columns = chunk.columns_of(wanted.fields);
                     let columns = columns.map(|column| (column.field(), column.value_type()));
-                    self.offered(pieces, at, (&summaries, columns), wanted, grid, visit)?
+                    self.offered(fragments, at, (&summaries, columns), wanted, grid, visit)?
                 }
-                PieceData::Archived(rows) if !rows.summaries.is_empty() => {
+                FragmentData::Archived(rows) if !rows.summaries.is_empty() => {
                     let lone = LoneSummaries::open(&rows.summaries).map_err(damaged)?;
                     let is_wanted =
                         |field: FieldId| wanted.fields.is_none_or(|fields| fields.contains(&field));
                     let columns = lone.columns().filter(|(field, _)| is_wanted(*field));
-                    self.offered(pieces, at, (lone.summaries(), columns), wanted, grid, visit)?
+                    self.offered(fragments, at, (lone.summaries(), columns), wanted, grid, visit)?
                 }
-                PieceData::Open(_) | PieceData::Archived(_) | PieceData::Read(..) => continue,
+                FragmentData::Open(_) | FragmentData::Archived(_) | FragmentData::Read(..) => continue,
             };
             if flow.is_break() {
                 return Ok(flow);
@@ -138,14 +139,14 @@ impl ClusterReader {
         }
         let mut rest = std::mem::take(&mut self.cover);
         let mut flow = ControlFlow::Continue(());
-        for stretch in rest.rest(pieces, wanted.range) {
-            files.read(pieces, stretch.range)?;
+        for span in rest.rest(fragments, wanted.range) {
+            files.read(fragments, span.range)?;
             let wanted = Wanted {
-                range: stretch.range,
-                fields: stretch.fields.as_deref().or(wanted.fields),
+                range: span.range,
+                fields: span.fields.as_deref().or(wanted.fields),
                 ..wanted
             };
-            flow = self.stretch(id, pieces, wanted, &mut |run| visit(Part::Run(run)))?;
+            flow = self.span(id, fragments, wanted, &mut |run| visit(Part::Run(run)))?;
             if flow.is_break() {
                 break;
             }
@@ -154,42 +155,47 @@ impl ClusterReader {
         Ok(flow)
     }
 
-    /// Takes the summaries of a piece where they may stand for its rows.
+    /// Uses the summaries of a piece where they can replace its rows.
     fn offered(
         &mut self,
-        pieces: &[Piece],
+        fragments: &[Fragment],
         at: usize,
         (summaries, columns): (&Summaries<'_>, impl Iterator<Item = (FieldId, ValueType)>),
         wanted: Wanted<'_>,
         grid: Grid,
         visit: VisitPart<'_>,
     ) -> Result<ControlFlow<()>> {
-        if self.cover.offer(pieces, at, summaries.buckets(), wanted, grid)
+        if self.cover.offer(fragments, at, summaries.buckets(), wanted, grid)
             && self.columns(columns, summaries, visit)?.is_break()
         {
             return Ok(ControlFlow::Break(()));
         }
-        self.count_summaries(pieces, at);
+        self.count_summaries(fragments, at);
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Decodes one piece by itself; `None` where nothing of it is wanted. Costs nothing.
-    pub(super) fn take(&mut self, id: TimelineId, piece: &Piece, wanted: Wanted<'_>) -> Result<Option<&Run>> {
-        let found = self.buffer.take(piece, wanted);
+    /// Decodes one piece on its own; `None` if nothing of it is wanted. Not counted in the cost.
+    pub(super) fn take(
+        &mut self,
+        id: TimelineId,
+        fragment: &Fragment,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<&Run>> {
+        let found = self.buffer.take(fragment, wanted);
         let found = found.map_err(|cause| StoreError::chunk(id, cause))?;
         Ok(found.then_some(&self.buffer.run))
     }
 
-    fn begin(&mut self, pieces: usize) {
+    fn begin(&mut self, fragments: usize) {
         self.taken.clear();
-        self.taken.resize(pieces, false);
+        self.taken.resize(fragments, false);
     }
 
-    /// Hands out the rows of a stretch of the cluster.
-    fn stretch(
+    /// Passes the rows of a time range of the cluster to `visit`.
+    fn span(
         &mut self,
         id: TimelineId,
-        pieces: &[Piece],
+        fragments: &[Fragment],
         wanted: Wanted<'_>,
         visit: VisitRun<'_>,
     ) -> Result<ControlFlow<()>> {
@@ -199,18 +205,18 @@ impl ClusterReader {
         let damaged = |cause| StoreError::chunk(id, cause);
         let mut count = |at: usize, run: &Run| {
             if !std::mem::replace(&mut taken[at], true) {
-                cost.count_piece(&pieces[at]);
+                cost.count_piece(&fragments[at]);
             }
-            cost.count_rows(pieces[at].tier, run);
+            cost.count_rows(fragments[at].tier, run);
         };
-        if let [piece] = pieces {
-            if !buffer.take(piece, wanted).map_err(damaged)? {
+        if let [fragment] = fragments {
+            if !buffer.take(fragment, wanted).map_err(damaged)? {
                 return Ok(ControlFlow::Continue(()));
             }
             count(0, &buffer.run);
             return visit(&buffer.run);
         }
-        let merged = buffer.merge(pieces, wanted, count).map_err(damaged)?;
+        let merged = buffer.merge(fragments, wanted, count).map_err(damaged)?;
         if merged.timestamps.is_empty() {
             Ok(ControlFlow::Continue(()))
         } else {
@@ -218,7 +224,7 @@ impl ClusterReader {
         }
     }
 
-    /// Hands out the summaries of wanted columns, field by field.
+    /// Passes the summaries of wanted columns to `visit`, field by field.
     fn columns(
         &mut self,
         columns: impl Iterator<Item = (FieldId, ValueType)>,
@@ -248,13 +254,13 @@ impl ClusterReader {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Counts the stretches of a piece that summaries stand for.
-    fn count_summaries(&mut self, pieces: &[Piece], at: usize) {
+    /// Counts the buckets of a piece whose summaries replace rows.
+    fn count_summaries(&mut self, fragments: &[Fragment], at: usize) {
         for points in self.cover.summarized() {
             if !std::mem::replace(&mut self.taken[at], true) {
-                self.cost.count_piece(&pieces[at]);
+                self.cost.count_piece(&fragments[at]);
             }
-            self.cost.count_summary(pieces[at].tier, points);
+            self.cost.count_summary(fragments[at].tier, points);
         }
     }
 }

@@ -1,12 +1,13 @@
-//! Who owns which shard, at which version its manifest is, and how many commits there were.
+//! ShardState: owners of shards, versions of manifests, and the number of commits.
 //!
-//! Kept in memory so that a fence costs nothing, and written in the same batch as what it fences.
+//! It is kept in memory, so that checking the owner costs nothing, and written in the same batch as the change that it
+//! protects.
 //!
-//! fjall flushes each keyspace on its own, so a log that has lost its end may leave one keyspace complete and another
-//! without its last rows. Each batch therefore counts itself in all keyspaces of rows that there are: different counts
-//! mean that rows are missing. Rows of buffered batches may be missing: the count of such a batch contains how many commits
-//! were durable when it was written, and only those were promised. A synced batch is written after all before it are durable.
-//! The cold store has the same counts for its loads and for writes to its parts, without `rows`.
+//! fjall flushes each keyspace separately, so a log that has lost its end may leave one keyspace complete and another
+//! without its last rows. Each batch therefore counts itself in all existing keyspaces of rows: different counts mean
+//! that rows are missing. Rows of buffered batches may be missing: the count of such a batch contains how many commits
+//! were durable when it was written, and only those were promised. A synced batch is written after all commits before
+//! it are durable. The cold store has the same counts for its loads and for writes to its parts, without `rows`.
 
 use std::collections::BTreeMap;
 
@@ -18,43 +19,43 @@ use crate::engine::{Change, Engine, Table};
 use crate::error::{During, from_fjall};
 use crate::keys::{COMMITS, MANIFEST, ManifestKey, PARTS, ROWS, closed_key, owner_key};
 
-/// Bytes of a number of commits.
+/// Length of a number of commits, in bytes.
 const COUNT_BYTES: usize = 8;
-/// Place of the number of durable commits in a count that has one.
+/// Offset of the number of durable commits in the count of a buffered batch.
 pub(crate) const DURABLE_AT: usize = 3 * COUNT_BYTES;
-/// Stands for the first commit where a keyspace counts none; commits are numbered from 1.
+/// Value of "first counted commit" for a keyspace that counts none; commits are numbered from 1.
 const NOT_COUNTED: u64 = 0;
 
-/// The owners, versions, ends and commits, as of the last commit.
+/// Owners, manifest versions, epoch ends and commit counts after the last commit.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
-    /// The highest number of commits that a keyspace holds.
+pub(crate) struct ShardState {
+    /// Highest number of commits in any keyspace.
     commits: u64,
-    /// Whether commits are counted in the keyspace of rows too.
+    /// True if commits are also counted in the keyspace of rows.
     counts_rows: bool,
-    /// The first commit that was counted in the rows; `None` if the last one was not.
+    /// First commit that was counted in the rows; `None` if the last commit was not.
     rows_since: Option<u64>,
-    /// The first commit that was counted in the parts; `None` if the last one was not.
+    /// First commit that was counted in the parts; `None` if the last commit was not.
     parts_since: Option<u64>,
-    /// Description of the commits that one keyspace lacks.
+    /// Description of the promised commits that a keyspace lacks.
     lacking: Option<String>,
-    /// The lowest number of commits that a keyspace holds.
+    /// Lowest number of commits in any keyspace.
     complete: u64,
-    /// Commits that are known to be durable.
+    /// Number of commits that are known to be durable.
     durable: u64,
     shards: BTreeMap<Shard, ShardHead>,
     closed: BTreeMap<(Shard, Epoch), SequenceNumber>,
 }
 
-/// A shard's owner and the version of its manifest.
+/// Owner of a shard, and the version of its manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ShardHead {
     pub(crate) epoch: Epoch,
     pub(crate) version: u64,
 }
 
-impl Ledger {
-    /// The ledger of an empty store.
+impl ShardState {
+    /// Creates the ledger of an empty store.
     pub(crate) fn of(tier: Tier) -> Self {
         Self {
             counts_rows: tier == Tier::Hot,
@@ -62,28 +63,28 @@ impl Ledger {
         }
     }
 
-    /// Reads it from the store.
+    /// Reads the ledger from the store.
     pub(crate) fn read(engine: &Engine) -> Result<Self> {
-        let mut ledger = Self::of(engine.tier());
+        let mut shard_state = Self::of(engine.tier());
         for (key, value) in engine.manifest_rows(&[])? {
             match ManifestKey::parse(&key) {
                 Some(ManifestKey::Commits) => {
-                    ledger.commits = number(&value, 0)?;
-                    ledger.complete = ledger.commits;
-                    ledger.durable = durable(&value)?;
-                    ledger.rows_since = since(&value, COUNT_BYTES)?;
-                    ledger.parts_since = since(&value, 2 * COUNT_BYTES)?;
+                    shard_state.commits = number(&value, 0)?;
+                    shard_state.complete = shard_state.commits;
+                    shard_state.durable = durable(&value)?;
+                    shard_state.rows_since = since(&value, COUNT_BYTES)?;
+                    shard_state.parts_since = since(&value, 2 * COUNT_BYTES)?;
                 }
                 Some(ManifestKey::Owner(shard)) => {
                     let head = ShardHead {
                         epoch: Epoch(number(&value, 0)?),
                         version: number(&value, 8)?,
                     };
-                    ledger.shards.insert(shard, head);
+                    shard_state.shards.insert(shard, head);
                 }
                 Some(ManifestKey::Closed(shard, epoch)) => {
                     let end = SequenceNumber(number(&value, 0)?);
-                    ledger.closed.insert((shard, epoch), end);
+                    shard_state.closed.insert((shard, epoch), end);
                 }
                 Some(ManifestKey::Row(..)) => {}
                 None => {
@@ -91,8 +92,8 @@ impl Ledger {
                 }
             }
         }
-        ledger.compare(engine)?;
-        Ok(ledger)
+        shard_state.compare(engine)?;
+        Ok(shard_state)
     }
 
     /// Compares the counts of the keyspaces in which the last commit was counted.
@@ -100,7 +101,7 @@ impl Ledger {
         let [in_rows, in_parts] = engine.counted_commits()?;
         let in_manifest = self.commits;
         let mut counts = vec![(MANIFEST, in_manifest)];
-        // The commits that the counts prove to have been promised.
+        // Highest number of commits that any count proves to have been promised.
         let mut promised = self.durable;
         let others = [
             (ROWS, in_rows, self.rows_since),
@@ -111,8 +112,9 @@ impl Ledger {
                 Some(value) => (number(value, 0)?, durable(value)?),
                 None => (0, 0),
             };
-            // An older build counts in the manifest only, and leaves the count in the rows as it was; parts may have been
-            // made for a commit that did not happen. Where the manifest has lost all its rows, any other count is higher.
+            // An older build counts only in the manifest and leaves the count in the rows unchanged. The keyspace of
+            // parts may have been created for a commit that failed. If the manifest has lost all its rows, any other
+            // count is higher.
             if since.is_some() || count > in_manifest {
                 counts.push((keyspace, count));
                 promised = promised.max(durable);
@@ -126,18 +128,18 @@ impl Ledger {
             self.lacking = (count < promised)
                 .then(|| format!("commits {} to {promised} in the keyspace {keyspace}", count + 1));
         }
-        // What an open has found is in tables, or in logs that were written anew.
+        // Everything that an open finds is in tables, or in logs that were rewritten durably.
         self.durable = self.commits;
         Ok(())
     }
 
-    /// Whether one keyspace has commits that another lost before they were promised. Counted again, they are not missed when a
-    /// log is gone.
+    /// Returns true if a keyspace lacks commits of another one, but no promised ones. They must then be counted again,
+    /// so that they do not count as missing once a log is gone.
     pub(crate) fn is_uneven(&self) -> bool {
         self.complete < self.commits && self.lacking.is_none()
     }
 
-    /// Compares what tables hold with the first commit that the logs hold: a log between them may be missing.
+    /// Compares the commits in tables with the first commit in the logs, to detect a missing log between them.
     pub(crate) fn check_flushed(&mut self, engine: &Engine, first_commit: Option<u64>) -> Result<()> {
         let Some(before) = first_commit.and_then(|first| first.checked_sub(1)) else {
             return Ok(());
@@ -163,18 +165,18 @@ impl Ledger {
         Ok(())
     }
 
-    /// The number of commits that all keyspaces hold.
+    /// Returns the number of commits that all keyspaces hold.
     pub(crate) fn complete(&self) -> u64 {
         self.complete
     }
 
-    /// Describes the commits that one keyspace lacks and another has.
+    /// Describes the promised commits that a keyspace lacks and another has.
     pub(crate) fn lacking(&self) -> Option<&str> {
         self.lacking.as_deref()
     }
 
-    /// The changes that count the next commit, of an engine that `has_parts` or not. They go into its batch, so that a lost
-    /// one is noticed.
+    /// Returns the changes that count the next commit; `has_parts` is true if the engine has the keyspace of parts.
+    /// They belong in the batch of the commit, so that its loss is detected.
     pub(crate) fn next_commit(&self, has_parts: bool, durability: Durability) -> Vec<Change> {
         let (commits, rows_since, parts_since) = self.next(has_parts);
         let durable = (durability == Durability::Buffered).then_some(self.durable);
@@ -190,7 +192,7 @@ impl Ledger {
         changes
     }
 
-    /// Notes that the batch of [`next_commit`](Self::next_commit) has been committed; the number of commits now.
+    /// Records that the batch of [`next_commit`](Self::next_commit) has been committed. Returns the number of commits.
     pub(crate) fn committed(&mut self, has_parts: bool, durability: Durability) -> u64 {
         (self.commits, self.rows_since, self.parts_since) = self.next(has_parts);
         if durability == Durability::Synced {
@@ -201,7 +203,7 @@ impl Ledger {
         self.commits
     }
 
-    /// The next number of commits, and since when they are counted in rows and parts.
+    /// Returns the next number of commits, and the first commits that are counted in rows and in parts.
     fn next(&self, has_parts: bool) -> (u64, Option<u64>, Option<u64>) {
         let commits = self.commits + 1;
         let since = |is_counted: bool, since: Option<u64>| is_counted.then(|| since.unwrap_or(commits));
@@ -212,22 +214,23 @@ impl Ledger {
         )
     }
 
-    /// Whether buffered commits are not synced yet. They are before a synced one: its count promises all before it.
+    /// Returns true if buffered commits are not synced yet. They must be before a synced one, whose count promises them
+    /// all.
     pub(crate) fn has_buffered(&self) -> bool {
         self.durable < self.commits
     }
 
-    /// The number of commits so far, durable or not.
+    /// Returns the number of commits, durable or not.
     pub(crate) fn commits(&self) -> u64 {
         self.commits
     }
 
-    /// Notes that all commits up to `commits` are durable.
+    /// Records that all commits up to `commits` are durable.
     pub(crate) fn note_durable(&mut self, commits: u64) {
         self.durable = self.durable.max(commits.min(self.commits));
     }
 
-    /// Goes on counting above `commits`, where more were acknowledged than the store holds.
+    /// Continues counting above `commits`, if more commits were acknowledged than the store holds.
     pub(crate) fn count_from(&mut self, commits: u64) {
         self.commits = self.commits.max(commits);
         self.durable = self.commits;
@@ -241,23 +244,23 @@ impl Ledger {
         self.shards.get(&shard).copied().unwrap_or(none)
     }
 
-    /// Refuses a caller that is not the owner.
+    /// Returns an error if `epoch` is not the owner's.
     pub(crate) fn check_owner(&self, shard: Shard, epoch: Epoch) -> Result<()> {
         let owner = self.head(shard).epoch;
         if epoch == owner && owner.0 > 0 {
             return Ok(());
         }
         Err(BackendError::Refused {
-            reason: format!("epoch {} is not the owner's, {}", epoch.0, owner.0),
+            reason: format!("epoch {} is not the owner's epoch {}", epoch.0, owner.0),
         })
     }
 
-    /// Where an epoch ends, if it is closed.
+    /// Returns the end of an epoch, if it is closed.
     pub(crate) fn end(&self, shard: Shard, epoch: Epoch) -> Option<SequenceNumber> {
         self.closed.get(&(shard, epoch)).copied()
     }
 
-    /// Closed epochs of a shard, up to and including `epoch`.
+    /// Returns the closed epochs of a shard, up to and including `epoch`.
     pub(crate) fn closed_up_to(&self, shard: Shard, epoch: Epoch) -> Vec<Epoch> {
         let closed = self.closed.range((shard, Epoch(0))..=(shard, epoch));
         closed.map(|((_, epoch), _)| *epoch).collect()
@@ -277,28 +280,28 @@ impl Ledger {
     }
 }
 
-/// Counts commits again in all keyspaces, where one of them has buffered commits that another lost.
-pub(crate) fn settle_counts(engine: &Engine, ledger: &mut Ledger) -> Result<()> {
-    if !ledger.is_uneven() {
+/// Counts once more in all keyspaces, if one has buffered commits that another has lost.
+pub(crate) fn settle_counts(engine: &Engine, shard_state: &mut ShardState) -> Result<()> {
+    if !shard_state.is_uneven() {
         return Ok(());
     }
     tracing::warn!("some rows that were not synced are lost; they had not been acknowledged as durable");
     let failed = |error| from_fjall(error, During::Write);
     let has_parts = engine.parts().is_some();
     let durability = Durability::Synced;
-    let changes = ledger.next_commit(has_parts, durability);
+    let changes = shard_state.next_commit(has_parts, durability);
     engine.commit(changes, durability).map_err(failed)?;
-    ledger.committed(has_parts, durability);
+    shard_state.committed(has_parts, durability);
     engine.flush_rows().map_err(failed)
 }
 
-/// The change that stores a shard's head.
+/// Returns the change that stores a shard's owner and manifest version.
 pub(crate) fn head_change(shard: Shard, head: ShardHead) -> Change {
     let value = [head.epoch.0.to_be_bytes(), head.version.to_be_bytes()].concat();
     manifest_change(owner_key(shard), Some(value.into()))
 }
 
-/// The change that stores, or removes, where an epoch ends.
+/// Returns the change that stores or removes the end of an epoch.
 pub(crate) fn closed_change(shard: Shard, epoch: Epoch, end: Option<SequenceNumber>) -> Change {
     let value = end.map(|end| Bytes::copy_from_slice(&end.0.to_be_bytes()));
     manifest_change(closed_key(shard, epoch), value)
@@ -312,7 +315,7 @@ fn manifest_change(key: Vec<u8>, value: Option<Bytes>) -> Change {
     }
 }
 
-/// The stored form of a count: commits, then numbers up to the last that there is.
+/// Returns the stored form of a count: the number of commits, then the given numbers up to the last that is present.
 fn count_value(commits: u64, numbers: [Option<u64>; 3]) -> Bytes {
     let used = numbers
         .iter()
@@ -325,12 +328,12 @@ fn count_value(commits: u64, numbers: [Option<u64>; 3]) -> Bytes {
     value.into()
 }
 
-/// The commits that a count proves to have been promised: all up to it, unless it was buffered.
+/// Returns the number of commits that a count proves to have been promised: all up to it, unless it was buffered.
 fn durable(value: &[u8]) -> Result<u64> {
     number(value, if value.len() > DURABLE_AT { DURABLE_AT } else { 0 })
 }
 
-/// The first commit that another keyspace counted; `None` if it counts none.
+/// Returns the first commit that another keyspace counted; `None` if it counts none.
 fn since(value: &[u8], at: usize) -> Result<Option<u64>> {
     if value.len() <= at {
         return Ok(None);
@@ -359,15 +362,15 @@ mod tests {
                 .map(|number| u64::from_be_bytes(*number))
                 .collect::<Vec<_>>()
         };
-        let counts = |ledger: &Ledger, has_parts, durability| {
-            let changes = ledger.next_commit(has_parts, durability);
+        let counts = |shard_state: &ShardState, has_parts, durability| {
+            let changes = shard_state.next_commit(has_parts, durability);
             let values = changes
                 .iter()
                 .map(|change| change.value.as_ref().expect("a count"));
             values.map(numbers).collect::<Vec<_>>()
         };
         let (synced, buffered) = (Durability::Synced, Durability::Buffered);
-        let mut hot = Ledger::of(Tier::Hot);
+        let mut hot = ShardState::of(Tier::Hot);
         hot.count_from(8);
         assert_eq!(counts(&hot, false, synced), [vec![9, 9], vec![9]]);
         assert_eq!(hot.committed(false, synced), 9);
@@ -383,7 +386,7 @@ mod tests {
         hot.note_durable(11);
         assert!(!hot.has_buffered());
         assert_eq!(counts(&hot, true, synced), [vec![12, 9, 10], vec![12], vec![12]]);
-        let cold = Ledger::of(Tier::Cold);
+        let cold = ShardState::of(Tier::Cold);
         assert_eq!(counts(&cold, false, synced), [[1]]);
         assert_eq!(counts(&cold, true, synced), [vec![1, 0, 1], vec![1]]);
         for change in hot.next_commit(true, buffered) {

@@ -1,18 +1,21 @@
-//! Loading the archive: files at a target, and where their rows are in the backend.
+//! Loads archive segments: files at a target, and their extents in the backend.
 //!
-//! 1. *write*: files, each read back and compared before it counts.
-//! 2. *load*: the places of rows, and the list of files, as a segment that no manifest names.
-//! 3. *describe*: everything about the files, beside them, so that they can be read without this database.
+//! 1. *write*: files are written; each is read back and compared.
+//! 2. *load*: the extents and the list of files are loaded as a segment that no manifest references.
+//! 3. *describe*: a complete description is written next to the files, so that they can be read without this
+//!    database.
 //!
-//! Then comes the edit, as for any other rewrite. What can be known to fail is checked before the first file is sent. What
-//! fails later removes the objects that it has sent, the description first; where the target is not reached either, or the
-//! process ends, [`sweep`](super::sweep) removes them when they are a day old.
+//! The manifest edit follows as for any other rewrite. Everything that is known to fail is checked before the first
+//! file is sent. A later failure removes the objects that were sent, the description first. If the target cannot be
+//! reached either, or the process ends, [`sweep`](super::sweep) removes them when they are a day old.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tideline_archive::{Archive, ArchiveError, ArchiveWriter, Description, Extent, People, SegmentPlace};
+use tideline_archive::{
+    Archive, ArchiveError, ArchiveWriter, Description, Extent, SegmentTarget, TimelineMetadata,
+};
 use tideline_backend::{BackendError, Health, Row};
 use tideline_chunk::{Run, SequenceSpan};
 use tideline_key_codec::chunk_key;
@@ -20,8 +23,8 @@ use tideline_log::fail_points::around;
 use tideline_model::{Identity, TableSpec, Tier, TimelineId};
 
 use super::stream::{Output, Stream};
-use super::{Load, Loaded, Pace};
-use crate::buckets::{PLACE_BYTES, bucket_bits, load_buckets};
+use super::{Load, Loaded, Throttle};
+use crate::buckets::{EXTENT_BYTES, bucket_bits, load_buckets};
 use crate::error::{Result, StoreError};
 use crate::manifest::{Segment, SegmentTotals, put_cursor};
 use crate::retired::ObjectsToRemove;
@@ -29,17 +32,17 @@ use crate::segment_writer::chunk_rows_max;
 use crate::shared::Shared;
 use crate::tables::Table;
 
-/// How long a target that was not reached is left alone before files are removed there.
+/// Delay before files are removed again at a target that could not be reached.
 const REMOVE_AGAIN: Duration = Duration::from_secs(300);
 
-/// Puts runs into files, and counts them.
+/// Writer of runs into files that also counts them.
 pub(super) struct FilesOutput<'a> {
     writer: ArchiveWriter<'a>,
     pub(super) totals: SegmentTotals,
     timeline: Option<TimelineId>,
 }
 
-/// A stop in the middle is not a failure of the rewrite.
+/// Converts an archive error. A requested stop is a cancellation, not a failure.
 pub(super) fn given_up(error: ArchiveError) -> StoreError {
     match error {
         ArchiveError::Stopped => StoreError::Cancelled,
@@ -47,10 +50,10 @@ pub(super) fn given_up(error: ArchiveError) -> StoreError {
     }
 }
 
-/// Where nobody knows who timelines are.
-struct Nobody;
+/// Metadata resolver without any timelines.
+struct NoMetadata;
 
-impl People for Nobody {
+impl TimelineMetadata for NoMetadata {
     fn identity(&self, _id: TimelineId) -> Option<Arc<Identity>> {
         None
     }
@@ -86,8 +89,8 @@ impl FilesOutput<'_> {
 }
 
 impl Shared {
-    /// Writes the points of the inputs into files, and loads the places of their rows; the output, if anything is left.
-    pub(super) fn load_files(&self, load: &Load<'_>, pace: &mut dyn Pace) -> Result<Loaded> {
+    /// Writes the points of the inputs into files, and loads their extents. Returns the output if any point is left.
+    pub(super) fn load_files(&self, load: &Load<'_>, pace: &mut dyn Throttle) -> Result<Loaded> {
         let Load {
             rewrite,
             inputs,
@@ -97,7 +100,7 @@ impl Shared {
         let archive = self.archive(inputs)?;
         let table = self.tables.read().by_id.get(&rewrite.table).cloned();
         let table = table.ok_or(StoreError::TableDropped(rewrite.table))?;
-        // Without a policy any more, what is archived stays where it is.
+        // Without a policy, archived segments keep their target.
         let kept = || {
             inputs
                 .iter()
@@ -107,15 +110,15 @@ impl Shared {
         let target = target.ok_or_else(|| StoreError::NoTarget(table.name().clone()))?;
         self.check_space()?;
         let begun = describe(SegmentTotals::default());
-        let place = SegmentPlace {
+        let place = SegmentTarget {
             origin: format!("{:016x}", self.origin()?),
             table: table.name().clone(),
             segment: begun.id,
             target: target.clone(),
         };
-        let people = self.directory.people(rewrite.table);
-        let people: &dyn People = people.as_deref().map_or(&Nobody, |people| people);
-        let writer = archive.writer(place.clone(), people, table.schema())?;
+        let metadata = self.directory.metadata(rewrite.table);
+        let metadata: &dyn TimelineMetadata = metadata.as_deref().map_or(&NoMetadata, |metadata| metadata);
+        let writer = archive.writer(place.clone(), metadata, table.schema())?;
         let points = inputs.iter().map(|input| input.points).sum();
         let first = inputs.iter().map(|input| input.first).min().unwrap_or(0);
         let last = inputs.iter().map(|input| input.last).max().unwrap_or(0);
@@ -142,8 +145,8 @@ impl Shared {
     fn send_files(
         &self,
         load: &Load<'_>,
-        pace: &mut dyn Pace,
-        (archive, table, place): (&Archive, &Table, &SegmentPlace),
+        pace: &mut dyn Throttle,
+        (archive, table, place): (&Archive, &Table, &SegmentTarget),
         writer: ArchiveWriter<'_>,
     ) -> Result<Loaded> {
         let sent = writer.sent();
@@ -188,7 +191,7 @@ impl Shared {
         };
         let now = self.log.trusted_now().now.nanos();
         let segment = around("arc", "load", || {
-            let bits = bucket_bits(segment.chunks * PLACE_BYTES, self.settings.bucket_bytes);
+            let bits = bucket_bits(segment.chunks * EXTENT_BYTES, self.settings.bucket_bytes);
             let mut extents = written.extents;
             let mut rows = std::iter::from_fn(|| {
                 let next = extents.next()?;
@@ -209,7 +212,7 @@ impl Shared {
         })
     }
 
-    /// Refuses where the places of rows could not be loaded after the files were sent.
+    /// Refuses an archive job if the backend could not store its extents after the files were sent.
     fn check_space(&self) -> Result<()> {
         let reason = match self.backend.tier_health(Tier::Archive.kept_in()) {
             Health::Ready => return Ok(()),
@@ -217,7 +220,7 @@ impl Shared {
                 free_bytes,
                 watermark_bytes,
             } => format!(
-                "the disk of the cold tier has {free_bytes} bytes free, and {watermark_bytes} must be: nothing is archived"
+                "archiving is paused: the cold tier has {free_bytes} bytes free on disk, but needs {watermark_bytes}"
             ),
             Health::Poisoned { reason, .. } | Health::ReadOnly { reason } => reason,
         };
@@ -233,7 +236,8 @@ impl Shared {
         self.settings.archive.as_ref().ok_or(StoreError::NoArchive(first))
     }
 
-    /// What tells this database from others in the same target; made and stored where there is none yet.
+    /// Returns the id that distinguishes this database from others in the same target. Generates and stores it if
+    /// it is missing.
     fn origin(&self) -> Result<u64> {
         let known = self.state.read().manifest.common.cursor.origin;
         if let Some(origin) = known {
@@ -241,7 +245,7 @@ impl Shared {
         }
         let mut origin = tideline_archive::new_origin()?;
         self.edit(|manifest| {
-            // Somebody else may have come first: one edit at a time decides.
+            // Edits are serialized; a concurrent one may have set the origin first.
             origin = *manifest.common.cursor.origin.get_or_insert(origin);
             let cursor = self
                 .log
@@ -252,8 +256,8 @@ impl Shared {
         Ok(origin)
     }
 
-    /// Removes files of segments that nobody reads any more. Where a target is not reached they wait, and all others with
-    /// them: nobody shall wait for each of them in turn.
+    /// Removes files of segments without readers. If a target cannot be reached, these files and all others wait, so
+    /// that a caller never waits for several failing targets.
     pub(crate) fn remove_files(&self) {
         if self.check_not_read_only().is_err() {
             return;
@@ -265,24 +269,24 @@ impl Shared {
             match archive.remove_objects(&files.target, files.keys.iter().map(String::as_str)) {
                 Ok(()) => {}
                 Err(error) if error.is_retryable() => {
-                    tracing::warn!(%error, "files of segments that are gone could not be removed; they are tried again");
+                    tracing::warn!(%error, "failed to remove files of removed segments; retrying later");
                     let until = self.log.clock().monotonic().saturating_add(REMOVE_AGAIN);
                     return self.files_to_remove.put_back(files, until);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "files of a segment that is gone could not be removed; they are swept later");
+                    tracing::warn!(%error, "failed to remove files of a removed segment; a later sweep removes them");
                 }
             }
         }
     }
 }
 
-/// Where the policy of a table says that its archive is.
+/// Returns the archive target in the policy of a table.
 pub(super) fn target_of(table: &Table) -> Option<String> {
     Some(table.spec().policy.archive.as_ref()?.target.clone())
 }
 
-/// The row that says where a run lies, and what its numbers come to, where that is known.
+/// Returns the row with the extent of a run and its summaries, if there are any.
 pub(crate) fn row(id: TimelineId, extent: &Extent, summaries: &[u8]) -> Row {
     let mut value = Vec::with_capacity(32 + summaries.len());
     extent.encode(summaries, &mut value);

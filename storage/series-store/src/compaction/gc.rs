@@ -1,7 +1,6 @@
-//! Objects at targets that nothing names: what a crash or a failure has left behind.
+//! Removal of unreferenced objects at targets, left behind by a crash or a failure.
 //!
-//! One that is younger than a day is left alone, and so is every one that another database has written and this one has not
-//! adopted.
+//! Objects younger than a day are kept, and so are objects of other databases that this one has not adopted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,23 +15,24 @@ use crate::error::{Result, StoreError};
 use crate::shared::{Shared, State};
 use crate::tables::Table;
 
-/// How long an object that nothing names is left alone: somebody may be about to name it.
+/// Minimum age of an unreferenced object before it is removed, because a job may still be about to reference it.
 pub(super) const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3_600);
 
 impl Shared {
-    /// Removes objects of a table, and of tables that are gone, that a crash or a failure has left behind; how many.
+    /// Removes unreferenced objects of a table, and of dropped tables. Returns their number.
     ///
-    /// It looks wherever files of this database may be: at all targets that a segment, a policy or the configuration
-    /// names. A target that fails does not keep it from the others.
+    /// Searches all targets in segments, policies and the configuration. A failing target does not prevent sweeping
+    /// the others.
     pub(crate) fn sweep_archive(&self, table: TableId) -> Result<u64> {
-        // Files that nothing names may have been named by what is missing.
+        // In a damaged database, missing rows may have referenced these files.
         self.check_not_read_only()?;
         let Some(archive) = &self.settings.archive else {
             return Ok(0);
         };
         let now = self.log.trusted_now();
         if now.doubt.is_some() {
-            // How old an object is cannot be said: one that is being written may look like an orphan.
+            // Without a reliable clock the age of objects is unknown. An object that is being written could look
+            // like an orphan.
             return Ok(0);
         }
         let tables = self.tables.read().by_id.clone();
@@ -59,20 +59,21 @@ impl Shared {
         sweep.outcome()
     }
 
-    /// The objects of all segments, those of readers that are not done, those of jobs that run or whose outcome is in doubt,
-    /// and those whose removal is to be tried again.
+    /// Collects the objects of all segments, of readers that are not done, of jobs that run or whose outcome is in
+    /// doubt, and of pending removals.
     ///
-    /// Objects at a target that are not among them are unreferenced: list the objects before the call.
+    /// Objects at a target that are not among them are unreferenced, provided that the objects were listed before
+    /// the call.
     pub(super) fn named_objects(&self) -> Result<(NamedObjects, State)> {
         let mut names = NamedObjects {
-            // Before the manifest, which has their output when they end.
+            // Read before the manifest, which references the output of a job when it ends.
             writing: self.archiving.lock().clone(),
             ..NamedObjects::default()
         };
         for doubt in &*self.in_doubt.lock() {
             names.writing.insert(doubt.place.segment);
         }
-        // Before the others, since segments go from one to the next.
+        // Read before the lists below, because segments move from the manifest to these lists.
         let state = self.state.read().clone();
         let tables = state.manifest.segments.values();
         let segments = tables.flat_map(|of_table| of_table.values());
@@ -97,14 +98,15 @@ impl Shared {
     }
 }
 
-/// Objects that must stay.
+/// Referenced objects.
 #[derive(Debug, Default)]
 pub(super) struct NamedObjects {
-    /// By number and checksum, which no two objects have in common: two targets may be one place, or lie in each other.
+    /// Number and checksum of each object. The pair is unique across objects, so it also works if two targets are
+    /// the same location or nested.
     names: HashSet<(u64, u128)>,
-    /// Segments whose files may be on their way.
+    /// Segments whose files may currently be written.
     writing: HashSet<SegmentId>,
-    /// The targets of all of them.
+    /// Targets of all these objects.
     targets: HashSet<String>,
 }
 
@@ -120,7 +122,7 @@ impl NamedObjects {
         self.names.extend(named(key).and_then(|object| object.identity()));
     }
 
-    /// Whether something names an object, or may be about to.
+    /// Returns true if an object is referenced, or may be about to be.
     pub(super) fn hold(&self, key: &str) -> bool {
         let Some((object, identity)) = named(key).and_then(|object| Some((object, object.identity()?)))
         else {
@@ -130,7 +132,7 @@ impl NamedObjects {
     }
 }
 
-/// Every place where files of this database may be.
+/// Returns all targets that may have files of this database.
 fn targets(archive: &Archive, tables: &HashMap<TableId, Arc<Table>>, names: &NamedObjects) -> Vec<String> {
     let mut targets: Vec<String> = names.targets.iter().cloned().collect();
     targets.extend(tables.values().filter_map(|table| target_of(table)));
@@ -140,19 +142,19 @@ fn targets(archive: &Archive, tables: &HashMap<TableId, Arc<Table>>, names: &Nam
     targets
 }
 
-/// One look at all targets.
+/// Sweep of all targets.
 struct Sweep<'a> {
     archive: &'a Archive,
-    /// What must stay.
+    /// Objects that must stay.
     names: &'a NamedObjects,
-    /// Only what was written before this instant goes.
+    /// Only objects written before this time are removed.
     before: i64,
     swept: u64,
     failure: Option<ArchiveError>,
 }
 
 impl Sweep<'_> {
-    /// Sweeps the folders of tables that this database has no more.
+    /// Sweeps the folders of tables that this database no longer has.
     fn gone_tables(&mut self, target: &str, tables: &HashMap<TableId, Arc<Table>>, own: &str) {
         let at_target = match self.archive.tables(target) {
             Ok(at_target) => at_target,
@@ -164,7 +166,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Sweeps what one database has written of one table.
+    /// Sweeps the objects of one table and one database.
     fn table(&mut self, target: &str, table: &str, origin: &str) {
         let is_named = |key: &str| self.names.hold(key);
         match self.archive.sweep(target, table, origin, self.before, &is_named) {

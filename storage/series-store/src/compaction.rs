@@ -1,33 +1,41 @@
-//! Rewriting: several segments become one, in the same tier or another; or they are cut at an instant.
+//! Rewrites (compaction): merges several segments into one, in the same tier or another, or cuts them at a
+//! timestamp.
 //!
-//! Fold (many of a window into one), migrate (hot into cold), archive (cold into files), restore (from files into cold) and
-//! purge (take deleted points out) are one shape:
+//! Fold (merge segments of a window), migrate (hot to cold), archive (cold to files), restore (files to cold) and
+//! purge (remove deleted points) share these steps:
 //!
-//! 1. Read: walk the timelines of all inputs in id order; put each one's pieces together in time order, newest
-//!    write winning, deletes applied. Memory is bounded by pages of the inputs and by a slice of one timeline.
-//! 2. Load: stream the chunks into a new segment that nobody sees.
-//! 3. Edit: one manifest edit adds the output and removes the inputs, in the same instant for readers.
-//! 4. Drop: inputs are reclaimed when the last reader of the old manifest is done.
+//! 1. Read: iterate over the timelines of all inputs in id order, and merge the pieces of each in time order. The
+//!    newest write wins, and deletes are applied. Memory is bounded by pages of the inputs and a slice of one
+//!    timeline.
+//! 2. Load: stream the chunks into a new segment that is not visible yet.
+//! 3. Edit: one manifest edit adds the output and removes the inputs; readers see both at the same moment.
+//! 4. Drop: reclaim the inputs when the last reader of the old manifest is done.
 //!
-//! A failure before 3 leaves an orphan, which is reclaimed at once or by the next start; files that it has put at a target are
-//! removed, at once or by a sweep. After 3 only bytes are left to free. Doing it again is harmless.
+//! A failure before step 3 leaves an orphan, which is reclaimed at once or by the next start. Files that it has
+//! written to a target are removed at once or by a sweep. After step 3 only space remains to be freed. Repeating a
+//! rewrite is safe.
 //!
-//! [`stream`] does 1 while 2 asks for it; [`archive`] does 2 where the output is files; [`copy`] is for points that are in
-//! files and in the cold tier at once; [`sweep`] removes objects that nothing names, and [`orphans`] lists and removes them on
-//! request; [`settings`] writes settings of tables to their targets; the rest is here.
+//! | file | holds |
+//! |---|---|
+//! | [`stream`] | step 1, evaluated lazily by step 2 |
+//! | [`archive`] | step 2 for output in files |
+//! | [`copy`] | points that are in files and in the cold tier at the same time |
+//! | [`gc`] | removal of unreferenced objects |
+//! | [`orphans`] | search and removal of unreferenced objects on request |
+//! | [`settings`] | table settings stored at targets |
 //!
-//! A cut ([`RewriteCause::Cut`]) does 1 and 2 once for each of its outputs, each time for another span of time, and
-//! publishes all of them with one edit.
+//! A cut ([`RewriteCause::Cut`]) performs steps 1 and 2 once per output, each for another time range, and publishes
+//! all outputs with one edit.
 //!
-//! The output takes the place of its inputs among all writes of the table. That is only possible where no other
-//! segment of the same time was written between the oldest and the newest of them.
+//! The output takes the position of its inputs in the write order of the table. This is possible only if no other
+//! segment of the same time range was written between the oldest and the newest of them.
 
 pub(crate) mod archive;
 mod copy;
+mod gc;
 mod orphans;
 mod settings;
 mod stream;
-mod sweep;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -42,7 +50,7 @@ use crate::error::{Result, StoreError};
 use crate::manifest::{
     ManifestState, Segment, SegmentTotals, WriteSpan, put_cursor, put_segment, remove_segment,
 };
-use crate::retired::{Gone, InDoubt, ObjectsToRemove};
+use crate::retired::{InDoubt, ObjectsToRemove, RetiredSegment};
 use crate::segment_writer::SegmentWriter;
 use crate::shared::{Shared, group_window};
 use crate::window::{COLD_LEVEL, LEVEL_MAX, Window, cold_boundary, tiles};
@@ -51,55 +59,57 @@ pub use orphans::{Orphan, OrphanSearch, Orphans};
 pub(crate) use settings::SettingsWritten;
 use stream::{Output, Stream};
 
-/// A rewrite to do.
+/// Rewrite to perform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewrite {
-    /// Whose segments.
+    /// Table of the segments.
     pub table: TableId,
-    /// The segments, in any order; at least one.
+    /// Segments in any order; at least one.
     pub inputs: Vec<SegmentId>,
-    /// The tier of what they become.
+    /// Tier of the output.
     pub tier: Tier,
-    /// Why; it does the same whatever the cause.
+    /// Cause of the rewrite.
     pub cause: RewriteCause,
 }
 
-/// Why segments are rewritten.
+/// Cause of a rewrite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RewriteCause {
-    /// A window has many.
+    /// A window has many segments.
     Fold,
-    /// Their points are old enough for the next tier.
+    /// The points are old enough for the next tier.
     Migrate,
-    /// Only points before this instant, the start of a cold window, are old enough to leave. They become segments of the
-    /// tier of the rewrite, the others segments of the tier that they are in (the last of several), none of which spans the instant.
+    /// Only points before this timestamp, the start of a cold window, are old enough to move. They become segments
+    /// of the tier of the rewrite. The other points become segments of the current tier of the inputs (the last tier
+    /// if there are several). No output spans the timestamp.
     Cut(i64),
-    /// Deletes are to be applied to them.
+    /// Deletes have to be applied.
     Purge,
-    /// Their points are old enough to leave for files.
+    /// The points are old enough to be moved into files.
     Archive,
-    /// They are written into files as well, and stay for a while: one cold segment that no delete concerns.
+    /// The points are also written into files, but stay in the cold tier for a while. Applies to one cold segment
+    /// without deleted points.
     Copy,
-    /// Somebody wants archived points in the cold tier, until this trusted instant, nanoseconds since the epoch.
+    /// Archived points are requested back in the cold tier until this time, in trusted nanoseconds since the epoch.
     Restore(i64),
 }
 
-/// What a rewrite has done so far.
+/// Work done by a rewrite so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RewriteCost {
-    /// Timelines done.
+    /// Timelines completed.
     pub timelines: u64,
     /// Points in the chunks that were read.
     pub points_read: u64,
-    /// Field values in them.
+    /// Field values in these chunks.
     pub values_read: u64,
-    /// Encoded bytes of them.
+    /// Encoded bytes of these chunks.
     pub bytes_read: u64,
     /// Points of the output.
     pub points_written: u64,
     /// Field values of the output.
     pub values_written: u64,
-    /// Bytes of the output, keys included.
+    /// Bytes of the output, including keys.
     pub bytes_written: u64,
 }
 
@@ -124,24 +134,24 @@ impl std::ops::AddAssign for RewriteCost {
     }
 }
 
-/// What became of a rewrite.
+/// Result of a rewrite.
 #[derive(Debug, Clone)]
 pub struct Rewritten {
-    /// The segments that the inputs became, in order of time: one, except after a cut; none where no point was left, or
-    /// no point had to go.
+    /// Segments that replace the inputs, in time order: one, or several after a cut; none if no point was left, or
+    /// if nothing had to be removed.
     pub outputs: Vec<Arc<Segment>>,
-    /// What it cost.
+    /// Work done.
     pub cost: RewriteCost,
 }
 
-/// Sets the pace of a rewrite, and can end it.
-pub trait Pace {
-    /// Called after every few timelines. May wait; `Break` gives the rewrite up and leaves everything as it was.
+/// Throttle of a rewrite, which can also cancel it.
+pub trait Throttle {
+    /// Called after every few timelines. May wait. `Break` cancels the rewrite and leaves everything unchanged.
     fn step(&mut self, cost: &RewriteCost) -> ControlFlow<()>;
 }
 
 impl RewriteCause {
-    /// The name of its fail points.
+    /// Returns the name of its fail points.
     fn name(self) -> &'static str {
         match self {
             Self::Fold => "fold",
@@ -153,7 +163,8 @@ impl RewriteCause {
     }
 }
 
-/// What is loaded: the inputs, oldest write first, less what is deleted of them, as a segment that the totals complete.
+/// Input of a load: the segments, oldest write first, their deletes, and the description of the output, which takes
+/// the totals.
 struct Load<'a> {
     rewrite: &'a Rewrite,
     inputs: &'a [Arc<Segment>],
@@ -162,37 +173,38 @@ struct Load<'a> {
     describe: &'a dyn Fn(SegmentTotals) -> Segment,
 }
 
-/// One output of a rewrite.
+/// Output of a rewrite.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     window: Window,
     tier: Tier,
-    /// The points of the inputs that it takes.
+    /// Time range of the points that it takes.
     range: TimeRange,
 }
 
-/// The pace of a rewrite with several outputs: adds the cost of those before.
+/// Throttle for one of several outputs. Adds the cost of the previous ones.
 struct PartPace<'a> {
-    pace: &'a mut dyn Pace,
+    pace: &'a mut dyn Throttle,
     before: RewriteCost,
 }
 
-impl Pace for PartPace<'_> {
+impl Throttle for PartPace<'_> {
     fn step(&mut self, cost: &RewriteCost) -> ControlFlow<()> {
         self.pace.step(&(self.before + *cost))
     }
 }
 
-/// A load that no manifest names yet.
+/// Load that no manifest references yet.
 struct Loaded {
-    /// The segment to publish; `None` where no point was left.
+    /// Segment to publish; `None` if no point was left.
     output: Option<Segment>,
     cost: RewriteCost,
-    /// Objects that were put at a target for it.
+    /// Objects that were written to a target for it.
     objects: Option<ObjectsToRemove>,
 }
 
-/// A segment whose files are being written: nothing names them yet, and no search takes them for left over.
+/// Guard of a segment whose files are being written. Nothing references them yet, and searches must not treat them
+/// as unreferenced.
 struct Archiving<'a> {
     shared: &'a Shared,
     segment: SegmentId,
@@ -211,7 +223,7 @@ impl Drop for Archiving<'_> {
     }
 }
 
-/// Inputs of running rewrites are not taken by another.
+/// Guard that reserves segments for one rewrite.
 struct Claim<'a> {
     shared: &'a Shared,
     segments: &'a [SegmentId],
@@ -238,8 +250,8 @@ impl Drop for Claim<'_> {
 }
 
 impl Shared {
-    /// Does a rewrite; see the module's first page.
-    pub(crate) fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<Rewritten> {
+    /// Performs a rewrite; see the module documentation.
+    pub(crate) fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Throttle) -> Result<Rewritten> {
         self.check_not_read_only()?;
         let _claim = Claim::take(self, &rewrite.inputs)?;
         let state = self.state.read().clone();
@@ -296,7 +308,7 @@ impl Shared {
             };
             self.count_loaded(&self.counters.rewritten_bytes, rewrite.table, output.tier, bytes);
         }
-        // Else this would be the reader that the inputs wait for.
+        // Otherwise the inputs would wait for this reader.
         drop(state);
         around(name, "drop", || self.free())?;
         Ok(Rewritten {
@@ -305,7 +317,7 @@ impl Shared {
         })
     }
 
-    /// The place of a part: parts of one group share it, also where the group is new.
+    /// Returns the location of a part. Parts of one group share it, also if the group is new.
     fn place_part(
         &self,
         manifest: &ManifestState,
@@ -326,14 +338,14 @@ impl Shared {
         place
     }
 
-    /// Loads one part and describes it for the manifest, if a point is left. After a failure nothing of it is left.
+    /// Loads one part and describes it for the manifest, if a point is left. Leaves nothing behind on failure.
     fn load_part(
         &self,
         rewrite: &Rewrite,
         inputs: &[Arc<Segment>],
         deletes: Option<&TableDeletes>,
         (part, place): (Part, SegmentRef),
-        pace: &mut dyn Pace,
+        pace: &mut dyn Throttle,
     ) -> Result<Loaded> {
         let written = inputs
             .iter()
@@ -391,15 +403,15 @@ impl Shared {
         }
     }
 
-    /// Frees loads that no manifest names.
+    /// Frees loads that no manifest references.
     fn give_up_all(&self, loads: Vec<InDoubt>) {
         for InDoubt { place, objects } in loads {
             self.give_up(place, objects);
         }
     }
 
-    /// Loads what the inputs come to as chunks; the output, if anything is left.
-    fn load_chunks(&self, load: &Load<'_>, pace: &mut dyn Pace) -> Result<Loaded> {
+    /// Loads the merged inputs as chunks. Returns the output if any point is left.
+    fn load_chunks(&self, load: &Load<'_>, pace: &mut dyn Throttle) -> Result<Loaded> {
         let Load {
             rewrite,
             part,
@@ -429,7 +441,7 @@ impl Shared {
         Ok(loaded)
     }
 
-    /// Removes whole segments: their points are gone for readers that begin from now on.
+    /// Drops whole segments. Readers that start afterwards do not see their points.
     pub(crate) fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64> {
         let _claim = Claim::take(self, segments)?;
         let manifest = Arc::clone(&self.state.read().manifest);
@@ -444,7 +456,7 @@ impl Shared {
         Ok(found.len() as u64)
     }
 
-    /// Frees what nobody reads any more, and forgets deletes that nothing older is left of.
+    /// Frees segments without readers, and forgets deletes that are applied everywhere.
     fn free(&self) -> Result<()> {
         self.settle_doubts();
         self.reclaim_retired();
@@ -452,13 +464,13 @@ impl Shared {
         self.forget_done_deletes()
     }
 
-    /// Publishes the outputs in place of the inputs. Of those goes what no output has any more.
+    /// Publishes the outputs in place of the inputs. Retires all parts of the inputs that no output contains.
     fn replace(&self, inputs: &[Arc<Segment>], outputs: &[Segment]) -> Result<()> {
         let kept: Vec<SegmentId> = parts(outputs).map(|part| part.id).collect();
         let gone = inputs.iter().flat_map(|input| input.parts());
-        let gone: Vec<Gone> = gone
+        let gone: Vec<RetiredSegment> = gone
             .filter(|part| !kept.contains(&part.id))
-            .map(Gone::of)
+            .map(RetiredSegment::of)
             .collect();
         let version = self.edit_and(
             |manifest| {
@@ -487,7 +499,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A purge of a segment that has none of the deleted timelines only has to be noted.
+    /// Handles a purge of a segment without points of the deleted timelines: only `deletes_applied` changes.
     fn clear_untouched(
         &self,
         rewrite: &Rewrite,
@@ -522,7 +534,7 @@ impl Shared {
         }))
     }
 
-    /// Frees what a load left behind.
+    /// Frees a load and its objects.
     fn give_up(&self, place: SegmentRef, objects: Option<ObjectsToRemove>) {
         if let Some(objects) = objects {
             self.files_to_remove.add(objects);
@@ -531,10 +543,10 @@ impl Shared {
         self.reclaim_abandoned(place);
     }
 
-    /// Finds out what became of edits of unknown outcome, and frees loads that did not get into the manifest.
+    /// Resolves edits with unknown outcome, and frees loads that did not get into the manifest.
     ///
-    /// An edit names the version that it has seen. So once a later one has succeeded, none before it can land any more, and
-    /// the manifest in memory is the stored one.
+    /// An edit contains the manifest version that it is based on. Once a later edit has succeeded, no earlier one
+    /// can be applied any more, and the manifest in memory is the stored one.
     fn settle_doubts(&self) {
         if self.in_doubt.lock().is_empty() {
             return;
@@ -547,7 +559,7 @@ impl Shared {
                 vec![put_cursor(&manifest.common.cursor)]
             })
         };
-        // The first may find that the manifest has moved, and reads it anew.
+        // The first edit may fail because the manifest has changed; the log then reads it again.
         if look().is_err() && look().is_err() {
             return;
         }
@@ -562,8 +574,9 @@ impl Shared {
         }
     }
 
-    /// Descriptions of other databases whose points are in the inputs: their files may stay when the inputs go, and a
-    /// database that attaches all of them takes the output instead. Of what this one wrote the numbers of segments tell.
+    /// Returns the descriptions of other databases whose points are in the inputs. Their files may outlive the
+    /// inputs; a database that attaches all of these descriptions uses the output instead. For own descriptions, the
+    /// segment ids are sufficient.
     fn replaced(&self, inputs: &[Arc<Segment>]) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for part in inputs.iter().flat_map(|input| input.parts()) {
@@ -576,20 +589,20 @@ impl Shared {
         Ok(names)
     }
 
-    /// Frees a load that no manifest names.
+    /// Frees a load that no manifest references.
     pub(crate) fn reclaim_abandoned(&self, place: SegmentRef) {
         if let Err(error) = self.backend.reclaim(place) {
-            tracing::warn!(%error, ?place, "an abandoned load could not be reclaimed; the next start sweeps it");
+            tracing::warn!(%error, ?place, "failed to reclaim an abandoned load; the next start reclaims it");
         }
     }
 }
 
-/// Everything that a backend keeps of segments.
+/// Returns all parts of segments that the backend stores.
 fn parts(segments: &[Segment]) -> impl Iterator<Item = &Segment> {
     segments.iter().flat_map(Segment::parts)
 }
 
-/// The inputs in the order of their writes, checked.
+/// Returns the inputs in write order, after checking them.
 fn inputs(manifest: &ManifestState, rewrite: &Rewrite) -> Result<Vec<Arc<Segment>>> {
     let of_table = manifest.segments.get(&rewrite.table);
     let find = |id: &SegmentId| of_table.and_then(|segments| segments.get(id)).cloned();
@@ -621,7 +634,7 @@ fn inputs(manifest: &ManifestState, rewrite: &Rewrite) -> Result<Vec<Arc<Segment
     Ok(found)
 }
 
-/// Whether an edit that failed has changed nothing, and never will.
+/// Returns true if a failed edit was definitely not applied.
 fn is_refused(error: &StoreError) -> bool {
     match error {
         StoreError::SegmentGone(_) | StoreError::TableDropped(_) => true,
@@ -630,7 +643,7 @@ fn is_refused(error: &StoreError) -> bool {
     }
 }
 
-/// The narrowest window that holds those of all inputs; `None` for both sides of the epoch, which share none.
+/// Returns the narrowest window that contains those of all inputs; `None` if they are on both sides of the epoch.
 fn target_window(inputs: &[Arc<Segment>], tier: Tier) -> Option<Window> {
     let mut windows = inputs.iter().map(|segment| segment.window);
     let mut target = windows.next()?;
@@ -648,7 +661,7 @@ fn target_window(inputs: &[Arc<Segment>], tier: Tier) -> Option<Window> {
     Some(target)
 }
 
-/// The outputs of a rewrite, in order of time.
+/// Returns the outputs of a rewrite in time order.
 fn parts_of(inputs: &[Arc<Segment>], rewrite: &Rewrite, base: i64) -> Result<Vec<Part>> {
     let target = |tier| target_window(inputs, tier).ok_or(StoreError::NoCommonWindow);
     let RewriteCause::Cut(at) = rewrite.cause else {
@@ -658,7 +671,7 @@ fn parts_of(inputs: &[Arc<Segment>], rewrite: &Rewrite, base: i64) -> Result<Vec
             range: TimeRange::ALL,
         }]);
     };
-    // No point goes back to a tier that it has left.
+    // Points never go back to a tier that they have left.
     let stays = inputs
         .iter()
         .map(|input| input.tier)
@@ -688,7 +701,7 @@ fn parts_of(inputs: &[Arc<Segment>], rewrite: &Rewrite, base: i64) -> Result<Vec
     Ok(parts.filter(|part| has_points(&part.range)).collect())
 }
 
-/// Up to where all inputs together have deletes behind them afterwards.
+/// Returns the sequence up to which deletes are applied to the output.
 fn deletes_applied(inputs: &[Arc<Segment>], deletes: Option<&TableDeletes>) -> SequenceNumber {
     let known = deletes.map_or(SequenceNumber(0), TableDeletes::end);
     let own = inputs.iter().map(|segment| segment.deletes_from()).max();

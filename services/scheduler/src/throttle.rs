@@ -1,9 +1,8 @@
-//! How a running job is held back, paused and ended.
+//! Throttle, pause and cancel of the running job.
 //!
-//! A job reports its cost every few milliseconds. It is held while its table has read more bytes than its
-//! rate allows, and while it is paused. A pause that lasts longer than [`PAUSE_HOLD`] ends the job, which leaves
-//! everything as it was: what is held open for it is freed, other work gets its turn, and it begins anew when it is
-//! resumed.
+//! A job reports its cost every few milliseconds. It waits while its table has read more bytes than its rate allows,
+//! and while it is paused. A pause longer than [`PAUSE_HOLD`] ends the job and leaves everything unchanged. This
+//! frees what the job holds open and lets other work run; the job starts again when it is resumed.
 
 use std::ops::{Add, AddAssign, ControlFlow};
 use std::time::Duration;
@@ -11,29 +10,29 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tideline_engine::model::Clock;
 
-/// For how long a paused rewrite keeps what it has done.
+/// Time for which a paused rewrite keeps its progress.
 pub const PAUSE_HOLD: Duration = Duration::from_secs(60);
-/// Between two looks at the clock while a rewrite is held; a command is heard at once.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// What a table may read at once after a time without moves.
+/// Interval between readings of the clock while a rewrite waits. A command takes effect at once.
+const CLOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Bytes that a table may read at once after an idle time, as a duration at its rate.
 const BURST: Duration = Duration::from_secs(1);
 
-/// What a job has read and written so far.
+/// Data that a job has read and written so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JobCost {
     /// Timelines done.
     pub timelines: u64,
-    /// Points, rows or messages that were read.
+    /// Points, rows or messages read.
     pub points_read: u64,
-    /// Field values in them.
+    /// Field values read.
     pub values_read: u64,
-    /// Encoded bytes of them.
+    /// Encoded bytes read.
     pub bytes_read: u64,
-    /// Points, rows or messages of the output.
+    /// Points, rows or messages written.
     pub points_written: u64,
-    /// Field values of the output.
+    /// Field values written.
     pub values_written: u64,
-    /// Bytes of the output, keys included.
+    /// Bytes written, keys included.
     pub bytes_written: u64,
 }
 
@@ -58,20 +57,20 @@ impl AddAssign for JobCost {
     }
 }
 
-/// What the running job is told.
+/// Command to the running job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JobCommand {
-    /// Go on.
-    GoOn,
+    /// Continue.
+    Continue,
     /// Wait.
     Pause,
-    /// End, for good.
+    /// End the job for good.
     Cancel,
-    /// End, because the process does.
+    /// End the job because the process ends.
     Stop,
 }
 
-/// The command, and what the job has done.
+/// Command to the running job, and its progress.
 #[derive(Debug)]
 pub(crate) struct Control {
     state: Mutex<(JobCommand, JobCost)>,
@@ -81,25 +80,25 @@ pub(crate) struct Control {
 impl Default for Control {
     fn default() -> Self {
         Self {
-            state: Mutex::new((JobCommand::GoOn, JobCost::default())),
+            state: Mutex::new((JobCommand::Continue, JobCost::default())),
             changed: Condvar::new(),
         }
     }
 }
 
 impl Control {
-    /// Clears the way for a new job. A stop stays.
+    /// Resets command and progress for a new job. A stop stays in effect.
     pub(crate) fn reset(&self) {
         let mut state = self.state.lock();
         let command = if state.0 == JobCommand::Stop {
             JobCommand::Stop
         } else {
-            JobCommand::GoOn
+            JobCommand::Continue
         };
         *state = (command, JobCost::default());
     }
 
-    /// Tells the running job. Nothing overrides a stop, and only that a cancel.
+    /// Sets the command. Nothing overrides a stop, and only a stop overrides a cancel.
     pub(crate) fn command(&self, command: JobCommand) {
         let mut state = self.state.lock();
         if state.0 != JobCommand::Stop && (state.0 != JobCommand::Cancel || command == JobCommand::Stop) {
@@ -108,7 +107,7 @@ impl Control {
         self.changed.notify_all();
     }
 
-    /// Takes note of what the job has done in the end.
+    /// Records the progress of the job.
     pub(crate) fn report(&self, cost: &JobCost) {
         self.state.lock().1 = *cost;
     }
@@ -118,11 +117,11 @@ impl Control {
     }
 }
 
-/// Bytes that a table may read, as they flow.
+/// Token bucket of the bytes that a table may read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
     bytes_per_second: u64,
-    /// What may be read now; below zero it was overdrawn.
+    /// Bytes that may be read now; negative if overdrawn.
     level: f64,
     at: Duration,
 }
@@ -137,7 +136,7 @@ impl Budget {
         }
     }
 
-    /// The same budget at another rate from now on.
+    /// Returns the same budget with another rate from now on.
     pub(crate) fn at_rate(mut self, bytes_per_second: u64, now: Duration) -> Self {
         self.flow(now);
         Self {
@@ -146,7 +145,7 @@ impl Budget {
         }
     }
 
-    /// Takes `bytes`; how long to wait until they are covered.
+    /// Takes `bytes` and returns the wait until they are covered.
     fn take(&mut self, bytes: u64, now: Duration) -> Duration {
         self.flow(now);
         self.level -= bytes as f64;
@@ -164,20 +163,20 @@ impl Budget {
     }
 }
 
-/// The pace of one job.
-pub(crate) struct JobPace<'a> {
+/// Throttle of one job.
+pub(crate) struct JobThrottle<'a> {
     control: &'a Control,
     clock: &'a dyn Clock,
     pub(crate) budget: Option<Budget>,
-    /// Bytes that were taken from the budget.
+    /// Bytes taken from the budget.
     taken: u64,
-    /// What earlier parts of the job have done.
+    /// Cost of the completed parts of the job.
     before: JobCost,
-    /// The command that ended the job.
+    /// Command that ended the job.
     pub(crate) ended_by: Option<JobCommand>,
 }
 
-impl<'a> JobPace<'a> {
+impl<'a> JobThrottle<'a> {
     pub(crate) fn new(control: &'a Control, clock: &'a dyn Clock, budget: Option<Budget>) -> Self {
         Self {
             control,
@@ -189,14 +188,14 @@ impl<'a> JobPace<'a> {
         }
     }
 
-    /// A part of the job is done; what comes is counted on top of it. What all have done.
+    /// Completes a part of the job; the cost of later parts is added to it. Returns the cost of all completed parts.
     pub(crate) fn part_done(&mut self, cost: &JobCost) -> JobCost {
         self.before += *cost;
         self.control.report(&self.before);
         self.before
     }
 
-    /// Cost of all parts that have ended.
+    /// Returns the cost of all completed parts.
     pub(crate) fn cost(&self) -> JobCost {
         self.before
     }
@@ -206,7 +205,7 @@ impl<'a> JobPace<'a> {
         ControlFlow::Break(())
     }
 
-    /// Reports the cost of the running part so far; waits while the job is held, breaks when it is to end.
+    /// Reports the cost of the running part so far. Waits while the job is held back, and breaks if it must end.
     pub(crate) fn step(&mut self, cost: &JobCost) -> ControlFlow<()> {
         let cost = self.before + *cost;
         let mut state = self.control.state.lock();
@@ -217,7 +216,7 @@ impl<'a> JobPace<'a> {
         loop {
             let now = self.clock.monotonic();
             let wait = match state.0 {
-                JobCommand::GoOn => match &mut self.budget {
+                JobCommand::Continue => match &mut self.budget {
                     Some(budget) => budget.take(std::mem::take(&mut read), now),
                     None => Duration::ZERO,
                 },
@@ -226,14 +225,16 @@ impl<'a> JobPace<'a> {
                     if now.saturating_sub(since) >= PAUSE_HOLD {
                         return self.end(JobCommand::Pause);
                     }
-                    LOOK_EVERY
+                    CLOCK_POLL_INTERVAL
                 }
                 command => return self.end(command),
             };
             if wait.is_zero() {
                 return ControlFlow::Continue(());
             }
-            self.control.changed.wait_for(&mut state, wait.min(LOOK_EVERY));
+            self.control
+                .changed
+                .wait_for(&mut state, wait.min(CLOCK_POLL_INTERVAL));
         }
     }
 }
@@ -251,11 +252,11 @@ mod tests {
         for _ in 0..100 {
             now += budget.take(700, now);
         }
-        // A second's worth is free at the start.
+        // One second of reads is free at the start.
         assert_eq!(now, Duration::from_secs(69));
         let mut budget = budget.at_rate(10_000, now);
         assert_eq!(budget.take(1_000, now), Duration::from_millis(100));
-        // After a pause there is a second's worth again, and no more.
+        // After a pause one second of reads is free again, and no more.
         now += Duration::from_secs(3_600);
         assert_eq!(budget.take(15_000, now), Duration::from_millis(500));
         assert_eq!(
@@ -271,9 +272,9 @@ mod tests {
         let clock = ManualClock::new(Timestamp::EPOCH);
         for (command, ends) in [
             (JobCommand::Pause, None),
-            (JobCommand::GoOn, None),
+            (JobCommand::Continue, None),
             (JobCommand::Cancel, Some(JobCommand::Cancel)),
-            (JobCommand::GoOn, Some(JobCommand::Cancel)),
+            (JobCommand::Continue, Some(JobCommand::Cancel)),
             (JobCommand::Stop, Some(JobCommand::Stop)),
             (JobCommand::Cancel, Some(JobCommand::Stop)),
         ] {
@@ -281,7 +282,7 @@ mod tests {
             if command == JobCommand::Pause {
                 continue;
             }
-            let mut pace = JobPace::new(&control, &clock, None);
+            let mut pace = JobThrottle::new(&control, &clock, None);
             let went_on = pace.step(&JobCost::default()).is_continue();
             assert_eq!((went_on, pace.ended_by), (ends.is_none(), ends), "{command:?}");
         }

@@ -1,9 +1,9 @@
-//! Open rows of one shape of one timeline, as short numbers.
+//! Open rows of one shape of one timeline, encoded as variable-length numbers.
 //!
-//! A row is how much more its timestamp differs from the last one than that differed from the one before (a steady
-//! cadence takes one byte), the difference of its sequence, then its values: integers as variable bytes (a gauge takes
-//! one or two), floats as their significant bytes behind a count, strings and histograms behind their length.
-//! That is about two bytes a value where words would take eight, for about the same time.
+//! A row consists of the second difference of its timestamp (one byte at a steady cadence), the difference of its
+//! sequence, and its values: integers as varints (a gauge takes one or two bytes), floats as a byte count followed
+//! by their significant bytes, strings and histograms as length and bytes. This takes about two bytes per value
+//! instead of eight for words, in about the same time.
 
 use std::sync::Arc;
 
@@ -13,37 +13,37 @@ use tideline_model::{ColumnData, SequenceNumber};
 
 use crate::schema::Shape;
 
-/// Least bytes that rows are given.
+/// Minimum allocation in bytes for rows.
 const BYTES_MIN: usize = 16;
 
-/// The open rows of one shape. There is one for each live timeline, so every byte of it counts.
+/// Open rows of one shape. There is one per live timeline, so its size matters.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct OpenRows {
     shape: Arc<Shape>,
-    /// Encoded rows, then bytes for more.
+    /// Encoded rows, followed by spare capacity.
     bytes: Box<[u8]>,
     timestamp: i64,
-    /// From the row before the last one to the last one; zero before the third.
+    /// Difference between the last two timestamps; zero with fewer than two rows.
     step: i64,
     sequence: u64,
-    /// Bytes that rows take.
+    /// Bytes used by rows.
     used: u32,
     rows: u16,
-    /// Whether the rows are what a run has to be: in time order, one an instant.
+    /// True if the rows meet the requirements of a run: in time order, with distinct timestamps.
     is_sorted: bool,
 }
 
-/// The rows of a lane, unpacked, as they came.
+/// Decoded rows of a lane in insertion order.
 #[derive(Debug, Default)]
-pub(super) struct LaneRows {
+pub(super) struct UnpackedRows {
     pub(super) run: Run,
-    /// Of each row.
+    /// Sequence of each row.
     pub(super) sequences: Vec<u64>,
-    /// Whether the run is sorted.
+    /// True if the run is sorted.
     pub(super) is_sorted: bool,
 }
 
-impl Lane {
+impl OpenRows {
     pub(super) fn new(shape: &Arc<Shape>) -> Self {
         Self {
             shape: Arc::clone(shape),
@@ -57,7 +57,7 @@ impl Lane {
         }
     }
 
-    /// Whether it holds rows of this shape.
+    /// Returns true if the lane holds rows of this shape.
     pub(super) fn is_of(&self, shape: &Arc<Shape>) -> bool {
         Arc::ptr_eq(&self.shape, shape)
     }
@@ -66,30 +66,30 @@ impl Lane {
         self.rows == 0
     }
 
-    /// How many rows it holds.
+    /// Returns the number of rows.
     pub(super) fn rows(&self) -> usize {
         self.rows.into()
     }
 
-    /// The byte that the next row begins with, or one near it.
+    /// Returns the byte at which the next row begins, or 0.
     pub(super) fn next_byte(&self) -> u8 {
         self.bytes.get(self.used as usize).copied().unwrap_or(0)
     }
 
-    /// Bytes of memory that its rows take.
+    /// Returns the memory of the rows in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Gives the rows and their memory back.
+    /// Removes the rows and frees their memory.
     pub(super) fn clear(&mut self) {
         *self = Self::new(&self.shape);
     }
 
-    /// The lowest and highest sequence of its rows.
+    /// Returns the lowest and the highest sequence of the rows.
     pub(super) fn sequences(&self) -> Option<SequenceSpan> {
         (self.rows > 0).then(|| {
-            // The first row has them whole.
+            // The first row stores timestamp and sequence in full.
             let mut reader = Reader(&self.bytes);
             let _timestamp = reader.number();
             SequenceSpan {
@@ -99,7 +99,8 @@ impl Lane {
         })
     }
 
-    /// Adds a row of a group; how many bytes of memory that took. Sequences never fall. `scratch` is for any bytes.
+    /// Adds a row of a group. Returns the additional memory in bytes. Sequences must not decrease. `scratch` is a
+    /// reusable buffer.
     pub(super) fn append(
         &mut self,
         group: &DeltaGroup,
@@ -148,8 +149,8 @@ impl Lane {
         self.used = u32::try_from(end).expect("the open rows of a timeline are closed long before 4 GiB");
     }
 
-    /// Unpacks the rows.
-    pub(super) fn to_rows(&self) -> LaneRows {
+    /// Decodes the rows.
+    pub(super) fn to_rows(&self) -> UnpackedRows {
         let rows = self.rows();
         let (mut timestamps, mut sequences) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
         let types = self.shape.fields.iter().map(|(_, value_type)| *value_type);
@@ -175,7 +176,7 @@ impl Lane {
             })
             .collect();
         columns.sort_unstable_by_key(|column| (column.field, column.values.value_type().code()));
-        LaneRows {
+        UnpackedRows {
             run: Run { timestamps, columns },
             sequences,
             is_sorted: self.is_sorted,
@@ -183,12 +184,12 @@ impl Lane {
     }
 }
 
-/// Reads what [`Lane::append`] wrote; the bytes never leave this process, so they are as they were written.
+/// Decoder of the format of [`OpenRows::append`]. The bytes never leave this process, so they are valid.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
     fn byte(&mut self) -> u8 {
-        let (first, rest) = self.0.split_first().expect("a lane holds whole rows");
+        let (first, rest) = self.0.split_first().expect("open rows are whole");
         self.0 = rest;
         *first
     }
@@ -200,7 +201,7 @@ impl Reader<'_> {
     }
 
     fn number(&mut self) -> u64 {
-        varint::take(&mut self.0).expect("a lane holds whole rows")
+        varint::take(&mut self.0).expect("open rows are whole")
     }
 
     fn value(&mut self, column: &mut ColumnData) {
@@ -234,7 +235,7 @@ fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// The bytes of a double from sign and exponent on; trailing zeros are left out.
+/// Appends the significant bytes of a double, beginning with sign and exponent. Trailing zero bytes are omitted.
 fn put_float(value: f64, out: &mut Vec<u8>) {
     let bits = value.to_bits();
     let count = 8 - bits.trailing_zeros().min(64) as usize / 8;
@@ -283,21 +284,21 @@ mod tests {
         let shape = Arc::new(Shape {
             fields: (0..).map(FieldId).zip(types).collect(),
         });
-        let mut lane = Lane::new(&shape);
+        let mut open = OpenRows::new(&shape);
         let (mut bytes, mut scratch) = (0, Vec::new());
         for row in 0..rows {
             let sequence = SequenceNumber(100 + row as u64 * 1_000);
-            bytes += lane.append(&group, row, sequence, &mut scratch);
+            bytes += open.append(&group, row, sequence, &mut scratch);
         }
         assert_eq!(
-            lane.sequences(),
+            open.sequences(),
             Some(SequenceSpan {
                 lowest: SequenceNumber(100),
                 highest: SequenceNumber(6_100),
             })
         );
-        assert_eq!(bytes, lane.bytes());
-        let back = lane.to_rows();
+        assert_eq!(bytes, open.bytes());
+        let back = open.to_rows();
         assert_eq!(back.run.timestamps, group.timestamps);
         assert_eq!(
             back.sequences,
@@ -314,8 +315,8 @@ mod tests {
                 (read, written) => assert_eq!(read, written, "column {column}"),
             }
         }
-        lane.clear();
-        assert!(lane.is_empty() && lane.bytes() == 0 && lane.sequences().is_none());
+        open.clear();
+        assert!(open.is_empty() && open.bytes() == 0 && open.sequences().is_none());
     }
 
     #[test]
@@ -333,13 +334,13 @@ mod tests {
         let shape = Arc::new(Shape {
             fields: vec![(FieldId(0), group.columns[0].value_type())].into(),
         });
-        let (mut lane, mut scratch) = (Lane::new(&shape), Vec::new());
+        let (mut open, mut scratch) = (OpenRows::new(&shape), Vec::new());
         for row in 0..rows as usize {
-            lane.append(&group, row, SequenceNumber(7 + 100 * row as u64), &mut scratch);
+            open.append(&group, row, SequenceNumber(7 + 100 * row as u64), &mut scratch);
         }
-        // Two numbers to begin with, and the first step.
-        assert!((lane.used as usize) < 3 * group.timestamps.len() + 24, "{lane:?}");
-        assert_eq!(lane.to_rows().run.timestamps, group.timestamps);
-        assert!(size_of::<Lane>() <= 56);
+        // The first row has two full numbers, and the second row the first step.
+        assert!((open.used as usize) < 3 * group.timestamps.len() + 24, "{open:?}");
+        assert_eq!(open.to_rows().run.timestamps, group.timestamps);
+        assert!(size_of::<OpenRows>() <= 56);
     }
 }

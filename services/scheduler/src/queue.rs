@@ -1,6 +1,6 @@
-//! What is to be done next: planned work with its job ids, what was asked for by hand, and what has to wait.
+//! Queue of jobs: planned work with job ids, requested work, and waits after failures and cancels.
 //!
-//! A plan is made anew at each look. Work that was in the plan before keeps its id; work that is not in it any more
+//! Each survey makes a new plan. Work that was in the previous plan keeps its id; work that is not planned any more
 //! disappears. Nothing here blocks or reads a clock.
 
 use std::collections::VecDeque;
@@ -16,73 +16,73 @@ use crate::maintenance::{Planned, Served, Slot};
 use crate::overview::Overview;
 use crate::schedule::{Timetable, begins};
 
-/// Planned jobs that are listed and numbered; the rest of a longer plan comes when these are done.
+/// Number of planned jobs that are listed and numbered. The rest of a longer plan follows when these are done.
 const PLANNED_MAX: usize = 1_000;
-/// Wait after a failure; it doubles with each further one up to [`RETRY_MAX`].
+/// Wait after the first failure. It doubles with each further failure, up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_secs(5);
-/// Longest wait after a failure: a full disk is noticed to be empty again soon enough.
+/// Longest wait after a failure, short enough to resume soon after a full disk has space again.
 const RETRY_MAX: Duration = Duration::from_secs(600);
-/// How long cancelled work without a schedule is left alone: time to change what led to it.
+/// Wait after a cancel of work without a schedule: time to change the cause of the work.
 const CANCELLED_REST: Duration = Duration::from_secs(3_600);
-/// An instant of a schedule at which there was nothing to do is stored this often, nanoseconds.
+/// Interval at which the time of a served schedule is stored although there was nothing to do, nanoseconds.
 const SERVED_STORED_EVERY: i64 = 3_600 * NANOS_PER_SECOND;
 
-/// A planned job.
+/// Planned job.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) id: u64,
     pub(crate) work: Planned,
     pub(crate) table: Option<JobTable>,
     pub(crate) created: i64,
-    /// Whether somebody asked for it.
+    /// True if the job was requested.
     pub(crate) by_hand: bool,
-    /// Whether it alone, and not its kind, is paused. Only for requested jobs.
+    /// True if this job alone, and not its kind, is paused. Only for requested jobs.
     pub(crate) is_paused: bool,
 }
 
 /// Identity of a unit of work across plans.
 type Identity = (Place, Vec<SegmentId>);
-/// What waits after a failure or a cancel: work of the same model, kind, table and slot.
+/// Unit that waits after a failure or a cancel: work of the same model, kind, table and slot.
 type Place = (TableModel, JobKind, Option<TableId>, Option<Slot>);
 
-/// Until when work at a place waits.
+/// Wait of work after a failure or a cancel.
 #[derive(Debug, Clone, Copy)]
-enum Hold {
-    /// It failed so often in a row; monotonic time of the next try.
+enum Backoff {
+    /// Number of failures in a row, and monotonic time of the next attempt.
     Failed(u32, Duration),
-    /// It was cancelled; monotonic time.
+    /// Cancelled; monotonic end of the wait.
     Cancelled(Duration),
-    /// It was cancelled; trusted time of the schedule's next instant.
+    /// Cancelled; next time of the schedule, in trusted time.
     CancelledUntil(i64),
 }
 
-/// Work that fails.
+/// Failures of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Trouble {
-    /// Times in a row.
+pub(crate) struct RepeatedFailure {
+    /// Number of failures in a row.
     pub(crate) failures: u32,
-    /// Until the next try.
+    /// Time until the next attempt.
     pub(crate) left: Duration,
 }
 
-impl Hold {
-    fn trouble(&self, monotonic: Duration) -> Option<Trouble> {
+impl Backoff {
+    fn trouble(&self, monotonic: Duration) -> Option<RepeatedFailure> {
         let Self::Failed(failures, until) = self else {
             return None;
         };
-        Some(Trouble {
+        Some(RepeatedFailure {
             failures: *failures,
             left: until.saturating_sub(monotonic),
         })
     }
 }
 
-/// Everything that waits.
+/// All waiting work.
 #[derive(Debug, Default)]
-pub(crate) struct Agenda {
+pub(crate) struct JobQueue {
     pub(crate) by_hand: VecDeque<Entry>,
     pub(crate) planned: Vec<Entry>,
-    holds: HashMap<Place, Hold>,
+    holds: HashMap<Place, Backoff>,
     /// (table, job kind) pairs whose last-run time is dirty.
     worked: Vec<(TableId, JobKind)>,
 }
@@ -96,7 +96,7 @@ impl Entry {
         place(&self.work)
     }
 
-    /// As people see it.
+    /// Returns the job as shown to users.
     pub(crate) fn job(&self, journal: &Journal) -> Job {
         let mut job = Job::planned(self.id, &self.work, self.table.clone(), self.created);
         job.by_hand = self.by_hand;
@@ -107,8 +107,8 @@ impl Entry {
     }
 }
 
-impl Agenda {
-    /// Takes over a new plan. `running` is being done.
+impl JobQueue {
+    /// Replaces the plan. `running` is the running entry.
     pub(crate) fn renew(
         &mut self,
         overview: &Overview,
@@ -118,7 +118,7 @@ impl Agenda {
     ) {
         let known = self.planned.drain(..).map(|entry| (entry.identity(), entry));
         let mut known: HashMap<Identity, Entry> = known.collect();
-        // A seal that runs does not hold what was written since it began: another may be asked for.
+        // A running seal does not include later writes, so another one may be requested.
         let running = running.filter(|entry| entry.work.kind != JobKind::Seal);
         let spoken_for: Vec<Identity> = self.by_hand.iter().chain(running).map(Entry::identity).collect();
         for work in planned {
@@ -144,8 +144,9 @@ impl Agenda {
         }
     }
 
-    /// Moves planned work of a kind to the front, whatever its schedule; the ids.
-    pub(crate) fn ask_for(&mut self, kind: JobKind, table: Option<TableId>) -> Vec<u64> {
+    /// Moves planned work of a kind to the front, whatever its schedule. Returns the ids, also of work requested
+    /// before.
+    pub(crate) fn request(&mut self, kind: JobKind, table: Option<TableId>) -> Vec<u64> {
         let is_meant = |work: &Planned| work.is_of(kind, table);
         let (meant, rest) = self.planned.drain(..).partition(|entry| is_meant(&entry.work));
         self.planned = rest;
@@ -163,7 +164,7 @@ impl Agenda {
         ids
     }
 
-    /// Adds work that no plan has, because somebody asked for it.
+    /// Adds requested work that is in no plan.
     pub(crate) fn add(&mut self, work: Planned, table: JobTable, now: i64, journal: &mut Journal) -> Job {
         let entry = Entry {
             id: journal.next_id(),
@@ -178,16 +179,16 @@ impl Agenda {
         job
     }
 
-    /// Takes the next piece of work out of what waits.
+    /// Removes and returns the next work to run.
     pub(crate) fn next(&mut self, now: i64, journal: &Journal, monotonic: Duration) -> Option<Entry> {
         if let Some(at) = self.by_hand.iter().position(|entry| !entry.is_paused) {
             return self.by_hand.remove(at);
         }
         self.holds.retain(|_, hold| match hold {
-            // How often it failed is remembered a while longer.
-            Hold::Failed(_, until) => monotonic < until.saturating_add(RETRY_MAX),
-            Hold::Cancelled(until) => monotonic < *until,
-            Hold::CancelledUntil(until) => now < *until,
+            // The failure count is kept for a while after the wait.
+            Backoff::Failed(_, until) => monotonic < until.saturating_add(RETRY_MAX),
+            Backoff::Cancelled(until) => monotonic < *until,
+            Backoff::CancelledUntil(until) => now < *until,
         });
         let may_begin = |entry: &Entry| {
             entry.work.is_due(now)
@@ -200,13 +201,13 @@ impl Agenda {
 
     fn is_held(&self, entry: &Entry, monotonic: Duration) -> bool {
         match self.holds.get(&entry.place()) {
-            Some(Hold::Failed(_, until)) => monotonic < *until,
-            Some(Hold::Cancelled(_) | Hold::CancelledUntil(_)) => true,
+            Some(Backoff::Failed(_, until)) => monotonic < *until,
+            Some(Backoff::Cancelled(_) | Backoff::CancelledUntil(_)) => true,
             None => false,
         }
     }
 
-    /// Puts work back that began and was given up by a pause.
+    /// Returns running work to the queue after a pause ended it.
     pub(crate) fn put_back(&mut self, entry: Entry) {
         if entry.by_hand {
             let is_paused = true;
@@ -216,7 +217,7 @@ impl Agenda {
         }
     }
 
-    /// Takes a waiting job out.
+    /// Removes a waiting job.
     pub(crate) fn remove(&mut self, id: u64) -> Option<Entry> {
         if let Some(at) = self.by_hand.iter().position(|entry| entry.id == id) {
             return self.by_hand.remove(at);
@@ -225,12 +226,12 @@ impl Agenda {
         Some(self.planned.remove(at))
     }
 
-    /// Whether somebody asked for a job that still waits.
-    pub(crate) fn is_asked(&self, id: u64) -> bool {
+    /// Returns true if a waiting job was requested.
+    pub(crate) fn is_requested(&self, id: u64) -> bool {
         self.by_hand.iter().any(|entry| entry.id == id)
     }
 
-    /// A waiting job.
+    /// Returns a waiting job.
     pub(crate) fn find(&mut self, id: u64) -> Option<&mut Entry> {
         self.by_hand
             .iter_mut()
@@ -238,7 +239,7 @@ impl Agenda {
             .find(|entry| entry.id == id)
     }
 
-    /// Work at its place succeeded.
+    /// Records a success: ends the wait of the work and marks its last-run time as dirty.
     pub(crate) fn succeeded(&mut self, entry: &Entry) {
         self.holds.remove(&entry.place());
         let worked = entry.work.table.map(|table| (table, entry.work.kind));
@@ -246,14 +247,19 @@ impl Agenda {
             .extend(worked.filter(|worked| !self.worked.contains(worked)));
     }
 
-    /// How often a piece of work has failed in a row, and how long it waits for the next try.
-    pub(crate) fn trouble(&self, entry: &Entry, monotonic: Duration) -> Option<Trouble> {
+    /// Returns the failures of an entry that waits for its next attempt.
+    pub(crate) fn trouble(&self, entry: &Entry, monotonic: Duration) -> Option<RepeatedFailure> {
         let hold = self.holds.get(&entry.place())?;
         hold.trouble(monotonic).filter(|trouble| !trouble.left.is_zero())
     }
 
-    /// The worst of a table's work of some kinds.
-    pub(crate) fn worst(&self, table: TableId, kinds: &[JobKind], monotonic: Duration) -> Option<Trouble> {
+    /// Returns the worst failures of a table's work of some kinds.
+    pub(crate) fn worst(
+        &self,
+        table: TableId,
+        kinds: &[JobKind],
+        monotonic: Duration,
+    ) -> Option<RepeatedFailure> {
         let of_table = self
             .holds
             .iter()
@@ -263,23 +269,23 @@ impl Agenda {
             .max_by_key(|trouble| (trouble.failures, trouble.left))
     }
 
-    /// Work at its place waits longer with each failure; for how long now.
+    /// Records a failure and returns the wait, which grows with each failure in a row.
     pub(crate) fn failed(&mut self, entry: &Entry, monotonic: Duration) -> Duration {
         let hold = self
             .holds
             .entry(entry.place())
-            .or_insert(Hold::Failed(0, monotonic));
-        let failures = if let Hold::Failed(failures, _) = hold {
+            .or_insert(Backoff::Failed(0, monotonic));
+        let failures = if let Backoff::Failed(failures, _) = hold {
             *failures
         } else {
             0
         };
         let wait = RETRY_MIN.saturating_mul(1 << failures.min(16)).min(RETRY_MAX);
-        *hold = Hold::Failed(failures.saturating_add(1), monotonic.saturating_add(wait));
+        *hold = Backoff::Failed(failures.saturating_add(1), monotonic.saturating_add(wait));
         wait
     }
 
-    /// Work at its place is left alone until its schedule comes again.
+    /// Records a cancel. The work waits for the next time of its schedule, or for an hour without a schedule.
     pub(crate) fn cancelled(&mut self, entry: &Entry, overview: &Overview, monotonic: Duration) {
         let table = entry.work.table.and_then(|id| overview.table(id));
         let timetable = table.and_then(|table| Timetable::new(table.schedule(entry.work.kind)).ok());
@@ -287,8 +293,8 @@ impl Agenda {
             .filter(|timetable| !timetable.is_continuous())
             .and_then(|timetable| timetable.next_after(overview.now()));
         let hold = match next {
-            Some(next) => Hold::CancelledUntil(next),
-            None => Hold::Cancelled(monotonic.saturating_add(CANCELLED_REST)),
+            Some(next) => Backoff::CancelledUntil(next),
+            None => Backoff::Cancelled(monotonic.saturating_add(CANCELLED_REST)),
         };
         self.holds.insert(entry.place(), hold);
     }
@@ -299,7 +305,7 @@ impl Agenda {
         let now = overview.now();
         for table in overview.tables() {
             let mut is_to_store = false;
-            // Rounds are served when they have ended.
+            // Rounds are recorded when they end.
             for (kind, schedule) in table.schedules.iter().filter(|(kind, _)| !kind.is_round()) {
                 let kind = *kind;
                 let since = [
@@ -326,17 +332,17 @@ impl Agenda {
         edit
     }
 
-    /// Whether planned work of a kind may begin by its schedule, and is neither paused nor cancelled.
+    /// Returns true if planned work of a kind may start by its schedule and is neither paused nor cancelled.
     pub(crate) fn is_due(&self, table: TableId, kind: JobKind, now: i64, journal: &Journal) -> bool {
         !journal.is_paused(Some(table), kind) && self.has_work(table, kind, now)
     }
 
-    /// Whether work of a kind is left since its schedule came. Cancelled work does not count.
+    /// Returns true if work of a kind is left since its scheduled time. Cancelled work does not count.
     fn has_work(&self, table: TableId, kind: JobKind, now: i64) -> bool {
         let is_cancelled = |entry: &Entry| {
             matches!(
                 self.holds.get(&entry.place()),
-                Some(Hold::Cancelled(_) | Hold::CancelledUntil(_))
+                Some(Backoff::Cancelled(_) | Backoff::CancelledUntil(_))
             )
         };
         self.planned.iter().any(|entry| {

@@ -1,8 +1,9 @@
-//! Settings of tables beside their files, so that another database that attaches the files applies the newest.
+//! Table settings stored next to archive files, so that a database which attaches the files applies the newest
+//! settings.
 //!
-//! A description has the settings of the time when its files were written. Settings that change later are an object of their
-//! own in each folder that holds files of the table. Which folder has which settings is remembered until the process ends;
-//! after a start each is looked at once.
+//! A description has the settings of the time when its files were written. Later settings are separate objects in
+//! each folder with files of the table. The settings of each folder are cached until the process ends; after a start
+//! each folder is checked once.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +17,10 @@ use crate::manifest::ManifestState;
 use crate::shared::Shared;
 use crate::tables::Table;
 
-/// The settings that folders of targets hold, as far as it is known: by table, target and folder.
+/// Settings stored in the folders of targets, as far as known: by table, target and folder.
 pub(crate) type SettingsWritten = HashMap<(TableId, String, String), TableSpec>;
 
-/// Targets, and folders there, that hold files of a table which are this database's.
+/// Returns the targets and folders with files of a table that this database owns.
 fn folders(manifest: &ManifestState, table: TableId) -> BTreeSet<(&str, &str)> {
     let parts = manifest.of_table(table).flat_map(|segment| segment.parts());
     let files = parts.filter_map(|part| part.archive.as_ref());
@@ -31,7 +32,7 @@ fn folders(manifest: &ManifestState, table: TableId) -> BTreeSet<(&str, &str)> {
 }
 
 impl Shared {
-    /// Whether a folder with files of a table may hold other settings than the table has.
+    /// Returns true if a folder with files of a table may hold settings that differ from those of the table.
     pub(crate) fn has_unwritten_settings(&self, manifest: &ManifestState, table: &Table) -> bool {
         if self.settings.archive.is_none() || manifest.common.cursor.origin.is_none() {
             return false;
@@ -47,8 +48,8 @@ impl Shared {
         })
     }
 
-    /// Writes the settings of a table to all folders that hold files of it; how many held others. One that fails does not
-    /// keep the settings from the others.
+    /// Writes the settings of a table to all folders with files of the table. Returns the number of folders whose
+    /// settings differed. A failing folder does not prevent writing the others.
     pub(crate) fn write_settings(&self, table: TableId) -> Result<u64> {
         let found = self.tables.read().by_id.get(&table).cloned();
         let found = found.ok_or(StoreError::TableDropped(table))?;

@@ -1,4 +1,7 @@
-//! What happens by itself while the backend is open: the high-water mark is written, and what has failed reopened.
+//! Maintenance thread: writes the high-water mark, reopens failed stores, and repairs failed journals.
+//!
+//! It runs one round per [`FjallOptions::high_water_interval`](crate::FjallOptions::high_water_interval). This module
+//! also closes the backend.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -10,15 +13,15 @@ use tideline_runtime::SupervisedThread;
 
 use super::Inner;
 use crate::error::{During, from_io};
-use crate::ledger::{Ledger, settle_counts};
+use crate::shard_state::{ShardState, settle_counts};
 use crate::store::Store;
 
 /// Name of the thread.
 const THREAD: &str = "maintenance";
 
-/// A thread that looks after the backend until it is stopped.
+/// Handle of the maintenance thread.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct Maintenance {
     signal: Arc<Signal>,
     thread: SupervisedThread,
 }
@@ -29,7 +32,7 @@ struct Signal {
     changed: Condvar,
 }
 
-impl Keeper {
+impl Maintenance {
     /// Starts the thread.
     pub(super) fn start(inner: &Arc<Inner>) -> std::io::Result<Self> {
         let signal = Arc::new(Signal::default());
@@ -65,7 +68,7 @@ fn keep(inner: &Weak<Inner>, signal: &Signal, interval: Duration) {
 }
 
 impl Inner {
-    /// One round of the keeper.
+    /// Runs one round of maintenance.
     pub(super) fn tick(&self) {
         if self.is_closed.load(Ordering::Acquire) {
             return;
@@ -75,26 +78,26 @@ impl Inner {
         }
         self.heal_journals();
         self.hot.tend(|engine| {
-            let mut ledger = Ledger::read(engine)?;
-            self.note_lacking(&ledger);
+            let mut shard_state = ShardState::read(engine)?;
+            self.note_lacking(&shard_state);
             if self.loss.lock().is_none() {
-                settle_counts(engine, &mut ledger)?;
+                settle_counts(engine, &mut shard_state)?;
             }
-            *self.ledger.lock() = ledger;
+            *self.shard_state.lock() = shard_state;
             Ok(())
         });
         self.cold.store.tend(|_| Ok(()));
     }
 
-    /// Refuses writes for good if a reopened store has less than was acknowledged.
-    fn note_lacking(&self, ledger: &Ledger) {
+    /// Refuses writes for good if a reopened store has fewer commits than were acknowledged.
+    fn note_lacking(&self, shard_state: &ShardState) {
         let acknowledged = self.high_water.commits();
-        let lost = (ledger.complete() < acknowledged).then(|| {
-            let lost = acknowledged - ledger.complete();
+        let lost = (shard_state.complete() < acknowledged).then(|| {
+            let lost = acknowledged - shard_state.complete();
             format!("{lost} of {acknowledged} commits of rows and manifests")
         });
-        if let Some(missing) = ledger.lacking().map(str::to_owned).or(lost) {
-            tracing::error!(missing, "something acknowledged is missing: read-only");
+        if let Some(missing) = shard_state.lacking().map(str::to_owned).or(lost) {
+            tracing::error!(missing, "acknowledged data is missing: the store is read-only");
             *self.loss.lock() = Some(missing);
         }
     }
@@ -120,7 +123,7 @@ impl Inner {
         }
     }
 
-    /// Syncs and closes everything. The first failure is returned, after everything has been tried.
+    /// Syncs and closes everything. Returns the first failure, after everything has been tried.
     pub(super) fn close(&self) -> Result<()> {
         if self.is_closed.swap(true, Ordering::AcqRel) {
             return Ok(());
@@ -129,7 +132,7 @@ impl Inner {
         for journal in self.journals.all() {
             let mut journal = journal.lock();
             match journal.sync() {
-                // After a clean stop the mark is exact: nothing that was there may be missing.
+                // After a clean stop the mark is exact, so that the loss of any entry is detected.
                 Ok(()) if self.loss.lock().is_none() => self.note_entries(&journal),
                 Ok(()) => {}
                 Err(error) => failures.push(error),
@@ -139,7 +142,7 @@ impl Inner {
         let is_whole = self.loss.lock().is_none();
         let is_exact = |store: &Store| is_whole && !store.has_failed();
         let [is_hot_exact, is_cold_exact] = [is_exact(&self.hot), is_exact(&self.cold.store)];
-        let commits = self.ledger.lock().commits();
+        let commits = self.shard_state.lock().commits();
         match self.cold.close() {
             Ok(()) if is_cold_exact => self.high_water.note_cold_load(self.cold.counted()),
             closed => failures.extend(closed.err()),
