@@ -1,25 +1,25 @@
-//! Conditions as people type them.
+//! Conditions on the command line.
 //!
 //! | typed | meaning |
 //! |---|---|
-//! | `host=web-1` | the tag `host` is `web-1`; a missing tag equals the empty text |
-//! | `host!=web-1` | it is not |
-//! | `host^=web-` | it begins with `web-` |
-//! | `host=~web-[12]` | all of it fits the regular expression; `host!~…` that it does not |
-//! | `measurement=cpu`, `source=web-1`, `id=3f2a…` | properties that every timeline has |
-//! | `last_seen>=now-1h`, `first_seen<2026-01-01T00:00:00Z` | and two that are times |
+//! | `host=web-1` | the tag `host` equals `web-1`; a missing tag equals the empty text |
+//! | `host!=web-1` | the tag does not equal `web-1` |
+//! | `host^=web-` | the tag begins with `web-` |
+//! | `host=~web-[12]` | the whole tag matches the regular expression; `host!~…` negates it |
+//! | `measurement=cpu`, `source=web-1`, `id=3f2a…` | properties of every timeline |
+//! | `last_seen>=now-1h`, `first_seen<2026-01-01T00:00:00Z` | time properties of every timeline |
 //! | `@owner=team-a` | the attribute `owner`; numbers, `true` and `false` are compared as such |
-//! | `tag:source=x` | the tag `source`, where a property has the same name |
-//! | `usage>90`, `>=`, `<`, `<=`, `=`, `!=` | of points: the value of the field `usage` |
-//! | `state="12"` | quotes make a text of what reads as a number or boolean |
-//! | `{"or": […]}` | a tree in JSON, as the API takes it |
+//! | `tag:source=x` | the tag `source`, if a property has the same name |
+//! | `usage>90`, `>=`, `<`, `<=`, `=`, `!=` | conditions on values: the field `usage` |
+//! | `state="12"` | quotes force text if the value would parse as a number or boolean |
+//! | `{"or": […]}` | a tree in JSON, as in the HTTP API |
 
 use crate::condition::{Condition, Subject};
 use crate::domain::Domain;
 use crate::json;
 use crate::operators::{SYMBOLS, Symbol, Test};
 
-/// The text is not a condition; says why and what to write.
+/// Error for a text that is not a condition, with the reason and an example.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TypedError(String);
@@ -28,7 +28,7 @@ pub struct TypedError(String);
 ///
 /// # Errors
 ///
-/// If it has no operator, no name before it, or a value that does not fit.
+/// [`TypedError`] if the text has no operator, no name before it, or an invalid value.
 pub fn parse(domain: Domain, text: &str) -> Result<Condition, TypedError> {
     if text.trim_start().starts_with('{') {
         return json::from_str(domain, text).map_err(|error| TypedError(error.to_string()));
@@ -50,7 +50,7 @@ pub fn parse(domain: Domain, text: &str) -> Result<Condition, TypedError> {
         .map_err(|error| TypedError(format!("{text:?}: {error}")))?;
     let Some(test) = test else {
         return Err(TypedError(format!(
-            "{text:?}: first_seen and last_seen are compared by >= and <, everything else by =, !=, ^=, =~ or !~"
+            "{text:?}: use >= or < with first_seen and last_seen, and =, !=, ^=, =~ or !~ with everything else"
         )));
     };
     let leaf = Condition::Leaf { subject, test };
@@ -60,11 +60,11 @@ pub fn parse(domain: Domain, text: &str) -> Result<Condition, TypedError> {
     })
 }
 
-/// Returns the text that [`parse`] reads as a condition: typed where that is possible, else in JSON.
+/// Returns the text that [`parse`] parses as the condition: the short form if possible, otherwise JSON.
 ///
 /// # Errors
 ///
-/// If a number has no JSON form.
+/// An error if a number has no JSON form.
 pub fn render(domain: Domain, condition: &Condition) -> Result<String, serde_json::Error> {
     match typed(domain, condition) {
         Some(text) if parse(domain, &text).as_ref() == Ok(condition) => Ok(text),
@@ -99,8 +99,8 @@ fn typed(domain: Domain, condition: &Condition) -> Option<String> {
     Some(format!("{key}{symbol}{value}"))
 }
 
-/// Splits a condition at its first symbol; of several that begin there at the longest. `None` without a symbol or a name
-/// before it.
+/// Splits a condition at its first symbol, or at the longest one if several begin there. `None` without a symbol or
+/// without a name before it.
 fn split(domain: Domain, text: &str) -> Option<(&str, &'static Symbol, &str)> {
     let all = || SYMBOLS.iter().flat_map(|symbols| symbols.iter());
     let (at, symbol) = text.char_indices().find_map(|(at, _)| {

@@ -1,4 +1,6 @@
-//! The condition tree, as a caller states it.
+//! The condition tree as supplied by a caller, and the limits of conditions.
+//!
+//! [`crate::Matcher::new`] enforces the limits. They bound the memory and time that a single request can consume.
 
 use serde::{Deserialize, Serialize};
 use tideline_model::Timestamp;
@@ -8,7 +10,7 @@ use crate::operators::{Equals, Test};
 
 /// Deepest nesting of a tree; a leaf has depth 1.
 pub const DEPTH_MAX: usize = 64;
-/// Most nodes of a tree, each value of an `In` counted as one.
+/// Most nodes of a tree. Each value of an `In` counts as one node.
 pub const NODES_MAX: usize = 10_000;
 /// Longest prefix, wildcard or regular expression, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 1_024;
@@ -16,66 +18,66 @@ pub const PATTERN_BYTES_MAX: usize = 1_024;
 pub const WORDS_MAX: usize = 32;
 /// Most edits of a fuzzy search.
 pub const DISTANCE_MAX: u8 = 2;
-/// Longest text or word of a fuzzy search, in bytes. With two edits, 96 letters of one byte make an automaton of 2,679
-/// states, and 24 different ones of four bytes one of 10,257.
+/// Longest text or word of a fuzzy search, in bytes. With two edits, 96 one-byte characters result in an automaton of
+/// 2,679 states, and 24 distinct four-byte characters in one of 10,257.
 pub const FUZZY_BYTES_MAX: usize = 96;
-/// Most states of all automata of a condition, each of [`STATE_BYTES`].
+/// Most states of all automata of a condition. A state takes [`STATE_BYTES`].
 pub const FUZZY_STATES_MAX: usize = 16_384;
-/// Bytes of a state: where each byte of a text leads.
+/// Size of an automaton state in bytes: one transition per byte value.
 pub const STATE_BYTES: u64 = 1_024;
-/// Most memory that a compiled regular expression may take, in bytes; it is estimated before. All of a condition together
-/// may take [`tideline_pattern::REQUEST_BYTES_MAX`].
+/// Most memory of one compiled regular expression, in bytes, as estimated before compilation. All expressions of a
+/// condition together may take [`tideline_pattern::REQUEST_BYTES_MAX`].
 pub const REGEX_BYTES_MAX: usize = 1 << 20;
 
-/// Selects records: timelines, or points by their values. [`crate::Matcher::new`] checks it.
+/// Selection of records: timelines, or points by their values. [`crate::Matcher::new`] checks it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Condition {
-    /// Every record. JSON has no form of its own for it and writes an empty `and`.
+    /// Matches every record. Its JSON form is an empty `and`.
     #[default]
     All,
-    /// Records that match all; an empty list selects every record.
+    /// Matches records that match all conditions; an empty list matches every record.
     And(Vec<Condition>),
-    /// Records that match at least one; an empty list selects none.
+    /// Matches records that match at least one condition; an empty list matches no record.
     Or(Vec<Condition>),
-    /// Records that do not match it.
+    /// Matches records that do not match the condition.
     Not(Box<Condition>),
-    /// The saved search of this name, which has to be expanded before evaluation.
+    /// The saved search with this name. It must be expanded before evaluation.
     Saved(String),
-    /// Records whose subject passes the test.
+    /// Matches records whose subject passes the test.
     Leaf {
-        /// The subject.
+        /// Tested subject.
         subject: Subject,
-        /// The test.
+        /// Applied test.
         test: Test,
     },
 }
 
-/// A named property of a record. A missing source, tag or attribute equals the empty text; a missing field equals
-/// nothing and differs from nothing.
+/// A named property of a record. A missing source, tag or attribute equals the empty text. A missing field passes
+/// neither an equality nor an inequality test.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// The measurement.
     Measurement,
-    /// The machine: the value of the first source tag present.
+    /// Machine: the value of the first source tag present.
     Source,
     /// The value of a tag.
     Tag(String),
     /// The value of an attribute.
     Attribute(String),
-    /// Measurement, tags and attributes that are text, all together: words and phrases only. Words may be said by different
-    /// ones, a phrase by one.
+    /// Measurement, tags and text attributes together; supports only words and phrases. Words may be spread over
+    /// several of them, a phrase must be in one.
     Any,
-    /// The timeline id, as 32 hexadecimal digits: `Equals`, `NotEquals` and `In` only.
+    /// Timeline id as 32 hexadecimal digits; supports only `Equals`, `NotEquals` and `In`.
     Id,
-    /// The time of the oldest point: `Within` only.
+    /// Time of the oldest point; supports only `Within`.
     FirstSeen,
-    /// The time of the newest point: `Within` only.
+    /// Time of the newest point; supports only `Within`.
     LastSeen,
-    /// The value of a field of a point.
+    /// Value of a field of a point.
     Field(String),
 }
 
-/// A property that every timeline has, by its name in JSON and on the command line.
+/// Property of every timeline, named as in JSON and on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Property {
@@ -94,18 +96,18 @@ pub enum Property {
 }
 
 impl Condition {
-    /// Returns a leaf.
+    /// Creates a leaf.
     pub fn leaf(subject: Subject, test: impl Into<Test>) -> Self {
         let test = test.into();
         Self::Leaf { subject, test }
     }
 
-    /// Returns the condition that the tag `key` has the value `value`.
+    /// Creates the condition that the tag `key` has the value `value`.
     pub fn tag(key: impl Into<String>, value: impl Into<String>) -> Self {
         Self::leaf(Subject::Tag(key.into()), Equals(Literal::Text(value.into())))
     }
 
-    /// Resolves times that are relative to `now`.
+    /// Replaces times that are relative to `now` with absolute times.
     #[must_use]
     pub fn resolve(mut self, now: Timestamp) -> Self {
         self.resolve_in_place(now);
@@ -125,7 +127,7 @@ impl Condition {
         }
     }
 
-    /// Whether it uses a saved search.
+    /// Returns true if the condition contains a saved search.
     pub fn uses_saved(&self) -> bool {
         match self {
             Self::And(conditions) | Self::Or(conditions) => conditions.iter().any(Self::uses_saved),
@@ -152,7 +154,7 @@ impl Subject {
         }
     }
 
-    /// Returns the property, where it is one that every timeline has.
+    /// Returns the property of the subject; `None` for tags, attributes and fields.
     pub fn property(&self) -> Option<Property> {
         match self {
             Self::Measurement => Some(Property::Measurement),
@@ -165,7 +167,7 @@ impl Subject {
         }
     }
 
-    /// Whether it is a text on which any test of a text may be used.
+    /// Returns true if all text tests can be applied to the subject.
     pub(crate) fn is_text(&self) -> bool {
         matches!(
             self,

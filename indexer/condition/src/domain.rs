@@ -1,4 +1,4 @@
-//! The places where conditions stand: which subjects and forms each admits.
+//! Domains of conditions: the subjects and forms that each supports.
 
 use crate::condition::Subject;
 
@@ -12,7 +12,7 @@ pub enum Domain {
 }
 
 impl Domain {
-    /// Whether saved searches can be used.
+    /// Returns true if saved searches can be used.
     pub fn has_saved(self) -> bool {
         self == Self::Timelines
     }
@@ -25,7 +25,7 @@ impl Domain {
         }
     }
 
-    /// Returns the subject that a key of the command line names.
+    /// Returns the subject of a key on the command line.
     pub(crate) fn typed_subject(self, key: &str) -> Subject {
         if self == Self::Values {
             return Subject::Field(key.to_owned());

@@ -1,52 +1,52 @@
-//! Why a condition is refused.
+//! Reasons for rejecting a condition.
 
 /// A condition that cannot be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum ConditionError {
-    /// A limit of conditions.
+    /// A condition exceeds a limit.
     #[error("{what} of {actual} is over the limit of {limit}")]
     OverLimit {
-        /// Name of the quantity that is too large.
+        /// Name of the limited quantity.
         what: &'static str,
         /// The limit.
         limit: usize,
-        /// Its size.
+        /// Actual size.
         actual: usize,
     },
-    /// A test that its subject does not have.
-    #[error("{test} cannot be asked of {subject}")]
+    /// The subject does not support the test.
+    #[error("{test} cannot be applied to {subject}")]
     Unsupported {
-        /// The test.
+        /// Name of the test.
         test: &'static str,
-        /// The subject.
+        /// Description of the subject.
         subject: String,
     },
-    /// Values that a test of a field does not take.
+    /// A test of a field does not support the given values.
     #[error("field {field:?}: {reason}")]
     Values {
-        /// The field.
+        /// Field name.
         field: String,
-        /// The reason.
+        /// Reason, for humans.
         reason: &'static str,
     },
     /// A text that is not a timeline id.
-    #[error("{0:?} is no timeline id: 32 hexadecimal digits")]
+    #[error("{0:?} is not a valid timeline id: use 32 hexadecimal digits")]
     InvalidId(String),
     /// An invalid or too large regular expression, or too many of them.
     #[error(transparent)]
     Pattern(#[from] tideline_pattern::PatternError),
-    /// No memory for the patterns of a condition.
+    /// No memory is left for the patterns of a condition.
     #[error(transparent)]
     Memory(#[from] tideline_runtime::MemoryFull),
-    /// The caller has ended the search.
-    #[error("the search was stopped: its client left, or it took longer than it may")]
+    /// The caller stopped the search.
+    #[error("the search was stopped: the client disconnected or the time limit was exceeded")]
     Stopped,
     /// A text search without a letter or digit.
     #[error("a text search needs at least one word: letters or digits")]
     NoWords,
-    /// A list where one value is compared.
+    /// A list was given where a single value is compared.
     #[error(
-        "a list is not compared as a whole: ask for one of its values with equals, or for any of several with in"
+        "a list is not compared as a whole: test for one of its values with equals, or for any of several with in"
     )]
     List,
     /// An invalid geo point, circle, box or polygon.
@@ -55,12 +55,12 @@ pub enum ConditionError {
     /// A saved search that was not expanded.
     #[error("saved search {0:?} cannot be used here")]
     Saved(String),
-    /// A time relative to now that was not resolved.
+    /// An unresolved time relative to now.
     #[error("a time relative to now cannot be used here")]
     RelativeTime,
 }
 
-/// Refuses what is over its limit.
+/// Returns an error if `actual` exceeds `limit`.
 pub(crate) fn limit(what: &'static str, limit: usize, actual: usize) -> crate::Result<()> {
     if actual > limit {
         return Err(ConditionError::OverLimit { what, limit, actual });

@@ -1,12 +1,13 @@
-//! Areas of the earth's surface: what a circle, a box and a polygon hold, and which part of the index may hold it.
+//! Areas on the earth's surface: containment in circles, boxes and polygons, and their bounding rectangles for the
+//! index.
 //!
-//! The earth is a sphere here. Longitudes are compared round the globe, so an area may lie across the meridian of 180
-//! degrees; a pole has every longitude.
+//! The earth is modelled as a sphere. Longitudes are compared modulo 360 degrees, so an area may cross the meridian
+//! of 180 degrees. A pole has every longitude.
 //!
-//! A polygon's edges are straight in degrees, as in GeoJSON, and go the short way round. Whether it holds a place is
-//! decided by the edges that are crossed on the way from the place to the north pole, along its meridian: an even number
-//! means that both are on the same side. A ring that goes once round the globe holds the pole of the hemisphere in
-//! which it lies.
+//! The edges of a polygon are straight in degrees, as in GeoJSON, and take the shorter way around the globe. A point
+//! is inside if the path from it to the north pole along its meridian crosses an odd number of edges; for a polygon
+//! that contains the north pole, if it crosses an even number. A ring that goes once around the globe contains the
+//! pole of the hemisphere in which its mean latitude is.
 
 mod cells;
 
@@ -16,46 +17,47 @@ use crate::{ConditionError, Result};
 
 pub use cells::{Rectangle, cell_of, ranges};
 
-/// The mean radius of the earth, in metres (IUGG).
+/// Mean radius of the earth in metres (IUGG).
 const EARTH_RADIUS: f64 = 6_371_008.8;
-/// Most corners of a polygon: each place is compared with each edge.
+/// Most corners of a polygon. Every tested point is compared with every edge.
 pub const CORNERS_MAX: usize = 1_000;
-/// What a rectangle is widened by, in degrees, so that rounding leaves nothing out: about 0.1 mm.
+/// Margin of rectangles in degrees, about 0.1 mm, so that rounding excludes no point.
 const ROUNDING: f64 = 1e-9;
 
-/// A part of the earth's surface; what lies on its border belongs to it.
+/// An area on the earth's surface, including its border.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Area {
-    /// Everything up to a distance, measured on a sphere of the earth's mean radius.
+    /// All points within a distance, measured on a sphere of the earth's mean radius.
     Circle {
-        /// The middle.
+        /// Centre of the circle.
         center: GeoPoint,
-        /// The distance, in metres, 0 or more.
+        /// Radius in metres, 0 or more.
         meters: f64,
     },
-    /// Everything between two parallels and two meridians. From 170 to -170 degrees it is 20 degrees wide.
+    /// All points between two parallels and two meridians. From 170 to -170 degrees it is 20 degrees wide.
     Box {
-        /// The latitude of the southern side.
+        /// Latitude of the southern side.
         south: f64,
-        /// The longitude of the western side.
+        /// Longitude of the western side.
         west: f64,
-        /// The latitude of the northern side.
+        /// Latitude of the northern side.
         north: f64,
-        /// The longitude of the eastern side.
+        /// Longitude of the eastern side.
         east: f64,
     },
-    /// What a ring of corners encloses, in either direction; where it crosses itself, what it encloses twice is outside.
+    /// All points that a ring of corners encloses, in either direction. Parts enclosed twice by a self-intersecting
+    /// ring are outside.
     Polygon(Vec<GeoPoint>),
 }
 
-/// An area, checked.
+/// A validated area.
 #[derive(Debug, Clone)]
 pub enum Region {
     /// A circle.
     Circle {
-        /// The middle.
+        /// Centre of the circle.
         center: GeoPoint,
-        /// The radius, in metres.
+        /// Radius in metres.
         meters: f64,
     },
     /// A box.
@@ -64,17 +66,17 @@ pub enum Region {
     Polygon(Polygon),
 }
 
-/// The sides of a box.
+/// Sides of a validated box.
 #[derive(Debug, Clone, Copy)]
 pub struct Sides {
     south: f64,
     north: f64,
     west: f64,
-    /// Degrees to the east of `west`, up to 360.
+    /// Width in degrees eastward from `west`, 0 to 360.
     width: f64,
 }
 
-/// A checked ring.
+/// A validated polygon.
 #[derive(Debug, Clone)]
 pub struct Polygon {
     edges: Vec<Edge>,
@@ -83,16 +85,16 @@ pub struct Polygon {
     holds_south: bool,
 }
 
-/// A side of a polygon, from its western end.
+/// Edge of a polygon, oriented eastward.
 #[derive(Debug, Clone, Copy)]
 struct Edge {
     west: GeoPoint,
     east: GeoPoint,
-    /// Degrees from west to east.
+    /// Width in degrees.
     width: f64,
 }
 
-/// The distance between two places on the sphere, in metres.
+/// Returns the distance between two points on the sphere in metres.
 pub fn meters_between(one: GeoPoint, other: GeoPoint) -> f64 {
     let (a, b) = (one.latitude().to_radians(), other.latitude().to_radians());
     let turn = (other.longitude() - one.longitude()).to_radians();
@@ -100,12 +102,12 @@ pub fn meters_between(one: GeoPoint, other: GeoPoint) -> f64 {
     2.0 * EARTH_RADIUS * haversine.sqrt().min(1.0).asin()
 }
 
-/// The longitude with one number for the meridian of 180 degrees, which has two.
+/// Normalizes the longitude 180 to -180.
 fn meridian(longitude: f64) -> f64 {
     if longitude == 180.0 { -180.0 } else { longitude }
 }
 
-/// Degrees to the east from one meridian to another, 0 to 360.
+/// Returns the eastward distance between two meridians in degrees, 0 to 360.
 fn eastward(from: f64, to: f64) -> f64 {
     (meridian(to) - meridian(from)).rem_euclid(360.0)
 }
@@ -115,17 +117,18 @@ fn is_pole(point: GeoPoint) -> bool {
 }
 
 impl Region {
-    /// Checks an area.
+    /// Validates an area.
     ///
     /// # Errors
     ///
-    /// If it has no inside, or too many corners.
+    /// [`ConditionError::InvalidArea`] for an invalid radius, box or ring, [`ConditionError::OverLimit`] for more
+    /// than [`CORNERS_MAX`] corners.
     pub fn new(area: &Area) -> Result<Self> {
         match area {
             Area::Circle { center, meters } => {
                 let (center, meters) = (*center, *meters);
                 if !(meters.is_finite() && meters >= 0.0) {
-                    return invalid(format!("a distance is 0 metres or more, not {meters}"));
+                    return invalid(format!("a distance must be 0 metres or more, not {meters}"));
                 }
                 Ok(Self::Circle { center, meters })
             }
@@ -139,7 +142,7 @@ impl Region {
         }
     }
 
-    /// Whether a place lies in it.
+    /// Returns true if the point is in the region.
     pub fn contains(&self, point: GeoPoint) -> bool {
         match self {
             Self::Circle { center, meters } => meters_between(*center, point) <= *meters,
@@ -148,7 +151,7 @@ impl Region {
         }
     }
 
-    /// Rectangles, none across the meridian of 180 degrees, that together hold all of it.
+    /// Returns rectangles that together cover the region. No rectangle crosses the meridian of 180 degrees.
     pub fn rectangles(&self) -> Vec<Rectangle> {
         match self {
             Self::Circle { center, meters } => around(*center, *meters),
@@ -162,13 +165,13 @@ impl Sides {
     fn new([south, west, north, east]: [f64; 4]) -> Result<Self> {
         if GeoPoint::new(south, west).is_none() || GeoPoint::new(north, east).is_none() {
             return invalid(format!(
-                "a box has latitudes within ±90 and longitudes within ±180; it was south {south}, west {west}, \
+                "a box needs latitudes within ±90 and longitudes within ±180; it was south {south}, west {west}, \
                  north {north}, east {east}"
             ));
         }
         if south > north {
             return invalid(format!(
-                "the south of a box, {south}, lies north of its north, {north}"
+                "the south side of a box, {south}, is north of its north side, {north}"
             ));
         }
         let width = if east - west >= 360.0 {
@@ -199,7 +202,7 @@ impl Sides {
     }
 }
 
-/// What holds a circle.
+/// Returns rectangles that cover a circle.
 fn around(center: GeoPoint, meters: f64) -> Vec<Rectangle> {
     let angle = meters / EARTH_RADIUS;
     let reach = angle.to_degrees() + ROUNDING;
@@ -229,20 +232,20 @@ impl Polygon {
         if ring.len() < 3 {
             let count = ring.len();
             return invalid(format!(
-                "a polygon has at least three different corners; it has {count}"
+                "a polygon needs at least three different corners; it has {count}"
             ));
         }
         let mut edges = Vec::with_capacity(ring.len());
-        // What the ring turns to the east in all, and its latitudes weighted by what they turn.
+        // Total eastward turn of the ring, and the sum of its latitudes weighted by the turn.
         let (mut turn, mut weighted) = (0.0, 0.0);
         for (at, from) in ring.iter().enumerate() {
             let to = ring[(at + 1) % ring.len()];
-            // Signed, since what is a little below 0 is 360 degrees to the east when rounded.
+            // Computed with a sign, because a value slightly below 0 would be rounded to 360 degrees eastward.
             let turned = meridian(to.longitude()) - meridian(from.longitude());
             if turned.abs() == 180.0 && !is_pole(*from) && !is_pole(to) {
                 return invalid(format!(
-                    "the polygon's edge from {} to {} degrees of longitude goes half round the globe: there is no \
-                     short way; put a corner between",
+                    "the polygon's edge from {} to {} degrees of longitude goes half round the globe, so neither \
+                     way is shorter; add a corner between",
                     from.longitude(),
                     to.longitude()
                 ));
@@ -262,12 +265,12 @@ impl Polygon {
             1 | -1 if weighted / turn < 0.0 => (false, true),
             1 | -1 => {
                 return invalid(
-                    "a polygon round the globe lies in one hemisphere, so that it means one pole",
+                    "a polygon round the globe must stay in one hemisphere, so that it encloses one pole",
                 );
             }
             turns => {
                 return invalid(format!(
-                    "a polygon goes round the globe once at most, not {turns} times"
+                    "a polygon may go round the globe once at most, not {turns} times"
                 ));
             }
         };
@@ -319,24 +322,25 @@ impl Polygon {
     }
 }
 
-/// Where an edge is, seen from a place along its meridian.
+/// Position of an edge relative to a point, along the meridian of the point.
 enum Above {
     Yes,
     No,
-    /// The place lies on it.
+    /// The point is on the edge.
     On,
 }
 
 impl Edge {
-    /// The edge between two corners, `step` degrees to the east, or the west where it is negative.
+    /// Creates the edge between two corners. `step` is its signed width in degrees, positive eastward.
     fn new(from: GeoPoint, to: GeoPoint, step: f64) -> Self {
         let (west, east) = if step < 0.0 { (to, from) } else { (from, to) };
         let width = eastward(west.longitude(), east.longitude());
         Self { west, east, width }
     }
 
-    /// An edge holds the meridian of its western end and not that of its eastern one, so that a corner counts once.
-    /// Meridians are compared as they are: differences are rounded, and edges that meet would not agree.
+    /// Locates the edge relative to a point. An edge includes the meridian of its western end but not of its eastern
+    /// one, so that a shared corner counts once. Meridians are compared exactly: rounded differences would be
+    /// inconsistent between adjacent edges.
     fn above(&self, point: GeoPoint) -> Above {
         let (from, to) = (self.west.latitude(), self.east.latitude());
         let [west, east, at] = [self.west, self.east, point].map(|place| meridian(place.longitude()));

@@ -1,7 +1,7 @@
-//! Intervals of values, in each type that a column may have.
+//! Intervals of values, for each type that a column may have.
 //!
-//! The ends of an interval are of any number type; for columns of another type they move to the next value of that type
-//! inside, so that a comparison in the type of the column is exact.
+//! The bounds of an interval may have any number type. For a column of another type they are moved inward to the next
+//! value of that type, so that a comparison in the type of the column is exact.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -10,10 +10,10 @@ use tideline_model::ValueKind;
 use crate::literal::Literal;
 use crate::record::ValueRef;
 
-/// The ends of an interval of texts.
+/// Bounds of an interval of texts.
 type TextEnds = (Bound<Box<str>>, Bound<Box<str>>);
 
-/// Sorted intervals without overlap, both ends inside.
+/// Sorted, disjoint intervals; both ends are inclusive.
 #[derive(Debug, Clone, Default)]
 pub struct Intervals {
     kind: Option<ValueKind>,
@@ -21,24 +21,28 @@ pub struct Intervals {
     signed: Vec<(i64, i64)>,
     unsigned: Vec<(u64, u64)>,
     booleans: [bool; 2],
-    /// Sorted.
+    /// Single texts, sorted.
     texts: Vec<Box<str>>,
-    /// One interval of texts.
+    /// Interval of texts.
     between: Option<TextEnds>,
 }
 
 impl Intervals {
-    /// Several single values, or one interval with open or closed ends. Says what is wrong with them.
+    /// Creates the intervals of several single values, or of one pair of open or closed bounds.
+    ///
+    /// # Errors
+    ///
+    /// A message if the values have different kinds, are not finite, or cannot be compared.
     pub fn new(values: &[(Bound<&Literal>, Bound<&Literal>)]) -> Result<Self, &'static str> {
         let mut intervals = Self::default();
         for (from, to) in values {
             for value in [from, to].into_iter().filter_map(value_of) {
                 let kind = kind_of(value)?;
                 if intervals.kind.replace(kind).is_some_and(|other| other != kind) {
-                    return Err("a test compares with values of one kind");
+                    return Err("a test must compare with values of one kind");
                 }
                 if matches!(value, Literal::Float(value) if !value.is_finite()) {
-                    return Err("a test compares with finite numbers");
+                    return Err("a test must compare with finite numbers");
                 }
             }
             intervals.push(*from, *to)?;
@@ -50,36 +54,36 @@ impl Intervals {
         Ok(intervals)
     }
 
-    /// What the values are; `None` where there are none.
+    /// Returns the kind of the values; `None` if there are no values.
     pub fn kind(&self) -> Option<ValueKind> {
         self.kind
     }
 
-    /// Whether a double lies in one of them.
+    /// Returns true if a double is in one of the intervals.
     #[inline]
     pub fn has_float(&self, value: f64) -> bool {
         has(&self.floats, value)
     }
 
-    /// Whether a signed integer lies in one of them.
+    /// Returns true if a signed integer is in one of the intervals.
     #[inline]
     pub fn has_signed(&self, value: i64) -> bool {
         has(&self.signed, value)
     }
 
-    /// Whether an unsigned integer lies in one of them.
+    /// Returns true if an unsigned integer is in one of the intervals.
     #[inline]
     pub fn has_unsigned(&self, value: u64) -> bool {
         has(&self.unsigned, value)
     }
 
-    /// Whether a boolean lies in one of them.
+    /// Returns true if a boolean is in one of the intervals.
     #[inline]
     pub fn has_boolean(&self, value: bool) -> bool {
         self.booleans[usize::from(value)]
     }
 
-    /// Whether a text lies in one of them.
+    /// Returns true if a text is in one of the intervals.
     pub fn has_text(&self, value: &str) -> bool {
         match &self.between {
             None => self.texts.binary_search_by(|text| (**text).cmp(value)).is_ok(),
@@ -90,7 +94,7 @@ impl Intervals {
         }
     }
 
-    /// Whether a value lies in one of them.
+    /// Returns true if a value is in one of the intervals.
     pub fn has(&self, value: ValueRef<'_>) -> bool {
         match value {
             ValueRef::Text(text) => self.has_text(text),
@@ -102,17 +106,17 @@ impl Intervals {
         }
     }
 
-    /// Whether one of them has a double between two, both included.
+    /// Returns true if an interval overlaps the inclusive range of doubles.
     pub fn meets_floats(&self, min: f64, max: f64) -> bool {
         meets(&self.floats, min, max)
     }
 
-    /// Whether one of them has a signed integer between two, both included.
+    /// Returns true if an interval overlaps the inclusive range of signed integers.
     pub fn meets_signed(&self, min: i64, max: i64) -> bool {
         meets(&self.signed, min, max)
     }
 
-    /// Whether one of them has an unsigned integer between two, both included.
+    /// Returns true if an interval overlaps the inclusive range of unsigned integers.
     pub fn meets_unsigned(&self, min: u64, max: u64) -> bool {
         meets(&self.unsigned, min, max)
     }
@@ -127,7 +131,11 @@ impl Intervals {
                 {
                     self.booleans[usize::from(*from)] = true;
                 }
-                _ => return Err("booleans are equal or not, and neither below nor above one another"),
+                _ => {
+                    return Err(
+                        "booleans are equal or not: they have no order, use equals, not_equals or in",
+                    );
+                }
             },
             Some(ValueKind::String) => match (from, to) {
                 (Bound::Included(Literal::Text(from)), Bound::Included(Literal::Text(to))) if from == to => {
@@ -171,19 +179,19 @@ fn text(value: &Literal) -> Box<str> {
     }
 }
 
-/// Returns the kind of values of fields that a literal is one of.
+/// Returns the kind of field values that a literal belongs to.
 fn kind_of(literal: &Literal) -> Result<ValueKind, &'static str> {
     match literal {
         Literal::Text(_) => Ok(ValueKind::String),
         Literal::Boolean(_) => Ok(ValueKind::Boolean),
         Literal::Signed(_) | Literal::Unsigned(_) | Literal::Float(_) => Ok(ValueKind::Number),
         Literal::Time { .. } | Literal::Point(_) | Literal::Texts(_) | Literal::Numbers(_) => {
-            Err("a test compares with a text, a boolean or a number")
+            Err("a test must compare with a text, a boolean or a number")
         }
     }
 }
 
-/// A number of any type.
+/// Number of any type.
 #[derive(Debug, Clone, Copy)]
 enum Scalar {
     Float(f64),
@@ -218,7 +226,7 @@ fn scalar(bound: Bound<&Literal>) -> Bound<Scalar> {
     })
 }
 
-/// Whether a value lies in one of sorted intervals that do not overlap.
+/// Returns true if a value is in one of the sorted, disjoint intervals.
 fn has<T: PartialOrd + Copy>(intervals: &[(T, T)], value: T) -> bool {
     if let [(low, high)] = intervals {
         return *low <= value && value <= *high;
@@ -227,12 +235,12 @@ fn has<T: PartialOrd + Copy>(intervals: &[(T, T)], value: T) -> bool {
     behind > 0 && value <= intervals[behind - 1].1
 }
 
-/// Whether one of the intervals has something between two values.
+/// Returns true if one of the intervals overlaps an inclusive range.
 fn meets<T: PartialOrd + Copy>(intervals: &[(T, T)], min: T, max: T) -> bool {
     intervals.iter().any(|(low, high)| *low <= max && min <= *high)
 }
 
-/// The lowest double inside an end.
+/// Returns the lowest double that a lower bound allows.
 fn lowest_float(from: Bound<Scalar>) -> f64 {
     let (value, is_inside) = match from {
         Bound::Unbounded => return f64::NEG_INFINITY,
@@ -240,7 +248,7 @@ fn lowest_float(from: Bound<Scalar>) -> f64 {
         Bound::Excluded(value) => (value, false),
     };
     let near = value.as_f64();
-    // An integer may lie between two doubles, next to the nearest.
+    // An integer may be between two doubles, so the nearest double may be below or above it.
     let order = value
         .as_integer()
         .map_or(0i128.cmp(&0), |exact| (near as i128).cmp(&exact));
@@ -251,7 +259,7 @@ fn lowest_float(from: Bound<Scalar>) -> f64 {
     }
 }
 
-/// The highest double inside an end.
+/// Returns the highest double that an upper bound allows.
 fn highest_float(to: Bound<Scalar>) -> f64 {
     let (value, is_inside) = match to {
         Bound::Unbounded => return f64::INFINITY,
@@ -269,7 +277,7 @@ fn highest_float(to: Bound<Scalar>) -> f64 {
     }
 }
 
-/// The lowest integer inside an end. The casts saturate, far beyond 64 bits.
+/// Returns the lowest integer that a lower bound allows. The casts saturate far beyond 64 bits.
 fn lowest_integer(from: Bound<Scalar>) -> i128 {
     match from {
         Bound::Unbounded => i128::MIN,
@@ -285,7 +293,7 @@ fn lowest_integer(from: Bound<Scalar>) -> i128 {
     }
 }
 
-/// The highest integer inside an end.
+/// Returns the highest integer that an upper bound allows.
 fn highest_integer(to: Bound<Scalar>) -> i128 {
     match to {
         Bound::Unbounded => i128::MAX,
@@ -363,7 +371,7 @@ mod tests {
         }
     }
 
-    /// The order of two numbers by value alone.
+    /// Compares two numbers by exact value.
     fn exact(a: Scalar, b: Scalar) -> std::cmp::Ordering {
         match (a, b) {
             (Scalar::Float(a), Scalar::Float(b)) => a.partial_cmp(&b).expect("numbers"),
@@ -380,7 +388,7 @@ mod tests {
                         order
                     }
                 };
-                // `order` is that of the integer to the float.
+                // `order` is the order of the integer relative to the float.
                 if matches!(a, Scalar::Float(_)) {
                     order.reverse()
                 } else {

@@ -10,8 +10,8 @@
 //! {"and": [{"field": "usage_user", "gt": 90}, {"not": {"field": "state", "in": ["idle", "off"]}}]}
 //! ```
 //!
-//! A node is exactly one of `and`, `or`, `not`, `saved`, or a subject with a test. Members that are null count as absent.
-//! Unknown members are refused, with the names of the known ones.
+//! A node is exactly one of `and`, `or`, `not`, `saved`, or a subject with a test. Null members count as absent.
+//! Unknown members are rejected with a list of the known ones.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -25,60 +25,60 @@ use crate::domain::Domain;
 use crate::literal::{AttributeForm, FieldForm, Literal, Place, TimeSpan};
 use crate::operators::{MEMBERS, Test, names_of_operators};
 
-/// A JSON member of an operator.
+/// JSON member of an operator.
 #[derive(Debug)]
 pub struct Member {
-    /// Its name.
+    /// Member name.
     pub name: &'static str,
-    /// Its form for timelines, if it has one there.
+    /// Form for timelines; `None` if not supported.
     pub timelines: Option<Form>,
-    /// Its form for values, if it has one there.
+    /// Form for values; `None` if not supported.
     pub values: Option<Form>,
-    /// Refuses the member where no operator took it; empty where an operator always does.
+    /// Error message if no operator used the member; empty if an operator always does.
     pub unused: &'static str,
 }
 
-/// The form of a member in one domain.
+/// Form of a member in one domain.
 #[derive(Debug)]
 pub struct Form {
-    /// The shape of its value.
+    /// Shape of its value.
     pub shape: Shape,
-    /// Its description in the API's document.
+    /// Description in the OpenAPI document.
     pub doc: &'static str,
 }
 
-/// The shape of a member's value.
+/// Shape of a member's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// A text.
+    /// Text.
     Text,
     /// True or false.
     Flag,
-    /// A whole number from 0 to 255.
+    /// Integer from 0 to 255.
     Count,
-    /// A double.
+    /// Double.
     Number,
-    /// The value of an attribute.
+    /// Value of an attribute.
     Attribute,
-    /// A list of such values.
+    /// List of attribute values.
     Attributes,
-    /// The value of a field.
+    /// Value of a field.
     Value,
-    /// A list of such values.
+    /// List of field values.
     Values,
-    /// Two such values.
+    /// Two field values.
     Pair,
-    /// A span of time.
+    /// Time range.
     Span,
-    /// A circle on the earth.
+    /// Circle on the earth.
     Circle,
-    /// A box on the earth.
+    /// Box on the earth.
     Box,
-    /// Corners of a polygon.
+    /// Corners of a polygon on the earth.
     Ring,
 }
 
-/// The value of a member.
+/// Value of a member.
 #[derive(Debug, Clone, PartialEq, DeriveSerialize)]
 #[serde(untagged)]
 pub enum Content {
@@ -104,7 +104,7 @@ pub enum Content {
     Ring(Vec<Place>),
 }
 
-/// A circle in JSON.
+/// Circle in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, DeriveSerialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Circle {
@@ -112,21 +112,21 @@ pub struct Circle {
     pub lat: f64,
     /// Degrees east of Greenwich.
     pub lon: f64,
-    /// The radius, in metres.
+    /// Radius in metres.
     pub meters: f64,
 }
 
-/// A box in JSON, in degrees.
+/// Box in JSON, in degrees.
 #[derive(Debug, Clone, Copy, PartialEq, DeriveSerialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sides {
-    /// The latitude of the southern side.
+    /// Latitude of the southern side.
     pub south: f64,
-    /// The longitude of the western side.
+    /// Longitude of the western side.
     pub west: f64,
-    /// The latitude of the northern side.
+    /// Latitude of the northern side.
     pub north: f64,
-    /// The longitude of the eastern side.
+    /// Longitude of the eastern side.
     pub east: f64,
 }
 
@@ -137,17 +137,17 @@ pub struct Members {
     found: Vec<(&'static Member, Content)>,
 }
 
-/// Why a node is refused.
+/// Reason for rejecting a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// A reason of its own.
+    /// Specific reason.
     Because(&'static str),
-    /// It has not exactly one test.
+    /// The node does not have exactly one test.
     Tests,
 }
 
 impl Member {
-    /// Returns its form in a domain.
+    /// Returns the form in a domain.
     pub fn form(&self, domain: Domain) -> Option<&Form> {
         match domain {
             Domain::Timelines => self.timelines.as_ref(),
@@ -156,14 +156,14 @@ impl Member {
     }
 }
 
-/// Returns all members of the operators of a domain, in the order of the document.
+/// Iterates over all members of the operators of a domain, in document order.
 pub fn members(domain: Domain) -> impl Iterator<Item = &'static Member> {
     let all = MEMBERS.iter().flat_map(|members| members.iter());
     all.filter(move |member| member.form(domain).is_some())
 }
 
 impl Members {
-    /// The place of the condition.
+    /// Returns the domain of the condition.
     pub(crate) fn domain(&self) -> Domain {
         self.domain
     }
@@ -181,7 +181,7 @@ impl Members {
         }
     }
 
-    /// Takes true or false.
+    /// Takes a boolean.
     pub(crate) fn flag(&mut self, name: &str) -> Option<bool> {
         match self.take(name)? {
             Content::Flag(flag) => Some(flag),
@@ -189,7 +189,7 @@ impl Members {
         }
     }
 
-    /// Takes a whole number.
+    /// Takes an integer.
     pub(crate) fn count(&mut self, name: &str) -> Option<u8> {
         match self.take(name)? {
             Content::Count(count) => Some(count),
@@ -213,7 +213,7 @@ impl Members {
         }
     }
 
-    /// Takes two values.
+    /// Takes a pair of values.
     pub(crate) fn pair(&mut self, name: &str) -> Option<[Literal; 2]> {
         match self.take(name)? {
             Content::Pair(pair) => Some(*pair),
@@ -221,7 +221,7 @@ impl Members {
         }
     }
 
-    /// Takes a span of time.
+    /// Takes a time range.
     pub(crate) fn span(&mut self, name: &str) -> Option<TimeSpan> {
         match self.take(name)? {
             Content::Span(span) => Some(span),
@@ -254,11 +254,11 @@ impl Members {
     }
 }
 
-/// Reads a condition of a domain from its JSON form.
+/// Deserializes a condition of a domain.
 ///
 /// # Errors
 ///
-/// If it does not have the form.
+/// The error of the deserializer if the input is not a valid condition.
 pub fn deserialize<'de, D: Deserializer<'de>>(
     domain: Domain,
     deserializer: D,
@@ -266,11 +266,11 @@ pub fn deserialize<'de, D: Deserializer<'de>>(
     Node(domain).deserialize(deserializer)
 }
 
-/// Reads a condition of a domain from JSON text.
+/// Parses a condition of a domain from JSON text.
 ///
 /// # Errors
 ///
-/// If it is not JSON, or does not have the form.
+/// An error if the text is not JSON or not a valid condition.
 pub fn from_str(domain: Domain, text: &str) -> Result<Condition, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let condition = deserialize(domain, &mut reader)?;
@@ -278,20 +278,20 @@ pub fn from_str(domain: Domain, text: &str) -> Result<Condition, serde_json::Err
     Ok(condition)
 }
 
-/// Reads one node.
+/// Deserializer of one node.
 #[derive(Clone, Copy)]
 struct Node(Domain);
 
-/// Reads what may be null.
+/// Deserializer of a nullable value.
 struct Nullable<S>(S);
 
-/// Reads a list of nodes.
+/// Deserializer of a list of nodes.
 struct Nodes(Domain);
 
-/// Reads the name of a member.
+/// Deserializer of a member name.
 struct Key(Domain);
 
-/// A member by its name.
+/// Known member of a node.
 enum Known {
     And,
     Or,
@@ -301,7 +301,7 @@ enum Known {
     Operator(&'static Member),
 }
 
-/// The names of all members of a domain.
+/// Returns the names of all members of a domain.
 fn known_names(domain: Domain) -> &'static [&'static str] {
     static NAMES: LazyLock<[Vec<&'static str>; 2]> =
         LazyLock::new(|| [Domain::Timelines, Domain::Values].map(all_names));
@@ -465,7 +465,7 @@ impl<'de> Visitor<'de> for Node {
     }
 }
 
-/// Reads the value of a member; `None` where it is null.
+/// Reads the value of a member; `None` if it is null.
 fn content<'de, A: MapAccess<'de>>(shape: Shape, map: &mut A) -> Result<Option<Content>, A::Error> {
     let attribute = |AttributeForm(literal)| literal;
     let value = |FieldForm(literal)| literal;
@@ -504,7 +504,7 @@ fn content<'de, A: MapAccess<'de>>(shape: Shape, map: &mut A) -> Result<Option<C
     })
 }
 
-/// Makes a node of its parts.
+/// Builds a node from its parts.
 fn assemble(
     mut branches: Vec<Condition>,
     mut subjects: Vec<Subject>,

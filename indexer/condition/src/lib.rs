@@ -1,8 +1,9 @@
-//! The one condition tree: AST, parsers, operators and their meaning.
+//! The condition tree used by all interfaces: AST, parsers, operators and evaluation.
 //!
-//! A [`Condition`] joins tests of subjects by and, or, not. The same tree finds timelines and filters points by their
-//! values. A [`Matcher`] is the checked, compiled form; it evaluates over the [`Record`] trait. The search index and the
-//! column filter of queries walk the compiled tree ([`Node`]) themselves, and must agree with that evaluation.
+//! A [`Condition`] combines tests of subjects with and, or, not. The same tree selects timelines and filters points
+//! by their values. A [`Matcher`] is the checked, compiled form; it evaluates on the [`Record`] trait. The search
+//! index and the column filter of queries evaluate the compiled tree ([`Node`]) themselves and must produce the same
+//! result.
 //!
 //! ```text
 //!  JSON ─────────┐                                   ┌──► matches(record)      one record
@@ -10,23 +11,23 @@
 //!  PromQL, code ─┘                                   └──► query                columns of a run
 //! ```
 //!
-//! An operator is one file in [`operators`]: JSON members, symbols of the command line, compilation, stable bytes,
-//! tests. It is registered by one line of the list there.
+//! Each operator has one file in [`operators`] with its JSON members, command-line symbols, compilation, stable bytes
+//! and tests. It is registered by one line in the list there.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`condition`] | [`Condition`], [`Subject`] and the limits |
 //! | [`operators`] | [`Test`]: the list of operators |
-//! | [`literal`] | [`Literal`]: the values that operators compare with |
-//! | [`domain`] | [`Domain`]: which subjects and forms a place admits |
-//! | [`json`] | the JSON form |
-//! | [`command_line`] | the form on a command line |
+//! | [`literal`] | [`Literal`]: values that operators compare with |
+//! | [`domain`] | [`Domain`]: the subjects and forms available for timelines and for values |
+//! | [`json`] | JSON form |
+//! | [`command_line`] | command-line form |
 //! | [`matcher`] | [`Matcher`] and [`Node`] |
-//! | [`record`] | [`Record`]: what a condition is evaluated on |
-//! | [`text`] | tests of a text: closeness, words |
-//! | [`intervals`] | tests of a value of any number type |
-//! | [`geo`] | areas of the earth |
-//! | [`stable`] | bytes that equal conditions share in every build |
+//! | [`record`] | [`Record`]: input of an evaluation |
+//! | [`text`] | text tests: equality, fuzzy matching, words, phrases |
+//! | [`intervals`] | value tests for all number types |
+//! | [`geo`] | areas on the earth |
+//! | [`stable`] | encoding of conditions that is identical in every build |
 
 pub mod command_line;
 pub mod condition;

@@ -1,4 +1,6 @@
 //! Values that operators compare with, and their JSON forms.
+//!
+//! Attributes and fields have different JSON forms: numbers of attributes are doubles, integers of fields stay exact.
 
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
@@ -7,7 +9,7 @@ use tideline_model::{GeoPoint, TimeExpression, TimeRange, Timestamp};
 
 use crate::error::ConditionError;
 
-/// A value that an operator compares with.
+/// Value that an operator compares with.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Literal {
@@ -15,26 +17,26 @@ pub enum Literal {
     Text(String),
     /// True or false.
     Boolean(bool),
-    /// An integer of 64 bits.
+    /// Signed 64-bit integer.
     Signed(i64),
-    /// An integer above those.
+    /// Integer above the range of `Signed`.
     Unsigned(u64),
-    /// A double.
+    /// Double.
     Float(f64),
-    /// A time.
+    /// Time.
     Time {
-        /// The time.
+        /// Absolute or relative time.
         time: TimeExpression,
     },
-    /// A geo point.
+    /// Geo point.
     Point(Place),
-    /// A list of texts; no operator takes it.
+    /// List of texts; no operator supports it.
     Texts(Vec<String>),
-    /// A list of numbers; no operator takes it.
+    /// List of numbers; no operator supports it.
     Numbers(Vec<f64>),
 }
 
-/// A place in degrees (WGS 84), not yet checked.
+/// Position in degrees (WGS 84), not validated.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
@@ -44,28 +46,28 @@ pub struct Place {
     pub lon: f64,
 }
 
-/// A span of time: `start` is inside, `end` is not; an absent end is open.
+/// Time range: `start` is inclusive, `end` is exclusive, an absent bound is open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimeSpan {
-    /// The first timestamp inside.
+    /// First timestamp of the range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<TimeExpression>,
-    /// The first timestamp after.
+    /// First timestamp after the range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<TimeExpression>,
 }
 
-/// A literal in the form of an attribute: numbers are doubles; times, geo points and lists are allowed.
+/// Literal in the form of an attribute: numbers are doubles; times, geo points and lists are allowed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttributeForm(pub Literal);
 
-/// A literal in the form of a field's value: a text, a boolean or a number; integers stay exact.
+/// Literal in the form of a field value: a text, a boolean or a number; integers stay exact.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FieldForm(pub(crate) Literal);
 
 impl Literal {
-    /// Returns the number as a double; `None` where it is not a number.
+    /// Returns the number as a double; `None` for other types.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Self::Float(number) => Some(*number),
@@ -75,7 +77,7 @@ impl Literal {
         }
     }
 
-    /// Returns the timestamp; `None` where it is not a time, or relative to now.
+    /// Returns the timestamp; `None` if the literal is not a time, or is relative to now.
     pub fn as_time(&self) -> Option<Timestamp> {
         match self {
             Self::Time { time } => absolute(*time).ok(),
@@ -83,7 +85,7 @@ impl Literal {
         }
     }
 
-    /// Resolves a time that is relative to `now`.
+    /// Replaces a time relative to `now` with an absolute one.
     pub(crate) fn resolve(&mut self, now: Timestamp) {
         if let Self::Time { time } = self {
             *time = TimeExpression::At(time.resolve(now));
@@ -108,7 +110,7 @@ impl From<GeoPoint> for Place {
 }
 
 impl Place {
-    /// Returns the point; `None` where the degrees are out of range.
+    /// Returns the point; `None` if the degrees are out of range.
     pub fn point(self) -> Option<GeoPoint> {
         GeoPoint::new(self.lat, self.lon)
     }
@@ -117,12 +119,12 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// If the degrees are out of range.
+    /// [`ConditionError::InvalidArea`] if the degrees are out of range.
     pub fn checked(self) -> crate::Result<GeoPoint> {
         let Self { lat, lon } = self;
         self.point().ok_or_else(|| {
             ConditionError::InvalidArea(format!(
-                "a geo point has a lat within ±90 and a lon within ±180 degrees; they were {lat} and {lon}"
+                "a geo point needs a lat within ±90 and a lon within ±180 degrees; they were {lat} and {lon}"
             ))
         })
     }
@@ -133,7 +135,7 @@ impl TimeSpan {
     ///
     /// # Errors
     ///
-    /// If an end is relative to now.
+    /// [`ConditionError::RelativeTime`] if a bound is relative to now.
     pub fn range(self) -> crate::Result<TimeRange> {
         let end = |time: Option<TimeExpression>, open| match time {
             Some(time) => absolute(time).map(Timestamp::nanos),
@@ -145,7 +147,7 @@ impl TimeSpan {
         })
     }
 
-    /// Resolves ends that are relative to `now`.
+    /// Replaces bounds relative to `now` with absolute ones.
     pub(crate) fn resolve(&mut self, now: Timestamp) {
         let ends = [&mut self.start, &mut self.end];
         ends.into_iter()
@@ -155,7 +157,7 @@ impl TimeSpan {
 }
 
 impl From<TimeRange> for TimeSpan {
-    /// Ends beyond the range of timestamps are open.
+    /// Bounds beyond the range of timestamps become open.
     fn from(range: TimeRange) -> Self {
         let end = |nanos| Timestamp::from_nanos(nanos).ok().map(TimeExpression::At);
         Self {
@@ -172,7 +174,7 @@ fn absolute(time: TimeExpression) -> crate::Result<Timestamp> {
     }
 }
 
-/// The message for a value in none of the forms of an attribute.
+/// Error message for a value that is not a valid attribute.
 const ATTRIBUTE_FORMS: &str = "the value of an attribute is a string, a number, true or false, a time such as \
     {\"time\": \"2026-11-20T12:00:00Z\"}, a geo point such as {\"lat\": 52.52, \"lon\": 13.405}, or a list of strings or of \
     numbers";
@@ -218,7 +220,7 @@ fn attribute(value: Value) -> Result<Literal, String> {
     })
 }
 
-/// Refuses members besides the known ones, which have been removed.
+/// Rejects any member that is left after the known ones have been removed.
 fn only_known(rest: &serde_json::Map<String, Value>, known: &str) -> Result<(), String> {
     match rest.keys().next() {
         Some(name) => Err(format!(
@@ -230,7 +232,7 @@ fn only_known(rest: &serde_json::Map<String, Value>, known: &str) -> Result<(), 
 
 fn list(values: Vec<Value>) -> Result<Literal, String> {
     if values.is_empty() {
-        return Err("a list has at least one value; null removes the attribute".to_owned());
+        return Err("a list needs at least one value; null removes the attribute".to_owned());
     }
     let all = Value::Array(values);
     if let Ok(texts) = serde_json::from_value(all.clone()) {

@@ -1,7 +1,7 @@
-//! The condition tree, checked and compiled, and its evaluation on one record.
+//! The checked and compiled condition tree, and its evaluation on one record.
 //!
-//! This evaluation is the meaning of a condition. Whatever else evaluates the compiled tree, an index or a filter of
-//! columns, must agree with it.
+//! This evaluation defines the meaning of a condition. Other evaluators of the compiled tree, such as an index or a
+//! column filter, must produce the same result.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use crate::record::{Record, ValueRef};
 use crate::text::TextTest;
 use crate::{ConditionError, Result};
 
-/// A checked condition. Its compiled patterns are reserved from the memory account while any clone lives.
+/// A checked condition. Memory for its compiled patterns stays reserved in the memory account until the last clone is
+/// dropped.
 #[derive(Debug, Clone)]
 pub struct Matcher {
     root: Node,
@@ -31,49 +32,56 @@ pub struct Matcher {
 pub enum Node {
     /// Matches every record.
     All,
-    /// Matches where all nodes do.
+    /// Matches if all nodes match.
     And(Vec<Node>),
-    /// Matches where one node does.
+    /// Matches if at least one node matches.
     Or(Vec<Node>),
-    /// Matches where the node does not.
+    /// Matches if the node does not match.
     Not(Box<Node>),
-    /// One of the texts passes; a missing subject is the empty text.
+    /// Matches if one of the texts passes; a missing subject is the empty text.
     Text(Subject, TextTest),
-    /// One of the values is one of these, none of which is text or a list.
+    /// Matches if one of the values equals a literal; the literals are neither texts nor lists.
     OneOf(Subject, Vec<Literal>),
-    /// One of the values is a double in the range.
+    /// Matches if one of the values is a double in the range.
     Number(Subject, NumberRange),
-    /// One of the values is a time in the range.
+    /// Matches if one of the values is a time in the range.
     Time(Subject, TimeRange),
-    /// One of the values is a geo point in the region.
+    /// Matches if one of the values is a geo point in the region.
     Area(Subject, Box<Region>),
-    /// There is a value.
+    /// Matches if the subject has a value.
     Exists(Subject),
-    /// The timeline id is one of these, in rising order.
+    /// Matches if the timeline id is in the list, which is sorted.
     Ids(Vec<TimelineId>),
-    /// One of the values lies in the intervals, or outside of all.
+    /// Matches if one of the values is inside the intervals, or outside all of them.
     Intervals {
-        /// The subject.
+        /// Tested subject.
         subject: Subject,
-        /// The intervals.
+        /// Intervals of values.
         intervals: Intervals,
-        /// Whether values outside pass instead.
+        /// True if values outside the intervals pass instead.
         is_outside: bool,
     },
 }
 
 impl Matcher {
-    /// Checks the limits of a condition, and compiles its patterns: at most a second's work, for a thread that may be busy
-    /// for so long.
+    /// Checks the limits of a condition and compiles its patterns without a memory account. Takes up to a second, so
+    /// do not call this on an async thread.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`compile`](Self::compile), except [`ConditionError::Memory`] and [`ConditionError::Stopped`].
     pub fn new(condition: &Condition) -> Result<Self> {
         Self::compile(condition, &MemoryAccount::unlimited(), &|| false)
     }
 
-    /// Compiles with patterns reserved from `memory`, until `is_stopped`.
+    /// Checks a condition and compiles its patterns. Reserves their memory from `memory`, and stops when `is_stopped`
+    /// returns true.
     ///
     /// # Errors
     ///
-    /// A limit that was passed, an account without room, [`ConditionError::Stopped`], and whatever a test refuses.
+    /// [`ConditionError::OverLimit`] or [`ConditionError::Pattern`] if a limit is exceeded,
+    /// [`ConditionError::Memory`] if no memory is left, [`ConditionError::Stopped`] if stopped, and the error of any
+    /// invalid test.
     pub fn compile(
         condition: &Condition,
         memory: &MemoryAccount,
@@ -98,19 +106,20 @@ impl Matcher {
         &self.root
     }
 
-    /// Whether a record matches. Times of first and last points matter only where [`needs_seen`](Self::needs_seen).
+    /// Returns true if a record matches. Times of first and last points are used only if
+    /// [`needs_seen`](Self::needs_seen) returns true.
     pub fn matches(&self, record: &impl Record) -> bool {
         self.root.matches(record)
     }
 
-    /// Whether the condition tests the time of first or last points.
+    /// Returns true if the condition tests the time of first or last points.
     pub fn needs_seen(&self) -> bool {
         self.root.needs_seen()
     }
 }
 
 impl Node {
-    /// Whether a record matches.
+    /// Returns true if a record matches.
     pub fn matches(&self, record: &impl Record) -> bool {
         match self {
             Self::All => true,
@@ -146,7 +155,7 @@ impl Node {
         }
     }
 
-    /// Whether it tests the time of first or last points.
+    /// Returns true if the node tests the time of first or last points.
     pub fn needs_seen(&self) -> bool {
         match self {
             Self::And(nodes) | Self::Or(nodes) => nodes.iter().any(Self::needs_seen),
@@ -156,7 +165,7 @@ impl Node {
         }
     }
 
-    /// Returns ids outside of which nothing can match, where the condition names them.
+    /// Returns the only ids that can match, if the condition restricts them.
     pub fn required_ids(&self) -> Option<&[TimelineId]> {
         match self {
             Self::Ids(ids) => Some(ids),
@@ -166,7 +175,7 @@ impl Node {
     }
 }
 
-/// Whether one of the texts of a subject passes; of words, whether all texts together say them.
+/// Returns true if one of the texts of a subject passes. For words, all texts together must contain them.
 fn has_text(record: &impl Record, subject: &Subject, test: &TextTest) -> bool {
     let mut is_missing = true;
     let passes = match test {
@@ -185,10 +194,10 @@ fn has_text(record: &impl Record, subject: &Subject, test: &TextTest) -> bool {
     passes || is_missing && test.matches("")
 }
 
-/// Compiles a condition and counts what has a limit.
+/// Compiler of a condition; enforces the limits on nodes, automaton states and patterns.
 pub struct Compiler<'a> {
     nodes: usize,
-    /// States of the automata of fuzzy texts and words.
+    /// Automaton states of fuzzy texts and words.
     states: usize,
     patterns: PatternBudget,
     memory: Reservation,
@@ -200,7 +209,7 @@ impl Compiler<'_> {
         limit("depth of the condition", DEPTH_MAX, depth)?;
         self.count(1)?;
         let mut all = |conditions: &[Condition]| -> Result<Vec<Node>> {
-            // A wide list is refused before any of it is compiled.
+            // A wide list is rejected before any part of it is compiled.
             limit("number of conditions", NODES_MAX, conditions.len())?;
             let compiled = conditions.iter().map(|inner| self.node(inner, depth + 1));
             compiled.collect()
@@ -223,25 +232,25 @@ impl Compiler<'_> {
             })
     }
 
-    /// Counts nodes or values.
+    /// Adds to the number of nodes and values.
     pub(crate) fn count(&mut self, more: usize) -> Result<()> {
         self.nodes += more;
         limit("number of conditions and values", NODES_MAX, self.nodes)
     }
 
-    /// Takes a regular expression that is compiled next.
+    /// Accounts for a regular expression before it is compiled.
     pub(crate) fn take_pattern(&mut self, pattern: &Pattern) -> Result<()> {
         self.go_on()?;
         self.patterns.take(pattern.as_str(), pattern.bytes())?;
         Ok(self.memory.grow(pattern.bytes())?)
     }
 
-    /// Takes the states of a fuzzy text or word.
+    /// Accounts for the automaton states of a fuzzy text or word.
     pub(crate) fn take_states(&mut self, states: usize) -> Result<()> {
         self.go_on()?;
         self.states += states;
         limit(
-            "size of all fuzzy searches together, in states,",
+            "number of automaton states of all fuzzy searches",
             FUZZY_STATES_MAX,
             self.states,
         )?;

@@ -1,7 +1,7 @@
-//! The operators: one file each, one line each in the list below.
+//! The operators: one file each, registered by one line in the list below.
 //!
-//! To add one, write its file with [`Operator`] and its tests, and add its line to the list. Parsers, the API's document,
-//! limits, page tokens and messages take it from here. The order is that of the API's document.
+//! To add an operator, write its file with [`Operator`] and tests, and add its line to the list. Parsers, the OpenAPI
+//! document, limits, page tokens and messages are derived from the list. The order is that of the OpenAPI document.
 
 use std::fmt;
 
@@ -14,48 +14,48 @@ use crate::json::{Content, Fault, Member, Members};
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
-/// Parts of an operator. Its file holds the type, the implementation of this trait, and the tests of both.
+/// Parts of an operator. Its file contains the type, the implementation of this trait, and the tests of both.
 pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
-    /// The names of its test in messages that list all operators.
+    /// Names of the operator in messages that list all operators.
     const LISTED: &'static [&'static str];
-    /// Its JSON members.
+    /// JSON members.
     const MEMBERS: &'static [Member];
-    /// Its symbols on the command line.
+    /// Command-line symbols.
     const SYMBOLS: &'static [Symbol] = &[];
-    /// Its numbers in stable bytes for timelines and for values. Operators without one are written as JSON; new ones need
-    /// none.
+    /// Codes in stable bytes, for timelines and for values. Operators without a code are written as JSON; new ones
+    /// need none.
     const CODES: [Option<u8>; 2] = [None, None];
-    /// Its name in a message that a subject does not have it.
+    /// Name in the message that a subject does not support the operator.
     const DESCRIBED: &'static str;
 
-    /// Takes its members; `None` where they are absent.
+    /// Takes the operator's members; `None` if they are absent.
     ///
     /// # Errors
     ///
-    /// If they contradict each other.
+    /// A [`Fault`] if the members contradict each other.
     fn read(members: &mut Members) -> std::result::Result<Option<Self>, Fault>;
 
-    /// Returns its members with their values.
+    /// Returns the members with their values.
     fn write(&self) -> Vec<(&'static str, Content)>;
 
-    /// Compiles it; `None` where the subject does not have it.
+    /// Compiles the operator; `None` if the subject does not support it.
     ///
     /// # Errors
     ///
-    /// If a limit was passed or a value does not fit.
+    /// An error if a limit is exceeded or a value is invalid.
     fn compile(&self, subject: &Subject, compiler: &mut Compiler<'_>) -> Result<Option<Node>>;
 
-    /// Appends its values to stable bytes. Operators without a code need not.
+    /// Appends the values to stable bytes. Operators without a code do not need this.
     fn encode(&self, _to: &mut StableBytes) {}
 
-    /// Resolves times relative to `now`.
+    /// Replaces times relative to `now` with absolute times.
     fn resolve(&mut self, _now: Timestamp) {}
 
-    /// Parses the text after one of its symbols; `None` where the subject cannot be typed with it.
+    /// Parses the text after one of its symbols; `None` if the symbol is not supported for the subject.
     ///
     /// # Errors
     ///
-    /// If the text does not have its form.
+    /// A message if the text is invalid.
     fn parse_typed(
         _symbol: &str,
         _subject: &Subject,
@@ -64,27 +64,27 @@ pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
         Ok(None)
     }
 
-    /// Returns the symbol and the text after it; `None` where it can only be written as JSON.
+    /// Returns the symbol and the text after it; `None` if only the JSON form can represent the operator.
     fn typed(&self, _subject: &Subject) -> Option<(&'static str, String)> {
         None
     }
 }
 
-/// A symbol of the command line.
+/// Symbol on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Symbol {
-    /// The characters.
+    /// Characters of the symbol.
     pub text: &'static str,
-    /// Whether it negates the test.
+    /// True if the symbol negates the test.
     pub is_not: bool,
-    /// Whether conditions on timelines have it.
+    /// True if conditions on timelines support the symbol.
     pub timelines: bool,
-    /// Whether conditions on values have it.
+    /// True if conditions on values support the symbol.
     pub values: bool,
 }
 
 impl Symbol {
-    /// Whether a domain has it.
+    /// Returns true if a domain supports the symbol.
     pub fn is_of(&self, domain: Domain) -> bool {
         match domain {
             Domain::Timelines => self.timelines,
@@ -110,17 +110,17 @@ macro_rules! operators {
             }
         })*
 
-        /// The JSON members of all operators, in order.
+        /// JSON members of all operators, in order.
         pub const MEMBERS: &[&[Member]] = &[$($operator::MEMBERS,)*];
 
-        /// The names of all operators with their members, in order.
+        /// Names of all operators with their members, in order.
         const LISTED: &[(&[&str], &[Member])] = &[$(($operator::LISTED, $operator::MEMBERS),)*];
 
-        /// The symbols of all operators.
+        /// Symbols of all operators.
         pub const SYMBOLS: &[&[Symbol]] = &[$($operator::SYMBOLS,)*];
 
         impl Test {
-            /// Reads the tests of all operators whose members are there.
+            /// Reads the tests of all operators whose members are present.
             pub(crate) fn read_all(
                 members: &mut Members,
                 tests: &mut Vec<Self>,
@@ -136,7 +136,7 @@ macro_rules! operators {
                 }
             }
 
-            /// Compiles the test of a subject; `None` where the subject does not have it.
+            /// Compiles the test of a subject; `None` if the subject does not support it.
             pub(crate) fn compile(&self, subject: &Subject, compiler: &mut Compiler<'_>) -> Result<Option<Node>> {
                 match self {
                     $(Self::$operator(operator) => operator.compile(subject, compiler),)*
@@ -150,7 +150,7 @@ macro_rules! operators {
                 }
             }
 
-            /// Returns the number of the operator in stable bytes.
+            /// Returns the code of the operator in stable bytes.
             pub(crate) fn code(&self, domain: Domain) -> Option<u8> {
                 let codes = match self {
                     $(Self::$operator(_) => $operator::CODES,)*
@@ -165,14 +165,14 @@ macro_rules! operators {
                 }
             }
 
-            /// Resolves times relative to `now`.
+            /// Replaces times relative to `now` with absolute times.
             pub(crate) fn resolve(&mut self, now: Timestamp) {
                 match self {
                     $(Self::$operator(operator) => operator.resolve(now),)*
                 }
             }
 
-            /// Parses the text after a symbol; `None` where no operator takes it for the subject.
+            /// Parses the text after a symbol; `None` if no operator supports it for the subject.
             pub(crate) fn parse_typed(
                 symbol: &str,
                 subject: &Subject,
@@ -203,33 +203,33 @@ operators! {
     not_equals::NotEquals,
     /// Equality with one of several values.
     one_of::In,
-    /// A prefix.
+    /// Prefix.
     prefix::Prefix,
-    /// A suffix.
+    /// Suffix.
     suffix::Suffix,
-    /// A wildcard pattern.
+    /// Wildcard pattern.
     wildcard::Wildcard,
-    /// A regular expression.
+    /// Regular expression.
     regex::Regex,
-    /// Closeness.
+    /// Fuzzy match.
     fuzzy::Fuzzy,
     /// Words in any order.
     words::Words,
-    /// Words in this order.
+    /// Words in the given order.
     phrase::Phrase,
-    /// Bounds on either side.
+    /// Lower and upper bound.
     compare::Compare,
-    /// Both bounds, included.
+    /// Inclusive range between two values.
     between::Between,
-    /// Presence.
+    /// Presence of the subject.
     exists::Exists,
-    /// A span of time.
+    /// Time range.
     span::Within,
-    /// A circle.
+    /// Circle on the earth.
     near::Near,
-    /// A box.
+    /// Box on the earth.
     within_box::WithinBox,
-    /// A polygon.
+    /// Polygon on the earth.
     polygon::Polygon,
 }
 
@@ -240,19 +240,19 @@ mod typed_literal;
 pub use compare::NumberRange;
 pub use regex::takes_regular_expression;
 
-/// The names of the operators of a domain, as a sentence lists them.
+/// Returns the names of a domain's operators as a list for messages.
 pub(crate) fn names_of_operators(domain: Domain) -> String {
     let mut names: Vec<&str> = Vec::new();
     for (listed, members) in LISTED {
         if members.iter().any(|member| member.form(domain).is_some()) {
             match domain {
                 Domain::Timelines => names.extend(*listed),
-                // Of values each bound is a test of its own.
+                // For values, each bound is listed as a separate test.
                 Domain::Values => names.extend(members.iter().map(|member| member.name)),
             }
         }
     }
-    // Bounds of a number close the list of timelines, whatever comes after them in the document.
+    // For timelines, the bounds of a number end the list, regardless of their position in the document.
     names.sort_by_key(|name| name.contains(' '));
     let last = names.pop().unwrap_or_default();
     format!("{} or {last}", names.join(", "))

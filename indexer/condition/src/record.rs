@@ -1,14 +1,14 @@
-//! The values that a condition is evaluated on.
+//! Input of the evaluation of a condition.
 
 use tideline_model::{GeoPoint, TimelineId, Timestamp};
 
 use crate::condition::Subject;
 use crate::literal::Literal;
 
-/// A timeline, a point, a row or a message, as conditions read it.
+/// A timeline, point, row or message that conditions are evaluated on.
 pub trait Record {
-    /// Calls `take` with each value of the subject, until it returns true; returns whether it did. A list has several
-    /// values, a missing subject none. The values of [`Subject::Any`] are all texts of the record.
+    /// Calls `take` with each value of the subject until it returns true; returns true if it did. A list has several
+    /// values, a missing subject has none. The values of [`Subject::Any`] are all texts of the record.
     fn any_value(&self, subject: &Subject, take: impl FnMut(ValueRef<'_>) -> bool) -> bool;
 }
 
@@ -31,13 +31,13 @@ pub enum ValueRef<'a> {
     Point(GeoPoint),
     /// A timeline id.
     Id(TimelineId),
-    /// A value that no operator compares, such as a histogram.
+    /// Value that no operator compares, such as a histogram.
     Opaque,
 }
 
 impl ValueRef<'_> {
-    /// Whether it equals a literal that is neither text nor a list. Attributes hold doubles, so integers are compared as
-    /// such; values of fields are compared by [`crate::intervals::Intervals`].
+    /// Returns true if the value equals a literal that is neither text nor a list. Attributes hold doubles, so
+    /// integers are compared as doubles. Field values are compared by [`crate::intervals::Intervals`].
     pub(crate) fn is(&self, literal: &Literal) -> bool {
         match (self, literal) {
             (Self::Float(value), literal) => literal.as_f64() == Some(*value),

@@ -1,8 +1,8 @@
-//! Bytes of a condition that every build writes alike: page tokens are bound to them.
+//! Encoding of conditions that is identical in every build. Page tokens are bound to it.
 //!
-//! Every number has a fixed width, every text and list is preceded by its length, every choice by a number that stays its
-//! own. So two conditions are equal exactly if their bytes are. Choices differ between domains, as they did before both
-//! had one tree.
+//! Numbers have a fixed width, texts and lists have a length prefix, and each alternative has a permanent code. Two
+//! conditions are therefore equal if and only if their bytes are equal. The codes differ between the two domains for
+//! compatibility with existing tokens.
 
 use std::ops::Bound;
 
@@ -13,17 +13,17 @@ use crate::domain::Domain;
 use crate::literal::{Literal, Place};
 use crate::operators::{Exists, Test};
 
-/// The choice before an operator that has none of its own: its JSON follows.
+/// Code of an operator without a permanent code; its JSON follows.
 const BY_JSON: u8 = 255;
 
-/// Bytes while they are written.
+/// Encoder of a condition.
 #[derive(Debug)]
 pub struct StableBytes {
     bytes: Vec<u8>,
     domain: Domain,
 }
 
-/// Returns the bytes of a condition, whose times are resolved.
+/// Encodes a condition. Its times must be resolved.
 pub fn stable_bytes(condition: &Condition, domain: Domain) -> Vec<u8> {
     let bytes = Vec::new();
     let mut stable = StableBytes { bytes, domain };
@@ -32,7 +32,7 @@ pub fn stable_bytes(condition: &Condition, domain: Domain) -> Vec<u8> {
 }
 
 impl StableBytes {
-    /// Appends a choice.
+    /// Appends a code.
     pub(crate) fn choice(&mut self, number: u8) {
         self.bytes.push(number);
     }
@@ -48,7 +48,7 @@ impl StableBytes {
         self.bytes.extend_from_slice(text.as_bytes());
     }
 
-    /// Appends the degrees of a place.
+    /// Appends the degrees of a position.
     pub(crate) fn place(&mut self, place: Place) {
         self.number(place.lat.to_bits());
         self.number(place.lon.to_bits());
@@ -68,7 +68,7 @@ impl StableBytes {
         }
     }
 
-    /// Appends an end of a range.
+    /// Appends a bound of a range.
     pub(crate) fn bound(&mut self, bound: &Bound<Literal>) {
         match (self.domain, bound) {
             (Domain::Timelines, Bound::Unbounded) => self.choice(0),
@@ -93,7 +93,7 @@ impl StableBytes {
     }
 
     fn condition(&mut self, condition: &Condition) {
-        // In the order of `All`, `And`, `Or`, `Not` and a leaf; saved searches came later.
+        // Codes of `And`, `Or`, `Not` and a leaf. Saved searches use `BY_JSON`.
         let [and, or, not, leaf] = match self.domain {
             Domain::Timelines => [1, 2, 3, 4],
             Domain::Values => [0, 1, 2, 3],
@@ -221,7 +221,7 @@ impl StableBytes {
                 self.choice(ValueType::String.code());
                 self.text(value);
             }
-            // Fields have no such values; the codes of types stay below.
+            // Fields have no such values; type codes are lower than `BY_JSON`.
             Literal::Time { .. } | Literal::Point(_) | Literal::Texts(_) | Literal::Numbers(_) => {
                 self.choice(BY_JSON);
                 self.attribute(literal);
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
     use crate::json;
 
-    /// The bytes that builds before this crate wrote: page tokens outlive a build.
+    /// Page tokens outlive a build, so the bytes must never change.
     #[test]
     fn bytes_stay_as_they_were() {
         let text = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();

@@ -1,7 +1,7 @@
-//! Tests of a text, checked and compiled.
+//! Checked and compiled text tests.
 //!
-//! An index looks up texts, close texts and words; it puts each distinct value of a subject to any other test once per
-//! search. So a test borrows, and allocates only to look at words.
+//! An index looks up texts, fuzzy texts and words directly. Any other test is evaluated once per search for each
+//! distinct value of a subject. Tests therefore borrow, and allocate only to split words.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -18,21 +18,21 @@ use crate::{ConditionError, Result};
 /// A test of a text.
 #[derive(Debug, Clone)]
 pub enum TextTest {
-    /// It is one of these, sorted and without repetition.
+    /// The text is one of these, which are sorted and distinct.
     OneOf(Vec<String>),
-    /// It is close to another, and not empty.
+    /// The text is within an edit distance of another, and not empty.
     Close(Close),
-    /// All of these are among its words.
+    /// The text contains all of these words.
     Words(Vec<Word>),
-    /// These are words of it, one after the other.
+    /// The text contains these words, one after the other.
     Phrase(Vec<Word>),
-    /// It passes a predicate.
+    /// The text passes a predicate.
     Predicate(Arc<dyn TextPredicate>),
 }
 
-/// A test that an index can only put to each distinct value.
+/// Text test that an index must evaluate on each distinct value.
 pub trait TextPredicate: Debug + Send + Sync {
-    /// Whether the bytes of a text pass.
+    /// Returns true if the bytes of a text pass.
     fn matches(&self, text: &[u8]) -> bool;
 
     /// Returns a prefix of every text that passes.
@@ -40,31 +40,31 @@ pub trait TextPredicate: Debug + Send + Sync {
         ""
     }
 
-    /// Returns the bytes of a passing text that made it pass.
+    /// Returns the byte range of a passing text that matched.
     fn matched(&self, text: &str) -> Range<usize> {
         0..text.len()
     }
 }
 
-/// A word that is asked for, in small letters.
+/// Word of a search, in lower case.
 #[derive(Debug, Clone)]
 pub enum Word {
-    /// This word.
+    /// Exactly this word.
     Same(String),
-    /// A word close to another.
+    /// A word within an edit distance of another.
     Close(Close),
 }
 
-/// A word of a text.
+/// Word of a text.
 #[derive(Debug)]
 pub struct WordAt<'a> {
-    /// In small letters.
+    /// The word in lower case.
     pub word: Cow<'a, str>,
-    /// Which bytes of the text it is.
+    /// Byte range of the word in the text.
     pub at: Range<usize>,
 }
 
-/// A text that few edits make of another. An edit inserts, removes or replaces a character, or swaps two neighbours.
+/// Test for an edit distance to a text. An edit inserts, removes or replaces a character, or swaps two adjacent ones.
 #[derive(Clone)]
 pub struct Close {
     automaton: Arc<DFA>,
@@ -72,24 +72,24 @@ pub struct Close {
 }
 
 impl TextTest {
-    /// Returns a test that a predicate decides.
+    /// Creates a test from a predicate.
     pub(crate) fn predicate(predicate: impl TextPredicate + 'static) -> Self {
         Self::Predicate(Arc::new(predicate))
     }
 
-    /// Returns a test of equality with any of some texts.
+    /// Creates a test of equality with any of some texts.
     pub(crate) fn one_of(mut texts: Vec<String>) -> Self {
         texts.sort_unstable();
         texts.dedup();
         Self::OneOf(texts)
     }
 
-    /// Whether a text passes.
+    /// Returns true if a text passes.
     pub fn matches(&self, text: &str) -> bool {
         self.matches_bytes(text.as_bytes())
     }
 
-    /// Whether the bytes of a text pass.
+    /// Returns true if the bytes of a text pass.
     pub fn matches_bytes(&self, text: &[u8]) -> bool {
         match self {
             Self::OneOf(values) => values
@@ -105,7 +105,7 @@ impl TextTest {
         }
     }
 
-    /// Removes the words that a text says from `missing`; whether none is left.
+    /// Removes the words that a text contains from `missing`; returns true if none is left.
     pub(crate) fn says(&self, missing: &mut Vec<&Word>, text: &str) -> bool {
         for found in words(text) {
             missing.retain(|word| !word.is(&found));
@@ -125,7 +125,7 @@ impl TextTest {
     }
 }
 
-/// Returns the words of a search, each within so many edits.
+/// Compiles the words of a search with a maximum number of edits per word.
 pub(crate) fn asked_words(asked: &str, edits_max: u8, compiler: &mut Compiler<'_>) -> Result<Vec<Word>> {
     limit("bytes of a text search", PATTERN_BYTES_MAX, asked.len())?;
     let asked: Vec<String> = words(asked).map(Cow::into_owned).collect();
@@ -141,12 +141,12 @@ pub(crate) fn asked_words(asked: &str, edits_max: u8, compiler: &mut Compiler<'_
 }
 
 impl Word {
-    /// Whether a word of a text passes for it.
+    /// Returns true if a word of a text matches.
     pub fn is(&self, word: &str) -> bool {
         self.edits(word).is_some()
     }
 
-    /// How many edits make it of a word of a text, if they are few enough.
+    /// Returns the number of edits to a word of a text; `None` if it does not match.
     pub fn edits(&self, word: &str) -> Option<u8> {
         match self {
             Self::Same(asked) => (asked == word).then_some(0),
@@ -155,7 +155,7 @@ impl Word {
     }
 }
 
-/// Where words of a text follow each other as those that are asked for: the numbers of the first ones.
+/// Iterates over the indexes in `found` at which the phrase `asked` begins.
 pub fn phrases(asked: &[Word], found: &[WordAt<'_>]) -> impl Iterator<Item = usize> {
     let places = found.windows(asked.len()).enumerate();
     let fits = places.filter(|(_, found)| {
@@ -167,7 +167,7 @@ pub fn phrases(asked: &[Word], found: &[WordAt<'_>]) -> impl Iterator<Item = usi
 
 impl Close {
     pub(crate) fn new(text: &str, edits_max: u8, compiler: &mut Compiler<'_>) -> Result<Self> {
-        /// Builders of the automata, one for each number of edits; creating one takes milliseconds.
+        /// Automaton builders by maximum number of edits; creating one takes milliseconds.
         static BUILDERS: [LazyLock<LevenshteinAutomatonBuilder>; DISTANCE_MAX as usize] = [
             LazyLock::new(|| LevenshteinAutomatonBuilder::new(1, true)),
             LazyLock::new(|| LevenshteinAutomatonBuilder::new(2, true)),
@@ -186,7 +186,7 @@ impl Close {
         })
     }
 
-    /// Returns the automaton that reads the bytes of a text.
+    /// Returns the automaton over the bytes of a text.
     pub fn automaton(&self) -> &DFA {
         &self.automaton
     }
@@ -199,7 +199,7 @@ impl Close {
         self.within(self.automaton.eval(text))
     }
 
-    /// Returns the edits of a distance, if they are few enough.
+    /// Returns the number of edits of a distance; `None` if it exceeds the maximum.
     pub fn within(&self, distance: Distance) -> Option<u8> {
         match distance {
             Distance::Exact(edits) if edits <= self.edits_max => Some(edits),
@@ -216,12 +216,12 @@ impl std::fmt::Debug for Close {
     }
 }
 
-/// The words of a text: letters and digits without a break, in small letters.
+/// Iterates over the words of a text in lower case. A word is a run of letters and digits.
 pub fn words(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     words_at(text).map(|found| found.word)
 }
 
-/// The words of a text, with their places.
+/// Iterates over the words of a text with their byte ranges.
 pub fn words_at(text: &str) -> impl Iterator<Item = WordAt<'_>> {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -235,7 +235,7 @@ pub fn words_at(text: &str) -> impl Iterator<Item = WordAt<'_>> {
     })
 }
 
-/// Whether a text is one word in small letters, so that it is the only word that it says.
+/// Returns true if a text is a single lower-case word, so that [`words`] yields exactly this text.
 pub fn is_word(text: &str) -> bool {
     let mut words = words_at(text);
     !text.is_empty() && is_plain(text) || words.next().is_some_and(|first| first.word == text)
@@ -249,13 +249,13 @@ fn in_small_letters(word: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether a text has no characters but small letters and digits of ASCII.
+/// Returns true if a text contains only lower-case ASCII letters and digits.
 fn is_plain(text: &str) -> bool {
     let is_small = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     text.bytes().all(is_small)
 }
 
-/// Values in the index are texts; what is not cannot pass.
+/// Decodes UTF-8. Bytes that are not UTF-8 never pass a test.
 pub(crate) fn read(text: &[u8]) -> Option<&str> {
     std::str::from_utf8(text).ok()
 }

@@ -1,18 +1,18 @@
-//! Places in the order of a curve that fills the globe: what lies near each other mostly has numbers near each other.
+//! Space-filling curve over the globe: nearby points mostly have nearby numbers.
 //!
-//! Latitude and longitude are each cut into 2³² steps, and their bits taken in turns (the Z-order curve). A rectangle is
-//! then a few ranges of the curve, found by cutting the globe into quarters as long as there are few of them.
+//! Latitude and longitude are quantized to 32 bits each, and their bits are interleaved (Z-order curve). A rectangle
+//! is covered by a few ranges of the curve, found by dividing the globe into quarters while their number is small.
 
 use tideline_model::GeoPoint;
 
 use super::{ROUNDING, meridian};
 
-/// Cells that a rectangle is cut into at most, about. More cells fit closer, and each costs a look into the dictionary.
+/// Approximate maximum of cells per rectangle. More cells fit more tightly, but each costs a dictionary lookup.
 const CELLS_MAX: usize = 48;
-/// Halvings of the globe in each direction.
+/// Number of times the globe is halved in each direction.
 const DEPTH: u32 = 32;
 
-/// Everything between two parallels and two meridians, the western one first.
+/// Rectangle between two parallels and two meridians, with `west` ≤ `east`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rectangle {
     pub(super) south: f64,
@@ -22,7 +22,7 @@ pub struct Rectangle {
 }
 
 impl Rectangle {
-    /// All longitudes.
+    /// Creates a rectangle of all longitudes.
     pub(super) fn all_round(south: f64, north: f64) -> Self {
         Self {
             south,
@@ -32,7 +32,8 @@ impl Rectangle {
         }
     }
 
-    /// From the meridian `west`, which may be beyond 180 degrees, so many degrees to the east. A little wider on both sides.
+    /// Creates rectangles from the meridian `west`, which may exceed 180 degrees, over `width` degrees eastward. Adds
+    /// a rounding margin on both sides.
     pub(super) fn strip(south: f64, north: f64, west: f64, width: f64) -> Vec<Self> {
         let all_round = Self::all_round(south, north);
         let (west, width) = (west - ROUNDING, width + 2.0 * ROUNDING);
@@ -41,7 +42,7 @@ impl Rectangle {
         }
         let west = (west + 180.0).rem_euclid(360.0) - 180.0;
         let east = west + width;
-        // The meridian of 180 degrees has its number at the western end.
+        // The meridian of 180 degrees is represented as -180.
         if east < 180.0 {
             return vec![Self {
                 west,
@@ -59,7 +60,7 @@ impl Rectangle {
         ]
     }
 
-    /// The same area with rectangles joined that touch, where all have the same latitudes.
+    /// Joins rectangles that touch. All must have the same latitudes.
     pub(super) fn joined(mut rectangles: Vec<Self>) -> Vec<Self> {
         rectangles.sort_by(|one, other| one.west.total_cmp(&other.west));
         let mut joined: Vec<Self> = Vec::new();
@@ -73,12 +74,12 @@ impl Rectangle {
     }
 }
 
-/// The number of a place on the curve.
+/// Returns the number of a point on the curve.
 pub fn cell_of(point: GeoPoint) -> u64 {
     spread(row(point.latitude())) << 1 | spread(column(meridian(point.longitude())))
 }
 
-/// Ranges of the curve, both ends included, that hold all places of some rectangles.
+/// Returns inclusive ranges of the curve that contain all points of the rectangles.
 pub fn ranges(rectangles: &[Rectangle]) -> Vec<(u64, u64)> {
     let mut found: Vec<(u64, u64)> = rectangles.iter().flat_map(ranges_of).collect();
     found.sort_unstable();
@@ -92,7 +93,7 @@ pub fn ranges(rectangles: &[Rectangle]) -> Vec<(u64, u64)> {
     merged
 }
 
-/// A square of the globe: its corner in steps, and how often the globe was halved.
+/// Cell of the globe: the position of its corner in steps, and the number of halvings.
 #[derive(Clone, Copy)]
 struct Cell {
     row: u64,
@@ -144,7 +145,7 @@ impl Cell {
         1 << (DEPTH - self.depth)
     }
 
-    /// The last row and column inside.
+    /// Returns the last row and column of the cell.
     fn ends(&self) -> (u64, u64) {
         (self.row + self.size() - 1, self.column + self.size() - 1)
     }
@@ -173,13 +174,13 @@ fn column(longitude: f64) -> u32 {
     step((longitude + 180.0) / 360.0)
 }
 
-/// The step in which a part of the whole, 0 to 1, lies.
+/// Converts a fraction from 0 to 1 to a step.
 fn step(part: f64) -> u32 {
-    // A cast keeps what is beyond the last step there.
+    // The cast saturates for a fraction of 1.
     (part * (f64::from(u32::MAX) + 1.0)) as u32
 }
 
-/// The bits of a number with a zero before each.
+/// Inserts a zero bit before each bit of a number.
 fn spread(number: u32) -> u64 {
     let mut bits = u64::from(number);
     bits = (bits | bits << 16) & 0x0000_ffff_0000_ffff;

@@ -1,11 +1,14 @@
-//! Areas hold what they should, across the date line and at the poles, and what the curve leaves out is outside.
+//! Tests of containment, including the date line and the poles, and of the ranges on the curve.
+//!
+//! Random areas and points check that the ranges of the curve cover each area, and that rotating the globe does not
+//! change a result.
 
 use proptest::prelude::*;
 
 use super::*;
 
 fn place(latitude: f64, longitude: f64) -> GeoPoint {
-    GeoPoint::new(latitude, longitude).expect("a place")
+    GeoPoint::new(latitude, longitude).expect("a valid point")
 }
 
 fn region(area: &Area) -> Region {
@@ -137,7 +140,7 @@ fn bad_areas_are_refused_with_the_reason() {
                 north: 1.0,
                 east: 1.0,
             },
-            "lies north of its north",
+            "is north of its north",
         ),
         (
             Area::Box {
@@ -190,7 +193,7 @@ proptest! {
         }
     }
 
-    /// Turning the globe changes nothing.
+    /// Rotating the globe must not change a result.
     #[test]
     fn areas_turn_with_the_globe(
         corners in prop::collection::vec((-80..80i32, -60..60i32), 3..7),

@@ -1,4 +1,4 @@
-//! `between`: the value of a field is one of two, or between them.
+//! `between`: the value of a field is in an inclusive range.
 
 use std::ops::Bound;
 
@@ -11,7 +11,7 @@ use crate::literal::Literal;
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
-/// The value of a field is one of these two, the lower one first, or between them.
+/// Test that the value of a field is between these two, lower one first, both included.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Between(pub Box<[Literal; 2]>);
 
@@ -22,11 +22,11 @@ impl Operator for Between {
         timelines: None,
         values: Some(Form {
             shape: Shape::Pair,
-            doc: "Test: it is one of these two, lower first, or between them.",
+            doc: "Test: it is between these two values, lower first, both included.",
         }),
         unused: "",
     }];
-    // As two included bounds, which it means.
+    // Encoded as two inclusive bounds, like the equivalent `Compare`.
     const CODES: [Option<u8>; 2] = [None, Some(3)];
     const DESCRIBED: &'static str = "a range of values";
 

@@ -1,4 +1,6 @@
-//! `gt`, `gte`, `lt`, `lte`: the subject lies above or below.
+//! `gt`, `gte`, `lt`, `lte`: the subject is above or below a bound.
+//!
+//! Conditions on timelines may combine a lower and an upper bound; conditions on values have one bound per test.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -13,8 +15,8 @@ use crate::domain::Domain;
 use crate::stable::StableBytes;
 use crate::text::{TextPredicate, TextTest, read};
 
-/// The subject lies between two ends, one of which may be open. Of timelines: an attribute that is a number, or another text
-/// that reads as one. Of points: a number or a text.
+/// Test that the subject is between two bounds, one of which may be open. For timelines: a numeric attribute, or
+/// another subject whose text parses as a number. For points: a number or a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compare {
     /// The lower end.
@@ -33,7 +35,7 @@ pub struct NumberRange {
 }
 
 impl NumberRange {
-    /// Whether a number lies in it.
+    /// Returns true if the number is in the range.
     pub fn contains(&self, number: f64) -> bool {
         (self.low, self.high).contains(&number)
     }
@@ -48,7 +50,7 @@ impl From<NumberRange> for Compare {
     }
 }
 
-/// A bound of one side.
+/// Creates the member of one bound.
 const fn member(name: &'static str, timelines: &'static str, values: &'static str) -> Member {
     Member {
         name,
@@ -78,7 +80,7 @@ impl Operator for Compare {
     const MEMBERS: &'static [Member] = &[
         member(
             "gt",
-            "Test: it is a number above this. An attribute that is a number, or a tag that reads as one.",
+            "Test: it is a number above this. For numeric attributes, and for tags that parse as a number.",
             "Test: it is above this.",
         ),
         member(
@@ -88,12 +90,12 @@ impl Operator for Compare {
         ),
         member(
             "lt",
-            "Test: it is a number below this. May stand beside `gt` or `gte`.",
+            "Test: it is a number below this. May be combined with `gt` or `gte`.",
             "Test: it is below this.",
         ),
         member(
             "lte",
-            "Test: it is this number or below. May stand beside `gt` or `gte`.",
+            "Test: it is this number or below. May be combined with `gt` or `gte`.",
             "Test: it is this or below.",
         ),
     ];
@@ -187,7 +189,7 @@ fn end(excluded: Option<Literal>, included: Option<Literal>) -> std::result::Res
     }
 }
 
-/// Returns an end as a double; `None` where it is not a number.
+/// Returns a bound as a double; `None` if it is not a number.
 fn double(bound: &Bound<Literal>) -> Option<Bound<f64>> {
     match bound {
         Bound::Included(literal) => literal.as_f64().map(Bound::Included),
@@ -196,7 +198,7 @@ fn double(bound: &Bound<Literal>) -> Option<Bound<f64>> {
     }
 }
 
-/// A text that reads as a finite number in the range.
+/// Test that a text parses as a finite number in the range.
 #[derive(Debug)]
 struct Reads(NumberRange);
 

@@ -1,4 +1,6 @@
-//! `equals`: the subject is this value, or a list that holds it.
+//! `equals`: the subject is a value, or a list that contains it.
+//!
+//! Also compiles the equality tests of `not_equals` and `in`.
 
 use std::ops::Bound;
 
@@ -12,8 +14,8 @@ use crate::stable::StableBytes;
 use crate::text::TextTest;
 use crate::{ConditionError, Result};
 
-/// The subject is this value, or a list that holds it. Attributes may be other values than texts; one of another type is
-/// not equal. Lists are not compared as a whole.
+/// Test that the subject is this value, or a list that contains it. Only attributes and fields can have values other
+/// than text. A value of another type is not equal. Lists are not compared as a whole.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Equals(pub Literal);
 
@@ -23,7 +25,7 @@ impl Operator for Equals {
         name: "equals",
         timelines: Some(Form {
             shape: Shape::Attribute,
-            doc: "Test: it is this value, or a list that holds it. What is no text is for attributes.",
+            doc: "Test: it is this value, or a list that contains it. Non-text values need an attribute.",
         }),
         values: Some(Form {
             shape: Shape::Value,
@@ -74,10 +76,10 @@ impl Operator for Equals {
     }
 }
 
-/// The name of equality in messages.
+/// Name of equality in messages.
 pub(super) const EQUALITY: &str = "equality with this kind of value";
 
-/// Compiles equality with one of some values. `is_outside` applies to fields alone, which have to be there to differ.
+/// Compiles equality with one of some values. `is_outside` negates the test of a field, which then must have a value.
 pub(super) fn equality(subject: &Subject, literals: &[Literal], is_outside: bool) -> Result<Option<Node>> {
     match subject {
         Subject::Id => ids(literals),
@@ -110,7 +112,7 @@ pub(super) fn intervals(
     })
 }
 
-/// Separates texts from other values, which only attributes have.
+/// Compiles equality of a timeline property. Texts are separated from other values, which only attributes have.
 fn one_of(subject: &Subject, literals: &[Literal]) -> Result<Option<Node>> {
     let (mut texts, mut others) = (Vec::new(), Vec::new());
     for literal in literals {

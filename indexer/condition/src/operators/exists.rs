@@ -1,4 +1,4 @@
-//! `exists`: the subject is there, or not.
+//! `exists`: the subject is present, or absent.
 
 use super::Operator;
 use crate::Result;
@@ -6,7 +6,7 @@ use crate::condition::Subject;
 use crate::json::{Content, Fault, Form, Member, Members, Shape};
 use crate::matcher::{Compiler, Node};
 
-/// The subject is there (`true`) or not (`false`).
+/// Test that the subject is present (`true`) or absent (`false`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exists(pub bool);
 
@@ -16,15 +16,15 @@ impl Operator for Exists {
         name: "exists",
         timelines: Some(Form {
             shape: Shape::Flag,
-            doc: "Test: it is there (`true`) or not (`false`).",
+            doc: "Test: it exists (`true`) or does not (`false`).",
         }),
         values: Some(Form {
             shape: Shape::Flag,
-            doc: "Test: there is a value (`true`) or none (`false`).",
+            doc: "Test: the field has a value (`true`) or does not (`false`).",
         }),
         unused: "",
     }];
-    // Absence is written as the negation of presence.
+    // Absence is encoded as the negation of presence.
     const CODES: [Option<u8>; 2] = [Some(6), Some(4)];
     const DESCRIBED: &'static str = "existence";
 
@@ -59,6 +59,6 @@ mod tests {
         assert!(holds(r#"{"field":"missing","exists":false}"#));
         assert!(!holds(r#"{"tag":"missing","exists":true}"#));
         assert!(!holds(r#"{"field":"usage","exists":false}"#));
-        assert!(refuses(r#"{"property":"id","exists":true}"#).contains("existence cannot be asked"));
+        assert!(refuses(r#"{"property":"id","exists":true}"#).contains("existence cannot be applied"));
     }
 }

@@ -1,4 +1,4 @@
-//! `fuzzy`: the subject is close to a text.
+//! `fuzzy`: the subject is within an edit distance of a text.
 
 use super::Operator;
 use crate::Result;
@@ -8,8 +8,8 @@ use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 use crate::text::{Close, TextTest};
 
-/// The subject is not empty, and few edits make it of `text`: characters inserted, removed or replaced, or neighbours
-/// swapped.
+/// Test that the subject is not empty and within an edit distance of `text`. An edit inserts, removes or replaces a
+/// character, or swaps two adjacent ones.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fuzzy {
     /// The text.
@@ -25,14 +25,14 @@ impl Operator for Fuzzy {
             name: "fuzzy",
             timelines: Some(Form {
                 shape: Shape::Text,
-                doc: "Test: it is not empty, and at most `distance` edits make it of this text of at most 96 bytes. An edit inserts,\nremoves or replaces a character, or swaps two neighbours.",
+                doc: "Test: it is not empty, and within `distance` edits of this text of at most 96 bytes. An edit inserts, removes or\nreplaces a character, or swaps two adjacent ones.",
             }),
             values: None,
             unused: "",
         },
     ];
     const CODES: [Option<u8>; 2] = [Some(9), None];
-    const DESCRIBED: &'static str = "closeness";
+    const DESCRIBED: &'static str = "a fuzzy match";
 
     fn read(members: &mut Members) -> std::result::Result<Option<Self>, Fault> {
         let Some(text) = members.text("fuzzy") else {

@@ -9,7 +9,7 @@ use crate::literal::Place;
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
-/// The subject is a geo point at most so far from a place.
+/// Test that the subject is a geo point within a distance of a position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Near(pub Circle);
 
@@ -18,7 +18,7 @@ impl Near {
     ///
     /// # Errors
     ///
-    /// If a place is out of range.
+    /// [`crate::ConditionError::InvalidArea`] if the position is out of range.
     pub fn area(&self) -> Result<Area> {
         let Circle { lat, lon, meters } = self.0;
         let center = Place { lat, lon }.checked()?;
@@ -32,7 +32,7 @@ impl Operator for Near {
         name: "near",
         timelines: Some(Form {
             shape: Shape::Circle,
-            doc: "Test: an attribute that is a geo point lies at most so far from a place.",
+            doc: "Test: an attribute of type geo point is within this distance of a position.",
         }),
         values: None,
         unused: "",
@@ -72,7 +72,7 @@ mod tests {
     fn lies_in_a_circle() {
         assert!(holds(r#"{"attribute":"site","near":{"lat":52.5,"lon":13.41,"meters":1000}}"#));
         assert!(!holds(r#"{"attribute":"site","near":{"lat":52.5,"lon":13.41,"meters":100}}"#));
-        assert!(refuses(r#"{"tag":"host","near":{"lat":0,"lon":0,"meters":1}}"#).contains("an area cannot be asked"));
+        assert!(refuses(r#"{"tag":"host","near":{"lat":0,"lon":0,"meters":1}}"#).contains("an area cannot be applied"));
         let error = refuses(r#"{"attribute":"site","near":{"lat":0,"lon":0,"meters":-1}}"#);
         assert!(error.contains("0 metres or more"), "{error}");
     }

@@ -1,4 +1,6 @@
 //! `not_equals`: the subject is not this value.
+//!
+//! On timelines it is the negation of `equals`. On points, a missing field does not pass.
 
 use super::equals::{EQUALITY, equality};
 use super::{Operator, Symbol, typed_literal};
@@ -9,7 +11,7 @@ use crate::literal::Literal;
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
-/// The subject is not this value. A field has to be there to differ.
+/// Test that the subject is not this value. A field without a value does not pass.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NotEquals(pub Literal);
 

@@ -9,7 +9,7 @@ use crate::literal::Literal;
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
-/// The subject is one of these values. Those that a field is compared with are of one kind.
+/// Test that the subject is one of these values. Those for a field must be of one kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct In(pub Vec<Literal>);
 
@@ -19,11 +19,11 @@ impl Operator for In {
         name: "in",
         timelines: Some(Form {
             shape: Shape::Attributes,
-            doc: "Test: it is one of these.",
+            doc: "Test: it is one of these values.",
         }),
         values: Some(Form {
             shape: Shape::Values,
-            doc: "Test: it is one of these, which are of one kind.",
+            doc: "Test: it is one of these values, which must be of one kind.",
         }),
         unused: "",
     }];

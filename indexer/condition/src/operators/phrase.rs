@@ -1,4 +1,4 @@
-//! `phrase`: the subject says some words, one after the other.
+//! `phrase`: the subject contains some words in order, without other words between.
 
 use super::Operator;
 use crate::Result;
@@ -8,7 +8,8 @@ use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 use crate::text::{TextTest, asked_words};
 
-/// The subject says the words of `text` one after the other. One text of a list says all of them.
+/// Test that the subject contains the words of `text` one after the other. In a list, one text must contain all of
+/// them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Phrase {
     /// The text.
@@ -24,7 +25,7 @@ impl Operator for Phrase {
             name: "phrase",
             timelines: Some(Form {
                 shape: Shape::Text,
-                doc: "Test: it says these words one after the other.",
+                doc: "Test: it contains these words one after the other.",
             }),
             values: None,
             unused: "",
@@ -33,8 +34,8 @@ impl Operator for Phrase {
             name: "distance",
             timelines: Some(Form {
                 shape: Shape::Count,
-                doc: "Beside `fuzzy`, `text` or `phrase`: most edits, 0 to 2, in the latter two in each word. Default 1 for \
-                      `fuzzy`, else\n0.",
+                doc: "For `fuzzy`, `text` or `phrase`: most edits, 0 to 2; for the latter two per word. Default 1 for \
+                      `fuzzy`,\notherwise 0.",
             }),
             values: None,
             unused: "distance belongs to fuzzy, text or phrase",

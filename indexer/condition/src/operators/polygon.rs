@@ -9,7 +9,7 @@ use crate::literal::Place;
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
-/// The subject is a geo point within the ring of these corners.
+/// Test that the subject is a geo point within the ring of these corners.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Polygon(pub Vec<Place>);
 
@@ -18,7 +18,7 @@ impl Polygon {
     ///
     /// # Errors
     ///
-    /// If a place is out of range.
+    /// [`crate::ConditionError::InvalidArea`] if a corner is out of range.
     pub fn area(&self) -> Result<Area> {
         let corners = self.0.iter().map(|corner| corner.checked());
         Ok(Area::Polygon(corners.collect::<Result<_>>()?))
@@ -31,7 +31,7 @@ impl Operator for Polygon {
         name: "polygon",
         timelines: Some(Form {
             shape: Shape::Ring,
-            doc: "Test: an attribute that is a geo point lies within the ring of these 3 to 1,000 corners, in either direction. Its\nsides are straight in degrees and go the short way round; a ring round the globe holds the pole of its hemisphere.",
+            doc: "Test: an attribute of type geo point is within the ring of these 3 to 1,000 corners, in either direction. Its sides\nare straight in degrees and take the shorter way; a ring around the globe contains the pole of its hemisphere.",
         }),
         values: None,
         unused: "",

@@ -1,4 +1,6 @@
 //! `prefix`: the subject begins with a text.
+//!
+//! A missing tag or attribute is the empty text, so only the empty prefix matches it.
 
 use super::{Operator, Symbol};
 use crate::Result;
@@ -9,7 +11,7 @@ use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 use crate::text::{TextPredicate, TextTest};
 
-/// The subject begins with this.
+/// Test that the subject begins with this text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prefix(pub String);
 
@@ -68,7 +70,7 @@ impl Operator for Prefix {
     }
 }
 
-/// The compiled prefix.
+/// Compiled prefix.
 #[derive(Debug)]
 struct Starts(String);
 
@@ -108,6 +110,6 @@ mod tests {
         }
         let long = "x".repeat(1_025);
         assert!(refuses(&format!(r#"{{"tag":"host","prefix":"{long}"}}"#)).contains("limit of 1024"));
-        assert!(refuses(r#"{"property":"any","prefix":"a"}"#).contains("a prefix cannot be asked"));
+        assert!(refuses(r#"{"property":"any","prefix":"a"}"#).contains("a prefix cannot be applied"));
     }
 }

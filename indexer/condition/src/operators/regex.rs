@@ -1,4 +1,6 @@
-//! `regex`: all of the subject fits a regular expression.
+//! `regex`: the whole subject matches a regular expression.
+//!
+//! An expression that matches only a few texts is compiled to an equality test, which an index evaluates by lookup.
 
 use tideline_pattern::{Limits, Pattern};
 
@@ -10,7 +12,8 @@ use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 use crate::text::{TextPredicate, TextTest};
 
-/// All of the subject fits the regular expression (syntax of the `regex` crate; a dot also takes a line break).
+/// Test that the whole subject matches the regular expression (syntax of the `regex` crate; a dot also matches a line
+/// break).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Regex(pub String);
 
@@ -20,7 +23,7 @@ impl Operator for Regex {
         name: "regex",
         timelines: Some(Form {
             shape: Shape::Text,
-            doc: "Test: all of it fits this regular expression.",
+            doc: "Test: all of it matches this regular expression.",
         }),
         values: None,
         unused: "",
@@ -82,17 +85,17 @@ const LIMITS: Limits = Limits {
     compiled_bytes_max: REGEX_BYTES_MAX as u64,
 };
 
-/// Whether a condition may hold this regular expression: it is valid, not too long, and not too large once compiled.
-/// Compiles nothing.
+/// Returns true if a condition may contain this regular expression: it is valid, not too long, and not too large when
+/// compiled. Does not compile it.
 pub fn takes_regular_expression(pattern: &str) -> bool {
     Pattern::new(pattern, LIMITS).is_ok()
 }
 
-/// The compiled expression.
+/// Compiled expression.
 #[derive(Debug)]
 struct Fits {
     pattern: Pattern,
-    /// A prefix of every text that fits.
+    /// Prefix of every matching text.
     prefix: String,
 }
 
@@ -109,7 +112,7 @@ impl TextPredicate for Fits {
 fn compile(expression: &str, compiler: &mut Compiler<'_>) -> Result<TextTest> {
     let pattern = Pattern::new(expression, LIMITS)?;
     if let Some(texts) = pattern.texts() {
-        // Dashboards spell lists like this; terms are found faster than patterns.
+        // Dashboards write lists of values this way; term lookups are faster than patterns.
         return Ok(TextTest::OneOf(texts.to_vec()));
     }
     compiler.take_pattern(&pattern)?;
@@ -127,7 +130,7 @@ fn literal_prefix(expression: &str) -> &str {
     let rest = expression.trim_start_matches(is_plain);
     let prefix = &expression[..expression.len() - rest.len()];
     match prefix.char_indices().next_back() {
-        // The last character is repeated, perhaps zero times.
+        // The quantifier applies to the last character, which may occur zero times.
         Some((last, _)) if rest.starts_with(['*', '?', '{']) => &prefix[..last],
         _ => prefix,
     }

@@ -1,4 +1,6 @@
-//! `range`: the subject is a time in a span.
+//! `range`: the subject is a time in a time range.
+//!
+//! Bounds may be relative to now; they must be resolved before compilation.
 
 use tideline_model::{TimeExpression, TimeRange, Timestamp};
 
@@ -10,7 +12,8 @@ use crate::literal::TimeSpan;
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
-/// The subject lies in the span: first or last seen, or an attribute that is a time. A timeline without points lies in none.
+/// Test that first seen, last seen or a time attribute is in the time range. A timeline without points never passes a
+/// test of first or last seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Within(pub TimeSpan);
 
@@ -35,7 +38,7 @@ impl Operator for Within {
         name: "range",
         timelines: Some(Form {
             shape: Shape::Span,
-            doc: "Test: `first_seen`, `last_seen` or an attribute that is a time lies in this span.",
+            doc: "Test: `first_seen`, `last_seen` or an attribute of type time is in this time range.",
         }),
         values: None,
         unused: "",
@@ -107,7 +110,7 @@ mod tests {
         assert!(holds(r#"{"property":"last_seen","range":{"start":"10s"}}"#));
         assert!(!holds(r#"{"property":"first_seen","range":{"start":"10s"}}"#));
         assert!(!holds(r#"{"attribute":"cores","range":{}}"#));
-        assert!(refuses(r#"{"tag":"host","range":{}}"#).contains("a time range cannot be asked"));
+        assert!(refuses(r#"{"tag":"host","range":{}}"#).contains("a time range cannot be applied"));
         assert!(refuses(r#"{"property":"last_seen","range":{"start":"now"}}"#).contains("relative to now"));
     }
 }

@@ -9,7 +9,7 @@ use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 use crate::text::{TextPredicate, TextTest};
 
-/// The subject ends with this.
+/// Test that the subject ends with this text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Suffix(pub String);
 
@@ -49,7 +49,7 @@ impl Operator for Suffix {
     }
 }
 
-/// The compiled suffix.
+/// Compiled suffix.
 #[derive(Debug)]
 struct Ends(String);
 

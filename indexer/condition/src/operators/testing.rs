@@ -1,4 +1,4 @@
-//! A record on which the tests of operators evaluate conditions.
+//! Sample record for the tests of the operators.
 
 use tideline_model::{GeoPoint, TimelineId, Timestamp};
 
@@ -32,7 +32,7 @@ impl Record for Sample {
                 "cores" => vec![ValueRef::Float(8.0)],
                 "retired" => vec![ValueRef::Boolean(false)],
                 "bought" => vec![seconds(5)],
-                "site" => vec![ValueRef::Point(GeoPoint::new(52.5, 13.4).expect("a place"))],
+                "site" => vec![ValueRef::Point(GeoPoint::new(52.5, 13.4).expect("a valid point"))],
                 "labels" => vec![text("backup"), text("ssd")],
                 "title" => vec![text("The backup store")],
                 _ => vec![],
@@ -55,13 +55,13 @@ fn domain(json: &str) -> Domain {
     }
 }
 
-/// Whether the sample matches a condition in JSON.
+/// Returns true if the sample matches a condition in JSON.
 pub(super) fn holds(json: &str) -> bool {
     let condition = json::from_str(domain(json), json).expect(json);
     Matcher::new(&condition).expect(json).matches(&Sample)
 }
 
-/// Why a condition in JSON is refused, by the reader or the compiler.
+/// Returns the message with which the reader or the compiler rejects a condition in JSON.
 pub(super) fn refuses(json: &str) -> String {
     match json::from_str(domain(json), json) {
         Ok(condition) => Matcher::new(&condition).expect_err(json).to_string(),

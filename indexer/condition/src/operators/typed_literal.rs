@@ -1,11 +1,11 @@
-//! Values as people type them: text, or where a number or boolean is possible, what reads as one.
+//! Values on the command line: text, or a number or boolean if the subject supports it and the text parses as one.
 
 use serde_json::Value;
 
 use crate::condition::Subject;
 use crate::literal::Literal;
 
-/// Parses a value. Attributes and fields may be numbers and booleans; quotes make them text.
+/// Parses a value. Attributes and fields may be numbers and booleans; quotes force text.
 pub(super) fn parse(subject: &Subject, text: &str) -> Literal {
     if !matches!(subject, Subject::Attribute(_) | Subject::Field(_)) {
         return Literal::Text(text.to_owned());
@@ -24,7 +24,7 @@ pub(super) fn parse(subject: &Subject, text: &str) -> Literal {
     }
 }
 
-/// Returns the text that [`parse`] reads as a value; `None` if the value has no such text.
+/// Returns the text that [`parse`] parses as the value; `None` if there is no such text.
 pub(super) fn write(subject: &Subject, literal: &Literal) -> Option<String> {
     if let Literal::Text(text) = literal
         && parse(subject, text) == *literal

@@ -1,4 +1,4 @@
-//! `wildcard`: all of the subject fits a pattern.
+//! `wildcard`: the whole subject matches a pattern.
 
 use tideline_pattern::Glob;
 
@@ -11,7 +11,7 @@ use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 use crate::text::{TextPredicate, TextTest};
 
-/// All of the subject fits the pattern: `*` stands for any text, `?` for any one character.
+/// Test that the whole subject matches a pattern: `*` stands for any text, `?` for any one character.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wildcard(pub String);
 
@@ -21,7 +21,7 @@ impl Operator for Wildcard {
         name: "wildcard",
         timelines: Some(Form {
             shape: Shape::Text,
-            doc: "Test: all of it fits; `*` stands for any text, `?` for any one character.",
+            doc: "Test: all of it matches; `*` stands for any text, `?` for any one character.",
         }),
         values: None,
         unused: "",

@@ -8,7 +8,7 @@ use crate::json::{Content, Fault, Form, Member, Members, Shape, Sides};
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
-/// The subject is a geo point between two parallels and two meridians.
+/// Test that the subject is a geo point between two parallels and two meridians.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WithinBox(pub Sides);
 
@@ -17,7 +17,7 @@ impl WithinBox {
     ///
     /// # Errors
     ///
-    /// If a place is out of range.
+    /// Never fails; [`Region::new`] checks the sides.
     pub fn area(&self) -> Result<Area> {
         let Sides {
             south,
@@ -40,7 +40,7 @@ impl Operator for WithinBox {
         name: "box",
         timelines: Some(Form {
             shape: Shape::Box,
-            doc: "Test: an attribute that is a geo point lies between these parallels and meridians.",
+            doc: "Test: an attribute of type geo point is between these parallels and meridians.",
         }),
         values: None,
         unused: "",
@@ -85,6 +85,6 @@ mod tests {
         assert!(holds(r#"{"attribute":"site","box":{"south":52,"west":13,"north":53,"east":14}}"#));
         assert!(!holds(r#"{"attribute":"site","box":{"south":52,"west":14,"north":53,"east":15}}"#));
         let error = refuses(r#"{"attribute":"site","box":{"south":2,"west":0,"north":1,"east":1}}"#);
-        assert!(error.contains("lies north of its north"), "{error}");
+        assert!(error.contains("is north of its north"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! `text`: the subject says some words, in any order.
+//! `text`: the subject contains some words, in any order.
 
 use super::Operator;
 use crate::Result;
@@ -8,8 +8,8 @@ use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 use crate::text::{TextTest, asked_words};
 
-/// The subject says all the words of `text`. Words are letters and digits without a break; capital or small is the
-/// same. The texts of a list say words together.
+/// Test that the subject contains all words of `text`. A word is a run of letters and digits; case is ignored. The
+/// words may be spread over the texts of a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Words {
     /// The text.
@@ -25,7 +25,7 @@ impl Operator for Words {
             name: "text",
             timelines: Some(Form {
                 shape: Shape::Text,
-                doc: "Test: it says all of these words, at most 32, in any order. Words are letters and digits without a break, capital\nor small.",
+                doc: "Test: it contains all of these words, at most 32, in any order. Words are runs of letters and digits; case is\nignored.",
             }),
             values: None,
             unused: "",

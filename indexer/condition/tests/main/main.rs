@@ -1,3 +1,3 @@
-//! Conditions through the public interface: properties against a plain model.
+//! Tests of conditions through the public interface, as properties against a simple model.
 
 mod properties;

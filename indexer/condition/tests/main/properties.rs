@@ -1,4 +1,5 @@
-//! Conditions read back from what they are written as, and mean what a plain model says.
+//! Tests that conditions survive a round trip through JSON and command line, and that evaluation agrees with a simple
+//! model.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -16,12 +17,12 @@ use tideline_condition::{
 };
 use tideline_model::{TimeExpression, Timestamp};
 
-/// Doubles that JSON writes and reads without rounding.
+/// Strategy for doubles that JSON represents exactly.
 fn number() -> impl Strategy<Value = f64> {
     (-40i32..40).prop_map(|quarters| f64::from(quarters) / 4.0)
 }
 
-/// Names and texts full of what separates them.
+/// Strategy for names and texts that contain separators.
 fn text() -> impl Strategy<Value = String> {
     "[a-c0-9=!~^<>@:{}\" é-]{0,6}"
 }
@@ -158,7 +159,7 @@ fn on_values() -> impl Strategy<Value = Condition> {
     tree(leaf.boxed())
 }
 
-/// Values by name: tags as texts, fields as anything.
+/// Values by name: tags are texts, fields are any literals.
 #[derive(Debug)]
 struct Plain(BTreeMap<String, Literal>);
 
@@ -180,12 +181,12 @@ impl Record for Plain {
     }
 }
 
-/// The order of two values; `None` where they are of two kinds.
+/// Compares two values; `None` if they have different kinds.
 fn order(one: &Literal, other: &Literal) -> Option<Ordering> {
     match (one, other) {
         (Literal::Text(one), Literal::Text(other)) => Some(one.cmp(other)),
         (Literal::Boolean(one), Literal::Boolean(other)) => (one == other).then_some(Ordering::Equal),
-        // Numbers of this test are small, so doubles hold them exactly.
+        // The numbers of this test are small, so doubles represent them exactly.
         (one, other) => one.as_f64()?.partial_cmp(&other.as_f64()?),
     }
 }
@@ -204,7 +205,7 @@ fn is_inside(value: &Literal, low: &Bound<Literal>, high: &Bound<Literal>) -> bo
     above && below
 }
 
-/// The plain model: one value at a time, no compilation.
+/// Evaluates a condition without compilation, one value at a time.
 fn model(condition: &Condition, record: &Plain) -> bool {
     let (subject, test) = match condition {
         Condition::All => return true,
@@ -259,7 +260,7 @@ fn small() -> BoxedStrategy<Literal> {
     .boxed()
 }
 
-/// Literals of one kind, as tests of fields take them.
+/// Strategy for literals of one kind, as tests of fields require.
 fn of_one_kind() -> BoxedStrategy<Vec<Literal>> {
     let texts = "[ab1]{0,2}".prop_map(Literal::Text).boxed();
     let numbers = small().prop_filter("a number", |literal| literal.as_f64().is_some());
@@ -350,7 +351,7 @@ proptest! {
         condition in tree(model_leaf()),
         values in prop::collection::btree_map("[ab]", small(), 0..3),
     ) {
-        // Tags are texts; a record whose value is another one is asked by fields alone.
+        // Tags are texts, so records with other values are tested only with conditions on fields.
         let record = Plain(values);
         let has_numbers = record.0.values().any(|literal| literal.as_f64().is_some());
         prop_assume!(!(has_numbers && names_a_tag(&condition)));
