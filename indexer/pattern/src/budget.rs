@@ -1,24 +1,24 @@
-//! The patterns of one request, added up.
+//! Sum of the patterns of one request.
 
 use crate::error::shown;
 use crate::{PatternError, Result};
 
-/// Most memory that all patterns of a request may take once they are compiled and used, in bytes: some 400 simple ones,
-/// compiled within a second.
+/// Most memory of all patterns of a request when compiled and used, in bytes. It allows some 400 simple patterns,
+/// which compile within a second.
 pub const REQUEST_BYTES_MAX: u64 = 64 << 20;
 
-/// Adds up the patterns of one request.
+/// Budget for the patterns of one request.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PatternBudget {
     bytes: u64,
 }
 
 impl PatternBudget {
-    /// Takes one more pattern of so many bytes.
+    /// Adds a pattern of `bytes` bytes.
     ///
     /// # Errors
     ///
-    /// If all patterns taken would be over [`REQUEST_BYTES_MAX`].
+    /// [`PatternError::TooMany`] if the sum exceeds [`REQUEST_BYTES_MAX`].
     pub fn take(&mut self, pattern: &str, bytes: u64) -> Result<()> {
         self.bytes = self.bytes.saturating_add(bytes);
         match self.bytes > REQUEST_BYTES_MAX {
@@ -31,7 +31,7 @@ impl PatternBudget {
         }
     }
 
-    /// Bytes of all patterns taken.
+    /// Returns the sum of all patterns in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -1,33 +1,34 @@
-//! An upper bound of the compiled size of an expression, from its syntax tree alone.
+//! Upper bound of the compiled size of an expression, computed from its syntax tree.
 //!
-//! The figures are those of the `regex` crate 1.13, rounded up; a test compares them with what it takes.
+//! The figures are those of the `regex` crate 1.13, rounded up. A test compares them with the actual sizes.
+//! Arithmetic saturates, so nested repetitions cannot overflow.
 
 use regex_syntax::ast::{
     Ast, ClassSet, ClassSetItem, ClassSetRange, Flag, Flags, FlagsItemKind, LiteralKind, RepetitionKind,
     RepetitionRange,
 };
 
-/// Fixed parts of the automata of any expression.
+/// Fixed size of the automata of any expression.
 const BASE_BYTES: u64 = 2 << 10;
-/// A state of the automaton: one byte of a literal, a branch, a loop.
+/// Size of an automaton state: one byte of a literal, a branch, a loop.
 const STATE_BYTES: u64 = 96;
-/// One character with and without regard to capitals.
+/// Size of one character that is matched case-insensitively.
 const FOLDED_LITERAL_BYTES: u64 = 1_024;
-/// A range of characters, or any one character: a few states for each length in UTF-8.
+/// Size of a range of characters, or of a dot: a few states for each length in UTF-8.
 const RANGE_BYTES: u64 = 3 << 10;
-/// A class of Unicode such as `\w` or `\pL`: hundreds of ranges.
+/// Size of a Unicode class such as `\w` or `\pL`: hundreds of ranges.
 const UNICODE_CLASS_BYTES: u64 = 80 << 10;
 
-/// The size of an expression.
+/// Estimated size of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// Bytes of one compiled automaton.
+    /// Size of one compiled automaton in bytes.
     pub(crate) bytes: u64,
-    /// Groups that capture, without that of the whole.
+    /// Number of capture groups, without the implicit group of the whole match.
     pub(crate) groups: u64,
 }
 
-/// Estimates an expression.
+/// Estimates the size of an expression.
 pub(crate) fn cost(ast: &Ast) -> Cost {
     let mut estimate = Estimate {
         is_folded: folds(ast),
@@ -40,13 +41,13 @@ pub(crate) fn cost(ast: &Ast) -> Cost {
 }
 
 struct Estimate {
-    /// Whether some part disregards capitals: then all is weighed as if it did.
+    /// True if a part of the expression is case-insensitive; then all of it is estimated as such.
     is_folded: bool,
     groups: u64,
 }
 
 impl Estimate {
-    /// Recursion is as deep as the parser lets expressions nest.
+    /// Recurses only as deep as the nesting limit of the parser.
     fn of(&mut self, ast: &Ast) -> u64 {
         match ast {
             Ast::Empty(_) | Ast::Flags(_) | Ast::Assertion(_) => STATE_BYTES,
@@ -112,7 +113,7 @@ impl Estimate {
     }
 }
 
-/// Number of copies of a repeated part in the compiled automaton.
+/// Returns the number of copies of a repeated part in the compiled automaton.
 fn times(kind: &RepetitionKind) -> u32 {
     match kind {
         RepetitionKind::ZeroOrOne | RepetitionKind::ZeroOrMore | RepetitionKind::OneOrMore => 1,
@@ -122,7 +123,7 @@ fn times(kind: &RepetitionKind) -> u32 {
     }
 }
 
-/// Whether a flag of the expression switches regard to capitals off.
+/// Returns true if a flag of the expression enables case-insensitive matching.
 fn folds(ast: &Ast) -> bool {
     let sets = |flags: &Flags| {
         let items = flags.items.iter();

@@ -1,57 +1,57 @@
-//! Reasons to refuse a regular expression.
+//! Reasons for rejecting a regular expression.
 
-/// Characters of an expression that an error shows.
+/// Number of characters of an expression that an error shows.
 const SHOWN_CHARS: usize = 80;
 
-/// Why a regular expression, or all of a request together, are refused.
+/// Reason for rejecting a regular expression, or all expressions of a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// Not a regular expression. The text is that of the `regex` crate, in several lines.
+    /// Invalid expression. The text is the multi-line message of the `regex` crate.
     #[error("regular expression: {0}")]
     Invalid(String),
     /// The text is too long.
     #[error(
-        "regular expression {pattern:?} has {actual} bytes, at most {limit} are allowed; list values with `in`, or ask in \
+        "regular expression {pattern:?} has {actual} bytes, at most {limit} are allowed; list values with `in`, or use \
          several requests"
     )]
     TooLong {
-        /// Its beginning.
+        /// Beginning of the expression.
         pattern: String,
-        /// The limit in bytes.
+        /// Limit in bytes.
         limit: u64,
-        /// Its length in bytes.
+        /// Length of the expression in bytes.
         actual: u64,
     },
-    /// It is too large once it is compiled.
+    /// The compiled expression would be too large.
     #[error(
         "the compiled regular expression {pattern:?} takes up to {actual} bytes, at most {limit} are allowed; repeat classes \
          of Unicode such as \\w and \\pL fewer times, or use classes of ASCII such as [a-z]"
     )]
     TooLarge {
-        /// Its beginning.
+        /// Beginning of the expression.
         pattern: String,
-        /// The limit in bytes.
+        /// Limit in bytes.
         limit: u64,
-        /// An upper bound of its compiled size in bytes.
+        /// Upper bound of the compiled size in bytes.
         actual: u64,
     },
-    /// The expressions of a request are too large together.
+    /// The expressions of a request would be too large together.
     #[error(
         "the patterns of this request take up to {actual} bytes together, at most {limit} are allowed; the one that passed \
-         the limit begins with {pattern:?}; ask with fewer or simpler patterns, or in several requests"
+         the limit begins with {pattern:?}; use fewer or simpler patterns, or several requests"
     )]
     TooMany {
-        /// The beginning of the expression that passed the limit.
+        /// Beginning of the expression that exceeded the limit.
         pattern: String,
-        /// The limit in bytes.
+        /// Limit in bytes.
         limit: u64,
-        /// The sum so far, in bytes.
+        /// Sum so far in bytes.
         actual: u64,
     },
 }
 
 impl PatternError {
-    /// The limit that was passed, and by what.
+    /// Returns the exceeded limit and the actual size; `None` for an invalid expression.
     pub fn limit(&self) -> Option<(u64, u64)> {
         match self {
             Self::Invalid(_) => None,
@@ -62,7 +62,7 @@ impl PatternError {
     }
 }
 
-/// The beginning of an expression, as errors show it.
+/// Returns the beginning of an expression, as errors show it.
 pub(crate) fn shown(pattern: &str) -> String {
     let mut shown: String = pattern.chars().take(SHOWN_CHARS).collect();
     if shown.len() < pattern.len() {

@@ -1,6 +1,6 @@
 //! Wildcard patterns: `*` stands for any text, `?` for any one character.
 //!
-//! They are matched as they are written, so they cost no more memory than their text.
+//! Patterns are matched without compilation, so they take no more memory than their text.
 
 /// A wildcard pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,25 +9,26 @@ pub struct Glob {
 }
 
 impl Glob {
-    /// Every text is a pattern.
+    /// Creates a pattern. Every text is a valid pattern.
     pub fn new(pattern: impl Into<String>) -> Self {
         Self {
             pattern: pattern.into(),
         }
     }
 
-    /// The text that everything begins with that matches.
+    /// Returns the literal prefix of every matching text.
     pub fn literal_prefix(&self) -> &str {
         self.pattern.split(['*', '?']).next().unwrap_or_default()
     }
 
-    /// Whether all of a text matches. What is not UTF-8 does not.
+    /// Returns true if the whole text matches. Bytes that are not UTF-8 do not match.
     pub fn matches(&self, text: &[u8]) -> bool {
         std::str::from_utf8(text).is_ok_and(|text| self.matches_text(text))
     }
 
-    /// Walks both from the left. After a mismatch only the last `*` can stand for more: an earlier one has already found
-    /// the first place where what follows it fits, and any later place leaves less text for the rest.
+    /// Matches from left to right. After a mismatch, only the last `*` is extended. Extending an earlier one cannot
+    /// help: it is already at the first position where the part after it matches, and a later position leaves less
+    /// text for the rest.
     fn matches_text(&self, text: &str) -> bool {
         let (mut pattern, mut rest) = (self.pattern.chars(), text.chars());
         let mut last_star = None;

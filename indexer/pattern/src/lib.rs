@@ -1,17 +1,17 @@
-//! Regular expressions within limits: checked and weighed before they are compiled.
+//! Regular expressions within limits, checked and estimated before compilation.
 //!
-//! A short expression may compile into megabytes (`\pL{50}` is two of them), and a request may hold thousands. So an
-//! expression is first parsed, which costs as much as its text is long, and its compiled size is estimated from the
-//! syntax tree: an upper bound, so what passes the limits compiles. [`PatternBudget`] adds up the expressions of one
-//! request.
+//! A short expression may compile into megabytes (`\pL{50}` takes two), and a request may contain thousands. An
+//! expression is therefore parsed first, in time proportional to its length, and its compiled size is estimated from
+//! the syntax tree. The estimate is an upper bound, so an expression within the limits compiles. [`PatternBudget`]
+//! sums the expressions of one request.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `pattern` | [`Pattern`]: a checked expression, compiled on demand |
-//! | `budget` | [`PatternBudget`]: the sum of one request |
-//! | `cost` | the estimate |
-//! | `glob` | [`Glob`]: wildcard patterns, matched without compiling |
-//! | `texts` | the few texts that an expression takes, and whether the empty one is among them |
+//! | `pattern` | [`Pattern`]: a checked expression, compiled on first use |
+//! | `budget` | [`PatternBudget`]: sum of one request |
+//! | `cost` | size estimate |
+//! | `glob` | [`Glob`]: wildcard patterns, matched without compilation |
+//! | `texts` | expansion of an expression into a few texts, and the test for the empty text |
 //! | `error` | [`PatternError`] |
 
 mod budget;
@@ -27,5 +27,5 @@ pub use glob::Glob;
 pub use pattern::{Limits, Pattern};
 pub use texts::TEXTS_MAX;
 
-/// The result of a call here.
+/// The result of a pattern call.
 pub type Result<T> = std::result::Result<T, PatternError>;

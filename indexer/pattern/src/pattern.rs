@@ -1,4 +1,7 @@
-//! A regular expression, checked at once and compiled when it is first needed.
+//! A regular expression that is checked on creation and compiled on first use.
+//!
+//! A whole text must match, so the expression is anchored at both ends by a frame. Memory is limited before
+//! compilation by [`Limits`] and the estimate in `cost`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,24 +16,25 @@ use crate::{PatternError, Result};
 
 /// Deepest nesting of groups and repetitions.
 const DEPTH_MAX: u32 = 100;
-/// Cost of the frame that anchors an expression.
+/// Nesting depth that the anchoring frame adds.
 const FRAME_DEPTH: u32 = 2;
-/// Memory in which one direction of an expression keeps states that it has met in texts, in bytes. Where it is too
-/// small for an expression, texts are searched more slowly.
+/// Size of the lazy DFA cache per matching direction, in bytes. If it is too small for an expression, matching is
+/// slower.
 const STATES_BYTES_MAX: usize = 64 << 10;
-/// Memory that is lent to a capture group for each byte of the automaton, in 1/2: two slots a state.
+/// Divisor of the automaton size that yields the memory per capture group: two slots per state.
 const GROUP_SHARE: u64 = 2;
 
 /// Limits of one expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest text, in bytes.
+    /// Longest expression text, in bytes.
     pub text_bytes_max: usize,
     /// Most memory of the compiled expression, in bytes.
     pub compiled_bytes_max: u64,
 }
 
-/// A checked regular expression that a whole text must fit; the dot takes line ends too. Clones share what is compiled.
+/// Checked regular expression that a whole text must match; a dot also matches line ends. Clones share the compiled
+/// form.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     expression: Arc<str>,
@@ -41,11 +45,12 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Checks an expression. Compiles nothing: the cost is that of reading the text.
+    /// Parses and checks an expression without compiling it, in time proportional to its length.
     ///
     /// # Errors
     ///
-    /// If it is not an expression, or over a limit.
+    /// [`PatternError::TooLong`] or [`PatternError::TooLarge`] if a limit is exceeded, [`PatternError::Invalid`] if
+    /// the expression is invalid or nested too deeply.
     pub fn new(expression: &str, limits: Limits) -> Result<Self> {
         if expression.len() > limits.text_bytes_max {
             return Err(PatternError::TooLong {
@@ -60,7 +65,7 @@ impl Pattern {
             .parse(expression);
         let invalid = |error| PatternError::Invalid(regex_syntax::Error::from(error).to_string());
         let ast = ast.map_err(invalid)?;
-        // A comment at its end would swallow the end of the frame.
+        // Rejects an expression that would swallow the end of the frame, such as one that ends with a comment.
         let in_frame = AstParserBuilder::new()
             .nest_limit(DEPTH_MAX + FRAME_DEPTH)
             .build()
@@ -74,7 +79,7 @@ impl Pattern {
                 actual: cost.bytes,
             });
         }
-        // Names of classes are looked up here, so this must come after the size is known.
+        // This step resolves class names, so it must follow the size check.
         let hir = ParserBuilder::new()
             .nest_limit(DEPTH_MAX)
             .utf8(false)
@@ -91,12 +96,12 @@ impl Pattern {
         })
     }
 
-    /// The expression.
+    /// Returns the expression.
     pub fn as_str(&self) -> &str {
         &self.expression
     }
 
-    /// Memory that it takes to tell whether texts match, in bytes: both automata, and the states that they keep.
+    /// Returns the memory needed for matching in bytes: both automata and their caches.
     pub fn bytes(&self) -> u64 {
         match &self.texts {
             Some(texts) => texts.iter().map(|text| text.len() as u64 + 32).sum(),
@@ -104,19 +109,19 @@ impl Pattern {
         }
     }
 
-    /// The same where captured groups are asked for as well.
+    /// Returns the memory needed for matching with capture groups, in bytes.
     pub fn bytes_with_groups(&self) -> u64 {
         let groups = (self.cost.groups + 1).saturating_mul(self.cost.bytes / GROUP_SHARE);
         (2 * self.cost.bytes + 2 * STATES_BYTES_MAX as u64).saturating_add(groups)
     }
 
-    /// All texts that it takes, sorted, where they are few.
+    /// Returns all matching texts, sorted, if they are few.
     pub fn texts(&self) -> Option<&[String]> {
         self.texts.as_deref()
     }
 
-    /// Whether a text fits. Compiles at the first call where more than few texts do: call it where a thread may be busy
-    /// for some milliseconds.
+    /// Returns true if the whole text matches. Unless the expression was expanded into texts, the first call compiles
+    /// it. That takes milliseconds, so do not make the first call on an async thread.
     pub fn matches(&self, text: &[u8]) -> bool {
         match &self.texts {
             _ if text.is_empty() => self.takes_empty,
@@ -125,17 +130,18 @@ impl Pattern {
         }
     }
 
-    /// The compiled expression, anchored at both ends. It is always there: what passes the limits compiles. Should a new
-    /// version of the compiler break that, nothing matches, and [`compile`](Self::compile) says so before.
+    /// Returns the compiled expression, anchored at both ends. It is always present, because every expression within
+    /// the limits compiles. If a new compiler version breaks this, nothing matches, and [`compile`](Self::compile)
+    /// returns the error.
     fn compiled(&self) -> Option<&Regex> {
         self.compiled.get_or_init(|| self.build().ok()).as_ref()
     }
 
-    /// Compiles it, unless that has been done, and returns it, anchored at both ends.
+    /// Compiles the expression if necessary, and returns it, anchored at both ends.
     ///
     /// # Errors
     ///
-    /// If its size was estimated too low, and it is larger than twice the estimate.
+    /// [`PatternError::TooLarge`] if the compiled size exceeds twice the estimate.
     pub fn compile(&self) -> Result<&Regex> {
         self.compiled().ok_or_else(|| PatternError::TooLarge {
             pattern: shown(&self.expression),
@@ -160,12 +166,12 @@ impl Pattern {
     }
 }
 
-/// The expression, anchored at both ends.
+/// Anchors an expression at both ends.
 fn framed(expression: &str) -> String {
     format!(r"\A(?:{expression})\z")
 }
 
-/// Equal when they are written equally.
+/// Two patterns are equal if their expressions are equal.
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
         self.expression == other.expression
@@ -287,7 +293,7 @@ mod tests {
         let taken = (1..).find(|_| budget.take(one.as_str(), one.bytes()).is_err());
         assert!((200..2_000).contains(&taken.expect("a limit")), "{taken:?}");
         assert!(budget.bytes() > REQUEST_BYTES_MAX);
-        // A list is cheap.
+        // An expanded list is cheap.
         let list = pattern("web-01|web-02|db-[12]");
         assert_eq!(list.texts().map(<[String]>::len), Some(4));
         assert!(list.bytes() < 200);

@@ -1,15 +1,17 @@
-//! The texts that an expression takes, where they are few.
+//! Expansion of an expression into the texts that it matches, if they are few.
+//!
+//! Equality with a few texts is cheaper than a compiled expression, and an index can look the texts up.
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-/// Most texts that an expression is written out as.
+/// Most texts that an expression is expanded into.
 pub const TEXTS_MAX: usize = 1_000;
 
 /// Most bytes of these texts together.
 const BYTES_MAX: usize = 256 << 10;
 
-/// All texts that an expression takes, sorted, each once; `None` where they are more than [`TEXTS_MAX`], long or without
-/// end.
+/// Returns all matching texts, sorted and distinct; `None` if there are more than [`TEXTS_MAX`], if they are too
+/// long, or if their number is unlimited.
 pub(crate) fn texts(hir: &Hir) -> Option<Vec<String>> {
     let mut texts = written_out(hir)?;
     texts.sort_unstable();
@@ -63,12 +65,12 @@ fn bytes(texts: &[String]) -> usize {
     texts.iter().map(String::len).sum()
 }
 
-/// Whether an expression takes the empty text.
+/// Returns true if an expression matches the empty text.
 pub(crate) fn takes_empty(hir: &Hir) -> bool {
     match hir.kind() {
         HirKind::Empty => true,
         HirKind::Literal(_) | HirKind::Class(_) => false,
-        // Around nothing there is no word, so nothing begins or ends one.
+        // The empty text contains no word, so assertions of a word boundary do not match.
         HirKind::Look(look) => !matches!(
             look,
             Look::WordAscii
