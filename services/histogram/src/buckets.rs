@@ -1,7 +1,7 @@
-//! The buckets of a histogram in order, with their bounds.
+//! Buckets of a histogram in order, with their bounds.
 //!
-//! Bounds cost more than counts. Who looks for one bucket walks the [slots](Histogram::slots) and asks for
-//! the [bucket](Histogram::bucket) of the one he found.
+//! Computing bounds costs more than reading counts. To find one bucket, walk the [slots](Histogram::slots)
+//! and compute the [bucket](Histogram::bucket) only for the match.
 
 use std::ops::Range;
 use std::{iter, slice};
@@ -9,44 +9,44 @@ use std::{iter, slice};
 use crate::histogram::{Histogram, Span};
 use crate::logarithm::log2;
 
-/// A bucket with its bounds.
+/// Bucket with its bounds and count.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bucket {
-    /// Its lower bound.
+    /// Lower bound.
     pub lower: f64,
-    /// Its upper bound.
+    /// Upper bound.
     pub upper: f64,
-    /// Whether the lower bound is in it.
+    /// True if the bucket includes its lower bound.
     pub lower_inclusive: bool,
-    /// Whether the upper bound is in it.
+    /// True if the bucket includes its upper bound.
     pub upper_inclusive: bool,
-    /// Observations in it.
+    /// Number of observations.
     pub count: f64,
 }
 
-/// Where a bucket lies, and how many observations it holds.
+/// Position of a bucket and the number of its observations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Slot {
-    /// Where.
+    /// Position within the histogram.
     pub place: Place,
-    /// Observations.
+    /// Number of observations.
     pub count: f64,
 }
 
-/// Where a bucket lies.
+/// Position of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Below zero: the index of its mirror image.
+    /// Index of a negative bucket, counted away from zero like its positive mirror image.
     Negative(i32),
-    /// Around zero.
+    /// Zero bucket.
     Zero,
-    /// Above zero, or one of the custom buckets: its index.
+    /// Index of a positive or a custom bucket.
     Positive(i32),
 }
 
 impl Histogram {
-    /// All buckets from the lowest to the highest, empty ones among them; the zero bucket only if it holds
-    /// something.
+    /// Iterates over all buckets from the lowest to the highest, including empty ones. The zero bucket is
+    /// included only if its count is positive.
     pub fn slots(&self) -> impl DoubleEndedIterator<Item = Slot> + '_ {
         let zero = (self.zero_count > 0.0 && !self.uses_custom_buckets()).then_some(Slot {
             place: Place::Zero,
@@ -58,7 +58,7 @@ impl Histogram {
             .chain(self.positive_slots())
     }
 
-    /// The positive or custom buckets, rising.
+    /// Iterates over the positive or custom buckets in rising order.
     pub fn positive_slots(&self) -> impl DoubleEndedIterator<Item = Slot> + '_ {
         side_slots(&self.positive_spans, &self.positive_buckets).map(|(index, count)| Slot {
             place: Place::Positive(index),
@@ -66,7 +66,7 @@ impl Histogram {
         })
     }
 
-    /// The negative buckets, falling from zero.
+    /// Iterates over the negative buckets, starting next to zero.
     pub fn negative_slots(&self) -> impl DoubleEndedIterator<Item = Slot> + '_ {
         side_slots(&self.negative_spans, &self.negative_buckets).map(|(index, count)| Slot {
             place: Place::Negative(index),
@@ -74,13 +74,15 @@ impl Histogram {
         })
     }
 
-    /// All buckets from the lowest to the highest. Those that reach into the zero bucket end at it.
+    /// Iterates over all buckets from the lowest to the highest, cut at the zero bucket as in
+    /// [`Self::bucket`].
     pub fn buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
         self.slots().map(|slot| self.bucket(slot))
     }
 
-    /// The buckets that hold something, as Prometheus' API lists them: which bounds are in the bucket (0 the
-    /// upper, 1 the lower, 2 neither, 3 both), lower bound, upper bound, count.
+    /// Iterates over the nonempty buckets in the form of Prometheus' API: (boundary rule, lower bound, upper
+    /// bound, count). The boundary rule is 0 if only the upper bound is included, 1 if only the lower, 2 if
+    /// neither, 3 if both.
     pub fn listed_buckets(&self) -> impl Iterator<Item = (u8, f64, f64, f64)> + '_ {
         self.buckets().filter(|bucket| bucket.count != 0.0).map(|bucket| {
             let boundaries = match (bucket.lower_inclusive, bucket.upper_inclusive) {
@@ -93,7 +95,7 @@ impl Histogram {
         })
     }
 
-    /// The bucket of a slot, cut where it reaches into the zero bucket.
+    /// Computes the bounds of a slot. A bucket that overlaps the zero bucket is cut at its edge.
     pub fn bucket(&self, slot: Slot) -> Bucket {
         let mut bucket = self.uncut_bucket(slot);
         match slot.place {
@@ -104,7 +106,7 @@ impl Histogram {
         bucket
     }
 
-    /// The bucket of a slot, as its schema has it.
+    /// Computes the bounds of a slot by the schema alone, without the cut at the zero bucket.
     pub(crate) fn uncut_bucket(&self, slot: Slot) -> Bucket {
         let (lower, upper) = match slot.place {
             Place::Positive(index) => (self.bound(index - 1), self.bound(index)),
@@ -127,10 +129,12 @@ impl Histogram {
 }
 
 impl Bucket {
-    /// Which part of the bucket's observations lies at or below a value strictly between its finite bounds.
+    /// Returns the fraction of the bucket's observations at or below `value`, which must be strictly between
+    /// the finite bounds.
     ///
-    /// Linear in buckets whose bounds are the histogram's own and in the zero bucket; in exponential ones
-    /// linear in the logarithm, so that finer buckets would be filled evenly.
+    /// [`Interpolation::Linear`] applies to custom buckets and to the zero bucket.
+    /// [`Interpolation::Exponential`] applies to exponential buckets: it is linear in the logarithm, as if
+    /// finer buckets were filled evenly.
     pub fn fraction_below(&self, value: f64, interpolation: Interpolation) -> f64 {
         if interpolation == Interpolation::Linear {
             return (value - self.lower) / (self.upper - self.lower);
@@ -143,16 +147,16 @@ impl Bucket {
     }
 }
 
-/// How observations are thought to be spread within a bucket.
+/// Assumed distribution of the observations within a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interpolation {
-    /// Evenly.
+    /// Uniform.
     Linear,
-    /// Evenly in the logarithm.
+    /// Uniform in the logarithm.
     Exponential,
 }
 
-/// The buckets of one side by rising index.
+/// Iterates over (index, count) of one side by rising index.
 pub(crate) fn side_slots<'a>(spans: &'a [Span], buckets: &'a [f64]) -> SideSlots<'a> {
     SideSlots {
         spans: spans.iter(),
@@ -163,16 +167,16 @@ pub(crate) fn side_slots<'a>(spans: &'a [Span], buckets: &'a [f64]) -> SideSlots
     }
 }
 
-/// Indices and counts, from either end.
+/// Double-ended iterator over (index, count).
 #[derive(Debug, Clone)]
 pub(crate) struct SideSlots<'a> {
     spans: slice::Iter<'a, Span>,
     buckets: slice::Iter<'a, f64>,
-    /// Indices left in the span that was begun at the front.
+    /// Remaining indices of the span that was entered from the front.
     front: Range<i32>,
-    /// Indices left in the span that was begun at the back.
+    /// Remaining indices of the span that was entered from the back.
     back: Range<i32>,
-    /// The index behind the last span that was not begun.
+    /// End (exclusive) of the last span that was not yet entered.
     back_end: i32,
 }
 

@@ -1,4 +1,7 @@
-//! Classic histograms, a series for each bucket, as one histogram with bounds of its own.
+//! Conversion of classic histograms (one series per bucket) to native histograms with custom bounds.
+//!
+//! The builder takes bucket, count and sum series of one timestamp in any order. It keeps the first error and
+//! returns it from the conversion.
 
 use thiserror::Error;
 
@@ -6,48 +9,49 @@ use crate::histogram::{Histogram, Span};
 use crate::schema::CUSTOM_BUCKETS_SCHEMA;
 use crate::validate::HistogramError;
 
-/// What the series of a classic histogram have at one instant.
+/// Classic histogram at one timestamp, built from its series.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ClassicHistogram {
-    /// Upper bounds, with the observations at or below them; rising.
+    /// Rising upper bounds with cumulative counts.
     buckets: Vec<(f64, f64)>,
     count: Option<f64>,
     sum: f64,
     error: Option<ClassicError>,
 }
 
-/// Why series are not a classic histogram.
+/// Reason why series do not form a classic histogram.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ClassicError {
-    /// A bucket holds less than the one below.
+    /// Bucket with a lower cumulative count than the bucket below it.
     #[error("bucket counts are not cumulative: {upper} has {count}, less than the bucket below")]
     NotCumulative {
-        /// Its bound.
+        /// Upper bound of the bucket.
         upper: f64,
-        /// What it holds.
+        /// Cumulative count of the bucket.
         count: f64,
     },
-    /// A count is below zero.
+    /// Negative count.
     #[error("the count {0} is negative")]
     NegativeCount(f64),
-    /// A bound is NaN.
+    /// NaN bound.
     #[error("a bucket's bound is NaN")]
     NanBound,
-    /// The count is not that of the last bucket.
-    #[error("the count {count} is not that of the buckets, {observed}")]
+    /// Count that differs from the cumulative count of the `+Inf` bucket.
+    #[error("the count {count} differs from the count of the last bucket, {observed}")]
     CountMismatch {
-        /// The count.
+        /// Value of the count series.
         count: f64,
-        /// What the last bucket holds.
+        /// Cumulative count of the last bucket.
         observed: f64,
     },
-    /// What comes out breaks a rule.
+    /// Invalid resulting histogram.
     #[error(transparent)]
     Histogram(#[from] HistogramError),
 }
 
 impl ClassicHistogram {
-    /// Sets how many observations lie at or below a bound. Of equal bounds the first counts.
+    /// Sets the number of observations at or below a bound. If a bound occurs twice, the first count is kept.
+    /// An invalid bucket makes [`Self::to_histogram`] fail.
     pub fn set_bucket(&mut self, upper: f64, count: f64) {
         if upper.is_nan() {
             self.fail(ClassicError::NanBound);
@@ -72,7 +76,7 @@ impl ClassicHistogram {
         }
     }
 
-    /// Sets how many observations there are.
+    /// Sets the total number of observations. A negative count makes [`Self::to_histogram`] fail.
     pub fn set_count(&mut self, count: f64) {
         match count < 0.0 {
             true => self.fail(ClassicError::NegativeCount(count)),
@@ -85,8 +89,13 @@ impl ClassicHistogram {
         self.sum = sum;
     }
 
-    /// The histogram with these bounds. Without a count, the last bucket's; without a bucket up to infinity,
-    /// one with the count.
+    /// Builds the native histogram with these bounds. Without a count, the last bucket's count is used.
+    /// Without a bucket for `+Inf`, one with the total count is added.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first error of a setter, [`ClassicError::CountMismatch`] if count and `+Inf` bucket
+    /// differ, and [`ClassicError::Histogram`] if the result fails [`Histogram::validate`].
     pub fn to_histogram(mut self) -> Result<Histogram, ClassicError> {
         if let Some(error) = self.error {
             return Err(error);
@@ -125,7 +134,8 @@ impl ClassicHistogram {
                 .collect(),
             ..Histogram::default()
         };
-        // Whole counts are kept together across gaps of up to two, as clients write them.
+        // For whole counts, gaps of up to two empty buckets stay within a span, as client libraries write
+        // them.
         let is_whole = self.buckets.iter().all(|(_, count)| count.fract() == 0.0) && count.fract() == 0.0;
         histogram.compact(if is_whole { 2 } else { 0 });
         histogram.validate()?;

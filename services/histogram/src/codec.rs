@@ -1,5 +1,7 @@
-//! The stored bytes of a histogram: small, and every double comes back bit for bit. `FORMAT.md` describes
-//! them.
+//! Encoding of histograms as stored bytes, specified in `FORMAT.md`.
+//!
+//! The encoding is compact, and every double is restored bit for bit. The decoder accepts untrusted bytes: it
+//! limits allocations and rejects spans that do not fit their buckets.
 
 use thiserror::Error;
 use tideline_wire::varint::{self, VarintError, unzigzag, zigzag};
@@ -8,20 +10,20 @@ use crate::histogram::{Histogram, ResetHint, Span};
 use crate::schema::{CUSTOM_BUCKETS_SCHEMA, SCHEMA_MAX, SCHEMA_MIN};
 use crate::spans::{LayoutError, check_layout};
 
-/// First byte of all bytes of this form.
+/// Format version: the first stored byte.
 const VERSION: u8 = 1;
 
-/// The most buckets a stored histogram may have on each side, and the most custom bounds: 256 times what any
-/// client library writes, and at most 512 KiB of doubles for each of the three.
+/// Maximum number of buckets of each side of a stored histogram, and of custom bounds. It is 256 times what
+/// any client library writes, and limits each of the three lists to 512 KiB of doubles.
 pub const BUCKETS_MAX: usize = 1 << 16;
 
-/// The zero threshold that client libraries use: 2^-128. It costs no byte.
+/// Zero threshold of client libraries, 2^-128. Storing it takes no bytes.
 const USUAL_ZERO_THRESHOLD: f64 = 2.938735877055719e-39;
 
-/// Whole numbers from here on are not exact.
+/// Exclusive limit of the magnitude of whole numbers: from 2^53 on, doubles do not hold every integer.
 const WHOLE_MAX: i64 = 1 << 53;
 
-/// Bits of the second part, which say in which form the others are.
+/// Bits of the flags field. They select the encoding of the other fields.
 mod flag {
     pub(super) const HINT: u64 = 0b11;
     pub(super) const COUNT_WHOLE: u64 = 1 << 2;
@@ -37,39 +39,39 @@ mod flag {
     pub(super) const ALL: u64 = (1 << 12) - 1;
 }
 
-/// Why bytes are not a histogram.
+/// Reason why bytes are not a stored histogram.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CodecError {
-    /// They end too early.
+    /// Input that ends within the named field.
     #[error("a stored histogram ends within its {0}")]
     Short(&'static str),
-    /// They are of a form that this build does not know.
+    /// Unsupported format version.
     #[error("a stored histogram has version {0}, not {VERSION}")]
     Version(u8),
-    /// A part has a value that is never written.
+    /// Named field with a value that the writer never produces.
     #[error("a stored histogram has a bad {0}")]
     Bad(&'static str),
-    /// It is larger than any that is written.
+    /// List longer than [`BUCKETS_MAX`].
     #[error("a stored histogram has {found} {part}, more than {BUCKETS_MAX}")]
     TooMany {
-        /// Of what.
+        /// Name of the list.
         part: &'static str,
-        /// How many.
+        /// Length found.
         found: u64,
     },
-    /// Its spans and buckets do not fit.
+    /// Spans that do not fit the buckets.
     #[error("a stored histogram's {0}")]
     Layout(#[from] LayoutError),
-    /// Bytes are left over.
+    /// Trailing bytes after the histogram.
     #[error("a stored histogram is followed by {0} bytes")]
     Rest(usize),
 }
 
 impl Histogram {
-    /// Appends the stored bytes: some 20 and one or two for each bucket of whole counts.
+    /// Appends the stored bytes: about 20, and one or two for each bucket with a whole count.
     ///
-    /// They are read back by [`Self::from_bytes`] if [`Self::validate`] accepts the histogram's schema, spans
-    /// and buckets.
+    /// [`Self::from_bytes`] reads them back if [`Self::validate`] accepts the schema, the spans and the
+    /// buckets.
     pub fn to_bytes(&self, out: &mut Vec<u8>) {
         let flags = self.flags();
         out.push(VERSION);
@@ -92,9 +94,18 @@ impl Histogram {
         }
     }
 
-    /// Reads what [`Self::to_bytes`] wrote. Refuses bytes of another form, and spans that do not fit their buckets, so that
-    /// nothing that is done with the histogram panics. Whether it keeps to the other rules of [`Self::validate`], such as
-    /// rising bounds, was asked before it was stored. Allocates no more than eight times the bytes it is given.
+    /// Decodes the bytes of [`Self::to_bytes`].
+    ///
+    /// Every operation on the result is free of panics, because the spans are checked against the buckets.
+    /// The other rules of [`Self::validate`], such as rising bounds, are not checked; the writer checked them
+    /// before storing. Allocates at most eight times the length of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`CodecError::Version`] for another format version, [`CodecError::Short`] for truncated bytes,
+    /// [`CodecError::Rest`] for trailing bytes, [`CodecError::TooMany`] for a list longer than
+    /// [`BUCKETS_MAX`], [`CodecError::Layout`] if spans and buckets do not fit, and [`CodecError::Bad`] for
+    /// any other invalid field.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut reader = Reader(bytes);
         let version = reader.byte("version")?;
@@ -195,9 +206,9 @@ fn hint_of(bits: u64) -> ResetHint {
     }
 }
 
-/// The number as a whole one, if it is one that comes back bit for bit.
+/// Converts to an integer, if that restores the double bit for bit.
 fn whole(value: f64) -> Option<i64> {
-    // A saturated or cut value does not come back, nor does a negative zero.
+    // Saturated or truncated values and the negative zero do not convert back to the same bits.
     let whole = value as i64;
     (whole.unsigned_abs() < WHOLE_MAX.unsigned_abs() && (whole as f64).to_bits() == value.to_bits())
         .then_some(whole)
@@ -207,7 +218,7 @@ fn all_whole(values: &[f64]) -> bool {
     values.iter().all(|value| whole(*value).is_some())
 }
 
-/// The number in thousandths, if it comes back bit for bit: bounds such as 0.005 do.
+/// Converts to thousandths, if these restore the double bit for bit, as for the bound 0.005.
 fn thousandths(value: f64) -> Option<i64> {
     let all = whole((value * 1000.0).round())?;
     (of_thousandths(all).to_bits() == value.to_bits()).then_some(all)
@@ -262,7 +273,7 @@ impl Reader<'_> {
             VarintError::CutOff => CodecError::Short(part),
             VarintError::TooLong => CodecError::Bad(part),
         })?;
-        // A number has one form: the shortest.
+        // Each number has a single valid encoding: the shortest varint.
         match before - self.0.len() == varint::len(value) {
             true => Ok(value),
             false => Err(CodecError::Bad(part)),
@@ -289,7 +300,7 @@ impl Reader<'_> {
         Ok(f64::from_bits(u64::from_le_bytes(*bits)))
     }
 
-    /// A length, of which each item takes so many bytes at least.
+    /// Reads the length of a list whose items take at least `item_bytes` bytes each.
     fn length(&mut self, part: &'static str, item_bytes: usize) -> Result<usize, CodecError> {
         let found = self.varint(part)?;
         if found > BUCKETS_MAX as u64 {
@@ -340,7 +351,7 @@ impl Reader<'_> {
         Ok(values)
     }
 
-    /// The whole number that differs from the one before by what comes next.
+    /// Reads the difference from the previous whole number and returns the new number.
     fn after(&mut self, before: i64, part: &'static str) -> Result<i64, CodecError> {
         let difference = self.signed(part)?;
         let value = before.checked_add(difference).ok_or(CodecError::Bad(part))?;

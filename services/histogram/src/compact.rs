@@ -1,19 +1,20 @@
-//! Empty buckets left out, and spans joined.
+//! Removal of empty buckets and joining of spans.
 
 use crate::buckets::side_slots;
 use crate::histogram::{Histogram, Span};
 use crate::spans::SpansBuilder;
 
 impl Histogram {
-    /// Leaves out empty buckets, but keeps or makes them where at most so many lie between two that hold
-    /// something: those stay in one span.
+    /// Removes empty buckets. Gaps of at most `empty_max` empty buckets between nonempty ones are kept, or
+    /// filled in, so that both neighbours stay in one span.
     ///
-    /// 0 is the usual. The room it takes grows with the gaps that are filled.
+    /// The usual value is 0. Memory grows with the gaps that are filled.
     pub fn compact(&mut self, empty_max: usize) {
         self.compact_with(empty_max, None);
     }
 
-    /// As [`Self::compact`]; a bucket counts as empty if nothing was lost of it either.
+    /// Compacts like [`Self::compact`] and applies the same layout to the compensation. A bucket is empty
+    /// only if its compensation is also 0.
     pub(crate) fn compact_with(&mut self, empty_max: usize, compensation: Option<&mut Self>) {
         let (positive, negative) = match compensation {
             Some(lost) => (Some(&mut lost.positive_buckets), Some(&mut lost.negative_buckets)),

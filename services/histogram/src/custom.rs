@@ -1,11 +1,12 @@
-//! Histograms with different bounds of their own: they meet at the bounds that both have.
+//! Histograms with different custom bounds, combined on the bounds that both have.
 
 use crate::buckets::side_slots;
 use crate::histogram::Histogram;
 use crate::merge::{Sign, add_compensated};
 use crate::spans::SpansBuilder;
 
-/// Adds a histogram whose bounds differ. The sum has the bounds that both have, and no empty bucket.
+/// Adds a histogram with different custom bounds. The result has the bounds that both have, and no empty
+/// buckets.
 pub(crate) fn add_mismatched(
     histogram: &mut Histogram,
     other: &Histogram,
@@ -46,7 +47,7 @@ pub(crate) fn add_mismatched(
     histogram.custom_values = bounds;
 }
 
-/// Whether any bucket of the shared bounds holds less than it did.
+/// Returns true if any bucket of the shared bounds has a lower count than in `previous`.
 pub(crate) fn is_reset_of_mismatched(histogram: &Histogram, previous: &Histogram) -> bool {
     let bounds = shared_bounds(&histogram.custom_values, &previous.custom_values);
     let totals = |of: &Histogram| {
@@ -60,7 +61,7 @@ pub(crate) fn is_reset_of_mismatched(histogram: &Histogram, previous: &Histogram
         .any(|(now, before)| *now < before)
 }
 
-/// Bounds that both have.
+/// Returns the bounds that both lists contain; both must rise.
 fn shared_bounds(left: &[f64], right: &[f64]) -> Vec<f64> {
     let mut right = right.iter().peekable();
     let shared = left.iter().filter(|bound| {
@@ -70,7 +71,7 @@ fn shared_bounds(left: &[f64], right: &[f64]) -> Vec<f64> {
     shared.copied().collect()
 }
 
-/// For each bucket the bucket of coarser bounds that holds it, and its count.
+/// Maps each bucket to the index of the coarser bucket that contains it, with its count.
 fn mapped<'a>(histogram: &'a Histogram, bounds: &'a [f64]) -> impl Iterator<Item = (usize, f64)> + 'a {
     let mut to = 0;
     side_slots(&histogram.positive_spans, &histogram.positive_buckets).map(move |(index, count)| {

@@ -1,64 +1,66 @@
-//! The value itself.
+//! The histogram value type.
 
-/// Bits of the NaN that says that a series has ended: a marker, not a measurement. Kept bit for bit from
-/// writer to reader.
+/// Bits of the stale marker: the NaN that marks the end of a series instead of a measurement. It is preserved
+/// bit for bit from writer to reader.
 pub const STALE_NAN_BITS: u64 = 0x7ff0_0000_0000_0002;
 
-/// Whether a value is the marker that a series has ended.
+/// Returns true if a value is the stale marker.
 pub const fn is_stale(value: f64) -> bool {
     value.to_bits() == STALE_NAN_BITS
 }
 
-/// A distribution of observations over buckets.
+/// Distribution of observations over buckets.
 ///
-/// Buckets are held sparsely: spans of neighbours, with the counts of all spans one after another. Counts are
-/// absolute.
+/// Buckets are stored sparsely: spans of adjacent buckets, and the counts of all spans concatenated. Counts
+/// are absolute, not cumulative.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Histogram {
-    /// What is known of a reset between the histogram before and this one.
+    /// Counter-reset information relative to the previous histogram of the series.
     pub reset_hint: ResetHint,
-    /// From -4 to 8: every power of two is divided into 2^schema buckets; -53: bounds are `custom_values`.
+    /// Resolution: from -4 to 8, each power of two is divided into 2^schema buckets; -53 uses `custom_values`
+    /// as bounds.
     pub schema: i32,
-    /// Observations of at most this absolute value count as zero.
+    /// Threshold of the zero bucket: observations of at most this absolute value are counted in it.
     pub zero_threshold: f64,
-    /// Observations in the zero bucket.
+    /// Number of observations in the zero bucket.
     pub zero_count: f64,
-    /// All observations.
+    /// Total number of observations.
     pub count: f64,
-    /// Their sum. The stale marker here makes the whole histogram one.
+    /// Sum of all observations. The stale marker in this field makes the histogram a stale marker.
     pub sum: f64,
-    /// Where the positive buckets lie.
+    /// Index ranges of the positive buckets.
     pub positive_spans: Vec<Span>,
-    /// Where the negative buckets lie, counted away from zero.
+    /// Index ranges of the negative buckets, counted away from zero.
     pub negative_spans: Vec<Span>,
-    /// Observations in each positive bucket.
+    /// Number of observations in each positive bucket.
     pub positive_buckets: Vec<f64>,
-    /// Observations in each negative bucket.
+    /// Number of observations in each negative bucket.
     pub negative_buckets: Vec<f64>,
-    /// Upper bounds of custom buckets, rising; the last bucket, up to infinity, is not named.
+    /// Upper bounds of custom buckets, rising. The bound `+Inf` of the last bucket is not included.
     pub custom_values: Vec<f64>,
 }
 
-/// A run of neighbouring buckets.
+/// Run of adjacent buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
-    /// Of the first span: the index of its first bucket; of others: buckets left out since the span before.
+    /// Index of the first bucket in the first span; in later spans, number of buckets skipped since the
+    /// previous span.
     pub offset: i32,
-    /// Buckets.
+    /// Number of buckets.
     pub length: u32,
 }
 
-/// What is known of a counter reset before a histogram.
+/// Information on a counter reset between the previous histogram and this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum ResetHint {
-    /// Nothing: it has to be found by comparing.
+    /// Unknown; a reader must compare the two histograms.
     #[default]
     Unknown = 0,
-    /// There was one.
+    /// Reset between the two histograms.
     Reset = 1,
-    /// There was none.
+    /// No reset between the two histograms.
     NotReset = 2,
-    /// It is a gauge: nothing resets.
+    /// Gauge, to which resets do not apply.
     Gauge = 3,
 }

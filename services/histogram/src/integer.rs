@@ -1,38 +1,45 @@
-//! Histograms of whole counts, each bucket given as the difference from the one before: the form of the wire.
+//! Histograms with integer counts in delta form, as network protocols transmit them.
 
 use crate::histogram::{Histogram, ResetHint, Span};
 use crate::validate::{HistogramError, Side};
 
-/// A histogram of whole counts, as protocols carry it.
+/// Histogram with integer counts in delta form.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct IntegerHistogram {
-    /// As [`Histogram::reset_hint`].
+    /// Same as [`Histogram::reset_hint`].
     pub reset_hint: ResetHint,
-    /// As [`Histogram::schema`]; also finer schemas, up to 52.
+    /// Same as [`Histogram::schema`]; schemas up to 52 are also accepted and reduced to 8.
     pub schema: i32,
-    /// As [`Histogram::zero_threshold`].
+    /// Same as [`Histogram::zero_threshold`].
     pub zero_threshold: f64,
-    /// Observations in the zero bucket.
+    /// Number of observations in the zero bucket.
     pub zero_count: u64,
-    /// All observations.
+    /// Total number of observations.
     pub count: u64,
-    /// Their sum. The stale marker here makes the whole histogram one.
+    /// Sum of all observations. The stale marker in this field makes the histogram a stale marker.
     pub sum: f64,
-    /// Where the positive buckets lie.
+    /// Index ranges of the positive buckets.
     pub positive_spans: Vec<Span>,
-    /// Where the negative buckets lie.
+    /// Index ranges of the negative buckets.
     pub negative_spans: Vec<Span>,
-    /// Observations in each positive bucket less those of the one before; in the first, all.
+    /// Count of each positive bucket minus the count of the previous one; the first is absolute.
     pub positive_deltas: Vec<i64>,
-    /// As `positive_deltas`, of the negative buckets.
+    /// Deltas of the negative buckets, in the form of `positive_deltas`.
     pub negative_deltas: Vec<i64>,
-    /// As [`Histogram::custom_values`].
+    /// Same as [`Histogram::custom_values`].
     pub custom_values: Vec<f64>,
 }
 
 impl Histogram {
-    /// The histogram of whole counts, [checked](Self::checked), and its count compared with its buckets: they
-    /// are equal, unless observations were NaN, which only the count knows.
+    /// Converts to absolute counts and applies [`Self::checked`]. Also compares the total count with the
+    /// buckets: they must be equal, but NaN observations are in the count only.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`HistogramError::NegativeBucketCount`] or [`HistogramError::CountTooLarge`] if deltas do not
+    /// add up to counts, [`HistogramError::CountMismatch`] if the total differs from the buckets,
+    /// [`HistogramError::CountNotBigEnough`] if the sum is NaN and the total is smaller than the buckets, and
+    /// the errors of [`Self::checked`].
     pub fn from_integer_deltas(integers: IntegerHistogram) -> Result<Self, HistogramError> {
         let positive_buckets = counts_of(Side::Positive, &integers.positive_deltas)?;
         let negative_buckets = counts_of(Side::Negative, &integers.negative_deltas)?;

@@ -1,8 +1,9 @@
-//! Native histograms: what they are, their arithmetic, their stored bytes.
+//! Native histograms: model, arithmetic, stored format.
 //!
-//! A native histogram is one value that holds a whole distribution: how many observations fell into each of
-//! many buckets, whose bounds follow from a schema and need not be written down. It is what Prometheus calls
-//! by that name, counts as doubles. Neither storage nor protocols look inside; PromQL does.
+//! A native histogram is a single value that holds a whole distribution: the number of observations in each
+//! of many buckets. The bucket bounds follow from a schema and need not be stored. The model is Prometheus'
+//! native histogram with counts as doubles. Storage and protocols treat a histogram as opaque; PromQL
+//! evaluates its content.
 #![doc = include_str!("../FORMAT.md")]
 
 mod buckets;

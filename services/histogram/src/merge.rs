@@ -1,9 +1,9 @@
-//! Sums and differences of histograms.
+//! Addition and subtraction of histograms.
 //!
-//! 1. Both must be exponential, or both have bounds of their own.
-//! 2. Exponential ones are brought to one zero bucket and to the coarser of their schemas; bounds of their
-//!    own to those that both have.
-//! 3. Buckets of the same index are added, others are put between them.
+//! 1. Both operands must be exponential, or both must have custom bounds.
+//! 2. Exponential operands are converted to a common zero bucket and to the coarser of their schemas; custom
+//!    bounds are reduced to those that both have.
+//! 3. Counts of equal bucket indices are added; other buckets are inserted in order.
 
 use std::borrow::Cow;
 
@@ -16,16 +16,17 @@ use crate::schema::exponential_bound;
 use crate::spans::SpansBuilder;
 use crate::validate::HistogramError;
 
-/// What is worth a remark about a sum.
+/// Conditions of an addition or subtraction that the caller may report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outcome {
-    /// One histogram says that there was a reset, the other that there was none. The sum says nothing.
+    /// True if one operand has the hint [`ResetHint::Reset`] and the other [`ResetHint::NotReset`]. The
+    /// result then has [`ResetHint::Unknown`].
     pub counter_reset_collision: bool,
-    /// The bounds of their own differed; the sum has those that both had.
+    /// True if the custom bounds differed. The result has only the bounds that both operands have.
     pub bounds_reconciled: bool,
 }
 
-/// Whether the other histogram's counts are added or taken away.
+/// Addition or subtraction of the other histogram's counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sign {
     Plus,
@@ -41,7 +42,7 @@ impl Sign {
     }
 }
 
-/// Adds a number to a sum and its compensation, which are fields of two histograms.
+/// Adds a number to a sum that is held with its compensation as two separate fields.
 #[inline]
 pub(crate) fn add_compensated(number: f64, sum: f64, compensation: f64) -> (f64, f64) {
     let mut sum = CompensatedSum { sum, compensation };
@@ -50,22 +51,33 @@ pub(crate) fn add_compensated(number: f64, sum: f64, compensation: f64) -> (f64,
 }
 
 impl Histogram {
-    /// Adds another histogram. Empty buckets stay: see [`Self::compact`].
+    /// Adds another histogram. Buckets that become empty stay; [`Self::compact`] removes them.
     ///
-    /// Fails with [`HistogramError::IncompatibleSchema`] only.
+    /// # Errors
+    ///
+    /// Returns [`HistogramError::IncompatibleSchema`] if only one of the two has custom bounds.
     pub fn add(&mut self, other: &Self) -> Result<Outcome, HistogramError> {
         self.combine(other, Sign::Plus)
     }
 
-    /// Takes another histogram away; otherwise as [`Self::add`]. What comes out of the language's `-` is a
-    /// gauge: the caller says so.
+    /// Subtracts another histogram. The reset hint is combined as in [`Self::add`]; for PromQL's `-`, the
+    /// caller sets it to [`ResetHint::Gauge`].
+    ///
+    /// # Errors
+    ///
+    /// Returns [`HistogramError::IncompatibleSchema`] if only one of the two has custom bounds.
     pub fn sub(&mut self, other: &Self) -> Result<Outcome, HistogramError> {
         self.combine(other, Sign::Minus)
     }
 
-    /// As [`Self::add`], and keeps what rounding loses in a second histogram, which is made at first.
+    /// Adds another histogram like [`Self::add`] and collects the rounding errors in `compensation`, which
+    /// the first call creates.
     ///
-    /// The sum of many is then `sum.add(&compensation)`.
+    /// The total of many additions is `sum.add(&compensation)`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`HistogramError::IncompatibleSchema`] if only one of the two has custom bounds.
     pub fn kahan_add(
         &mut self,
         other: &Self,
@@ -119,7 +131,7 @@ impl Histogram {
         Ok(outcome)
     }
 
-    /// Adds the buckets of another histogram of the same schema, with what rounding lost of them, to both sides.
+    /// Adds the buckets and compensations of another histogram of the same schema to both sides.
     fn add_sides(&mut self, other: &Self, lost: Option<&Self>, compensation: Option<&mut Self>, sign: Sign) {
         let threshold = self.threshold();
         let (positive, negative) = compensation
@@ -154,7 +166,7 @@ impl Histogram {
         self.uses_custom_buckets() && self.custom_values != other.custom_values
     }
 
-    /// At the sum's schema, or as it is.
+    /// Returns the histogram at the sum's schema; borrowed if it is not finer.
     fn at_layout(&self, sum: &Self) -> Cow<'_, Self> {
         if self.schema <= sum.schema {
             return Cow::Borrowed(self);
@@ -164,7 +176,7 @@ impl Histogram {
         Cow::Owned(coarser)
     }
 
-    /// As [`Self::at_layout`], with what rounding lost on the way.
+    /// Converts like [`Self::at_layout`] and returns the rounding errors of the conversion as well.
     fn at_layout_compensated(&self, sum: &Self) -> (Cow<'_, Self>, Option<Self>) {
         if self.schema <= sum.schema {
             return (Cow::Borrowed(self), None);
@@ -177,8 +189,9 @@ impl Histogram {
         (Cow::Owned(coarser), Some(compensation))
     }
 
-    /// What the zero bucket holds already may lie, in a coarser schema, within a bucket that reaches above
-    /// it.
+    /// Clones the histogram with 0 in all buckets within the zero bucket. Their counts are already in the
+    /// zero bucket. In a coarser schema they could become part of a bucket that extends beyond it and be
+    /// counted twice.
     fn without_buckets_within(&self, zero_threshold: f64) -> Self {
         let mut copy = self.clone();
         let is_within = |(index, _): &(i32, f64)| exponential_bound(*index, self.schema) <= zero_threshold;
@@ -193,12 +206,13 @@ impl Histogram {
         copy
     }
 
-    /// Buckets of the other histogram up to here are in the zero bucket already.
+    /// Returns schema and zero threshold; buckets of the other histogram within the threshold are already
+    /// counted in the zero bucket. `None` for custom bounds.
     fn threshold(&self) -> Option<(i32, f64)> {
         (!self.uses_custom_buckets()).then_some((self.schema, self.zero_threshold))
     }
 
-    /// A histogram of nothing, with room for what rounding takes from each bucket.
+    /// Creates an empty histogram of the same layout, which collects the rounding error of each bucket.
     fn empty_compensation(&self) -> Self {
         Self {
             reset_hint: self.reset_hint,
@@ -220,7 +234,7 @@ impl Histogram {
         self.negative_spans.clone_from(&sum.negative_spans);
     }
 
-    /// What is known of a reset once another histogram is added. True if the two contradict each other.
+    /// Combines the reset hints of both operands. Returns true if they contradict each other.
     fn adjust_reset_hint(&mut self, other: &Self) -> bool {
         let (own, others) = (self.reset_hint, other.reset_hint);
         self.reset_hint = match (own, others) {
@@ -235,7 +249,7 @@ impl Histogram {
     }
 }
 
-/// The buckets of one side, to which others are added.
+/// Mutable buckets of one side, the target of an addition.
 struct SideMut<'a> {
     spans: &'a mut Vec<Span>,
     buckets: &'a mut Vec<f64>,
@@ -243,8 +257,7 @@ struct SideMut<'a> {
 }
 
 impl SideMut<'_> {
-    /// Adds the buckets of another histogram's side; those that lie wholly within the zero bucket are left
-    /// out.
+    /// Adds the buckets of another histogram's side, except those within the zero bucket.
     fn add(
         &mut self,
         spans: &[Span],
@@ -285,7 +298,7 @@ impl SideMut<'_> {
         (self.buckets[at], compensation[at]) = sum;
     }
 
-    /// Makes room for all, then adds.
+    /// Merges buckets of another layout: builds the union of the indices and adds the counts.
     fn put_between(&mut self, others: impl Iterator<Item = (i32, Number)>) {
         let old = Vec::from_iter(side_slots(self.spans, self.buckets));
         let old_lost = self
@@ -331,7 +344,7 @@ impl SideMut<'_> {
     }
 }
 
-/// A count with what rounding took from it.
+/// Count with its rounding error.
 #[derive(Clone, Copy)]
 struct Number {
     count: f64,

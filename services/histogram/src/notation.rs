@@ -1,9 +1,10 @@
-//! Histograms as text: `{{schema:1 count:4 sum:5.5 z_bucket:1 z_bucket_w:0.001 offset:-2 buckets:[1 0 2]}}`.
+//! Text notation of histograms: `{{schema:1 count:4 sum:5.5 z_bucket:1 z_bucket_w:0.001 offset:-2 buckets:[1 0 2]}}`.
 //!
-//! It is the notation of Prometheus' tests. What is zero is left out; `n_buckets` and `n_offset` are the
-//! negative side, `custom_values` bounds of its own, `counter_reset_hint` is `unknown`, `reset`, `not_reset`
-//! or `gauge`. Ours alone is `0*5000` within buckets: that many empty ones, so that buckets far from one
-//! another do not fill the memory. A text has some 40 bytes for each bucket at most, and 20 KB for empty ones.
+//! This is the notation of Prometheus' test scripts. Zero values are omitted. `n_buckets` and `n_offset`
+//! describe the negative side, `custom_values` lists custom bounds, and `counter_reset_hint` is `unknown`,
+//! `reset`, `not_reset` or `gauge`. One extension is ours: `0*5000` within the buckets stands for that many
+//! empty buckets, so that distant buckets need little memory. A text has at most about 40 bytes per bucket
+//! plus 20 KB for empty buckets.
 
 use std::fmt::Write;
 
@@ -16,20 +17,22 @@ use crate::schema::{CUSTOM_BUCKETS_SCHEMA, SCHEMA_MAX, SCHEMA_MIN};
 use crate::spans::{SpansBuilder, check_layout};
 use crate::text::Shortest;
 
-/// Empty buckets in a row up to here are written out, as Prometheus does.
+/// Maximum gap of empty buckets that is written out one by one, as Prometheus does; a longer one becomes
+/// `0*N`.
 const WRITTEN_OUT_MAX: i32 = 1000;
 
-/// So many empty buckets of a histogram are written out at most: many gaps would be hundreds of times as long as what
-/// lies between them.
+/// Maximum number of empty buckets written out per histogram. Without it, a histogram with many gaps would
+/// produce a text hundreds of times longer than its nonempty buckets need.
 const ALL_WRITTEN_OUT_MAX: i32 = 10_000;
 
-/// Why a text is not a histogram.
+/// Reason why a text is not a histogram.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("a histogram is written as {{{{schema:0 count:1 sum:2 buckets:[1]}}}}: {0}")]
 pub struct NotationError(String);
 
 impl Histogram {
-    /// The histogram in the notation. [`Self::parse`] reads it back, but for empty buckets at either end.
+    /// Formats the histogram in the notation. [`Self::parse`] restores it, except for empty buckets at either
+    /// end.
     pub fn notation(&self) -> String {
         let mut parts = Vec::new();
         if self.schema != 0 {
@@ -42,7 +45,7 @@ impl Histogram {
             ("z_bucket_w", self.zero_threshold),
         ];
         for (name, number) in numbers {
-            // NaN is not zero.
+            // NaN must be written, too; it differs from zero.
             if number != 0.0 {
                 parts.push(format!("{name}:{}", Shortest(number)));
             }
@@ -60,7 +63,7 @@ impl Histogram {
             ResetHint::NotReset => parts.push("counter_reset_hint:not_reset".to_owned()),
             ResetHint::Gauge => parts.push("counter_reset_hint:gauge".to_owned()),
         }
-        // With those that are written out there must not be more than are read.
+        // The written buckets including the empty ones must not exceed the limit of `parse`.
         let buckets = self.positive_buckets.len().max(self.negative_buckets.len());
         let mut empty_left = ALL_WRITTEN_OUT_MAX.min(BUCKETS_MAX.saturating_sub(buckets) as i32);
         let positive = (self.positive_spans.as_slice(), self.positive_buckets.as_slice());
@@ -70,20 +73,27 @@ impl Histogram {
         format!("{{{{{}}}}}", parts.join(" "))
     }
 
-    /// Reads the notation. The histogram may break rules that [`Self::validate`] checks, such as that counts
-    /// are not negative; its spans and buckets fit.
+    /// Parses the notation. Spans and buckets of the result fit each other. Other rules of
+    /// [`Self::validate`], such as nonnegative counts, are not checked.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the braces are missing, a part is unknown or malformed, the schema is invalid, or
+    /// there are more than [`BUCKETS_MAX`] buckets or bounds.
     pub fn parse(text: &str) -> Result<Self, NotationError> {
         let inner = text
             .trim()
             .strip_prefix("{{")
             .and_then(|rest| rest.strip_suffix("}}"));
-        let mut rest = inner.ok_or_else(|| error("no {{ and }} around it"))?.trim();
+        let mut rest = inner
+            .ok_or_else(|| error("missing {{ and }} around the parts"))?
+            .trim();
         let mut histogram = Self::default();
         let (mut positive, mut negative) = (SideText::default(), SideText::default());
         while !rest.is_empty() {
             let (name, value) = rest
                 .split_once(':')
-                .ok_or_else(|| error(format!("no : behind {rest}")))?;
+                .ok_or_else(|| error(format!("missing : after {rest}")))?;
             let (value, behind) = split_value(value.trim_start())?;
             match name.to_ascii_lowercase().as_str() {
                 "schema" => histogram.schema = schema(value)?,
@@ -97,7 +107,7 @@ impl Histogram {
                 "n_buckets" => negative.buckets = value,
                 "n_offset" => negative.offset = integer(value)?,
                 "counter_reset_hint" => histogram.reset_hint = reset_hint(value)?,
-                other => return Err(error(format!("{other} is not a part of it"))),
+                other => return Err(error(format!("unknown part {other}"))),
             }
             rest = behind.trim_start();
         }
@@ -107,7 +117,7 @@ impl Histogram {
     }
 }
 
-/// Writes a side out of which so many empty buckets may be written out, and takes those from them.
+/// Writes one side. Writes out at most `empty_left` empty buckets and subtracts them from it.
 fn push_side(
     parts: &mut Vec<String>,
     [offset, buckets]: [&str; 2],
@@ -135,7 +145,7 @@ fn push_side(
     }
 }
 
-/// What is written of one side.
+/// Source text of one side.
 #[derive(Default)]
 struct SideText<'a> {
     offset: i32,
@@ -171,10 +181,10 @@ impl SideText<'_> {
     }
 }
 
-/// A value and what follows it.
+/// Splits the text into a value and the rest.
 fn split_value(text: &str) -> Result<(&str, &str), NotationError> {
     if text.starts_with('[') {
-        let end = text.find(']').ok_or_else(|| error("no ] behind ["))?;
+        let end = text.find(']').ok_or_else(|| error("missing ] after ["))?;
         return Ok(text.split_at(end + 1));
     }
     Ok(text.split_at(text.find(char::is_whitespace).unwrap_or(text.len())))
@@ -218,7 +228,7 @@ fn schema(text: &str) -> Result<i32, NotationError> {
     match integer(text)? {
         schema @ (CUSTOM_BUCKETS_SCHEMA | SCHEMA_MIN..=SCHEMA_MAX) => Ok(schema),
         other => Err(error(format!(
-            "schema {other} is none of {SCHEMA_MIN} to {SCHEMA_MAX} and {CUSTOM_BUCKETS_SCHEMA}"
+            "schema {other} is neither from {SCHEMA_MIN} to {SCHEMA_MAX} nor {CUSTOM_BUCKETS_SCHEMA}"
         ))),
     }
 }

@@ -1,4 +1,7 @@
-//! Whether a counter began anew between two histograms.
+//! Detection of counter resets between two consecutive histograms of a series.
+//!
+//! The store annotates each histogram with the result of the comparison, so that queries need not compare
+//! again.
 
 use crate::buckets::side_slots;
 use crate::custom::is_reset_of_mismatched;
@@ -7,11 +10,13 @@ use crate::schema::exponential_bound;
 use crate::spans::coarser_index;
 
 impl Histogram {
-    /// Whether a counter was reset after the previous histogram: it says so, or anything but the sum of
-    /// observations is less than it was.
+    /// Returns true if a counter reset occurred between `previous` and this histogram. The reset hint decides
+    /// if it is [`ResetHint::Reset`] or [`ResetHint::NotReset`]. Otherwise a reset is detected if the count,
+    /// the zero count or a bucket count has decreased; the sum is ignored.
     ///
-    /// A finer schema or a narrower zero bucket come with a reset only. The previous histogram is looked at
-    /// as if it had this one's schema and zero bucket. A gauge is looked at as if it were a counter.
+    /// A finer schema or a narrower zero bucket counts as a reset, because writers change to them only then. So
+    /// does a change from exponential to custom buckets. Otherwise `previous` is compared at this histogram's
+    /// schema and zero bucket, or on the custom bounds that both have. A gauge is treated like a counter.
     pub fn detect_reset(&self, previous: &Self) -> bool {
         match self.reset_hint {
             ResetHint::Reset => return true,
@@ -47,12 +52,13 @@ impl Histogram {
         )
     }
 
-    /// What is known of a reset once the histogram is compared with the one before in its series: none, if it
-    /// has the same schema, bounds and zero bucket and nothing is less; else nothing, for who asks has to
-    /// look at more. A gauge stays one, and a reset that the writer knows of stays known.
+    /// Returns the reset hint after comparison with the previous histogram of the series. The hint is
+    /// [`ResetHint::NotReset`] if both have the same schema, bounds and zero bucket and no count has
+    /// decreased. Otherwise it is [`ResetHint::Unknown`], and a reader must compare the histograms itself.
+    /// The hints [`ResetHint::Gauge`] and [`ResetHint::Reset`] of the writer are kept.
     ///
-    /// A store hands out histograms so: a reset within a series is found once, not in every range that the
-    /// sample is in.
+    /// The store returns histograms with this hint, so that each pair is compared once and not in every range
+    /// that contains it.
     pub fn reset_hint_after(&self, previous: Option<&Self>) -> ResetHint {
         if let ResetHint::Gauge | ResetHint::Reset = self.reset_hint {
             return self.reset_hint;
@@ -72,11 +78,12 @@ impl Histogram {
         }
     }
 
-    /// Whether a bucket holds less than it did, or a bucket that held something is gone. Buckets within the
-    /// zero bucket are not looked at.
+    /// Returns true if a bucket count has decreased or a nonempty bucket is missing. Buckets within the zero
+    /// bucket are ignored.
     fn is_less(&self, now: (&[Span], &[f64]), before: (&[Span], &[f64]), schema_before: i32) -> bool {
         let is_custom = self.uses_custom_buckets();
-        // Looked at in the schema of each: in a coarser one, a bucket may reach above the zero bucket.
+        // Checked at each histogram's own schema: a bucket of a coarser schema may extend beyond the zero
+        // bucket.
         let is_within =
             |index: i32, schema: i32| !is_custom && exponential_bound(index, schema) <= self.zero_threshold;
         let first = now.0.first().map_or(0, |span| span.offset);
@@ -105,7 +112,7 @@ impl Histogram {
     }
 }
 
-/// The buckets so many schemas down.
+/// Merges buckets to a schema that is `down` steps coarser.
 fn coarser(slots: impl Iterator<Item = (i32, f64)>, down: u32) -> impl Iterator<Item = (i32, f64)> {
     let index_of = move |index: i32| {
         if down == 0 {

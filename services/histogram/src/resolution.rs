@@ -1,12 +1,12 @@
-//! Coarser schemas: neighbouring buckets become one.
+//! Reduction to coarser schemas by merging adjacent buckets.
 
 use crate::histogram::{Histogram, Span};
 use crate::merge::add_compensated;
 use crate::spans::{SpansBuilder, coarser_index, indices};
 
 impl Histogram {
-    /// Brings an exponential histogram to a coarser schema; at its own or a finer one, and with custom
-    /// buckets, nothing happens.
+    /// Reduces an exponential histogram to a coarser schema. Does nothing if `schema` is not coarser or the
+    /// histogram has custom bounds.
     pub fn reduce_resolution(&mut self, schema: i32) {
         if self.uses_custom_buckets() || schema >= self.schema {
             return;
@@ -17,7 +17,7 @@ impl Histogram {
         self.schema = schema;
     }
 
-    /// As [`Self::reduce_resolution`], with the compensations of the buckets, which share their spans.
+    /// Reduces like [`Self::reduce_resolution`], together with the compensation, which has the same spans.
     pub(crate) fn reduce_compensated(&mut self, compensation: &mut Self, schema: i32) {
         if schema >= self.schema {
             return;
@@ -44,7 +44,8 @@ impl Histogram {
     }
 }
 
-/// Merges buckets so many schemas down. In place: the results never overtake what is read.
+/// Merges buckets to a schema that is `down` steps coarser, in place: the write position never passes the
+/// read position.
 fn reduce(spans: &mut Vec<Span>, buckets: &mut Vec<f64>, compensation: Option<&mut Vec<f64>>, down: u32) {
     let mut builder = SpansBuilder::default();
     let (mut kept, mut last) = (0, None);

@@ -1,10 +1,10 @@
-//! Histograms multiplied and divided, and compared.
+//! Multiplication, division, equality and size of histograms.
 
 use crate::histogram::{Histogram, ResetHint};
 use crate::spans::indices;
 
 impl Histogram {
-    /// Multiplies all counts and the sum. By a negative factor it becomes a gauge.
+    /// Multiplies all counts and the sum. A negative factor makes the histogram a gauge.
     pub fn mul(&mut self, factor: f64) {
         self.map_counts(|count| count * factor);
         if factor < 0.0 {
@@ -12,7 +12,8 @@ impl Histogram {
         }
     }
 
-    /// Divides all counts and the sum. By zero, no bucket is left; by a negative divisor, it becomes a gauge.
+    /// Divides all counts and the sum. Division by zero removes all buckets; a negative divisor makes the
+    /// histogram a gauge.
     pub fn div(&mut self, divisor: f64) {
         if divisor == 0.0 {
             self.positive_spans.clear();
@@ -26,7 +27,7 @@ impl Histogram {
         }
     }
 
-    /// Whether a count or the sum has left the range of doubles.
+    /// Returns true if a count, the sum or a custom bound is infinite.
     pub fn has_overflow(&self) -> bool {
         let lists = [
             &self.positive_buckets,
@@ -40,8 +41,8 @@ impl Histogram {
             .any(|number| number.is_infinite())
     }
 
-    /// Whether both are the same data: the same buckets, even empty ones, with the same bits in counts and
-    /// sum. How spans are cut does not matter, nor does what is known of resets.
+    /// Returns true if both hold the same data: the same buckets, including empty ones, and bit-identical
+    /// counts and sums. The partition into spans and the reset hints are ignored.
     pub fn same_as(&self, other: &Self) -> bool {
         let same_spans = |left, right| indices(left).eq(indices(right));
         self.schema == other.schema
@@ -57,11 +58,11 @@ impl Histogram {
             && same_spans(&self.negative_spans, &other.negative_spans)
     }
 
-    /// How many numbers' room it takes, as Prometheus counts samples.
+    /// Returns the size in units of float samples (16 bytes), as Prometheus counts samples.
     pub fn sample_size(&self) -> usize {
-        /// Of an empty histogram with its instant.
+        /// Bytes of an empty histogram and its timestamp.
         const BYTES_MIN: usize = 168 + 8;
-        /// Of an instant and a number.
+        /// Bytes of a timestamp and a float.
         const NUMBER_BYTES: usize = 16;
         let spans = self.positive_spans.len() + self.negative_spans.len();
         let buckets = self.positive_buckets.len() + self.negative_buckets.len();

@@ -1,26 +1,29 @@
-//! Where the bounds of buckets lie.
+//! Bucket bounds of the exponential schemas and of custom buckets.
+//!
+//! All writers of native histograms must use the same doubles as bounds. Therefore the bounds within a power
+//! of two are a table instead of a computation.
 
 use crate::histogram::Histogram;
 
-/// The coarsest schema: every bucket 2^16 times as wide as the one below.
+/// Coarsest schema: each bucket is 2^16 times as wide as the previous one.
 pub const SCHEMA_MIN: i32 = -4;
-/// The finest schema: 256 buckets for every power of two.
+/// Finest schema: 256 buckets per power of two.
 pub const SCHEMA_MAX: i32 = 8;
-/// The coarsest schema that a writer may ever come to use.
+/// Coarsest schema reserved for future writers.
 pub const SCHEMA_MIN_RESERVED: i32 = -9;
-/// The finest schema that a writer may ever come to use.
+/// Finest schema reserved for future writers.
 pub const SCHEMA_MAX_RESERVED: i32 = 52;
-/// The schema of histograms that bring their own bounds.
+/// Schema of histograms with custom bounds.
 pub const CUSTOM_BUCKETS_SCHEMA: i32 = -53;
 
 impl Histogram {
-    /// Whether the bounds are the histogram's own: [`CUSTOM_BUCKETS_SCHEMA`].
+    /// Returns true if the histogram has custom bounds, that is, the schema [`CUSTOM_BUCKETS_SCHEMA`].
     pub fn uses_custom_buckets(&self) -> bool {
         self.schema == CUSTOM_BUCKETS_SCHEMA
     }
 
-    /// The upper bound of the positive bucket at an index. Indices beyond the custom bounds are at an
-    /// infinity.
+    /// Returns the upper bound of the positive bucket at an index. For custom buckets, an index out of range
+    /// has an infinite bound: negative below the first bucket, positive from the last one on.
     pub(crate) fn bound(&self, index: i32) -> f64 {
         if !self.uses_custom_buckets() {
             return exponential_bound(index, self.schema);
@@ -32,10 +35,11 @@ impl Histogram {
     }
 }
 
-/// The upper bound of the positive bucket at an index of a schema from [`SCHEMA_MIN`] to [`SCHEMA_MAX`].
+/// Returns the upper bound of the positive bucket at an index, for a schema from [`SCHEMA_MIN`] to
+/// [`SCHEMA_MAX`].
 ///
-/// The last bucket of finite numbers ends at the largest double, though by the rule it would end above: the
-/// bucket behind it is for infinities.
+/// The bucket whose bound would be 2^1024 ends at the largest finite double. The next bucket holds
+/// infinities.
 pub(crate) fn exponential_bound(index: i32, schema: i32) -> f64 {
     const BEHIND_LARGEST: i64 = 1024;
     let (fraction, exponent) = match schema {
@@ -52,14 +56,15 @@ pub(crate) fn exponential_bound(index: i32, schema: i32) -> f64 {
     scale(fraction, exponent)
 }
 
-/// The number times two to the power of the exponent, rounded once.
+/// Returns number · 2^exponent, rounded once.
 pub(crate) fn scale(mut number: f64, exponent: i64) -> f64 {
     let mut rest = exponent.clamp(-3000, 3000) as i32;
     while rest > 1023 {
         number *= power_of_two(1023);
         rest -= 1023;
     }
-    // Kept 53 bits away from where precision ends until the last multiplication.
+    // The intermediate result stays 53 binary places above the subnormal range, so that only the last step
+    // rounds.
     while rest < -1022 {
         number *= power_of_two(-969);
         rest += 969;
@@ -67,16 +72,16 @@ pub(crate) fn scale(mut number: f64, exponent: i64) -> f64 {
     number * power_of_two(rest)
 }
 
-/// Of an exponent from -1022 to 1023.
+/// Returns 2^exponent for exponents from -1022 to 1023.
 fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
 }
 
-/// 2^(i/256 - 1), by i: the bounds within a power of two at the finest schema; coarser schemas use every
-/// second, fourth, ….
+/// 2^(i/256 - 1) at index i: the bounds within a power of two at the finest schema. Coarser schemas use every
+/// second, fourth, … entry.
 ///
-/// These are the doubles that all writers of native histograms agree on. Some are up to four units in the
-/// last place off, so they cannot be computed.
+/// All writers of native histograms use exactly these doubles. Some deviate by up to four units in the last
+/// place from the true value, so they cannot be computed.
 #[rustfmt::skip]
 const FRACTIONS: [f64; 256] = [
     0.5, 0.5013556375251013, 0.5027149505564014, 0.5040779490592088, 0.5054446430258502,

@@ -1,41 +1,44 @@
-//! Where buckets lie: the indices that spans stand for.
+//! Spans: the mapping between bucket lists and bucket indices.
+//!
+//! [`check_layout`] establishes the invariant of all other modules: spans are ordered, stay within the index
+//! range, and name exactly as many buckets as exist.
 
 use thiserror::Error;
 
 use crate::histogram::Span;
 
-/// Bucket indices lie between this and its negative, so that arithmetic on them never leaves 32 bits. Doubles
-/// need 2^19 of them at the finest schema.
+/// Limit of the magnitude of bucket indices, so that index arithmetic never overflows 32 bits. Doubles need
+/// 2^19 indices at the finest schema.
 pub(crate) const INDEX_MAX: i32 = 1 << 28;
 
-/// Why spans and buckets do not fit.
+/// Reason why spans and buckets do not fit.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LayoutError {
-    /// A span begins before the end of the one before.
+    /// Negative offset of a span other than the first.
     #[error("span number {number} has the negative offset {offset}")]
     NegativeOffset {
-        /// Which span, from 1.
+        /// Number of the span, from 1.
         number: usize,
-        /// Its offset.
+        /// Offset of the span.
         offset: i32,
     },
-    /// A bucket lies further out than any double.
+    /// Span beyond the range of bucket indices, ±2^28.
     #[error("span number {number} leaves the range of bucket indices")]
     IndexOutOfRange {
-        /// Which span, from 1.
+        /// Number of the span, from 1.
         number: usize,
     },
-    /// The spans name more or fewer buckets than there are.
+    /// Number of buckets that differs from the total length of the spans.
     #[error("spans need {needed} buckets, have {found} buckets")]
     Mismatch {
-        /// Buckets that the spans name.
+        /// Number of buckets that the spans name.
         needed: u64,
-        /// Buckets that there are.
+        /// Number of buckets found.
         found: usize,
     },
 }
 
-/// Checks that spans follow one another, stay in the range of indices and name so many buckets.
+/// Checks that spans do not overlap, stay within the index range and name exactly `buckets` buckets.
 pub(crate) fn check_layout(spans: &[Span], buckets: usize) -> Result<(), LayoutError> {
     let (mut needed, mut index) = (0, 0);
     for (at, span) in spans.iter().enumerate() {
@@ -62,7 +65,7 @@ pub(crate) fn check_layout(spans: &[Span], buckets: usize) -> Result<(), LayoutE
     Ok(())
 }
 
-/// The index of each bucket, in order.
+/// Iterates over the index of each bucket, in order.
 pub(crate) fn indices(spans: &[Span]) -> impl Iterator<Item = i32> + '_ {
     let mut index = 0;
     spans.iter().flat_map(move |span| {
@@ -72,16 +75,16 @@ pub(crate) fn indices(spans: &[Span]) -> impl Iterator<Item = i32> + '_ {
     })
 }
 
-/// Spans in the making, by rising indices.
+/// Builder of spans from rising bucket indices.
 #[derive(Debug, Default)]
 pub(crate) struct SpansBuilder {
     spans: Vec<Span>,
-    /// The index behind the last bucket.
+    /// Index after the last bucket.
     end: i32,
 }
 
 impl SpansBuilder {
-    /// Adds the bucket at an index above all before.
+    /// Adds the bucket at an index above all previous ones.
     pub(crate) fn push(&mut self, index: i32) {
         match self.spans.last_mut() {
             Some(span) if index == self.end => span.length += 1,
@@ -98,7 +101,7 @@ impl SpansBuilder {
     }
 }
 
-/// The index of the bucket that holds a bucket of a finer schema.
+/// Returns the index of the coarser bucket that contains a bucket, `schemas_down` steps below its schema.
 pub(crate) fn coarser_index(index: i32, schemas_down: u32) -> i32 {
     ((index - 1) >> schemas_down.min(31)) + 1
 }

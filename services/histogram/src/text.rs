@@ -1,12 +1,12 @@
-//! Histograms and numbers as Prometheus shows them.
+//! Text of histograms and numbers in Prometheus' format.
 
 use std::fmt;
 
 use crate::buckets::{Bucket, Place, Slot};
 use crate::histogram::Histogram;
 
-/// A number with as few digits as tell it from all others, and an exponent from a million on and below a
-/// ten-thousandth: what C and Go call `%g`.
+/// Number displayed with the fewest digits that identify the double. From a million on and below a
+/// ten-thousandth it is displayed with an exponent, like `%g` in C and Go.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shortest(pub f64);
 
@@ -31,8 +31,8 @@ impl fmt::Display for Shortest {
     }
 }
 
-/// `{count:…, sum:…, [lower,upper]:count, …}`, without empty buckets. Unlike [`Histogram::buckets`], none is
-/// cut at the zero bucket.
+/// Writes `{count:…, sum:…, [lower,upper]:count, …}` without empty buckets. Unlike in [`Histogram::buckets`],
+/// no bucket is cut at the zero bucket.
 impl fmt::Display for Histogram {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -57,7 +57,7 @@ impl fmt::Display for Histogram {
     }
 }
 
-/// `(lower,upper]:count`, round brackets where a bound is not in the bucket.
+/// Writes `(lower,upper]:count`; a round bracket marks an excluded bound.
 impl fmt::Display for Bucket {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let open = if self.lower_inclusive { '[' } else { '(' };

@@ -1,32 +1,33 @@
-//! Observations above or below a bound taken out of a histogram: the language's `</` and `>/`.
+//! Removal of the observations above or below a bound: PromQL's `</` and `>/`.
 //!
-//! A bucket that the bound cuts through keeps the part that interpolation says. The new sum is made of the
-//! middles of what is kept.
+//! A bucket that contains the bound keeps the interpolated part of its count. The new sum is estimated from
+//! the midpoints of the remaining parts.
 
 use crate::buckets::{Bucket, Interpolation, Place, Slot};
 use crate::histogram::Histogram;
 
-/// Which observations stay.
+/// Side of the bound whose observations are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Keep {
     Below,
     Above,
 }
 
-/// What is kept of a bucket.
+/// Remaining part of a bucket.
 struct Kept {
     count: f64,
-    /// Where these observations are thought to lie, on average.
+    /// Assumed average of these observations.
     middle: f64,
 }
 
 impl Histogram {
-    /// Keeps the observations below a bound. No empty bucket stays, if any observation went.
+    /// Removes the observations above a bound. If any observation is removed, empty buckets are removed as
+    /// well.
     pub fn trim_upper(&mut self, bound: f64) {
         self.trim(bound, Keep::Below);
     }
 
-    /// Keeps the observations above a bound; otherwise as [`Self::trim_upper`].
+    /// Removes the observations below a bound; otherwise like [`Self::trim_upper`].
     pub fn trim_lower(&mut self, bound: f64) {
         self.trim(bound, Keep::Above);
     }
@@ -64,7 +65,7 @@ impl Histogram {
         }
     }
 
-    /// What is kept of a bucket that holds something.
+    /// Computes the remaining part of a bucket; `None` if the bucket is empty.
     fn kept(&self, slot: Slot, bound: f64, keep: Keep) -> Option<Kept> {
         let bucket = self.uncut_bucket(slot);
         if bucket.count == 0.0 {
@@ -110,7 +111,8 @@ impl Histogram {
         })
     }
 
-    /// The zero bucket reaches only to the sides where there are observations.
+    /// Computes the remaining part of the zero bucket. If only one side has observations, the zero bucket is
+    /// assumed to extend to that side only.
     fn kept_of_zero_bucket(&self, bound: f64, keep: Keep, has_positive: bool, has_negative: bool) -> Kept {
         let lower = if has_positive && !has_negative {
             0.0
@@ -149,8 +151,11 @@ impl Histogram {
     }
 }
 
-/// What is kept of a bucket without a lower or an upper end that holds the bound. How its observations lie is
-/// not known, so all go, unless it can be thought to begin at zero.
+/// Computes the remaining part of a bucket with an infinite bound that contains the trim bound.
+///
+/// The distribution within is unknown. With a finite lower bound, the observations are assumed to be above
+/// the trim bound. With an upper bound of at most 0, they are assumed to be below it. With a positive upper
+/// bound, they are interpolated as if the bucket began at 0. In all other cases nothing remains.
 fn kept_of_endless(bucket: &Bucket, bound: f64, keep: Keep) -> Kept {
     let Bucket {
         lower, upper, count, ..
@@ -180,7 +185,7 @@ fn kept_of_endless(bucket: &Bucket, bound: f64, keep: Keep) -> Kept {
     }
 }
 
-/// Where observations between two bounds are thought to lie.
+/// Returns the assumed average of observations between two bounds.
 fn middle(lower: f64, upper: f64, is_positive: bool, is_linear: bool) -> f64 {
     match (lower.is_infinite(), upper.is_infinite()) {
         (true, true) => 0.0,

@@ -1,4 +1,6 @@
-//! What a histogram must keep to before it is stored: Prometheus' rules, and bounds on its size.
+//! Validity rules of histograms, checked before storing: Prometheus' rules and limits of size.
+//!
+//! The messages use Prometheus' wording where Prometheus has the same rule.
 
 use std::fmt;
 
@@ -11,7 +13,7 @@ use crate::schema::{
 };
 use crate::spans::{LayoutError, check_layout};
 
-/// Why a histogram is refused, or an operation on two. Displayed close to Prometheus' words.
+/// Reason why a histogram is invalid, or why two cannot be combined.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[allow(missing_docs, reason = "the messages say what each is")]
 pub enum HistogramError {
@@ -36,7 +38,7 @@ pub enum HistogramError {
         "zero bucket has observation count of {0}: histogram has a bucket whose observation count is negative"
     )]
     NegativeZeroCount(f64),
-    #[error("{side}: bucket number {number}: the sum of its differences leaves 64 bits")]
+    #[error("{side}: bucket number {number}: the sum of its deltas exceeds 64 bits")]
     CountTooLarge { side: Side, number: usize },
     #[error("{side}: {error}")]
     Layout { side: Side, error: LayoutError },
@@ -82,12 +84,12 @@ pub enum HistogramError {
     UnknownSchema(i32),
 }
 
-/// On which side of zero buckets lie.
+/// Side of zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Above.
+    /// Positive buckets.
     Positive,
-    /// Below.
+    /// Negative buckets.
     Negative,
 }
 
@@ -101,10 +103,14 @@ impl fmt::Display for Side {
 }
 
 impl Histogram {
-    /// Checks what every stored histogram keeps to: a known schema, spans that fit the buckets, no negative
-    /// count.
+    /// Checks the rules for stored histograms: a supported schema, spans that fit the buckets, no negative
+    /// counts, and valid custom bounds.
     ///
-    /// It does not compare the count with the sum of the buckets, which rounding may keep apart.
+    /// The count is not compared with the sum of the buckets, because rounding can make them differ.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the first broken rule.
     pub fn validate(&self) -> Result<(), HistogramError> {
         self.validate_layout()?;
         if self.zero_count < 0.0 {
@@ -117,8 +123,13 @@ impl Histogram {
         check_counts(Side::Positive, &self.positive_buckets)
     }
 
-    /// The histogram as it is stored: one of a finer schema than any that is stored is brought to schema 8,
-    /// then all is checked as [`Self::validate`] does.
+    /// Converts the histogram to the form in which it is stored: reduces a schema finer than 8 to 8, then
+    /// applies [`Self::validate`].
+    ///
+    /// # Errors
+    ///
+    /// Returns [`HistogramError::UnknownSchema`] for a schema outside the reserved range, and the errors of
+    /// [`Self::validate`].
     pub fn checked(mut self) -> Result<Self, HistogramError> {
         let is_reserved = (SCHEMA_MIN_RESERVED..=SCHEMA_MAX_RESERVED).contains(&self.schema);
         if !is_reserved && !self.uses_custom_buckets() {

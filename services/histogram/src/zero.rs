@@ -1,13 +1,16 @@
-//! One zero bucket for two histograms: as wide as the wider one, and never cutting through a bucket that
-//! holds something.
+//! Common zero bucket of two histograms: as wide as the wider one, and widened further where its edge would
+//! cut a nonempty bucket.
+//!
+//! Widening one histogram can require widening the other, so both are widened in turn until their thresholds
+//! are equal.
 
 use tideline_model::CompensatedSum;
 
 use crate::histogram::Histogram;
 
 impl Histogram {
-    /// Widens this histogram's zero bucket as far as both need, and tells what the other's would then hold,
-    /// with what rounding took from it.
+    /// Widens this histogram's zero bucket to the common threshold. Returns the count of the other's zero
+    /// bucket at that threshold, and its rounding error.
     pub(crate) fn reconcile_zero_buckets(
         &mut self,
         other: &Self,
@@ -27,15 +30,15 @@ impl Histogram {
                 }
                 self.empty_buckets_in_zero_bucket(compensation.as_deref_mut());
             }
-            // Both are the same now, or one is NaN, with which nothing can be compared.
+            // A NaN threshold never becomes equal, so it ends the loop as well.
             if self.zero_threshold == threshold || self.zero_threshold.is_nan() || threshold.is_nan() {
                 return (others.sum, others.compensation);
             }
         }
     }
 
-    /// What the zero bucket would hold if it were at least so wide, and how wide it would be: up to the end
-    /// of the bucket that the threshold would cut through, if that holds something.
+    /// Computes count and threshold of a zero bucket of at least the given threshold. If the threshold would
+    /// cut a nonempty bucket, it moves to the far bound of that bucket.
     pub(crate) fn zero_count_up_to(
         &self,
         threshold: f64,
@@ -87,14 +90,14 @@ impl Histogram {
                     break;
                 }
             }
-            // Then more positive buckets lie within it.
+            // The wider threshold may contain more positive buckets.
             if !is_widened {
                 return (sum, threshold);
             }
         }
     }
 
-    /// Takes away the buckets that the zero bucket holds.
+    /// Removes the buckets within the zero bucket.
     fn empty_buckets_in_zero_bucket(&mut self, mut compensation: Option<&mut Self>) {
         let within = |slots: &mut dyn Iterator<Item = crate::buckets::Slot>| {
             slots
@@ -114,7 +117,7 @@ impl Histogram {
         self.compact_with(0, compensation);
     }
 
-    /// How far from zero a bucket begins.
+    /// Returns the distance from zero at which a bucket begins.
     fn nearer_bound(&self, slot: crate::buckets::Slot) -> f64 {
         let bucket = self.uncut_bucket(slot);
         bucket.lower.abs().min(bucket.upper.abs())

@@ -1,4 +1,6 @@
-//! Sums, differences, coarser schemas, resets and trims, case by case.
+//! Tests of histogram arithmetic, case by case.
+//!
+//! They cover sums, differences, coarser schemas, resets, trims, conversion of classic histograms and text.
 
 use tideline_histogram::{
     ClassicError, ClassicHistogram, Histogram, HistogramError, Outcome, ResetHint, Span,
@@ -8,7 +10,7 @@ use crate::{assert_same, compacted, parse};
 
 fn added(left: &str, right: &str) -> (Histogram, Outcome) {
     let mut sum = parse(left);
-    let outcome = sum.add(&parse(right)).expect("they go together");
+    let outcome = sum.add(&parse(right)).expect("the histograms are compatible");
     (compacted(sum), outcome)
 }
 
@@ -76,7 +78,7 @@ fn the_wider_zero_bucket_takes_what_lies_within() {
             "{{count:17 z_bucket:14 z_bucket_w:0.25 offset:-1 buckets:[3]}}"
         );
     }
-    // A threshold within a bucket that holds something moves to its end, on both sides.
+    // A threshold within a nonempty bucket moves to its end, on both sides.
     let within = "{{count:7 z_bucket:7 z_bucket_w:0.2}}";
     for (left, right) in [(narrow, within), (within, narrow)] {
         let sum = added(left, right).0.notation();
@@ -185,13 +187,13 @@ fn compensation_keeps_what_rounding_takes() {
 fn resets_are_seen() {
     let before = "{{schema:1 count:20 z_bucket:2 z_bucket_w:0.01 offset:1 buckets:[1 2 3] n_buckets:[4]}}";
     let cases = [
-        // The same, or more.
+        // Equal or increased.
         (before, false),
         (
             "{{schema:1 count:21 z_bucket:2 z_bucket_w:0.01 offset:1 buckets:[1 2 3 1] n_buckets:[4]}}",
             false,
         ),
-        // Less of all, less in a bucket, a bucket gone, on the other side, in the zero bucket.
+        // Decreased: the count, a bucket, a missing bucket, a negative bucket, the zero bucket.
         (
             "{{schema:1 count:19 z_bucket:2 z_bucket_w:0.01 offset:1 buckets:[1 2 3] n_buckets:[4]}}",
             true,
@@ -212,7 +214,7 @@ fn resets_are_seen() {
             "{{schema:1 count:21 z_bucket:1 z_bucket_w:0.01 offset:1 buckets:[1 2 3] n_buckets:[4]}}",
             true,
         ),
-        // A coarser schema is none, a finer one is.
+        // A coarser schema is not a reset; a finer schema is.
         (
             "{{schema:0 count:21 z_bucket:2 z_bucket_w:0.01 offset:1 buckets:[3 3] n_buckets:[4]}}",
             false,
@@ -225,7 +227,7 @@ fn resets_are_seen() {
             "{{schema:2 count:21 z_bucket:2 z_bucket_w:0.01 offset:1 buckets:[9 9 9 9 9 9] n_buckets:[4]}}",
             true,
         ),
-        // So with a wider zero bucket and a narrower one; 1 is the lower bound of bucket 1.
+        // A wider zero bucket is not a reset; a narrower one is. 1 is the lower bound of bucket 1.
         (
             "{{schema:1 count:21 z_bucket:6 z_bucket_w:1 offset:1 buckets:[1 2 3]}}",
             false,
@@ -242,7 +244,7 @@ fn resets_are_seen() {
             "{{schema:1 count:21 z_bucket:2 z_bucket_w:0.001 offset:1 buckets:[1 2 3] n_buckets:[4]}}",
             true,
         ),
-        // It says so itself.
+        // The hint decides.
         (
             "{{schema:1 count:1 z_bucket:0 z_bucket_w:0.01 counter_reset_hint:not_reset}}",
             false,
@@ -286,11 +288,11 @@ fn a_bound_cuts_buckets_where_interpolation_says() {
         above.notation(),
         "{{schema:-53 count:10 sum:167.5 custom_values:[5 10 15 20] offset:2 buckets:[2 8]}}"
     );
-    // In the logarithm: the square root of 8 halves the bucket from 2 to 4.
+    // Exponential interpolation: √8 halves the bucket from 2 to 4.
     let mut exponential = parse("{{count:4 sum:10 offset:2 buckets:[4]}}");
     exponential.trim_upper(8f64.sqrt());
     assert!((exponential.count - 2.0).abs() < 1e-12, "{exponential}");
-    // What cuts nothing changes nothing, not even the sum.
+    // If the bound cuts no bucket, nothing changes, not even the sum.
     let mut whole = parse(custom);
     whole.trim_upper(100.0);
     assert_eq!(whole, parse(custom));
@@ -352,7 +354,7 @@ fn a_histogram_is_shown_as_its_buckets() {
 
 #[test]
 fn bounds_end_where_doubles_do() {
-    // The last bucket of finite numbers ends at the largest; the one behind it is for infinities.
+    // The last bucket of finite numbers ends at the largest double; the next bucket is for infinities.
     let last = parse("{{schema:8 count:3 offset:262144 buckets:[1 2]}}");
     let bounds: Vec<_> = last.buckets().map(|bucket| bucket.upper).collect();
     assert_eq!(bounds, [f64::MAX, f64::INFINITY]);
@@ -383,7 +385,7 @@ fn far_buckets_do_not_fill_the_memory() {
         positive_buckets: vec![1.0, 1.0],
         ..Histogram::default()
     };
-    // Of many gaps only the first are written out.
+    // Only the first of many gaps are written out.
     for (buckets, gaps_written_out) in [(50_000, 11), (65_000, 0), (65_536, 0)] {
         let scattered = Histogram {
             positive_spans: vec![
@@ -426,7 +428,7 @@ fn a_series_tells_what_was_compared() {
     let cases = [
         (parse("{{count:4 buckets:[1 3]}}"), Some(&first), NotReset),
         (parse("{{count:4 buckets:[1 3]}}"), None, Unknown),
-        // Less, other buckets, behind the end of a series: who asks has to look.
+        // Decreased counts, other buckets, after a stale marker: the reader must compare.
         (parse("{{count:2 buckets:[1 1]}}"), Some(&first), Unknown),
         (parse("{{schema:1 count:4 buckets:[1 3]}}"), Some(&first), Unknown),
         (

@@ -1,5 +1,6 @@
-//! The stored bytes: what is written comes back bit for bit, what was once written is still read, all else is
-//! refused.
+//! Tests of the stored bytes.
+//!
+//! Round trips are exact, golden bytes stay readable, all other input is rejected.
 
 use proptest::prelude::*;
 use tideline_histogram::{BUCKETS_MAX, CodecError, Histogram, ResetHint, STALE_NAN_BITS, Span};
@@ -10,7 +11,7 @@ fn bytes(histogram: &Histogram) -> Vec<u8> {
     out
 }
 
-/// Equal to the last bit: NaNs too, and zeros by their sign.
+/// Asserts bit-for-bit equality, including NaN payloads and the sign of zeros.
 fn assert_same(left: &Histogram, right: &Histogram) {
     let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     let numbers = |h: &Histogram| bits(&[h.count, h.sum, h.zero_count, h.zero_threshold]);
@@ -27,7 +28,7 @@ fn span(offset: i32, length: u32) -> Span {
     Span { offset, length }
 }
 
-/// Of a client library: whole counts, the usual zero threshold.
+/// Returns a histogram of a client library: whole counts, usual zero threshold.
 fn of_a_library() -> Histogram {
     Histogram {
         reset_hint: ResetHint::NotReset,
@@ -44,7 +45,7 @@ fn of_a_library() -> Histogram {
     }
 }
 
-/// With bounds of its own, as converted from a classic histogram.
+/// Returns a histogram with custom bounds, as converted from a classic histogram.
 fn of_bounds() -> Histogram {
     Histogram {
         schema: -53,
@@ -57,7 +58,7 @@ fn of_bounds() -> Histogram {
     }
 }
 
-/// As a rule computes it: fractions, a NaN with a payload, a negative zero.
+/// Returns a histogram as a recording rule computes it: fractions, a NaN with a payload, a negative zero.
 fn computed() -> Histogram {
     Histogram {
         reset_hint: ResetHint::Gauge,
@@ -72,7 +73,7 @@ fn computed() -> Histogram {
     }
 }
 
-/// The marker that a series has ended.
+/// Returns the stale marker, which ends a series.
 fn stale() -> Histogram {
     Histogram {
         sum: f64::from_bits(STALE_NAN_BITS),
@@ -84,7 +85,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// `FORMAT.md`'s examples. These bytes are in databases: a change here needs a new version.
+/// Checks the examples of `FORMAT.md` and two more. Databases contain these bytes, so a change requires a new
+/// version.
 #[test]
 fn bytes_once_written_stay_readable() {
     let golden = [
@@ -141,7 +143,7 @@ fn damage_is_refused() {
 #[test]
 fn a_number_has_one_form() {
     let mut written = bytes(&of_bounds());
-    // The count 7, then the same in two bytes.
+    // The count 7 in one byte, then in two bytes.
     assert_eq!(written[4], 14);
     written.splice(4..5, [14 | 0x80, 0]);
     assert_eq!(Histogram::from_bytes(&written), Err(CodecError::Bad("count")));
@@ -149,7 +151,7 @@ fn a_number_has_one_form() {
 
 #[test]
 fn too_many_buckets_are_refused_before_room_is_made() {
-    // Version, whole numbers all around, schema, count, sum and zero count 0, then 2^62 spans.
+    // Version; flags: all numbers whole; schema, count, sum, zero count: 0; then 2^62 spans.
     let mut written = vec![1, 0x3c, 0, 0, 0, 0];
     written.extend([0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40]);
     let refused = Histogram::from_bytes(&written);
@@ -248,7 +250,7 @@ prop_compose! {
     }
 }
 
-/// Whatever is read may be calculated with and shown: the results may be odd, but nothing panics.
+/// Runs all operations on a decoded histogram. Results may be meaningless, but no operation panics.
 fn use_all(mut read: Histogram, other: &Histogram) {
     let _ = (
         read.validate(),

@@ -1,8 +1,10 @@
-//! Logarithms and powers: near the platform's, exact where that can be, the same everywhere.
+//! Tests of logarithms and powers.
+//!
+//! They must be close to the platform's functions, exact where possible, and identical on every platform.
 
 use tideline_histogram::logarithm::{exp2, ln, log2};
 
-/// Units in the last place between two numbers.
+/// Returns the distance in units in the last place.
 fn distance(left: f64, right: f64) -> u64 {
     left.to_bits().abs_diff(right.to_bits())
 }
@@ -47,7 +49,7 @@ fn what_has_no_logarithm() {
     assert!(ln(-1.0).is_nan() && log2(f64::NAN).is_nan() && exp2(f64::NAN).is_nan());
 }
 
-/// Seen from Go 1.26's `math.Log`, `math.Log2` and `math.Exp2` on x86-64.
+/// Compares with `math.Log`, `math.Log2` and `math.Exp2` of Go 1.26 on x86-64.
 #[test]
 fn they_are_gos() {
     for (number, natural, binary) in [
@@ -78,8 +80,8 @@ fn they_are_gos() {
     }
 }
 
-/// Results of 200,000 arguments of every magnitude and between 0 and 8, as the first implementation gave them: an update
-/// of `libm` must not change answers.
+/// Compares hashes of the results for 200,000 arguments of every magnitude and between 0 and 8. The test
+/// detects changed results after an update of `libm`.
 #[test]
 fn they_stay_as_they_are() {
     let mix =

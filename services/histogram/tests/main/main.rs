@@ -1,4 +1,4 @@
-//! The histogram's tests: one binary.
+//! Tests of native histograms, in one binary.
 
 mod arithmetic;
 mod bytes;
@@ -13,7 +13,7 @@ fn parse(text: &str) -> Histogram {
     Histogram::parse(text).expect("the test writes the notation")
 }
 
-/// The same buckets, counts and sum, wherever spans are cut.
+/// Asserts equal buckets, counts and sums, regardless of the partition into spans.
 fn assert_same(left: &Histogram, right: &Histogram) {
     assert!(
         left.same_as(right),

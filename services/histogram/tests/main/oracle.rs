@@ -1,4 +1,4 @@
-//! The arithmetic of Prometheus, case by case: `oracle.txt` holds what it makes of random histograms.
+//! Comparison with Prometheus' arithmetic: `oracle.txt` holds Prometheus' results for random histograms.
 
 use tideline_histogram::Histogram;
 
@@ -33,7 +33,7 @@ fn outcome(operation: &str, inputs: &[&str]) -> String {
             } else {
                 histogram.sub(&other)
             };
-            let outcome = outcome.expect("they go together");
+            let outcome = outcome.expect("the histograms are compatible");
             let collision = if outcome.counter_reset_collision {
                 " collision"
             } else {
@@ -65,7 +65,7 @@ fn compensated_sum(inputs: &[&str]) -> Histogram {
     let (mut sum, mut compensation) = (parse(inputs[0]), None);
     for other in &inputs[1..] {
         sum.kahan_add(&parse(other), &mut compensation)
-            .expect("they go together");
+            .expect("the histograms are compatible");
     }
     sum.add(&compensation.expect("at least two are added"))
         .expect("it has the sum's layout");

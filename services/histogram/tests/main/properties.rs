@@ -1,4 +1,6 @@
-//! What holds for any histogram of whole counts.
+//! Properties of histograms with whole counts.
+//!
+//! Sums, differences, compaction, coarser schemas, trims and the notation must preserve the counts.
 
 use proptest::prelude::*;
 use tideline_histogram::{Histogram, SCHEMA_MIN, Span};
@@ -22,7 +24,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// Of whole counts that fit, at any schema, no bucket within the zero bucket.
+    /// Generates a valid histogram with whole counts at any schema, without buckets inside the zero bucket.
     fn histogram()(
         schema in -4i32..=8,
         threshold in 0usize..4,
@@ -111,7 +113,7 @@ proptest! {
         coarse.reduce_resolution(schema);
         prop_assert_eq!(coarse.schema, schema.min(histogram.schema));
         prop_assert_eq!(observed(&coarse), observed(&histogram));
-        // Every bucket lies in one of the coarser: below each of their bounds lies what lay below it.
+        // Coarser buckets are unions of finer ones: below each coarse bound, the counts are equal.
         for bound in coarse.buckets().map(|bucket| bucket.upper) {
             let below = |histogram: &Histogram| {
                 let within = histogram.buckets().filter(|bucket| bucket.upper <= bound);

@@ -1,4 +1,6 @@
-//! What a histogram must keep to, and how whole counts become one.
+//! Tests of the validity rules of histograms, and of the conversion of integer deltas.
+//!
+//! Cases pair an invalid histogram with the expected error.
 
 use tideline_histogram::{Histogram, HistogramError, IntegerHistogram, LayoutError, SCHEMA_MAX, Side, Span};
 
