@@ -1,4 +1,6 @@
-//! What an evaluation costs beside storage: dashboards ask for sums of rates and for quantiles.
+//! Cost of evaluation without storage, for queries as dashboards issue them.
+//!
+//! The source is in memory and passes series from two threads.
 
 #![allow(clippy::unwrap_used, reason = "a bench may panic")]
 
@@ -8,15 +10,15 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tideline_promql::source::{SeriesData, Visit};
 use tideline_promql::{Labels, Question, Result, Samples, Select, Settings, Source, evaluate, parse};
 
-/// Series of one metric, sampled every ten seconds for four hours.
+/// Number of series of the metric. Each has a sample every ten seconds for four hours.
 const SERIES: usize = 1000;
 const SAMPLES: usize = 1440;
 const INTERVAL: i64 = 10_000;
 
-/// Threads that hand out series.
+/// Number of threads that pass series to the evaluator.
 const THREADS: usize = 2;
 
-/// Series as arrays; all share their instants.
+/// Series as arrays with common timestamps.
 struct Arrays {
     times: Vec<i64>,
     series: Vec<(Labels, Vec<f64>)>,

@@ -1,7 +1,7 @@
-//! What an answer says about itself: warnings and infos, in Prometheus' words.
+//! Annotations of a query result: warnings and infos with Prometheus' texts.
 //!
-//! The same remark made many times is kept once; remarks that count are added up. The place in the query is written
-//! behind the text when the answer is made, so that a remark of a thousand series is one line.
+//! Equal annotations are kept once; counts of equal annotations are added up. The position in the query is
+//! appended only when the texts are built, so a thousand series with the same problem produce one line.
 
 mod text;
 
@@ -14,22 +14,22 @@ use crate::number::{general, general_rounded};
 
 pub use text::Annotation;
 
-/// So many different warnings, and as many infos, are kept: an answer shows far fewer, and an evaluation may find one
-/// for each of millions of steps.
+/// Maximum number of different warnings, and of different infos. A response shows far fewer, but an
+/// evaluation may produce one for each of millions of steps.
 const KEPT_MAX: usize = 1_000;
 
-/// Remarks, each once. Of more than 1,000 warnings or infos those are kept that are first in order.
+/// Deduplicated annotations. Beyond 1,000 warnings or infos, the first ones in sorted order are kept.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Annotations {
     warnings: Remarks,
     infos: Remarks,
 }
 
-/// Warnings, or infos, by their texts.
+/// Warnings or infos by text.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Remarks {
     kept: BTreeMap<String, Entry>,
-    /// Whether there were more.
+    /// True if annotations were omitted.
     omits: bool,
 }
 
@@ -39,7 +39,7 @@ struct Entry {
     detail: Detail,
 }
 
-/// What remarks of equal text add up to.
+/// Accumulated data of annotations with equal text.
 #[derive(Debug, Clone, PartialEq)]
 enum Detail {
     None,
@@ -53,12 +53,12 @@ enum Detail {
 }
 
 impl Annotations {
-    /// Adds a remark on what stands at a place.
+    /// Adds an annotation on the expression at a position.
     pub fn add(&mut self, annotation: &Annotation<'_>, at: TextRange) {
         self.add_times(annotation, 1, at);
     }
 
-    /// Adds a remark that was made so many times.
+    /// Adds an annotation that occurred `times` times.
     fn add_times(&mut self, annotation: &Annotation<'_>, times: u64, at: TextRange) {
         let detail = match *annotation {
             Annotation::StartTimeOverlap { .. } => Detail::Overlaps(times),
@@ -83,18 +83,18 @@ impl Annotations {
         remarks.put(annotation.to_string(), Entry { at, detail });
     }
 
-    /// Adds what a function noted on samples of a metric at an instant, in milliseconds.
+    /// Adds a function's note on samples of a metric at a timestamp in milliseconds.
     pub fn add_note(&mut self, note: Note, metric: &str, at: TextRange, time: i64) {
         self.add(&of_note(note, metric, time), at);
     }
 
-    /// Adds what a function noted so many times on samples of a metric.
+    /// Adds a function's note that occurred `times` times on samples of a metric.
     pub(crate) fn add_note_times(&mut self, note: Note, times: u64, metric: &str, at: TextRange) {
         self.add_times(&of_note(note, metric, 0), times, at);
     }
 
-    /// Warnings and infos, each sorted, with their places as `(line:column)` in the text of the query; last, whether
-    /// there were more.
+    /// Returns the sorted texts of warnings and of infos. Each ends with its position in the query as
+    /// `(line:column)`. If annotations were omitted, a last text reports it.
     pub fn texts(&self, query: &str) -> (Vec<String>, Vec<String>) {
         (
             self.warnings.texts(query, "warning"),
@@ -104,7 +104,7 @@ impl Annotations {
 }
 
 impl Remarks {
-    /// The later of equal remarks has the place.
+    /// Inserts an annotation. If the text exists, the new position replaces the old one.
     fn put(&mut self, text: String, mut entry: Entry) {
         if let Some(before) = self.kept.get_mut(&text) {
             entry.detail.merge(&before.detail);
@@ -133,7 +133,7 @@ impl Remarks {
     }
 }
 
-/// The remark that a note on samples of a metric at an instant, in milliseconds, is.
+/// Converts a note on samples of a metric at a timestamp in milliseconds.
 fn of_note(note: Note, metric: &str, time: i64) -> Annotation<'_> {
     match note {
         Note::MixedFloatsHistograms => Annotation::MixedFloatsHistograms { metric },
@@ -213,7 +213,7 @@ impl fmt::Display for Detail {
     }
 }
 
-/// `line:column` of a byte, both from 1; the column is in bytes.
+/// Formats a byte position as `line:column`, both from 1; the column is counted in bytes.
 fn place(query: &str, byte: usize) -> String {
     let Some(before) = query.as_bytes().get(..byte) else {
         return "invalid position".to_owned();

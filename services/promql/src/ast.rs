@@ -1,33 +1,34 @@
-//! What an expression is made of.
+//! The expression tree.
 //!
-//! Times are milliseconds, as everywhere in PromQL. The tree says what was written, with the place of each node in the
-//! text; what depends on the question (start, end, step) is worked out by the plan.
+//! Times are in milliseconds, as everywhere in PromQL. The tree represents the query as written, with the
+//! position of each node in the text. The plan resolves everything that depends on start, end and step of the
+//! query.
 
 use crate::matcher::Matcher;
 
-/// A place in the text of a query: bytes, half-open.
+/// Byte range in the text of a query, half-open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TextRange {
     /// First byte.
     pub start: usize,
-    /// Behind the last byte.
+    /// End (exclusive).
     pub end: usize,
 }
 
-/// What an expression evaluates to.
+/// Type of the value of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ValueType {
-    /// One number an instant.
+    /// One number per step.
     Scalar,
-    /// Series with one sample an instant.
+    /// Series with one sample per step.
     Vector,
-    /// Series with a range of samples.
+    /// Series with a range of samples per step.
     Matrix,
-    /// A text.
+    /// String.
     String,
 }
 
-/// An expression.
+/// Expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expr {
     /// `42`, `0x2a`, `5m`, `Inf`.
@@ -52,70 +53,71 @@ pub enum Expr {
     Aggregate(Box<Aggregate>),
 }
 
-/// A number.
+/// Number literal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NumberLiteral {
-    /// Its value; a duration is in seconds.
+    /// Value; a duration is in seconds.
     pub value: f64,
-    /// Whether it was written as a duration, such as `5m`.
+    /// True if written as a duration, such as `5m`.
     pub is_duration: bool,
-    /// Where it stands.
+    /// Position in the query.
     pub at: TextRange,
 }
 
-/// A text.
+/// String literal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StringLiteral {
-    /// Its value, unquoted.
+    /// Value without quotes and escapes.
     pub value: String,
-    /// Its bytes where they are not UTF-8; `value` has replacement characters in their place then.
+    /// Raw bytes, if they are not UTF-8; `value` then contains replacement characters.
     pub invalid: Option<Box<[u8]>>,
-    /// Where it stands, with its quotes.
+    /// Position in the query, including the quotes.
     pub at: TextRange,
 }
 
-/// Selects series.
+/// Selection of series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VectorSelector {
-    /// The metric name in front of the braces; it is also among the matchers. A quoted one inside them is only there.
+    /// Metric name before the braces. It is also one of the matchers; a quoted name within the braces is only
+    /// there.
     pub name: Option<String>,
-    /// Conditions on labels, in the order of the text; that of `name` last.
+    /// Label matchers in the order of the text; the matcher of `name` is last.
     pub matchers: Vec<Matcher>,
-    /// What shifts it in time.
+    /// Time shift.
     pub shift: Shift,
-    /// How a range of it is bounded.
+    /// Treatment of the samples at the ends of a range.
     pub bounds: Bounds,
-    /// Whether it may match every series: the second argument of `info`.
+    /// True if the selector may match every series, as in the second argument of `info`.
     pub may_match_all: bool,
-    /// Where it stands.
+    /// Position in the query.
     pub at: TextRange,
 }
 
-/// How the samples at the ends of a range are taken.
+/// Treatment of the samples at the ends of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Bounds {
-    /// Those inside the range.
+    /// Only samples within the range.
     #[default]
     Plain,
-    /// `anchored`: the last one before the range stands at its start.
+    /// `anchored`: the last sample before the range is used as its value at the start.
     Anchored,
-    /// `smoothed`: values at both ends are interpolated.
+    /// `smoothed`: the values at both ends are interpolated.
     Smoothed,
 }
 
-/// `offset` and `@`.
+/// Modifiers `offset` and `@`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Shift {
-    /// Back in time; negative = forward. `None` = not written.
+    /// Offset back in time; a negative one is forward. `None` if not written.
     pub offset: Option<DurationValue>,
-    /// The instant that it is fixed to.
+    /// Fixed evaluation timestamp; `None` if not written.
     pub at: Option<AtModifier>,
 }
 
-/// `@ instant`.
+/// Argument of the modifier `@`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtModifier {
-    /// Milliseconds since the epoch.
+    /// Timestamp in milliseconds since the epoch.
     Instant(i64),
     /// `@ start()`.
     Start,
@@ -123,29 +125,29 @@ pub enum AtModifier {
     End,
 }
 
-/// A duration in a range, an offset or a step.
+/// Duration of a range, an offset or a step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DurationValue {
-    /// Milliseconds.
+    /// Duration in milliseconds.
     Fixed(i64),
-    /// One that is computed, in seconds, when the question is known.
+    /// Duration expression in seconds; the plan computes it from the query's parameters.
     Computed(Box<DurationExpr>),
 }
 
-/// Arithmetic of durations.
+/// Duration expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DurationExpr {
-    /// A number of seconds or a duration.
+    /// Number of seconds, or a duration.
     Number(NumberLiteral),
-    /// `step()`: the step of the question; zero for an instant.
+    /// `step()`: the step of the query; zero for an instant query.
     Step(TextRange),
-    /// `range()`: the whole time of the question.
+    /// `range()`: the time from start to end of the query.
     Range(TextRange),
     /// `min_of(a, b)`.
     Min(Box<DurationExpr>, Box<DurationExpr>, TextRange),
     /// `max_of(a, b)`.
     Max(Box<DurationExpr>, Box<DurationExpr>, TextRange),
-    /// `-a` if true, else `+a`, which means `a`; a literal has its sign itself.
+    /// `-a` if true, otherwise `+a`, which equals `a`. The sign of a literal is part of the literal.
     Sign(bool, Box<DurationExpr>, TextRange),
     /// `a operator b`: one of `+ - * / % ^`.
     Binary(BinaryOp, Box<DurationExpr>, Box<DurationExpr>),
@@ -156,50 +158,50 @@ pub enum DurationExpr {
 /// `selector[range]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MatrixSelector {
-    /// What is selected, with its shift.
+    /// Selector of the series, with its time shift.
     pub selector: VectorSelector,
-    /// How far back.
+    /// Width of the range.
     pub range: DurationValue,
-    /// Where it stands.
+    /// Position in the query.
     pub at: TextRange,
 }
 
 /// `expression[range:step]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subquery {
-    /// What is evaluated.
+    /// Inner expression.
     pub expr: Expr,
-    /// How far back.
+    /// Width of the range.
     pub range: DurationValue,
-    /// How often; `None` = the default interval.
+    /// Evaluation interval; `None` selects the default interval.
     pub step: Option<DurationValue>,
-    /// What shifts it in time.
+    /// Time shift.
     pub shift: Shift,
-    /// Where it stands.
+    /// Position in the query.
     pub at: TextRange,
 }
 
 /// `(expression)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Paren {
-    /// What is inside.
+    /// Inner expression.
     pub expr: Expr,
-    /// Where it stands, with its parentheses.
+    /// Position in the query, including the parentheses.
     pub at: TextRange,
 }
 
 /// `-expression` or `+expression`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unary {
-    /// Whether the sign is a minus.
+    /// True for a minus sign.
     pub is_negative: bool,
-    /// What it stands before.
+    /// Operand.
     pub expr: Expr,
-    /// Where it stands.
+    /// Position in the query.
     pub at: TextRange,
 }
 
-/// An operator between two expressions.
+/// Binary operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "each is the operator of its name")]
 pub enum BinaryOp {
@@ -219,45 +221,46 @@ pub enum BinaryOp {
     And,
     Or,
     Unless,
-    /// `</`: of a histogram, what lies below a bound.
+    /// `</`: removes the observations of a histogram above a bound.
     TrimUpper,
-    /// `>/`: of a histogram, what lies above a bound.
+    /// `>/`: removes the observations of a histogram below a bound.
     TrimLower,
 }
 
 /// `left operator right`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Binary {
-    /// The operator.
+    /// Operator.
     pub op: BinaryOp,
-    /// Its left side.
+    /// Left operand.
     pub left: Expr,
-    /// Its right side.
+    /// Right operand.
     pub right: Expr,
-    /// Whether a comparison answers 0 or 1 instead of filtering: `bool`.
+    /// True for the modifier `bool`: a comparison returns 0 or 1 instead of filtering.
     pub return_bool: bool,
-    /// How series of both sides are paired, if both are vectors.
+    /// Vector matching, if both operands are vectors.
     pub matching: Option<VectorMatching>,
 }
 
-/// How series of two vectors are paired.
+/// Rules for matching the series of two vectors.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct VectorMatching {
-    /// How many of one side may meet how many of the other.
+    /// Number of series per group on each side.
     pub cardinality: Cardinality,
-    /// The labels of `on` or `ignoring`.
+    /// Labels of `on` or `ignoring`.
     pub labels: Vec<String>,
-    /// Whether `labels` are those that count (`on`), or those that do not.
+    /// True for `on`: series match by exactly `labels`. False for `ignoring`: they match by all labels except
+    /// `labels` and the metric name.
     pub is_on: bool,
-    /// Labels taken over from the side of one: of `group_left` and `group_right`.
+    /// Labels of `group_left` or `group_right`, copied from the "one" side.
     pub include: Vec<String>,
-    /// What stands for a missing series of the left side.
+    /// Value of missing series of the left side.
     pub fill_left: Option<f64>,
-    /// What stands for a missing series of the right side.
+    /// Value of missing series of the right side.
     pub fill_right: Option<f64>,
 }
 
-/// How many series of one side may meet how many of the other.
+/// Number of series that may match on each side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Cardinality {
     /// One to one.
@@ -267,22 +270,22 @@ pub enum Cardinality {
     ManyToOne,
     /// `group_right`.
     OneToMany,
-    /// Of the set operators.
+    /// Many to many: the set operators.
     ManyToMany,
 }
 
 /// `function(arguments)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// The function.
+    /// Function.
     pub function: &'static crate::function::FunctionSpec,
-    /// Its arguments.
+    /// Arguments.
     pub arguments: Vec<Expr>,
-    /// Where it stands.
+    /// Position in the query.
     pub at: TextRange,
 }
 
-/// What an aggregation does with the samples of a group.
+/// Aggregation operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "each is the aggregation of its name")]
 pub enum AggregateOp {
@@ -305,22 +308,22 @@ pub enum AggregateOp {
 /// `sum by (label) (expression)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Aggregate {
-    /// What is done.
+    /// Operator.
     pub op: AggregateOp,
-    /// Over what.
+    /// Aggregated expression.
     pub expr: Expr,
-    /// The parameter, of those that take one.
+    /// Parameter, for operators that take one.
     pub parameter: Option<Expr>,
-    /// The labels of `by` or `without`.
+    /// Labels of `by` or `without`.
     pub grouping: Vec<String>,
-    /// Whether `grouping` are the labels that do not count.
+    /// True for `without`: `grouping` lists the labels to ignore.
     pub is_without: bool,
-    /// Where it stands.
+    /// Position in the query.
     pub at: TextRange,
 }
 
 impl ValueType {
-    /// Its name in Prometheus' documentation and messages.
+    /// Returns the name used in Prometheus' documentation and messages.
     pub fn documented(self) -> &'static str {
         match self {
             Self::Scalar => "scalar",
@@ -330,7 +333,7 @@ impl ValueType {
         }
     }
 
-    /// Its name in Prometheus' answers.
+    /// Returns the name used in the responses of Prometheus' API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scalar => "scalar",
@@ -342,7 +345,7 @@ impl ValueType {
 }
 
 impl BinaryOp {
-    /// How it is written.
+    /// Returns the operator as written.
     pub fn name(self) -> &'static str {
         match self {
             Self::Add => "+",
@@ -366,7 +369,7 @@ impl BinaryOp {
         }
     }
 
-    /// Whether it compares: filters, or answers 0 or 1.
+    /// Returns true for comparison operators, which filter or return 0 or 1.
     pub fn is_comparison(self) -> bool {
         matches!(
             self,
@@ -374,14 +377,14 @@ impl BinaryOp {
         )
     }
 
-    /// Whether it is an operator of sets: `and`, `or`, `unless`.
+    /// Returns true for the set operators `and`, `or` and `unless`.
     pub fn is_set(self) -> bool {
         matches!(self, Self::And | Self::Or | Self::Unless)
     }
 }
 
 impl AggregateOp {
-    /// How it is written.
+    /// Returns the operator as written.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sum => "sum",
@@ -401,7 +404,7 @@ impl AggregateOp {
         }
     }
 
-    /// Whether a parameter stands before what it is over.
+    /// Returns true if the operator takes a parameter before its expression.
     pub fn takes_parameter(self) -> bool {
         matches!(
             self,
@@ -411,7 +414,7 @@ impl AggregateOp {
 }
 
 impl Expr {
-    /// What it evaluates to.
+    /// Returns the type of the value.
     pub fn value_type(&self) -> ValueType {
         match self {
             Self::Number(_) => ValueType::Scalar,
@@ -428,7 +431,7 @@ impl Expr {
         }
     }
 
-    /// Where it stands in the text.
+    /// Returns the position in the query.
     pub fn at(&self) -> TextRange {
         match self {
             Self::Number(number) => number.at,

@@ -1,22 +1,22 @@
-//! The Gregorian calendar in UTC, for functions of dates.
+//! Gregorian calendar in UTC, for the date functions.
 //!
-//! Days are counted in 64 bits and seconds of any size are met: what no calendar has is answered as the proleptic one
-//! would.
+//! Any 64-bit number of seconds is accepted. Dates outside the historical calendar follow the proleptic
+//! Gregorian calendar.
 
-/// Seconds of a day.
+/// Seconds per day.
 const DAY: i64 = 86_400;
 
-/// A date with its time of day.
+/// Date with time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Date {
     pub(crate) year: i64,
-    /// From 1.
+    /// Month, from 1.
     pub(crate) month: i64,
-    /// Of the month, from 1.
+    /// Day of the month, from 1.
     pub(crate) day: i64,
-    /// Of the year, from 1.
+    /// Day of the year, from 1.
     pub(crate) day_of_year: i64,
-    /// From 0 = Sunday.
+    /// Day of the week, from 0 (Sunday).
     pub(crate) day_of_week: i64,
     pub(crate) hour: i64,
     pub(crate) minute: i64,
@@ -24,10 +24,11 @@ pub(crate) struct Date {
 }
 
 impl Date {
-    /// Of seconds since the epoch.
+    /// Converts seconds since the epoch.
     ///
-    /// The algorithm is Howard Hinnant's `civil_from_days`: years begin in March, so that the leap day is the last of a
-    /// year, and 400 years (146,097 days) are one era. <https://howardhinnant.github.io/date_algorithms.html>
+    /// Uses Howard Hinnant's algorithm `civil_from_days`: years begin in March, so that the leap day is the
+    /// last day of a year, and an era has 400 years (146,097 days).
+    /// <https://howardhinnant.github.io/date_algorithms.html>
     pub(crate) fn of_seconds(seconds: i64) -> Self {
         let (days, second_of_day) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
         let shifted = days + 719_468;
@@ -59,7 +60,7 @@ impl Date {
         }
     }
 
-    /// How many days its month has.
+    /// Returns the number of days of the month.
     pub(crate) fn days_in_month(&self) -> i64 {
         match self.month {
             2 => 28 + i64::from(is_leap(self.year)),
@@ -73,7 +74,7 @@ fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
-/// `2026-11-22T15:33:34Z` of seconds since the epoch.
+/// Formats seconds since the epoch as in `2026-11-22T15:33:34Z`.
 pub(crate) fn rfc3339(seconds: i64) -> String {
     let date = Date::of_seconds(seconds);
     format!(

@@ -1,7 +1,8 @@
-//! Whether the parts of an expression fit together: types, counts of arguments, what may be matched with what.
+//! Static checks of an expression: types, argument counts, vector matching. The messages equal those of
+//! Prometheus.
 //!
-//! What depends on both sides of an operator is settled here too: set operators match many to many, and only vectors
-//! are matched at all.
+//! The checks also complete what depends on both operands of an operator: set operators match many to many,
+//! and only operations between vectors keep a matching.
 
 use crate::ast::{
     Aggregate, AggregateOp, Binary, Call, Cardinality, Expr, Subquery, TextRange, Unary, ValueType,
@@ -13,7 +14,7 @@ use crate::labels::METRIC_NAME;
 use crate::lex::is_space;
 use crate::quote::quote;
 
-/// Checks an expression that was parsed from `text`.
+/// Checks an expression that was parsed from `text`, and completes its vector matching.
 pub(crate) fn check(expr: &mut Expr, text: &str) -> Result<(), ParseError> {
     Checker { text }.check(expr).map(drop)
 }
@@ -156,7 +157,7 @@ impl Checker<'_> {
         self.fault(call.at, message)
     }
 
-    /// The second argument of `info` selects by labels only, and may select all.
+    /// Checks the second argument of `info`: a selector by labels only, which may match all series.
     fn info_labels(&self, call: TextRange, labels: &mut Expr) -> Result<(), ParseError> {
         let got = labels.value_type();
         if got != ValueType::Vector {
@@ -246,7 +247,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Where a side is a scalar, nothing can be matched.
+    /// Rejects vector matching if an operand is a scalar.
     fn no_matching(&self, matching: Option<VectorMatching>, at: TextRange) -> Result<(), ParseError> {
         let matching = matching.unwrap_or_default();
         if !matching.labels.is_empty() {
@@ -259,7 +260,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Where the operator stands: behind the left side and the spaces.
+    /// Returns the position of the operator: after the left operand and the spaces.
     fn operator(&self, binary: &Binary) -> TextRange {
         let TextRange { end: left, .. } = binary.left.at();
         let TextRange { start: right, .. } = binary.right.at();

@@ -1,58 +1,58 @@
-//! What can go wrong, in the classes that Prometheus' API tells apart.
+//! Errors, in the classes of Prometheus' API.
 
 use std::fmt;
 
 use crate::ast::TextRange;
 
-/// The result of anything here.
+/// Result of parsing or evaluating PromQL.
 pub type Result<T> = std::result::Result<T, PromqlError>;
 
-/// Why a question has no answer. Displayed in Prometheus' words.
+/// Reason why a query has no result. The messages use Prometheus' wording where Prometheus has the same error.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PromqlError {
-    /// The text is not PromQL: `bad_data`, 400.
+    /// Invalid PromQL text: `bad_data`, 400.
     #[error("{0}")]
     Parse(#[from] ParseError),
-    /// The question makes no sense: `bad_data`, 400.
+    /// Query parameters that do not fit the expression: `bad_data`, 400.
     #[error("{0}")]
     Invalid(String),
-    /// It cannot be evaluated on these series: `execution`, 422.
+    /// Expression that cannot be evaluated on the selected series: `execution`, 422.
     #[error("{0}")]
     Execution(String),
-    /// It took too long: `timeout`, 503.
+    /// Exceeded time limit: `timeout`, 503.
     #[error("query timed out in {0}")]
     Timeout(&'static str),
-    /// Its client has left: `canceled`, 499.
+    /// Disconnected client: `canceled`, 499.
     #[error("query was canceled in {0}")]
     Canceled(&'static str),
-    /// It would hold more than it may: `execution`, 422. Says what and how many.
+    /// Exceeded limit on samples, steps or patterns: `execution`, 422. The message names the limit.
     #[error("{0}")]
     TooMany(String),
-    /// The storage failed: `internal`, 500; `is_overloaded`: 503, to be asked again later.
+    /// Storage failure: `internal`, 500, or 503 if `is_overloaded`.
     #[error("{message}")]
     Storage {
-        /// What happened.
+        /// Description of the failure.
         message: String,
-        /// Whether asking again later may help.
+        /// True if a later retry may succeed.
         is_overloaded: bool,
     },
 }
 
-/// Why a text is not PromQL. Displayed as `line:column: parse error: message`.
+/// Syntax or type error of a query. Displayed as `line:column: parse error: message`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError {
-    /// Where, in bytes.
+    /// Position in bytes.
     pub at: TextRange,
-    /// The line, from 1; 0 where there is no text.
+    /// Line, from 1; 0 for an empty text.
     pub line: usize,
-    /// The column in bytes, from 1; 0 where there is no text.
+    /// Column in bytes, from 1; 0 for an empty text.
     pub column: usize,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
 }
 
 impl ParseError {
-    /// Something wrong with a place of a text.
+    /// Creates an error at a position of a text; computes line and column.
     pub fn new(text: &str, at: TextRange, message: impl Into<String>) -> Self {
         let before = &text.as_bytes()[..at.start.min(text.len())];
         let line_start = before

@@ -1,19 +1,19 @@
-//! Evaluates a plan: column by column, not step by step.
+//! The evaluator: executes a plan column by column, not step by step.
 //!
-//! What comes out of a selector or a function over ranges is one column a series, made while the
-//! source hands the series out; samples are kept nowhere. Everything above works on columns: groups are found once a
-//! series, operators pair series once and then run over two columns.
+//! A selector or a range function produces one column per series while the source passes its series; samples
+//! are not stored. All other operations work on columns: aggregations assign each series to its group once,
+//! operators match series once and then process pairs of columns.
 //!
-//! | module | holds |
+//! | module | content |
 //! |---|---|
-//! | `answer` | from the result to what is answered |
-//! | `budget` | how many samples are held |
-//! | `grid` | the instants |
-//! | `column` | series over a grid |
-//! | `selector`, `range_call`, `window`, `subquery` | from samples to columns |
+//! | `answer` | conversion to the query result |
+//! | `budget` | limits on samples and memory |
+//! | `grid` | evaluation timestamps |
+//! | `column` | a series over a grid |
+//! | `selector`, `range_call`, `window`, `subquery` | samples to columns |
 //! | `call`, `labels_call`, `sort`, `histogram_call`, `info` | functions |
 //! | `binary`, `matching`, `set` | operators |
-//! | `merge` | series whose labels have become equal |
+//! | `merge` | merging of series with equal labels |
 //! | `aggregate` | aggregations |
 
 mod aggregate;
@@ -50,43 +50,45 @@ use crate::quote::quote;
 use crate::source::Source;
 use crate::value::QueryValue;
 
-/// Plans nested deeper than this are evaluated on a thread with a stack to match.
+/// Maximum nesting depth of a plan that is evaluated on the caller's stack. Deeper plans run on a thread with
+/// a larger stack.
 const DEPTH_ON_STACK: usize = 24;
 
-/// Stack for one level of a plan, in bytes: more than any of the functions takes that call each other for one.
+/// Stack bytes per nesting level of a plan: an upper bound of the frames of all functions that evaluate one
+/// level.
 const STACK_PER_LEVEL: usize = 32 << 10;
 
-/// When an expression is to be evaluated.
+/// Time range and step of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Question<'a> {
-    /// The text that the expression was parsed from: annotations say line and column.
+    /// Text from which the expression was parsed. Annotations contain line and column in it.
     pub text: &'a str,
-    /// The first instant, in milliseconds since the epoch.
+    /// First timestamp, in milliseconds since the epoch.
     pub start: i64,
-    /// The last instant, in milliseconds since the epoch, inclusive.
+    /// Last timestamp (inclusive), in milliseconds since the epoch.
     pub end: i64,
-    /// From one instant to the next, in milliseconds; zero = only `start`, and the answer is a vector.
+    /// Step in milliseconds. Zero is an instant query: it evaluates at `start` only and returns a vector.
     pub step: i64,
-    /// Instead of that of the settings, in milliseconds.
+    /// Lookback in milliseconds; overrides [`Settings::lookback_delta`].
     pub lookback_delta: Option<i64>,
 }
 
-/// How expressions are evaluated.
+/// Settings of the evaluator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// How old a sample may be that stands for an instant, in milliseconds.
+    /// Maximum age of the sample that an instant vector uses at a step, in milliseconds.
     pub lookback_delta: i64,
-    /// How many samples an evaluation may hold at once; a histogram counts as several.
+    /// Maximum number of samples that an evaluation holds at once; a histogram counts as several.
     pub max_samples: usize,
-    /// Whether metric names are dropped at the end of an evaluation, not by each function.
+    /// True if metric names are dropped at the end of an evaluation instead of by each function.
     pub delayed_name_removal: bool,
-    /// Whether an aggregation by the metric name keeps it, also of series whose names were to be dropped at the end. So
-    /// VictoriaMetrics does it; in Prometheus groups that differ by name alone meet in an error. Asks for
-    /// `delayed_name_removal`: without it there is no name left to group by.
+    /// True if an aggregation by the metric name keeps the name, even if a function marked it for removal at
+    /// the end. VictoriaMetrics behaves this way; in Prometheus, groups that differ only in such a name
+    /// result in an error. Requires `delayed_name_removal`; without it no names are left to group by.
     pub keeps_grouped_names: bool,
-    /// Whether samples' start times are used by the functions over counters.
+    /// True if functions over counters use the start timestamps of samples.
     pub start_timestamps: bool,
-    /// The step of subqueries that have none, in milliseconds.
+    /// Step of subqueries without an explicit step, in milliseconds.
     pub default_subquery_step: i64,
 }
 
@@ -103,35 +105,39 @@ impl Default for Settings {
     }
 }
 
-/// The answer to a question.
+/// Result of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// The result.
+    /// Value of the expression.
     pub value: QueryValue,
-    /// What may be wrong with it, sorted.
+    /// Warnings, sorted.
     pub warnings: Vec<String>,
-    /// What there is to say about it, sorted.
+    /// Infos, sorted.
     pub infos: Vec<String>,
-    /// What it took.
+    /// Statistics of the evaluation.
     pub stats: Stats,
 }
 
-/// What an evaluation took.
+/// Statistics of an evaluation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Samples that were looked at; one that is in the windows of several steps counts several times.
+    /// Number of samples processed; a sample in the windows of several steps is counted several times.
     pub samples_total: u64,
-    /// How many were held at once.
+    /// Peak number of samples held at once.
     pub samples_peak: u64,
-    /// `samples_total` by steps, with their instants in milliseconds.
+    /// `samples_total` per step, with the timestamp of the step in milliseconds.
     pub samples_per_step: Vec<(i64, u64)>,
 }
 
 /// Evaluates an expression over the series of a source.
 ///
-/// Fails with [`PromqlError::Invalid`] if expression and question do not go together, with [`PromqlError::Execution`]
-/// if the series do not, with [`PromqlError::TooMany`] if more samples would be held than may, and with what the source
-/// fails with. The result does not depend on the order in which the source hands out series.
+/// The result does not depend on the order in which the source passes its series.
+///
+/// # Errors
+///
+/// Returns [`PromqlError::Invalid`] if the expression does not fit the query's parameters,
+/// [`PromqlError::Execution`] if it cannot be evaluated on the series, [`PromqlError::TooMany`] if a limit is
+/// exceeded, and the errors of the source.
 pub fn evaluate(
     source: &dyn Source,
     expr: &Expr,
@@ -177,36 +183,36 @@ pub fn evaluate(
     })
 }
 
-/// What all parts of an evaluation share.
+/// State shared by all parts of an evaluation.
 struct Shared<'a> {
     source: &'a dyn Source,
     settings: &'a Settings,
-    /// In milliseconds.
+    /// Lookback in milliseconds.
     lookback: i64,
     budget: Budget<'a>,
-    /// Regular expressions of functions.
+    /// Memory budget of the regular expressions in function calls.
     patterns: Mutex<PatternBudget>,
     annotations: Mutex<Annotations>,
 }
 
-/// The evaluation over one grid: the question's, a subquery's, or that of what does not vary.
+/// Evaluation over one grid: that of the query, of a subquery, or of a step-invariant expression.
 struct Scope<'a> {
     shared: &'a Shared<'a>,
     grid: Grid,
-    /// Samples looked at by steps.
+    /// Number of samples processed per step.
     samples: Mutex<Vec<u64>>,
-    /// The bytes of `samples`.
+    /// Memory reservation of `samples`.
     _held: HeldBytes<'a>,
 }
 
-/// What a node evaluates to. The budget holds its cost.
+/// Value of a node. Its cost is held in the budget.
 enum Value {
     Scalar(Scalar),
     Vector(Vec<Column>),
     Text(String),
 }
 
-/// A number for each step.
+/// Number per step.
 #[derive(Debug, Clone)]
 enum Scalar {
     Constant(f64),
@@ -241,7 +247,7 @@ impl<'a> Scope<'a> {
         })
     }
 
-    /// Evaluates a node that is no range.
+    /// Evaluates a node that is not a range vector.
     fn value(&self, node: &Node<'_>) -> Result<Value> {
         self.check()?;
         match &node.kind {
@@ -257,12 +263,12 @@ impl<'a> Scope<'a> {
             Kind::Aggregate(aggregate) => Ok(Value::Vector(self.aggregate(aggregate, node.at)?)),
             Kind::Invariant(inner) => self.invariant(inner),
             Kind::Range(_) | Kind::Subquery(_) => Err(PromqlError::Execution(
-                "a range vector stands where an instant vector should".to_owned(),
+                "expected an instant vector, got a range vector".to_owned(),
             )),
         }
     }
 
-    /// Evaluates a node that is a vector.
+    /// Evaluates an instant vector.
     fn vector(&self, node: &Node<'_>) -> Result<Vec<Column>> {
         match self.value(node)? {
             Value::Vector(columns) => Ok(columns),
@@ -272,7 +278,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Evaluates a node that is a scalar.
+    /// Evaluates a scalar.
     fn scalar(&self, node: &Node<'_>) -> Result<Scalar> {
         match self.value(node)? {
             Value::Scalar(scalar) => Ok(scalar),
@@ -332,7 +338,7 @@ impl<'a> Scope<'a> {
         })
     }
 
-    /// Drops a metric name now, or says that it is to be dropped at the end.
+    /// Drops the metric name now, or marks it for removal at the end.
     fn drop_name(&self, column: &mut Column) {
         column.drops_name = true;
         if !self.delays_names() {
@@ -344,8 +350,8 @@ impl<'a> Scope<'a> {
         self.shared.settings.delayed_name_removal
     }
 
-    /// The budget holds results instead of what they are made of; while they are made, also the values of a step that
-    /// are looked at.
+    /// Replaces `before` samples in the budget by `result` samples. At the peak, it also counts `looked_at`
+    /// samples: the values of one step.
     fn exchange(&self, looked_at: usize, before: usize, result: usize) -> Result<()> {
         self.budget().hold(looked_at + result)?;
         self.budget().release(looked_at + before);
@@ -360,7 +366,7 @@ impl<'a> Scope<'a> {
         self.shared.source.check()
     }
 
-    /// Checks once for many series: each takes little time.
+    /// Checks for timeout and cancellation on every 64th call, because each series takes little time.
     fn check_now_and_then(&self, place: usize) -> Result<()> {
         match place % 64 {
             0 => self.check(),
@@ -368,7 +374,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// At which steps any of the series has a value.
+    /// Returns true for each step at which any of the series has a value.
     fn steps_with_any<'c>(&self, columns: impl IntoIterator<Item = &'c Column>) -> Vec<bool> {
         let mut there = vec![false; self.grid.steps];
         for column in columns {
@@ -393,7 +399,7 @@ impl<'a> Scope<'a> {
         );
     }
 
-    /// Adds to the samples looked at, step by step.
+    /// Adds to the number of processed samples, per step.
     fn count(&self, samples: impl Iterator<Item = (usize, u64)>) {
         let mut counts = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         for (step, count) in samples {

@@ -1,37 +1,39 @@
-//! The functions by name, with what they take and return.
+//! Function table: names, argument types and result types.
+//!
+//! The table is used by the parser and the type checks. `plan::function` maps names to implementations.
 
 use Variadic::{No, Repeated, UpTo};
 
 use crate::ast::ValueType;
 use crate::ast::ValueType::{Matrix, Scalar, String, Vector};
 
-/// What is known of a function before it is evaluated.
+/// Signature of a function.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FunctionSpec {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// The types of its arguments, in order.
+    /// Types of the arguments, in order.
     pub arguments: &'static [ValueType],
-    /// How often the last argument may stand.
+    /// Number of times that the last argument may occur.
     pub variadic: Variadic,
-    /// What it returns.
+    /// Type of the result.
     pub returns: ValueType,
-    /// Whether Prometheus calls it experimental.
+    /// True if Prometheus marks the function as experimental.
     pub is_experimental: bool,
 }
 
-/// How often the last argument of a function may stand.
+/// Number of times that the last argument of a function may occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variadic {
-    /// Once.
+    /// Exactly once.
     No,
-    /// From never to so many times.
+    /// Zero to this number of times.
     UpTo(usize),
-    /// Any number of times, or never.
+    /// Zero or more times.
     Repeated,
 }
 
-/// The function of a name, which is told from others by the case of its letters too.
+/// Looks up a function by its case-sensitive name.
 pub fn find(name: &str) -> Option<&'static FunctionSpec> {
     let at = FUNCTIONS.binary_search_by(|function| function.name.cmp(name));
     at.ok().map(|at| &FUNCTIONS[at])

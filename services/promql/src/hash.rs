@@ -1,13 +1,14 @@
-//! The hash by which `limit_ratio` picks series: that of Prometheus, so that both pick the same.
+//! Hash of labels, by which `limit_ratio` selects series. It equals Prometheus' hash, so both select the same
+//! series.
 //!
-//! XXH64 with seed 0 over the labels as Prometheus holds them in memory: each text behind its length, which is one
-//! byte, or the byte 255 and three bytes, little-endian.
+//! It is XXH64 with seed 0 over Prometheus' in-memory representation of labels: each text after its length,
+//! which is one byte, or the byte 255 and three bytes, little-endian.
 
 use xxhash_rust::xxh64::xxh64;
 
 use crate::labels::Labels;
 
-/// The seed that Prometheus uses.
+/// Prometheus' seed.
 const SEED: u64 = 0;
 
 /// Hashes all labels.
@@ -32,7 +33,7 @@ pub(crate) fn of_labels(labels: &Labels) -> u64 {
 mod tests {
     use super::*;
 
-    /// Computed with the earlier implementation of XXH64, whose hashes were those of the specification.
+    /// Hashes computed with another implementation of XXH64, whose results equal those of the specification.
     #[test]
     fn hashes_of_labels_stay_as_they_are() {
         let of = |length: usize| {

@@ -1,5 +1,5 @@
-//! What is asked of distributions: quantiles, fractions, averages; of numbers, classic histograms and native
-//! ones.
+//! Functions on distributions: quantiles, fractions, averages. They take floats, classic histograms or native
+//! histograms.
 
 mod classic;
 mod native;
@@ -12,10 +12,10 @@ use tideline_model::CompensatedSum;
 pub use classic::{Bucket, bucket_fraction, bucket_quantile};
 pub use native::{histogram_fraction, histogram_quantile};
 
-/// The quantile of numbers, which are reordered: between two of them, what lies between by weight. NaN counts
-/// as least.
+/// Returns the quantile of floats, interpolated linearly between the two adjacent ones. NaN is smaller than
+/// all numbers. Reorders `values`; linear cost.
 ///
-/// NaN of no number or for a NaN quantile; infinities for one outside of 0 to 1. Costs one pass.
+/// The result is NaN if `values` is empty or `phi` is NaN, and infinite if `phi` is outside 0 to 1.
 pub fn quantile(phi: f64, values: &mut [f64]) -> f64 {
     if values.is_empty() || phi.is_nan() {
         return f64::NAN;
@@ -31,7 +31,7 @@ pub fn quantile(phi: f64, values: &mut [f64]) -> f64 {
     lower * (1.0 - weight) + upper * weight
 }
 
-/// Infinities for quantiles outside of 0 to 1.
+/// Returns the infinite result of a quantile outside 0 to 1.
 fn outside(phi: f64) -> Option<f64> {
     match phi {
         phi if phi < 0.0 => Some(f64::NEG_INFINITY),
@@ -45,14 +45,14 @@ fn nan_first(left: &f64, right: &f64) -> Ordering {
         .unwrap_or_else(|| right.is_nan().cmp(&left.is_nan()))
 }
 
-/// The average of a histogram's observations.
+/// Returns the average of a histogram's observations.
 pub fn average(histogram: &Histogram) -> f64 {
     histogram.sum / histogram.count
 }
 
-/// The mean square of the observations' distances from their average, as if all of a bucket lay in its
-/// middle: the arithmetic one where the bounds are the histogram's own, else the geometric one, and zero in
-/// the zero bucket.
+/// Returns the variance of a histogram's observations, as if all observations of a bucket were at its middle.
+/// The middle is the arithmetic mean of the bounds for custom buckets, the geometric mean for exponential
+/// buckets, and zero for the zero bucket.
 pub fn variance(histogram: &Histogram) -> f64 {
     let mean = average(histogram);
     let mut squares = CompensatedSum::default();

@@ -1,5 +1,5 @@
-//! Expressions as JSON, in the shape that Prometheus' `parse_query` answers with: its own interface draws trees from
-//! it.
+//! Expressions as JSON, in the format of Prometheus' `parse_query` endpoint. Prometheus' web interface draws
+//! trees from this format.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::matcher::Matcher;
 use crate::number::plain;
 use crate::print::sign;
 
-/// An expression as JSON.
+/// Converts an expression to JSON.
 pub fn to_json(expr: &Expr) -> Value {
     match expr {
         Expr::Number(number) => json!({ "type": "numberLiteral", "val": plain(number.value) }),
@@ -143,7 +143,7 @@ fn add_shift(json: &mut Value, shift: &Shift) {
     json["startOrEnd"] = json!(edge);
 }
 
-/// Milliseconds if they are known, and the expression if there is one.
+/// Adds the milliseconds of a fixed duration, 0 otherwise, and the expression of a computed one.
 fn add_duration(json: &mut Value, name: &str, duration: Option<&DurationValue>) {
     let (milliseconds, expr) = match duration {
         None => (0, None),
@@ -165,7 +165,8 @@ fn duration_json(expr: &DurationExpr, is_wrapped: bool) -> Value {
         })
     };
     match expr {
-        // A number in parentheses is shown as one with a plus before it, which can be wrapped.
+        // A parenthesized number is represented as a unary plus, because only operators have the member
+        // `wrapped`.
         DurationExpr::Number(_) if is_wrapped => node("+", None, Some(expr)),
         DurationExpr::Number(number) => json!({
             "type": "numberLiteral",

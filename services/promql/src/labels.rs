@@ -1,4 +1,6 @@
-//! The identity of a series: names and values, in one piece of memory.
+//! Labels, the identity of a series, stored in one shared allocation.
+//!
+//! Copies cost a reference count. Comparison and hashing take one pass over contiguous bytes.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,29 +10,30 @@ use tideline_wire::varint;
 
 use crate::quote::quote;
 
-/// The label that holds the metric name.
+/// Name of the label that holds the metric name.
 pub const METRIC_NAME: &str = "__name__";
 
-/// Labels of a series, sorted by name, each name once, no value empty.
+/// Labels of a series: sorted by name, names unique, values not empty.
 ///
-/// All of them lie one after another in one shared piece of memory, each text behind its length, so that a copy costs a
-/// counter, and comparing for equality and hashing cost one pass.
+/// Names and values are concatenated in one shared allocation, each text after its length. A clone increments
+/// a reference count; equality and hashing take one pass.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Labels(Arc<[u8]>);
 
-/// Labels in the making: any order, the last of equal names wins, empty values leave.
+/// Builder of labels, in any order. Of equal names the last value is used; empty values are removed.
 #[derive(Debug, Clone, Default)]
 pub struct LabelsBuilder {
     pairs: Vec<(String, String)>,
 }
 
 impl Labels {
-    /// No label.
+    /// Returns the empty set of labels.
     pub fn empty() -> Self {
         Self(Arc::from([]))
     }
 
-    /// Of pairs that are sorted by name, whose names are unique and whose values are not empty.
+    /// Creates labels from pairs. The pairs must be sorted by name, with unique names and nonempty values;
+    /// this is not checked.
     pub fn from_sorted<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut bytes = Vec::with_capacity(256);
         for (name, value) in pairs {
@@ -40,12 +43,12 @@ impl Labels {
         Self(Arc::from(bytes))
     }
 
-    /// The labels by rising name.
+    /// Iterates over names and values, by rising name.
     pub fn iter(&self) -> Iter<'_> {
         Iter(&self.0)
     }
 
-    /// The value of a label.
+    /// Returns the value of a label.
     pub fn get(&self, name: &str) -> Option<&str> {
         let value = RawIter(&self.0)
             .take_while(|(at, _)| *at <= name.as_bytes())
@@ -53,40 +56,40 @@ impl Labels {
         Some(text(value))
     }
 
-    /// The metric name.
+    /// Returns the metric name.
     pub fn metric_name(&self) -> Option<&str> {
         self.get(METRIC_NAME)
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// Returns the number of labels; linear cost.
     pub fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// How many bytes they take.
+    /// Returns the size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.0.len()
     }
 
-    /// Those whose names meet a condition.
+    /// Returns the labels whose names satisfy a predicate.
     #[must_use]
     pub fn filtered(&self, keep: impl Fn(&str) -> bool) -> Self {
         Self::from_sorted(self.iter().filter(|(name, _)| keep(name)))
     }
 
-    /// For changing them.
+    /// Copies the labels to a builder.
     pub fn to_builder(&self) -> LabelsBuilder {
         self.iter().collect()
     }
 }
 
 impl LabelsBuilder {
-    /// Sets a label; an empty value takes it away.
+    /// Sets a label; an empty value removes it.
     pub fn set(&mut self, name: &str, value: &str) -> &mut Self {
         match self.pairs.iter_mut().find(|(at, _)| at == name) {
             Some(pair) => pair.1 = value.to_owned(),
@@ -95,19 +98,19 @@ impl LabelsBuilder {
         self
     }
 
-    /// Takes a label away.
+    /// Removes a label.
     pub fn remove(&mut self, name: &str) -> &mut Self {
         self.pairs.retain(|(at, _)| at != name);
         self
     }
 
-    /// The value that is set for a label.
+    /// Returns the value of a label, which may be empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         let pair = self.pairs.iter().find(|(at, _)| at == name);
         pair.map(|(_, value)| value.as_str())
     }
 
-    /// The labels.
+    /// Builds the labels.
     pub fn build(mut self) -> Labels {
         self.pairs.retain(|(_, value)| !value.is_empty());
         self.pairs.sort_by(|a, b| a.0.cmp(&b.0));
@@ -129,7 +132,7 @@ impl<'a> FromIterator<(&'a str, &'a str)> for LabelsBuilder {
     }
 }
 
-/// Labels by rising name.
+/// Iterator over labels by rising name.
 #[derive(Debug, Clone)]
 pub struct Iter<'a>(&'a [u8]);
 
@@ -144,7 +147,7 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-/// As [`Iter`], in bytes: they compare as the texts do, and nobody has to look whether they are texts.
+/// Iterator like [`Iter`] over raw bytes. They compare like the texts, without UTF-8 validation.
 struct RawIter<'a>(&'a [u8]);
 
 impl<'a> Iterator for RawIter<'a> {
@@ -174,7 +177,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("only texts are put in")
 }
 
-/// By names and values, one label after the other.
+/// Compares label by label: first the name, then the value.
 impl Ord for Labels {
     fn cmp(&self, other: &Self) -> Ordering {
         RawIter(&self.0).cmp(RawIter(&other.0))
@@ -187,7 +190,7 @@ impl PartialOrd for Labels {
     }
 }
 
-/// `{name="value", …}`, the metric name among them.
+/// Writes `{name="value", …}`, including the metric name.
 impl fmt::Display for Labels {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("{")?;

@@ -1,7 +1,7 @@
-//! Cuts the text of a query into tokens.
+//! Lexer: splits the text of a query into tokens.
 //!
-//! The lexer knows on its own whether it stands inside braces, where every word is a label, or inside brackets, where
-//! only durations and their arithmetic stand. It hands out one token at a time and stops at the first fault.
+//! The lexer tracks whether the position is inside braces, where every word is a label, or inside brackets,
+//! where only duration expressions are allowed. It returns one token per call and stops at the first error.
 
 mod number;
 mod text;
@@ -14,14 +14,14 @@ use crate::ast::TextRange;
 use crate::quote::{quote, quote_char};
 use token::keyword;
 
-/// A fault of the text, with the place of the token that it is in.
+/// Lexical error, with the range of the token that contains it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LexError {
     pub(crate) at: TextRange,
     pub(crate) message: String,
 }
 
-/// Where the lexer stands.
+/// State of the lexer.
 #[derive(Debug, Clone)]
 pub(crate) struct Lexer<'a> {
     text: &'a str,
@@ -30,22 +30,22 @@ pub(crate) struct Lexer<'a> {
     open_parentheses: usize,
     is_in_braces: bool,
     brackets: Brackets,
-    /// Whether there was a duration in any brackets up to here.
+    /// True if a duration occurred in brackets so far.
     has_duration: bool,
     has_colon: bool,
 }
 
-/// Where the lexer stands with brackets.
+/// State of the lexer within brackets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Brackets {
     Closed,
-    /// Before the first number: nothing but durations and their arithmetic.
+    /// Before the first number: only duration expressions are allowed.
     Opened,
-    /// Behind it: what else comes is left to the parser, but for words.
+    /// After the first number: the parser checks the remaining tokens, except words.
     Entered,
 }
 
-/// What takes a place of tokens, or says why none does.
+/// Kind of the next token, or an error message.
 type Found = Result<TokenKind, String>;
 
 impl<'a> Lexer<'a> {
@@ -62,7 +62,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The next token; the last is always [`TokenKind::End`].
+    /// Returns the next token. The last token is always [`TokenKind::End`].
     pub(crate) fn next(&mut self) -> Result<Token, LexError> {
         self.skip_spaces_and_comments();
         self.start = self.position;
@@ -160,13 +160,13 @@ impl<'a> Lexer<'a> {
         Ok(TokenKind::Colon)
     }
 
-    /// A fault that is said to stand behind what shows it, as Prometheus says.
+    /// Fails at the position after the offending character, as Prometheus does.
     fn fault_behind(&mut self, message: &str) -> Found {
         self.start = self.position;
         Err(message.to_owned())
     }
 
-    /// A word of the arithmetic of durations.
+    /// Reads a keyword of duration expressions.
     fn duration_word(&mut self, first: char) -> Found {
         self.accept_while(is_letter);
         let kind = keyword(self.here()).filter(|kind| kind.is_of_durations());
@@ -242,7 +242,7 @@ impl<'a> Lexer<'a> {
         self.accept_while(|at| is_letter_or_digit(at) || at == ':');
         let word = self.here();
         match keyword(word) {
-            // Metrics of these names were there before the modifiers were.
+            // Metrics with these names are older than the modifiers.
             Some(TokenKind::Keyword(Keyword::Fill | Keyword::FillLeft | Keyword::FillRight))
                 if !self.is_before_parenthesis() =>
             {

@@ -1,27 +1,28 @@
-//! PromQL, the language of Prometheus 3: parse, plan, evaluate.
+//! PromQL, the query language of Prometheus 3: parser, planner, evaluator.
 //!
-//! | module | holds |
+//! | module | content |
 //! |---|---|
-//! | [`annotations`] | [`Annotations`]: warnings and infos of an answer |
-//! | [`ast`] | what an expression is made of |
-//! | [`parse`](parse()) | from text to an expression whose types are right |
-//! | [`pretty`](pretty()), [`to_json`] | back to text in lines, or to JSON; [`ast::Expr`] displays itself in one line |
-//! | [`function`] | the functions by name, with what they take and return |
+//! | [`annotations`] | [`Annotations`]: warnings and infos of a query result |
+//! | [`ast`] | the expression tree |
+//! | [`parse`](parse()) | parser and type checks: text to expression |
+//! | [`pretty`](pretty()), [`to_json`] | expression to indented text or JSON; one line: `Display` of [`ast::Expr`] |
+//! | [`function`] | the function table: names, argument types, result types |
 //! | [`labels`] | [`Labels`], the identity of a series |
 //! | [`matcher`] | [`Matcher`], a condition on one label |
-//! | [`source`] | [`Source`]: where series come from, and what a plan asks of it |
-//! | [`value`] | what an evaluation ends in |
+//! | [`source`] | [`Source`], the storage interface of the evaluator, and the requests of a plan |
+//! | [`value`] | values of query results |
 //! | [`range`] | functions over ranges of samples |
 //! | [`histogram_functions`] | quantiles, fractions and averages of distributions |
-//! | [`mod@evaluate`] | the evaluator: a plan, then columns |
-//! | [`note`] | what functions remark about samples |
-//! | [`pattern`] | regular expressions as Prometheus writes them |
-//! | [`quote`] | texts as Go writes them |
-//! | [`error`] | what can go wrong, in the classes that Prometheus' API tells apart |
+//! | [`mod@evaluate`] | the evaluator: executes a plan column by column |
+//! | [`note`] | notes of functions on their samples, the source of annotations |
+//! | [`pattern`] | regular expressions with Prometheus' semantics |
+//! | [`quote`] | string literals with Go's quoting |
+//! | [`error`] | errors in the classes of Prometheus' API |
 //!
-//! # What is absent
+//! # Boundaries
 //!
-//! No storage, no HTTP, no clock: instants come in as values, series through a [`Source`].
+//! The crate contains no storage, no HTTP and no clock. Timestamps are parameters, and series are read
+//! through a [`Source`].
 
 pub mod annotations;
 pub mod ast;

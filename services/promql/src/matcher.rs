@@ -1,4 +1,7 @@
-//! A condition on one label.
+//! Label matchers: a condition on the value of one label.
+//!
+//! Regular expressions are validated when a matcher is created and compiled on first use, so parsing stays
+//! cheap.
 
 use std::fmt;
 
@@ -6,7 +9,7 @@ use tideline_pattern::{Pattern, PatternError};
 
 use crate::pattern;
 
-/// How a value is compared.
+/// Comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MatchOp {
     /// `=`
@@ -19,25 +22,26 @@ pub enum MatchOp {
     NotRegex,
 }
 
-/// A condition on one label. A missing label equals the empty text.
+/// Condition on the value of one label. A missing label has the empty value.
 #[derive(Debug, Clone)]
 pub struct Matcher {
-    /// The label; `__name__` is the metric name.
+    /// Name of the label; `__name__` is the metric name.
     pub name: String,
-    /// How it is compared.
+    /// Comparison operator.
     pub op: MatchOp,
-    /// What it is compared with.
+    /// Value or regular expression as written.
     pub value: String,
-    /// The expression of the operators that have one.
+    /// Regular expression, for the operators that have one.
     pattern: Option<Pattern>,
 }
 
 impl Matcher {
-    /// A condition. An expression is checked and not compiled.
+    /// Creates a matcher. A regular expression is validated, but not compiled.
     ///
     /// # Errors
     ///
-    /// If `value` should be a regular expression and is not one, or one over the limits.
+    /// Returns an error if the operator takes a regular expression and `value` is not a valid one or exceeds
+    /// the limits.
     pub fn new(name: impl Into<String>, op: MatchOp, value: impl Into<String>) -> Result<Self, PatternError> {
         let value = value.into();
         let pattern = match op {
@@ -52,29 +56,30 @@ impl Matcher {
         })
     }
 
-    /// The expression of the operators that have one, in the syntax of the `regex` crate.
+    /// Returns the regular expression, if any, in the syntax of the `regex` crate.
     pub fn pattern(&self) -> Option<&Pattern> {
         self.pattern.as_ref()
     }
 
-    /// The same where it is an expression of texts: others are of bytes only.
+    /// Returns the regular expression if it can be applied to text; some can be applied only to bytes.
     pub fn text_pattern(&self) -> Option<&Pattern> {
         let pattern = self.pattern.as_ref();
         pattern.filter(|pattern| !pattern.as_str().contains(pattern::NO_BOUNDARY))
     }
 
-    /// Compiles the expression, if there is one that needs it, so that [`matches`](Self::matches) is quick.
+    /// Compiles the regular expression, if matching requires one, so that later calls of
+    /// [`matches`](Self::matches) are fast.
     ///
     /// # Errors
     ///
-    /// If the compiler takes more memory than was estimated.
+    /// Returns an error if the compiled expression exceeds the estimated memory.
     pub fn compile(&self) -> Result<(), PatternError> {
         let pattern = self.pattern.as_ref().filter(|pattern| pattern.texts().is_none());
         pattern.map_or(Ok(()), |pattern| pattern.compile().map(|_| ()))
     }
 
-    /// Whether a value meets it; a missing label is the empty text. The first call compiles an expression, unless the
-    /// value is empty.
+    /// Returns true if a value satisfies the condition; pass the empty text for a missing label. The first
+    /// call compiles a regular expression, unless the value is empty.
     pub fn matches(&self, value: &str) -> bool {
         let fits = || {
             let pattern = self.pattern.as_ref();
@@ -89,7 +94,7 @@ impl Matcher {
     }
 }
 
-/// Equal when they are written equally.
+/// Compares label name, operator and value as written.
 impl PartialEq for Matcher {
     fn eq(&self, other: &Self) -> bool {
         (self.op, &self.name, &self.value) == (other.op, &other.name, &other.value)

@@ -1,8 +1,8 @@
-//! Arithmetic of numbers with the results that Go has, where they differ from Rust's.
+//! Float arithmetic with Go's results where they differ from Rust's.
 
 use crate::ast::BinaryOp;
 
-/// The greater; infinity wins over NaN, NaN over everything else.
+/// Returns the larger number. Infinity takes precedence over NaN, and NaN over everything else.
 pub(crate) fn max(a: f64, b: f64) -> f64 {
     if a == f64::INFINITY || b == f64::INFINITY {
         f64::INFINITY
@@ -13,7 +13,7 @@ pub(crate) fn max(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The smaller; minus infinity wins over NaN, NaN over everything else.
+/// Returns the smaller number. Negative infinity takes precedence over NaN, and NaN over everything else.
 pub(crate) fn min(a: f64, b: f64) -> f64 {
     if a == f64::NEG_INFINITY || b == f64::NEG_INFINITY {
         f64::NEG_INFINITY
@@ -24,7 +24,7 @@ pub(crate) fn min(a: f64, b: f64) -> f64 {
     }
 }
 
-/// What an arithmetic operator makes of two numbers; `None` = it is none.
+/// Applies an arithmetic operator; `None` for other operators.
 #[inline]
 pub(crate) fn arithmetic(op: BinaryOp, left: f64, right: f64) -> Option<f64> {
     Some(match op {
@@ -39,7 +39,7 @@ pub(crate) fn arithmetic(op: BinaryOp, left: f64, right: f64) -> Option<f64> {
     })
 }
 
-/// Whether a comparison holds; `None` = the operator is none.
+/// Applies a comparison operator; `None` for other operators.
 #[inline]
 pub(crate) fn comparison(op: BinaryOp, left: f64, right: f64) -> Option<bool> {
     Some(match op {

@@ -1,54 +1,56 @@
-//! What functions remark about the samples that they were given.
+//! Notes of functions on the samples of their arguments.
+//!
+//! Functions do not have access to the metric name or the position of their arguments. The evaluator adds
+//! both and converts a note to an [annotation](crate::annotations).
 
-/// A remark. The evaluator makes a warning or an info of it: it knows the metric's name and where the
-/// argument stands.
+/// Note of a function, converted by the evaluator to a warning or an info.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Note {
-    /// Numbers and histograms stand in one range: no result.
+    /// Floats and histograms in one range; there is no result.
     MixedFloatsHistograms,
-    /// Exponential histograms and such with bounds of their own do not go together: no result.
+    /// Exponential histograms and histograms with custom bounds in one range; there is no result.
     MixedExponentialCustomHistograms,
-    /// Treated as a counter, but it is a gauge.
+    /// Gauge histogram used as a counter.
     NativeHistogramNotCounter,
-    /// Treated as a gauge, but it is a counter.
+    /// Counter histogram used as a gauge.
     NativeHistogramNotGauge,
-    /// A sample's start lies before the sample in front of it.
+    /// Start timestamp before the timestamp of the previous sample and different from that sample's start.
     StartTimeOverlap,
-    /// Only the range's numbers were looked at.
+    /// Histograms ignored in a mixed range.
     HistogramIgnoredInMixedRange,
-    /// A quantile lies outside of 0 to 1, or is NaN.
+    /// Quantile outside 0 to 1, or NaN.
     InvalidQuantile(f64),
-    /// Histograms with different bounds of their own were brought to the bounds that they share.
+    /// Histograms with different custom bounds, reduced to their common bounds.
     MismatchedCustomBuckets(HistogramOperation),
-    /// One histogram says that there was a reset, another that there was none.
+    /// Contradictory reset hints: reset and no reset.
     CounterResetCollision(HistogramOperation),
-    /// A quantile lies among observations of NaN.
+    /// Quantile among NaN observations.
     QuantileNanResult,
-    /// Observations of NaN push a quantile up.
+    /// Quantile increased by NaN observations.
     QuantileNanSkew,
-    /// Observations of NaN are in no fraction.
+    /// Histogram with NaN observations, which are not part of any fraction.
     FractionNans,
-    /// Counts of a classic histogram's buckets fell with rising bounds.
+    /// Cumulative counts of a classic histogram that decreased with rising bounds and were corrected.
     ForcedMonotonicity {
-        /// The lowest bound at which they fell.
+        /// Lowest bound with a decrease.
         bucket_min: f64,
-        /// The highest bound at which they fell.
+        /// Highest bound with a decrease.
         bucket_max: f64,
-        /// By how much at most.
+        /// Largest decrease.
         difference_max: f64,
     },
 }
 
-/// Where histograms met.
+/// Operation that combined histograms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HistogramOperation {
-    /// In an addition.
+    /// Addition.
     Add,
-    /// In a subtraction.
+    /// Subtraction.
     Sub,
-    /// In an aggregation over series or over time.
+    /// Aggregation over series or over time.
     Aggregation,
 }
 
-/// Takes remarks.
+/// Receiver of notes.
 pub type Notes<'a> = dyn FnMut(Note) + 'a;

@@ -1,13 +1,16 @@
-//! Numbers as Go writes them: PromQL's texts, labels of quantiles among them, show numbers in that form.
+//! Number formats of Go, which PromQL's messages and quantile labels use.
+//!
+//! Prometheus' test scripts compare these texts literally.
 
 use tideline_histogram::Shortest;
 
-/// The shortest text that reads back as the number, with an exponent below 1e-4 and from 1e6 on, as Go's `%g`.
+/// Formats a number with the fewest digits that identify it, like Go's `%g`: with an exponent below 1e-4 and
+/// from 1e6 on.
 pub(crate) fn general(value: f64) -> String {
     Shortest(value).to_string()
 }
 
-/// As [`general`], rounded to so many digits.
+/// Formats a number like [`general`], rounded to `digits` significant digits.
 pub(crate) fn general_rounded(value: f64, digits: usize) -> String {
     if let Some(text) = special(value) {
         return text.to_owned();
@@ -16,7 +19,7 @@ pub(crate) fn general_rounded(value: f64, digits: usize) -> String {
     from_scientific(&scientific, digits as i32)
 }
 
-/// As [`general`], but it always shows that it is no integer: `1.0`.
+/// Formats a number like [`general`], but marks integers as floats: `1.0`.
 pub(crate) fn open_metrics(value: f64) -> String {
     let mut text = general(value);
     if value.is_finite() && !text.contains(['.', 'e']) {
@@ -25,7 +28,7 @@ pub(crate) fn open_metrics(value: f64) -> String {
     text
 }
 
-/// The shortest text without an exponent.
+/// Formats a number with the fewest digits that identify it, without an exponent.
 pub(crate) fn plain(value: f64) -> String {
     special(value).map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -42,7 +45,7 @@ fn special(value: f64) -> Option<&'static str> {
     }
 }
 
-/// Rewrites `d.ddde±x`; `exponent_from` is the exponent from which it stays.
+/// Converts `d.ddde±x` to Go's format; exponents from `exponent_from` on are kept.
 fn from_scientific(text: &str, exponent_from: i32) -> String {
     let (mantissa, exponent) = text.split_once('e').expect("written with an exponent");
     let exponent: i32 = exponent.parse().expect("the exponent is an integer");

@@ -1,18 +1,18 @@
-//! Turns text into an expression, by hand: precedence climbing over the tokens of [`lex`](crate::lex).
+//! Parser: text to expression, by precedence climbing over the tokens of [`lex`](crate::lex).
 //!
 //! | module | parses |
 //! |---|---|
-//! | `expression` | operators, parentheses, literals, and what stands behind an expression |
-//! | `selector` | metric names and conditions in braces |
-//! | `call` | functions and aggregations |
-//! | `matching` | what stands between an operator and its right side |
-//! | `duration` | durations and their arithmetic |
-//! | `number` | what a number says |
+//! | `expression` | operators, parentheses, literals, suffixes of expressions |
+//! | `selector` | metric names and label matchers |
+//! | `call` | function calls and aggregations |
+//! | `matching` | vector matching between an operator and its right operand |
+//! | `duration` | durations and duration expressions |
+//! | `number` | values of number literals |
 //!
-//! The first fault ends parsing. Its message is the one that Prometheus gives: where several things were begun, the
-//! innermost that has a message of its own says what it expected.
+//! The first error ends parsing. Error messages equal those of Prometheus: if several rules are active, the
+//! innermost rule with a message of its own reports what it expected.
 //!
-//! Neither how deep a text nests nor how long a chain of operators is can exhaust the stack: see [`DEPTH_MAX`].
+//! Neither deep nesting nor long chains of operators can overflow the stack: see [`DEPTH_MAX`].
 
 mod call;
 mod duration;
@@ -32,15 +32,21 @@ use crate::error::ParseError;
 use crate::lex::{LexError, Lexer, Token, TokenKind};
 use crate::matcher::Matcher;
 
-/// How deep an expression may be: each operator, call, selector and pair of parentheses is one deeper than what it
-/// holds. The left sides of a chain of operators count too, because the tree is as deep as the chain is long. Whoever
-/// walks the tree may recurse.
+/// Maximum depth of an expression. Each operator, call, selector and pair of parentheses is one level above
+/// its operands. In a chain of operators, the left operands count as well, because the tree is as deep as the
+/// chain is long. The limit makes recursion over the tree safe.
 pub const DEPTH_MAX: usize = 200;
 
-/// How long the text of a query may be, in bytes.
+/// Maximum length of a query in bytes.
 pub const TEXT_BYTES_MAX: usize = 256 * 1024;
 
-/// Parses and checks an expression. Compiles no regular expression: their sizes are estimated and added up.
+/// Parses and checks an expression. Regular expressions are not compiled; their total compiled size is
+/// estimated and limited.
+///
+/// # Errors
+///
+/// Returns a [`ParseError`] for the first syntax or type error, and if the text exceeds [`TEXT_BYTES_MAX`],
+/// the expression exceeds [`DEPTH_MAX`], or a regular expression exceeds its limits.
 pub fn parse(text: &str) -> Result<Expr, ParseError> {
     let mut parser = Parser::new(text)?;
     let parsed = parser.whole_expression();
@@ -49,41 +55,46 @@ pub fn parse(text: &str) -> Result<Expr, ParseError> {
     Ok(expr)
 }
 
-/// Parses the selector of series that an API takes as `match[]`. It may be one that selects all: to refuse that is the
-/// API's.
+/// Parses a series selector, such as the API parameter `match[]`. The selector may match all series; the API
+/// must reject that case if necessary.
+///
+/// # Errors
+///
+/// Returns a [`ParseError`] for the first syntax error, and if the text exceeds [`TEXT_BYTES_MAX`] or a
+/// regular expression exceeds its limits.
 pub fn parse_selector(text: &str) -> Result<Vec<Matcher>, ParseError> {
     let mut parser = Parser::new(text)?;
     let parsed = parser.whole_selector();
     parser.end(parsed)
 }
 
-/// Reads tokens, one ahead.
+/// Parser state with one token of lookahead.
 struct Parser<'a> {
     text: &'a str,
     lexer: Lexer<'a>,
-    /// The token that comes next.
+    /// Next token.
     token: Token,
-    /// Why there is none, if its kind is [`TokenKind::Fault`].
+    /// Lexical error, if the next token is [`TokenKind::Fault`].
     fault: Option<LexError>,
-    /// Behind the token before.
+    /// End of the previous token.
     last_end: usize,
-    /// How many expressions have been begun and not ended.
+    /// Number of open expressions.
     depth: usize,
-    /// Regular expressions of all selectors.
+    /// Memory budget of the regular expressions in all selectors.
     patterns: PatternBudget,
 }
 
-/// Why something could not be parsed.
+/// Reason why a rule failed.
 enum Fault {
-    /// The token that comes next does not fit; what has been begun may say more.
+    /// Next token that does not fit. An enclosing rule may supply a more specific message.
     Unexpected,
-    /// Something that is wrong whatever is around it.
+    /// Final error, independent of the enclosing rules.
     Error(Box<ParseError>),
 }
 
 type Parsed<T> = Result<T, Fault>;
 
-/// An expression, and how deep it is. Boxed, so that the frames of functions that call each other stay small.
+/// Expression with its depth. The expression is boxed, so that the stack frames of recursive functions stay small.
 struct Node {
     expr: Box<Expr>,
     depth: usize,
@@ -129,7 +140,8 @@ impl<'a> Parser<'a> {
         Ok(selector.matchers)
     }
 
-    /// Gives a fault that nothing inside has explained its words.
+    /// Converts the result of the outermost rule to the public error type. A fault without a message gets a general
+    /// one.
     fn end<T>(&self, parsed: Parsed<T>) -> Result<T, ParseError> {
         parsed.map_err(|fault| match fault {
             Fault::Unexpected => self.unexpected("", ""),
@@ -141,7 +153,7 @@ impl<'a> Parser<'a> {
         self.token.kind
     }
 
-    /// Takes the token, and looks at the next.
+    /// Consumes the next token and reads one more.
     fn advance(&mut self) -> Token {
         let taken = self.token;
         self.last_end = taken.at.end;
@@ -174,8 +186,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Fails where the text itself is faulty next: that is said before what is wrong with the meaning of what stands
-    /// before.
+    /// Fails if the next token is a lexical error. It takes precedence over semantic errors of the preceding
+    /// tokens.
     fn no_fault(&self) -> Parsed<()> {
         if self.kind() == TokenKind::Fault {
             Err(Fault::Unexpected)
@@ -188,7 +200,7 @@ impl<'a> Parser<'a> {
         &self.text[token.at.start..token.at.end]
     }
 
-    /// From a place to behind the token before.
+    /// Returns the range from a position to the end of the previous token.
     fn since(&self, start: usize) -> TextRange {
         TextRange {
             start,
@@ -200,7 +212,7 @@ impl<'a> Parser<'a> {
         Fault::Error(Box::new(ParseError::new(self.text, at, message)))
     }
 
-    /// That the token that comes next is not what is expected here.
+    /// Creates the error that the next token is unexpected.
     fn unexpected(&self, context: &str, expected: &str) -> ParseError {
         if let Some(fault) = &self.fault {
             return ParseError::new(self.text, fault.at, fault.message.clone());
@@ -217,7 +229,7 @@ impl<'a> Parser<'a> {
         ParseError::new(self.text, self.token.at, message)
     }
 
-    /// Says of a token that does not fit where it stands and what was expected there.
+    /// Adds context and expectation to the error of an unexpected token.
     fn within<T>(&self, context: &str, expected: &str, parsed: Parsed<T>) -> Parsed<T> {
         parsed.map_err(|fault| match fault {
             Fault::Unexpected => Fault::Error(Box::new(self.unexpected(context, expected))),

@@ -1,31 +1,34 @@
-//! Regular expressions as Prometheus writes them, in the syntax that Go calls RE2.
+//! Regular expressions with Prometheus' semantics (Go's RE2 syntax), translated to the syntax of the `regex`
+//! crate.
 //!
-//! Ours is nearly the same. What differs is rewritten: a brace that repeats nothing is a character, `[` in a class is
-//! one too, `\d`, `\s`, `\w`, `\b` and `\B` know ASCII only, `\Q…\E` quotes, and a backslash before digits is an
-//! octal number.
+//! The syntaxes are nearly equal. The translation covers the differences: a brace that is not a repetition is
+//! a literal, `[` within a class is a literal, `\d`, `\s`, `\w`, `\b` and `\B` apply to ASCII only, `\Q…\E`
+//! quotes, and a backslash before digits is an octal escape.
 
 use tideline_pattern::{Limits, Pattern, PatternError};
 
-/// Where no word of ASCII begins or ends: also between the bytes of a character, so that it can be asked of bytes only.
+/// ASCII non-word boundary. It also matches between the bytes of a character, so it can be applied to bytes
+/// only.
 pub(crate) const NO_BOUNDARY: &str = "(?-u:\\B)";
 
-/// Limits of one expression: dashboards write lists of a thousand values.
+/// Limits of one expression. Dashboards generate lists of a thousand values.
 const LIMITS: Limits = Limits {
     text_bytes_max: 64 << 10,
     compiled_bytes_max: 8 << 20,
 };
 
-/// An expression that a whole text must meet, checked and not compiled. As in Prometheus, the dot meets line ends too.
-/// Matches whole characters of a text.
+/// Parses an expression that must match a whole text, without compiling it. As in Prometheus, the dot also
+/// matches line ends. Matches consist of whole characters.
 ///
 /// # Errors
 ///
-/// If it is not an expression, longer than 64 KiB, or would take more than 8 MiB once it is compiled.
+/// Returns an error if the expression is invalid, is longer than 64 KiB, or would take more than 8 MiB when
+/// compiled.
 pub fn whole(pattern: &str) -> Result<Pattern, PatternError> {
     Pattern::new(&rewritten(pattern), LIMITS)
 }
 
-/// An expression that means here what it means in Go.
+/// Translates an expression from Go's syntax to that of the `regex` crate.
 pub fn rewritten(pattern: &str) -> String {
     if !pattern.contains(['\\', '[', '{']) {
         return pattern.to_owned();
@@ -58,7 +61,7 @@ impl Rewriter<'_> {
         Some(at)
     }
 
-    /// What follows a backslash.
+    /// Translates an escape after its backslash.
     fn escape(&mut self, is_in_class: bool) {
         let Some(at) = self.take() else {
             self.out.push('\\');
@@ -100,7 +103,7 @@ impl Rewriter<'_> {
                     self.rest = &self.rest[end..];
                 }
             }
-            // Here they would be the bounds of a word.
+            // RE2 treats `\<` and `\>` as literals, the `regex` crate as word boundaries.
             '<' | '>' => self.out.push(at),
             _ => {
                 self.out.push('\\');
@@ -109,7 +112,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// A class of characters, behind its bracket.
+    /// Translates a character class after its opening bracket.
     fn class(&mut self) {
         self.out.push('[');
         if self.rest.starts_with('^') {
@@ -144,7 +147,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// Whether `n}`, `n,}` or `n,m}` follows.
+/// Returns true if `n}`, `n,}` or `n,m}` follows.
 fn is_repetition(rest: &str) -> bool {
     let Some((inner, _)) = rest.split_once('}') else {
         return false;

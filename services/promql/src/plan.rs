@@ -1,8 +1,10 @@
-//! From an expression and a question to what is evaluated: durations computed, `@` resolved, what is the same at every
-//! step marked, functions known.
+//! The plan of a query: the expression with its parameters resolved.
 //!
-//! A plan borrows matchers and texts from the expression. Parentheses are gone; each node keeps its place in the text
-//! for annotations.
+//! Planning computes durations, resolves `@`, maps functions to implementations, and marks parts that have
+//! the same value at every step.
+//!
+//! A plan borrows matchers and texts from the expression. Parentheses are removed; each node keeps its
+//! position in the text for annotations.
 
 mod build;
 mod duration;
@@ -14,15 +16,15 @@ use crate::matcher::Matcher;
 pub(crate) use build::plan;
 pub(crate) use function::Function;
 
-/// A planned expression.
+/// Planned expression.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) root: Node<'a>,
-    /// How deep it is nested.
+    /// Nesting depth.
     pub(crate) depth: usize,
 }
 
-/// A part of a plan.
+/// Node of a plan.
 #[derive(Debug)]
 pub(crate) struct Node<'a> {
     pub(crate) kind: Kind<'a>,
@@ -30,7 +32,7 @@ pub(crate) struct Node<'a> {
     pub(crate) at: TextRange,
 }
 
-/// What a part does.
+/// Operation of a node.
 #[derive(Debug)]
 pub(crate) enum Kind<'a> {
     Number(f64),
@@ -42,33 +44,33 @@ pub(crate) enum Kind<'a> {
     Binary(Box<Binary<'a>>),
     Call(Call<'a>),
     Aggregate(Box<Aggregate<'a>>),
-    /// The same at every step: evaluated at the first only.
+    /// Step-invariant expression: evaluated at the first step only.
     Invariant(Box<Node<'a>>),
 }
 
-/// Where on the time axis a selector or subquery looks.
+/// Time shift of a selector or a subquery.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reference {
-    /// Back in time, in milliseconds.
+    /// Offset back in time, in milliseconds.
     pub(crate) offset: i64,
-    /// The instant of `@`, in milliseconds.
+    /// Fixed timestamp of `@`, in milliseconds.
     pub(crate) fixed: Option<i64>,
 }
 
 impl Reference {
-    /// The instant that is looked at when a step is evaluated.
+    /// Returns the timestamp to read at for a step.
     pub(crate) fn at(self, time: i64) -> i64 {
         self.fixed.unwrap_or(time).saturating_sub(self.offset)
     }
 }
 
-/// Selects series.
+/// Selection of series.
 #[derive(Debug)]
 pub(crate) struct Selector<'a> {
     pub(crate) matchers: &'a [Matcher],
     pub(crate) reference: Reference,
     pub(crate) bounds: Bounds,
-    /// Whether only count and sum of histograms are used.
+    /// True if only count and sum of histograms are used.
     pub(crate) skips_buckets: bool,
 }
 
@@ -76,7 +78,7 @@ pub(crate) struct Selector<'a> {
 #[derive(Debug)]
 pub(crate) struct RangeSelector<'a> {
     pub(crate) selector: Selector<'a>,
-    /// In milliseconds.
+    /// Width in milliseconds.
     pub(crate) width: i64,
 }
 
@@ -84,9 +86,9 @@ pub(crate) struct RangeSelector<'a> {
 #[derive(Debug)]
 pub(crate) struct Subquery<'a> {
     pub(crate) inner: Node<'a>,
-    /// In milliseconds.
+    /// Width in milliseconds.
     pub(crate) width: i64,
-    /// In milliseconds; `None` = the default.
+    /// Step in milliseconds; `None` for the default.
     pub(crate) interval: Option<i64>,
     pub(crate) reference: Reference,
 }
@@ -120,7 +122,8 @@ pub(crate) struct Aggregate<'a> {
 }
 
 impl Node<'_> {
-    /// Where in time the first selector inside looks: the innermost `@` anchors it, offsets up to there add up.
+    /// Returns the time shift of the first selector in the node. The innermost `@` applies; offsets up to it
+    /// are added.
     pub(crate) fn first_reference(&self) -> Option<Reference> {
         match &self.kind {
             Kind::Number(_) | Kind::Text(_) => None,

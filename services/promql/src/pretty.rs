@@ -1,12 +1,12 @@
-//! Expressions over several lines: what is longer than a line is opened, level by level, as Prometheus does.
+//! Pretty printer with Prometheus' layout: expressions longer than a line are split, level by level.
 
 use crate::ast::{Expr, Subquery};
 use crate::print::{Head, Operator, Suffix, sign};
 
-/// What is longer is opened.
+/// Maximum line length; longer expressions are split.
 const LINE_MAX: usize = 100;
 
-/// An expression over as many lines as it takes, indented by two spaces a level.
+/// Formats an expression on several lines if needed, indented by two spaces per level.
 pub fn pretty(expr: &Expr) -> String {
     let mut out = String::new();
     push(&mut out, expr, 0);
@@ -46,7 +46,7 @@ fn push(out: &mut String, expr: &Expr, level: usize) {
     }
 }
 
-/// What stands before a parenthesis, and what is inside, each on lines of its own.
+/// Writes a head with an opening parenthesis, then each inner expression on its own lines.
 fn push_opened<'a>(out: &mut String, head: &str, inner: impl Iterator<Item = &'a Expr>, level: usize) {
     indent(out, level);
     out.push_str(head);
@@ -60,7 +60,7 @@ fn push_opened<'a>(out: &mut String, head: &str, inner: impl Iterator<Item = &'a
     out.push(')');
 }
 
-/// A short subquery is not indented: Prometheus does not.
+/// Writes a subquery. A short one is not indented, as in Prometheus.
 fn push_subquery(out: &mut String, subquery: &Subquery, level: usize, line: &str) {
     if line.len() <= LINE_MAX {
         out.push_str(line);

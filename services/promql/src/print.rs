@@ -1,7 +1,7 @@
-//! Expressions as text, in the one form that Prometheus prints.
+//! Canonical text of expressions, in Prometheus' format.
 //!
-//! What was written differently comes out the same: spaces, quotes, the order of conditions, `by` behind its argument,
-//! durations and numbers. Read back, it means what the expression means.
+//! The format normalizes spaces, quotes, the order of matchers, the position of `by`, durations and numbers.
+//! Parsing the text yields an equivalent expression.
 
 use std::fmt::{self, Display, Formatter, Result, Write};
 
@@ -15,7 +15,7 @@ use crate::matcher::{MatchOp, Matcher};
 use crate::number::{general, plain};
 use crate::quote::{quote, quote_bytes};
 
-/// In one line.
+/// Writes the expression on one line.
 impl Display for Expr {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {
         match self {
@@ -27,7 +27,7 @@ impl Display for Expr {
             Self::Paren(paren) => write!(out, "({})", paren.expr),
             Self::Unary(unary) => write!(out, "{}{}", sign(unary), unary.expr),
             Self::Binary(binary) => {
-                // A sign would stand before the whole power.
+                // Infinity is written without its plus sign, which would apply to the whole power.
                 match &binary.left {
                     Self::Number(number) if number.value == f64::INFINITY && binary.op == BinaryOp::Power => {
                         out.write_str("Inf")?;
@@ -131,13 +131,13 @@ impl Display for DurationExpr {
     }
 }
 
-/// A duration of so many milliseconds, not negative: `1h30m`.
+/// Duration in milliseconds, not negative; displayed as `1h30m`.
 pub(crate) struct Duration(pub(crate) i64);
 
 impl Display for Duration {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {
-        /// Units with their milliseconds. Years and weeks stand only where nothing is left: 90d is easier to read than
-        /// 12w6d.
+        /// Units with their milliseconds. Years and weeks are used only if they leave no remainder, because
+        /// 90d is easier to read than 12w6d.
         const UNITS: [(&str, i64, bool); 7] = [
             ("y", 365 * 86_400_000, true),
             ("w", 7 * 86_400_000, true),
@@ -162,7 +162,7 @@ impl Display for Duration {
     }
 }
 
-/// A label, quoted unless it looks like a word.
+/// Label name, quoted unless it is a word.
 struct Label<'a>(&'a str);
 
 impl Display for Label<'_> {
@@ -176,7 +176,7 @@ impl Display for Label<'_> {
     }
 }
 
-/// A selector without what shifts it.
+/// Selector without its time shift.
 struct Named<'a>(&'a VectorSelector);
 
 impl Display for Named<'_> {
@@ -198,7 +198,7 @@ impl Display for Named<'_> {
     }
 }
 
-/// An aggregation up to its first parenthesis.
+/// Aggregation up to its opening parenthesis.
 pub(crate) struct Head<'a>(pub(crate) &'a Aggregate);
 
 impl Display for Head<'_> {
@@ -230,7 +230,7 @@ impl Display for List<'_> {
     }
 }
 
-/// A binary operator with everything up to its right side.
+/// Binary operator with its modifiers.
 pub(crate) struct Operator<'a>(pub(crate) &'a Binary);
 
 impl Display for Operator<'_> {
@@ -274,7 +274,7 @@ impl Display for VectorMatching {
     }
 }
 
-/// What stands behind the expression of a subquery.
+/// Suffix of a subquery: range, step and time shift.
 pub(crate) struct Suffix<'a>(pub(crate) &'a Subquery);
 
 impl Display for Suffix<'_> {
@@ -301,8 +301,9 @@ fn shift(out: &mut Formatter<'_>, shift: &Shift) -> Result {
     offset(out, shift)
 }
 
-/// Whether an offset takes operators that follow it for its own: one that begins with a parenthesis or two signs does.
-/// Something must stand between them then, and it had: `@` goes behind it, which Prometheus prints before.
+/// Returns true if the offset would absorb operators that follow it, because it begins with a parenthesis or
+/// two signs. In the parsed query, another modifier must have ended such an offset. Therefore `@` is printed
+/// after it as a separator; Prometheus prints `@` first.
 fn goes_on(shift: &Shift) -> bool {
     let offset = shift.offset.as_ref().map(DurationValue::to_string);
     offset.is_some_and(|offset| offset.starts_with('(') || offset.starts_with("--"))

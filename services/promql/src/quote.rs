@@ -1,13 +1,13 @@
-//! Texts as Go writes them: what Prometheus prints is read by people and compared by tests.
+//! Quoting of texts in Go's format, which Prometheus' messages and test scripts use.
 
 use std::fmt::Write;
 
-/// A text in double quotes, with escapes for what cannot be printed.
+/// Quotes a text with double quotes and escapes characters that cannot be printed.
 pub fn quote(text: &str) -> String {
     quote_bytes(text.as_bytes())
 }
 
-/// Bytes in double quotes; those that are not UTF-8 as `\x` and two digits.
+/// Quotes bytes with double quotes. Bytes that are not UTF-8 become `\x` and two digits.
 pub fn quote_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 2);
     out.push('"');
@@ -23,7 +23,7 @@ pub fn quote_bytes(bytes: &[u8]) -> String {
     out
 }
 
-/// A character in single quotes.
+/// Quotes a character with single quotes.
 pub(crate) fn quote_char(at: char) -> String {
     let mut out = String::from("'");
     push_char(&mut out, at, '\'');
@@ -54,12 +54,12 @@ fn push_char(out: &mut String, at: char, quote: char) {
     }
 }
 
-/// Letters, marks, numbers, punctuation, symbols, and the plain space.
+/// Returns true for letters, marks, numbers, punctuation, symbols and the ASCII space.
 fn is_printable(at: char) -> bool {
     if at.is_ascii() {
         return (' '..='~').contains(&at);
     }
-    // Rust prints the same characters, marks among them where they follow a letter.
+    // Rust's `escape_debug` keeps the same characters, but marks only after a letter.
     let mut text = String::with_capacity(8);
     text.push('a');
     text.push(at);

@@ -1,18 +1,18 @@
-//! Functions over ranges of samples of one series: rates, trends, and all that ends in `_over_time`.
+//! Functions over a range of samples of one series: rates, trends, and the functions named `*_over_time`.
 //!
-//! | module | holds |
+//! | module | content |
 //! |---|---|
-//! | `rate` | `rate`, `increase`, `delta`: extrapolated to the range's ends |
-//! | `anchored` | the same between the range's very ends: `anchored` and `smoothed` |
+//! | `rate` | `rate`, `increase`, `delta`: extrapolated to the ends of the range |
+//! | `anchored` | the same functions for `anchored` and `smoothed` ranges, without extrapolation |
 //! | `instant` | `irate`, `idelta`: the last two samples |
 //! | `changes` | `changes`, `resets` |
 //! | `trend` | `deriv`, `predict_linear`, `double_exponential_smoothing` |
-//! | `numbers`, `histograms` | what ends in `_over_time` |
-//! | `placed` | numbers and histograms as samples of one kind |
-//! | `starts` | what start timestamps say of resets |
+//! | `numbers`, `histograms` | aggregations over time |
+//! | `placed` | common representation of float and histogram samples |
+//! | `starts` | reset detection by start timestamps |
 //!
-//! All are pure: a window of samples goes in, a value or nothing comes out. Windows of numbers are slices of
-//! what a source handed out; nothing is allocated for them, but for a scratch of sorted values.
+//! All functions are pure: they map a window of samples to a value or to no value. Windows of floats are
+//! slices of the source's data. Nothing is allocated for them, except a reusable buffer for sorted values.
 
 mod anchored;
 mod changes;
@@ -34,45 +34,47 @@ use crate::value::Point;
 
 pub use anchored::{extend_floats, smooth_at};
 
-/// Samples of one series in a range, without stale markers; numbers and histograms apart, by rising instants.
+/// Samples of one series in a range, without stale markers. Floats and histograms are separate lists with
+/// rising timestamps.
 #[derive(Debug, Clone, Copy)]
 pub struct Window<'a> {
-    /// The instant of the evaluation, in milliseconds.
+    /// Timestamp of the evaluation, in milliseconds.
     pub at: i64,
-    /// The right end of the range, in milliseconds; it is in the range.
+    /// End of the range (inclusive), in milliseconds.
     pub end: i64,
-    /// The range's width, in milliseconds. The left end is not in the range.
+    /// Width of the range, in milliseconds. The start is excluded.
     pub width: i64,
-    /// How far samples reach beyond the range.
+    /// Samples included outside the range.
     pub extent: Extent,
-    /// Instants of the numbers, in milliseconds.
+    /// Timestamps of the floats, in milliseconds.
     pub times: &'a [i64],
-    /// The numbers.
+    /// Floats.
     pub values: &'a [f64],
-    /// When what each number counts began, in milliseconds, 0 = unknown; empty when nowhere known.
+    /// Start timestamps of the floats, in milliseconds, 0 if unknown; empty if all are unknown.
     pub starts: &'a [i64],
-    /// Instants of the histograms, in milliseconds.
+    /// Timestamps of the histograms, in milliseconds.
     pub histogram_times: &'a [i64],
-    /// The histograms.
+    /// Histograms.
     pub histograms: &'a [Arc<Histogram>],
-    /// As `starts`, of the histograms.
+    /// Start timestamps of the histograms, in the form of `starts`.
     pub histogram_starts: &'a [i64],
 }
 
-/// How far samples reach beyond a range.
+/// Samples included outside a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Extent {
-    /// Not at all: those in the range.
+    /// No samples outside the range.
     #[default]
     Plain,
-    /// Those from a lookback in front of the range on: what was last seen holds at its left end.
+    /// Samples within the lookback before the range. The last one is used as the value at the start of the
+    /// range.
     Anchored,
-    /// Those from a lookback in front of the range to one behind it: at both ends, a line between samples
-    /// holds.
+    /// Samples within the lookback before and after the range. The values at both ends of the range are
+    /// interpolated.
     Smoothed,
 }
 
-/// A function over a range. `absent_over_time` is none: it is about all series at once.
+/// Function over a range. `absent_over_time` is not included, because it depends on all series together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "each is the function of its name")]
 pub enum RangeFunction {
@@ -105,7 +107,7 @@ pub enum RangeFunction {
 }
 
 impl RangeFunction {
-    /// The function of a name.
+    /// Looks up a function by name.
     pub fn of(name: &str) -> Option<Self> {
         Some(match name {
             "rate" => Self::Rate,
@@ -138,31 +140,35 @@ impl RangeFunction {
         })
     }
 
-    /// Whether results keep the metric's name: a sample of the series is what comes out.
+    /// Returns true if the result is a sample of the series and therefore keeps the metric name.
     pub fn keeps_name(self) -> bool {
         matches!(self, Self::FirstOverTime | Self::LastOverTime)
     }
 
-    /// Whether start timestamps of samples matter.
+    /// Returns true if the function uses start timestamps.
     pub fn uses_starts(self) -> bool {
         matches!(self, Self::Rate | Self::Irate | Self::Increase | Self::Resets)
     }
 
-    /// Whether a range of it may be [`Extent::Anchored`].
+    /// Returns true if the function supports [`Extent::Anchored`].
     pub fn may_be_anchored(self) -> bool {
         self.may_be_smoothed() || matches!(self, Self::Changes | Self::Resets)
     }
 
-    /// Whether a range of it may be [`Extent::Smoothed`].
+    /// Returns true if the function supports [`Extent::Smoothed`].
     pub fn may_be_smoothed(self) -> bool {
         matches!(self, Self::Rate | Self::Increase | Self::Delta)
     }
 
-    /// The function's value over a window that has any sample; `None` = the series has no result.
+    /// Computes the function over a window with at least one sample; `None` if there is no result.
     ///
-    /// `parameters` are the numbers that it takes besides the range, in order: the quantile, or the seconds
-    /// to look ahead, or the smoothing and the trend factor. `scratch` is room that is used again. Fails only
-    /// when a factor is out of range.
+    /// `parameters` are the scalar arguments in order: the quantile, or the seconds to predict ahead, or the
+    /// smoothing and the trend factor. `scratch` is a reusable buffer.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`PromqlError::Execution`](crate::PromqlError::Execution) if a smoothing or trend factor is
+    /// not between 0 and 1 (exclusive).
     pub fn apply(
         self,
         window: &Window<'_>,
@@ -229,17 +235,17 @@ impl RangeFunction {
 }
 
 impl Window<'_> {
-    /// The left end, which is not in the range.
+    /// Returns the start of the range, which is excluded.
     fn start(&self) -> i64 {
         self.end.saturating_sub(self.width)
     }
 
-    /// The width in seconds.
+    /// Returns the width in seconds.
     fn width_seconds(&self) -> f64 {
         (self.width / 1000) as f64 + (self.width % 1000) as f64 / 1000.0
     }
 
-    /// Whether numbers and histograms are mixed, which is noted.
+    /// Returns true if the window contains floats and histograms, and adds a note.
     fn is_mixed(&self, notes: &mut Notes<'_>) -> bool {
         let is_mixed = !self.values.is_empty() && !self.histograms.is_empty();
         if is_mixed {
@@ -248,7 +254,7 @@ impl Window<'_> {
         is_mixed
     }
 
-    /// The numbers, if there are any; that histograms are passed over is noted.
+    /// Returns the floats, if any. Adds a note if histograms are ignored.
     fn numbers_only(&self, notes: &mut Notes<'_>) -> Option<&[f64]> {
         if self.values.is_empty() {
             return None;
@@ -281,7 +287,7 @@ impl Window<'_> {
             .copied()
     }
 
-    /// The first sample; of two at one instant the histogram.
+    /// Returns the first sample; of two with equal timestamps, the histogram.
     fn first(&self) -> Option<Point> {
         match (self.times.first(), self.histogram_times.first()) {
             (Some(time), Some(histogram_time)) if time < histogram_time => self.values.first().map(number),
@@ -290,7 +296,7 @@ impl Window<'_> {
         }
     }
 
-    /// The last sample; of two at one instant the histogram.
+    /// Returns the last sample; of two with equal timestamps, the histogram.
     fn last(&self) -> Option<Point> {
         match (self.times.last(), self.histogram_times.last()) {
             (Some(time), Some(histogram_time)) if time > histogram_time => self.values.last().map(number),

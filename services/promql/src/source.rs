@@ -1,4 +1,6 @@
-//! Where series come from, and what a plan asks of them.
+//! Storage interface of the evaluator: series sources and the requests of a plan.
+//!
+//! A source may compute simple functions over time itself, for example from precomputed summaries.
 
 use tideline_histogram::Histogram;
 
@@ -6,37 +8,38 @@ use crate::error::Result;
 use crate::labels::Labels;
 use crate::matcher::Matcher;
 
-/// What a plan wants of one selector.
+/// Request for the series of one selector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Select<'a> {
-    /// All must be met.
+    /// Matchers; a series must satisfy all.
     pub matchers: &'a [Matcher],
-    /// First wanted instant, in milliseconds, inclusive.
+    /// First timestamp in milliseconds (inclusive).
     pub start: i64,
-    /// Last wanted instant, in milliseconds, inclusive.
+    /// Last timestamp in milliseconds (inclusive).
     pub end: i64,
-    /// What will be made of the samples; a source that can compute it exactly may hand out the results instead.
+    /// Function that will be applied to the samples. A source that can compute it exactly may return its
+    /// results instead of samples.
     pub over_time: Option<OverTime>,
-    /// Whether samples' start times are wanted.
+    /// True if start timestamps of samples are needed.
     pub with_starts: bool,
 }
 
-/// A function over windows of samples, evaluated at regular instants.
+/// Function over windows of samples, evaluated at regular timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverTime {
-    /// The function.
+    /// Function.
     pub function: OverTimeFunction,
-    /// The first window's end, in milliseconds, after any shift.
+    /// End of the first window, in milliseconds, after any time shift.
     pub first: i64,
-    /// From one window's end to the next, in milliseconds, above zero.
+    /// Distance between the ends of two windows, in milliseconds, above zero.
     pub step: i64,
-    /// How many windows.
+    /// Number of windows.
     pub steps: usize,
-    /// The windows' width, in milliseconds; they are open on the left: `(end - width, end]`.
+    /// Width of the windows, in milliseconds. A window is `(end - width, end]`.
     pub width: i64,
 }
 
-/// Functions that a source may compute itself.
+/// Functions that a source may compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "each is the function of its name")]
 pub enum OverTimeFunction {
@@ -47,56 +50,70 @@ pub enum OverTimeFunction {
     Count,
 }
 
-/// What a source has of one series.
+/// Data of one series.
 #[derive(Debug, Clone, Copy)]
 pub enum SeriesData<'a> {
-    /// Its samples in the wanted range.
+    /// Samples in the requested range.
     Samples(Samples<'a>),
-    /// What was computed of the windows of [`Select::over_time`], one after the other.
+    /// Results for the windows of [`Select::over_time`], in order.
     Steps {
-        /// The result of each; NaN with all bits set where a window has no sample.
+        /// Result per window; NaN with all bits set for a window without samples.
         results: &'a [f64],
-        /// How many samples each has.
+        /// Number of samples per window.
         counts: &'a [u64],
     },
 }
 
-/// Bits that stand in [`SeriesData::Steps`] where there is no result.
+/// Bits of a missing result in [`SeriesData::Steps`].
 pub const NO_RESULT_BITS: u64 = u64::MAX;
 
-/// Samples of one series, by rising instants; numbers and histograms apart, no instant in both.
+/// Samples of one series. Floats and histograms are separate lists with rising timestamps; no timestamp is in
+/// both.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Samples<'a> {
-    /// Instants of the numbers, in milliseconds.
+    /// Timestamps of the floats, in milliseconds.
     pub times: &'a [i64],
-    /// The numbers, stale markers among them.
+    /// Floats, including stale markers.
     pub values: &'a [f64],
-    /// When what each number counts began, in milliseconds, 0 = unknown; empty when not wanted or nowhere known.
+    /// Start timestamps of the floats, in milliseconds, 0 if unknown; empty if not requested or all unknown.
     pub starts: &'a [i64],
-    /// Instants of the histograms, in milliseconds.
+    /// Timestamps of the histograms, in milliseconds.
     pub histogram_times: &'a [i64],
-    /// The histograms.
+    /// Histograms.
     pub histograms: &'a [Histogram],
-    /// As `starts`, of the histograms.
+    /// Start timestamps of the histograms, in the form of `starts`.
     pub histogram_starts: &'a [i64],
 }
 
-/// Takes the series of a selection, from several threads at once and in no order. An error ends the selection.
+/// Receiver of the selected series. It is called from several threads at once, in no particular order. An
+/// error ends the selection.
 pub type Visit<'a> = dyn Fn(&Labels, SeriesData<'_>) -> Result<()> + Sync + 'a;
 
-/// Where series come from.
+/// Source of series.
 pub trait Source: Sync {
-    /// Hands each series that meets all matchers and has a sample in the range to `visit`, each once.
+    /// Passes each series that satisfies all matchers and has a sample in the range to `visit`, each exactly
+    /// once.
     ///
-    /// Fails with [`PromqlError::Storage`](crate::PromqlError::Storage) or what `visit` failed with, and stops early when the
-    /// question's time is over or its client has left.
+    /// # Errors
+    ///
+    /// Returns [`PromqlError::Storage`](crate::PromqlError::Storage) if reading fails, the error of `visit`,
+    /// and the error of [`Self::check`] if the query ends early.
     fn select(&self, select: &Select<'_>, visit: &Visit<'_>) -> Result<()>;
 
-    /// Whether the evaluation should go on: fails when the time is over or the client has left. Cheap; asked often.
+    /// Checks for timeout and cancellation. It is called often and must be cheap.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`PromqlError::Timeout`](crate::PromqlError::Timeout) or
+    /// [`PromqlError::Canceled`](crate::PromqlError::Canceled) if the evaluation must stop.
     fn check(&self) -> Result<()>;
 
-    /// Takes into account that an evaluation holds `now` bytes where it held `before`. Fails where there is no room for more;
-    /// fewer are always taken. A source without an account of memory takes all. Called by several threads, once a series.
+    /// Updates the memory account: the evaluation replaces `before` held bytes with `now` bytes. It is called
+    /// by several threads, at least once per series. The default implementation accepts everything.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no memory is available. A reduction never fails.
     fn hold(&self, before: u64, now: u64) -> Result<()> {
         let _ = (before, now);
         Ok(())

@@ -1,4 +1,4 @@
-//! What an evaluation ends in.
+//! Values of query results.
 
 use std::sync::Arc;
 
@@ -6,56 +6,56 @@ use tideline_histogram::Histogram;
 
 use crate::labels::Labels;
 
-/// The answer to a question.
+/// Value of a query result.
 #[derive(Debug, Clone, PartialEq)]
 pub enum QueryValue {
-    /// A number at an instant, in milliseconds.
+    /// Number at a timestamp.
     Scalar {
-        /// The instant.
+        /// Timestamp in milliseconds.
         time: i64,
-        /// The number.
+        /// Number.
         value: f64,
     },
-    /// A text at an instant.
+    /// String at a timestamp.
     String {
-        /// The instant.
+        /// Timestamp in milliseconds.
         time: i64,
-        /// The text.
+        /// String.
         value: String,
     },
-    /// One sample a series; sorted if the expression sorts.
+    /// One sample per series; in the order of the expression if it sorts.
     Vector(Vec<Sample>),
-    /// Samples of series, sorted by labels.
+    /// Series with their samples, sorted by labels.
     Matrix(Vec<Series>),
 }
 
-/// A sample of a series.
+/// Sample of a series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// The series.
+    /// Labels of the series.
     pub labels: Labels,
-    /// The instant, in milliseconds.
+    /// Timestamp in milliseconds.
     pub time: i64,
-    /// The value.
+    /// Value.
     pub value: Point,
 }
 
-/// A series with its samples.
+/// Series with its samples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// The series.
+    /// Labels of the series.
     pub labels: Labels,
-    /// Its numbers by rising instants, in milliseconds.
+    /// Floats by rising timestamp in milliseconds.
     pub floats: Vec<(i64, f64)>,
-    /// Its histograms by rising instants, in milliseconds.
+    /// Histograms by rising timestamp in milliseconds.
     pub histograms: Vec<(i64, Arc<Histogram>)>,
 }
 
-/// A value of a sample.
+/// Value of a sample.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Point {
-    /// A number.
+    /// Float.
     Float(f64),
-    /// A histogram.
+    /// Histogram.
     Histogram(Arc<Histogram>),
 }

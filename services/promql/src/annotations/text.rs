@@ -1,4 +1,6 @@
-//! The remarks, in Prometheus' words.
+//! Annotations and their texts, which equal those of Prometheus.
+//!
+//! The texts must not be reworded: Prometheus' test scripts compare them literally.
 
 use std::fmt;
 
@@ -6,7 +8,7 @@ use crate::note::HistogramOperation;
 use crate::number::general;
 use crate::quote::quote;
 
-/// A remark on an answer.
+/// Annotation of a query result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(missing_docs, reason = "each is displayed in words")]
 pub enum Annotation<'a> {
@@ -77,7 +79,7 @@ pub enum Annotation<'a> {
 }
 
 impl Annotation<'_> {
-    /// Whether it is only an info.
+    /// Returns true for an info, false for a warning.
     pub fn is_info(&self) -> bool {
         matches!(
             self,
@@ -94,7 +96,7 @@ impl Annotation<'_> {
     }
 }
 
-/// Writes the text without its place.
+/// Writes the text without the position.
 impl fmt::Display for Annotation<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_info() {
@@ -240,7 +242,7 @@ impl Annotation<'_> {
     }
 }
 
-/// ` for metric name "…"`, nothing where the name is unknown.
+/// Suffix ` for metric name "…"`; empty if the name is unknown.
 struct OfMetric<'a>(&'a str);
 
 impl fmt::Display for OfMetric<'_> {

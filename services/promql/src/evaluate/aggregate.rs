@@ -1,4 +1,7 @@
-//! Aggregations: which series belong together is found once, then each column is added to its group.
+//! Aggregations. Each series is assigned to its group once; then each column is added to its group.
+//!
+//! Submodules by kind of aggregation: `numbers` folds floats, `histograms` adds up histograms, `pick` selects
+//! series, `count_values` counts equal values. `parameter` validates parameters.
 
 mod count_values;
 mod heap;
@@ -19,11 +22,11 @@ use crate::error::Result;
 use crate::labels::{Labels, METRIC_NAME};
 use crate::plan::Aggregate;
 
-/// Series that are aggregated to one.
+/// Series that are aggregated into one.
 #[derive(Debug)]
 struct Group<'a> {
     labels: Labels,
-    /// Whether the metric name stays, whatever its members say.
+    /// True if the result keeps the metric name, even if members are marked to drop it.
     keeps_name: bool,
     members: Vec<&'a Column>,
 }
@@ -37,7 +40,7 @@ impl Group<'_> {
         self.members.iter().any(|column| column.has_histograms())
     }
 
-    /// The steps between the first and the last value of any member.
+    /// Returns the range of steps from the first to the last value of any member.
     fn steps(&self) -> std::ops::Range<usize> {
         let first = self.members.iter().map(|column| column.first).min().unwrap_or(0);
         let end = self.members.iter().map(|column| column.end()).max().unwrap_or(0);
@@ -79,7 +82,8 @@ impl Scope<'_> {
                 self.numbers(op, group)
             })?,
         };
-        // Groups are small beside their members, and Prometheus does not hold both against a question either.
+        // The inputs are released before the result is held: groups are small compared with their members, and
+        // Prometheus does not count both at once, either.
         let parameters = usize::from(aggregate.parameter.is_some());
         self.budget()
             .release(cost(&columns) + parameters * self.grid.steps);
@@ -93,7 +97,7 @@ impl Scope<'_> {
         make: impl Fn(&Group<'a>) -> Result<Option<Column>>,
     ) -> Result<Vec<Column>> {
         let mut result = Vec::with_capacity(groups.len());
-        // Members that lie far apart make a column that is longer than all of them.
+        // Members far apart in time produce a column longer than all of them together.
         let mut making = Making::of(self.budget(), groups.len());
         for group in groups {
             self.check()?;
@@ -105,7 +109,7 @@ impl Scope<'_> {
         Ok(result)
     }
 
-    /// Says that histograms are left out by an aggregation that takes numbers only.
+    /// Adds an info if histograms are ignored, because the operator aggregates floats only.
     fn remark_histograms(&self, op: AggregateOp, group: &Group<'_>, at: TextRange) {
         let aggregation = match op {
             AggregateOp::Min => "min",
@@ -123,7 +127,7 @@ impl Scope<'_> {
     }
 }
 
-/// Whether a label tells groups apart and stays on their results.
+/// Returns true if a label is part of the group key and stays on the result.
 fn keeps_label(aggregate: &Aggregate<'_>, name: &str) -> bool {
     let is_named = aggregate.grouping.iter().any(|label| label == name);
     match aggregate.is_without {
@@ -132,7 +136,7 @@ fn keeps_label(aggregate: &Aggregate<'_>, name: &str) -> bool {
     }
 }
 
-/// Groups series in the order in which their first members come.
+/// Groups series in the order of their first members.
 fn groups<'a>(columns: &'a [Column], aggregate: &Aggregate<'_>, keeps_name: bool) -> Vec<Group<'a>> {
     let mut places: HashMap<Box<[u8]>, usize> = HashMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();

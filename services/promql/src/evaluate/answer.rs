@@ -1,4 +1,6 @@
-//! From the result to what is answered.
+//! Conversion of an evaluated plan to the query result, with annotations and statistics.
+//!
+//! Range vectors at the root of a plan are evaluated here, because only a query result may contain them.
 
 use std::sync::PoisonError;
 
@@ -11,7 +13,7 @@ use crate::labels::Labels;
 use crate::plan::{Kind, Node};
 use crate::value::{QueryValue, Sample, Series};
 
-/// Evaluates the root of a plan and makes the answer.
+/// Evaluates the root of a plan and builds the query result.
 pub(super) fn answer(
     shared: &Shared<'_>,
     root: &Node<'_>,
@@ -65,7 +67,7 @@ pub(super) fn answer(
 }
 
 impl Scope<'_> {
-    /// Evaluates the root; what is held then is its value and nothing else.
+    /// Evaluates the root. Afterwards the budget holds exactly the cost of its value.
     fn held_value(&self, root: &Node<'_>) -> Result<Value> {
         let value = self.value(root)?;
         debug_assert_eq!(
@@ -79,7 +81,7 @@ impl Scope<'_> {
         Ok(value)
     }
 
-    /// Drops metric names that were kept until now.
+    /// Drops the metric names whose removal was delayed.
     fn cleaned(&self, mut columns: Vec<Column>) -> Result<Vec<Column>> {
         if !self.delays_names() {
             return Ok(columns);

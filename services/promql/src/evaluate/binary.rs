@@ -1,4 +1,7 @@
-//! Operators between numbers and vectors.
+//! Binary operators between scalars and vectors.
+//!
+//! `matching` groups the series of two vectors, `pairing` joins the series of a group, `operate` applies the
+//! operator to two values.
 
 mod marks;
 mod operate;
@@ -16,7 +19,7 @@ use crate::math;
 use crate::plan::Binary;
 use crate::quote::quote;
 
-/// An operator with what changes its result.
+/// Binary operator with the options that change its result.
 #[derive(Debug, Clone, Copy)]
 struct Operation {
     op: BinaryOp,
@@ -25,14 +28,14 @@ struct Operation {
 }
 
 impl Operation {
-    /// Whether the result is something else than what the series measured.
+    /// Returns true if the result is no longer a value of the measured metric, so that its name is dropped.
     fn changes_meaning(self) -> bool {
         math::arithmetic(self.op, 0.0, 0.0).is_some()
     }
 }
 
 impl Scope<'_> {
-    /// Evaluates an operator.
+    /// Evaluates a binary operator.
     pub(super) fn binary(&self, binary: &Binary<'_>, at: TextRange) -> Result<Value> {
         let operation = Operation {
             op: binary.op,
@@ -108,7 +111,7 @@ impl Scope<'_> {
                 if operation.return_bool {
                     builder.push_float(step, f64::from(u8::from(holds)));
                 } else if holds {
-                    // What is kept is the series' value, on whichever side it stands.
+                    // A filter keeps the value of the series, on whichever side it is.
                     builder.push_cell(step, cell);
                 }
             }
@@ -136,7 +139,7 @@ impl Scope<'_> {
         }
     }
 
-    /// Both sides are vectors.
+    /// Evaluates an operator between two vectors.
     fn vectors(
         &self,
         operation: Operation,
@@ -176,13 +179,13 @@ impl Scope<'_> {
                 false => pairing.group(&group.left, &group.right)?,
             }
         }
-        // Series come in the order of the side of many.
+        // The result is in the order of the "many" side.
         let mut result = pairing.result;
         result.sort_by_key(|(place, _)| *place);
         self.merged_always(result.into_iter().map(|(_, column)| column).collect())
     }
 
-    /// At which steps both sides have any series: nowhere else do duplicates matter.
+    /// Returns true for each step at which both sides have any series. Duplicates matter only there.
     fn steps_with_both(&self, left: &[Column], right: &[Column]) -> Vec<bool> {
         let (left, right) = (self.steps_with_any(left), self.steps_with_any(right));
         left.into_iter()
@@ -192,7 +195,7 @@ impl Scope<'_> {
     }
 }
 
-/// An operator between two numbers at each step.
+/// Applies an operator to two scalars at each step.
 fn scalars(op: BinaryOp, steps: usize, left: &Scalar, right: &Scalar) -> Result<Scalar> {
     let result = |left: f64, right: f64| {
         let value = math::arithmetic(op, left, right);

@@ -1,7 +1,7 @@
-//! Samples and bytes that an evaluation holds.
+//! Limits on the samples and bytes that an evaluation holds.
 //!
-//! Samples are counted as Prometheus counts them, against a limit of the evaluation. The bytes that they take are reported
-//! to the source, which has the memory account of the process behind it.
+//! Samples are counted like in Prometheus, against a limit per evaluation. Their bytes are reported to the
+//! source, which checks them against the memory account of the process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -10,10 +10,11 @@ use crate::error::{PromqlError, Result};
 use crate::labels::Labels;
 use crate::source::Source;
 
-/// Bytes that a sample takes: eight in a column, where a place without a value costs half a sample, and sixteen in an answer.
+/// Bytes per sample: eight in a column, in which a missing value costs half a sample, and sixteen in a
+/// result.
 const SAMPLE_BYTES: usize = 16;
 
-/// Counts samples that are held, against a limit. Shared by all threads of an evaluation.
+/// Counter of held samples with a limit. All threads of an evaluation share it.
 pub(crate) struct Budget<'s> {
     source: &'s dyn Source,
     held: AtomicUsize,
@@ -23,7 +24,7 @@ pub(crate) struct Budget<'s> {
     is_freed: Condvar,
 }
 
-/// Room that threads have taken for columns that they are making.
+/// Reservations of threads for columns under construction.
 #[derive(Debug, Default)]
 struct Rooms {
     samples: usize,
@@ -31,7 +32,7 @@ struct Rooms {
 }
 
 impl<'s> Budget<'s> {
-    /// Of at most so many samples.
+    /// Creates a budget of `max` samples.
     pub(crate) fn new(source: &'s dyn Source, max: usize) -> Self {
         Self {
             source,
@@ -43,9 +44,9 @@ impl<'s> Budget<'s> {
         }
     }
 
-    /// Takes more samples; fails in Prometheus' words where they are too many.
+    /// Adds samples. Fails with Prometheus' message if the limit is exceeded.
     pub(crate) fn hold(&self, samples: usize) -> Result<()> {
-        // Counts stay far below the end of the number: the first that passes the limit ends the evaluation.
+        // The counter cannot overflow: the first excess over the limit ends the evaluation.
         let held = self
             .held
             .fetch_add(samples, Ordering::Relaxed)
@@ -55,7 +56,7 @@ impl<'s> Budget<'s> {
         self.source.hold(0, bytes_of(samples))
     }
 
-    /// Takes bytes for as long as what this returns lives.
+    /// Reserves bytes until the returned value is dropped.
     pub(crate) fn bytes(&self, bytes: usize) -> Result<HeldBytes<'_>> {
         let mut held = HeldBytes {
             source: self.source,
@@ -65,13 +66,13 @@ impl<'s> Budget<'s> {
         Ok(held)
     }
 
-    /// Takes bytes of series: their labels stay, shared, until the evaluation ends.
+    /// Reserves the bytes of a series' labels until the evaluation ends.
     pub(crate) fn hold_labels(&self, labels: &Labels) -> Result<()> {
         self.source.hold(0, (labels.size() + SERIES_BYTES) as u64)
     }
 
-    /// Room for a column that a thread makes: what it costs is known, and held, only when it is made. Waits until all
-    /// that are made at once fit beside what is held; one can always be made.
+    /// Reserves room for a column under construction. Its cost is known, and held, only once it is complete.
+    /// Blocks until all concurrent columns fit in addition to the held samples. One column is always admitted.
     pub(crate) fn room(&self, samples: usize) -> Result<Room<'_>> {
         let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         while rooms.samples > 0 && self.held() + rooms.samples + samples > self.max {
@@ -94,35 +95,35 @@ impl<'s> Budget<'s> {
         Ok(room)
     }
 
-    /// Gives samples back that are held.
+    /// Releases held samples.
     pub(crate) fn release(&self, samples: usize) {
         self.held.fetch_sub(samples, Ordering::Relaxed);
-        // To give back cannot fail.
+        // Releasing cannot fail.
         let _ = self.source.hold(bytes_of(samples), 0);
     }
 
-    /// Samples are held for a moment, beside all others.
+    /// Holds and releases samples at once, so that the limit and the peak include them.
     pub(crate) fn pass(&self, samples: usize) -> Result<()> {
         self.hold(samples)?;
         self.release(samples);
         Ok(())
     }
 
-    /// How many are held.
+    /// Returns the number of held samples.
     pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// How many were held at most.
+    /// Returns the peak number of held samples.
     pub(crate) fn peak(&self) -> usize {
         self.peak.load(Ordering::Relaxed)
     }
 }
 
-/// Bytes of a column beside its values and labels, with the places in tables by which it is found.
+/// Bytes of a column in addition to its values and labels, including its entries in lookup tables.
 const SERIES_BYTES: usize = 160;
 
-/// Fails where so many samples are too many, whatever else is held.
+/// Fails if the number of samples exceeds the limit on its own.
 fn fits(samples: usize, max: usize) -> Result<()> {
     if samples > max {
         return Err(PromqlError::TooMany(
@@ -136,16 +137,16 @@ fn bytes_of(samples: usize) -> u64 {
     (samples as u64).saturating_mul(SAMPLE_BYTES as u64)
 }
 
-/// Bytes that are held for a while.
+/// Reservation of bytes, released on drop.
 pub(crate) struct HeldBytes<'a> {
     source: &'a dyn Source,
     bytes: u64,
 }
 
 impl HeldBytes<'_> {
-    /// Takes more.
+    /// Reserves more bytes.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<()> {
-        // A failed reservation is given back too.
+        // A failed reservation must be released as well.
         self.bytes = self.bytes.saturating_add(bytes as u64);
         self.source.hold(0, bytes as u64)
     }
@@ -153,17 +154,17 @@ impl HeldBytes<'_> {
 
 impl Drop for HeldBytes<'_> {
     fn drop(&mut self) {
-        // To give back cannot fail.
+        // Releasing cannot fail.
         let _ = self.source.hold(self.bytes, 0);
     }
 }
 
-/// Room for a column in the making.
+/// Reservation for a column under construction, released on drop.
 pub(crate) struct Room<'a> {
     rooms: &'a Mutex<Rooms>,
     is_freed: &'a Condvar,
     samples: usize,
-    /// The bytes of its values.
+    /// Bytes of the column's values.
     held: HeldBytes<'a>,
 }
 
@@ -177,26 +178,26 @@ impl Drop for Room<'_> {
     }
 }
 
-/// What a series costs, in samples, besides its values where more come out than have gone in: its labels, and the
-/// places in tables by which it is found.
+/// Cost in samples of an output series beyond the number of input series: its labels and its entries in
+/// lookup tables.
 const SERIES_COST: usize = 64;
 
-/// Bytes of labels that cost nothing more.
+/// Bytes of labels without extra cost.
 const LABELS_FREE: usize = 1 << 10;
 
-/// Series that are made of others: the budget holds them only when all are made, so that the values of both do not
-/// count twice. Until then they must be no more than would fit alone.
+/// Cost of the output series of an operation. The budget holds them only once all are complete, so that
+/// inputs and outputs are not counted together. Until then, the output alone must fit the limit.
 pub(crate) struct Making<'a> {
     max: usize,
     cost: usize,
-    /// Their bytes, until the budget holds them.
+    /// Bytes of the output, until the budget holds them.
     held: HeldBytes<'a>,
-    /// As many more series come out for nothing.
+    /// Number of further series that cost only their values.
     free: usize,
 }
 
 impl<'a> Making<'a> {
-    /// Out of so many series.
+    /// Starts an output; its first `series` series, as many as the input has, cost only their values.
     pub(crate) fn of(budget: &'a Budget<'_>, series: usize) -> Self {
         Self {
             max: budget.max,
@@ -209,14 +210,14 @@ impl<'a> Making<'a> {
         }
     }
 
-    /// Takes more values, by what they cost.
+    /// Adds values, by their cost in samples.
     pub(crate) fn take(&mut self, cost: usize) -> Result<()> {
         self.cost = self.cost.saturating_add(cost);
         fits(self.cost, self.max)?;
         self.held.grow(cost.saturating_mul(SAMPLE_BYTES))
     }
 
-    /// Takes one more series, without its values.
+    /// Adds a series without its values.
     pub(crate) fn take_series(&mut self, labels: &Labels) -> Result<()> {
         let of_labels = labels.size().saturating_sub(LABELS_FREE) / size_of::<f64>();
         match self.free.checked_sub(1) {

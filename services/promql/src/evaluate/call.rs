@@ -1,4 +1,6 @@
-//! Calls of functions, and those that look at each value alone.
+//! Dispatch of function calls, and functions that process each value separately.
+//!
+//! Functions with more complex evaluation are in modules of their own, such as `range_call` and `info`.
 
 use super::column::{Cell, Column, ColumnBuilder, is_absent, present};
 use super::range_call::absent_labels;
@@ -12,7 +14,7 @@ use crate::math;
 use crate::plan::{Call, Function, Kind, Node};
 
 impl Scope<'_> {
-    /// Calls a function.
+    /// Evaluates a function call.
     pub(super) fn call(&self, call: &Call<'_>, at: TextRange) -> Result<Value> {
         let arguments = &call.arguments;
         Ok(Value::Vector(match call.function {
@@ -43,7 +45,8 @@ impl Scope<'_> {
         }))
     }
 
-    /// Makes a column of each, in its place, with the help of so many scalars, and keeps the budget; names go.
+    /// Transforms each column and drops its metric name. Replaces the columns and `scalars` scalar arguments
+    /// in the budget by the result.
     fn each_column(
         &self,
         columns: Vec<Column>,
@@ -100,7 +103,7 @@ impl Scope<'_> {
                     builder.push_float(step, function(histogram));
                 }
             }
-            // These alone keep labels of type and unit.
+            // Only these functions keep the labels `__type__` and `__unit__`.
             let labels = match delays_names {
                 true => column.labels,
                 false => column.labels.filtered(|name| name != METRIC_NAME),
@@ -146,14 +149,14 @@ impl Scope<'_> {
         let scalars = call.arguments.len() - 1;
         self.each_column(columns, scalars, |column| {
             self.map_steps(&column, |step, value| {
-                // The inverse loses less to rounding.
+                // Multiplying by the inverse loses less precision than dividing.
                 let inverse = 1.0 / nearest.at(step);
                 Some((value * inverse + 0.5).floor() / inverse)
             })
         })
     }
 
-    /// Changes each number by its step; histograms are left out.
+    /// Transforms each float together with its step; drops histograms.
     fn map_steps(&self, column: &Column, change: impl Fn(usize, f64) -> Option<f64>) -> Option<Column> {
         let mut builder = ColumnBuilder::new(self.grid.steps);
         for (at, value) in column
@@ -170,7 +173,7 @@ impl Scope<'_> {
         builder.finish(column.labels.clone(), column.drops_name)
     }
 
-    /// `scalar(vector)`: its only number, or NaN.
+    /// Evaluates `scalar(vector)`: the only float, or NaN.
     fn scalar_of(&self, argument: &Node<'_>) -> Result<Value> {
         let columns = self.vector(argument)?;
         let mut values = vec![f64::NAN; self.grid.steps];
@@ -231,7 +234,7 @@ impl Scope<'_> {
         if let Kind::Selector(selector) = &argument.kind {
             return self.sample_times(selector, Take::Time);
         }
-        // What is computed is of the instant of its step.
+        // Computed values have the timestamp of their step.
         let columns = self.vector(argument)?;
         self.each_column(columns, 0, |column| {
             let mut builder = ColumnBuilder::new(self.grid.steps);
@@ -247,7 +250,7 @@ impl Scope<'_> {
             Kind::Selector(selector) if self.shared.settings.start_timestamps => {
                 self.sample_times(selector, Take::Start)
             }
-            // What is computed has no start.
+            // Computed values have no start timestamp.
             _ => {
                 let columns = self.vector(argument)?;
                 self.budget().release(cost(&columns));
@@ -257,7 +260,7 @@ impl Scope<'_> {
     }
 }
 
-/// The text of an argument that is a literal.
+/// Returns the text of a string literal argument.
 pub(super) fn text_of<'a>(node: &Node<'a>) -> Result<&'a str> {
     match &node.kind {
         Kind::Text(text) => Ok(&text.value),

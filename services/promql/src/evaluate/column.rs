@@ -1,7 +1,8 @@
-//! Series as columns: one place for each step, between the first and the last step that have a value.
+//! Columns: a series over the steps of a grid, with one entry per step from its first to its last value.
 //!
-//! A missing number is a NaN with all bits set, which is what a source hands out as well; arithmetic meets it nowhere,
-//! and [`present`] keeps results off it. Histograms stand beside the numbers, only where a series has any.
+//! A missing float is a NaN with all bits set, the same marker as in the data of a source. Operations skip
+//! it, and [`present`] replaces computed results with these bits. Histograms are in a parallel list, which is
+//! empty for series without any.
 
 use std::sync::Arc;
 
@@ -11,35 +12,35 @@ use crate::labels::{Labels, METRIC_NAME};
 use crate::source::NO_RESULT_BITS;
 use crate::value::Point;
 
-/// What stands for a missing number.
+/// Marker of a missing float.
 pub(crate) const ABSENT: f64 = f64::from_bits(NO_RESULT_BITS);
 
-/// Whether a number is missing.
+/// Returns true if a float is missing.
 #[inline]
 pub(crate) fn is_absent(value: f64) -> bool {
     value.to_bits() == NO_RESULT_BITS
 }
 
-/// The number, or another NaN if it has the bits of the missing one.
+/// Returns the number; a NaN with the bits of [`ABSENT`] is replaced by another NaN.
 #[inline]
 pub(crate) fn present(value: f64) -> f64 {
     if is_absent(value) { f64::NAN } else { value }
 }
 
-/// A series over the steps of a grid.
+/// Series over the steps of a grid.
 #[derive(Debug, Clone)]
 pub(crate) struct Column {
     pub(crate) labels: Labels,
-    /// Whether the metric name is to be dropped at the end of the evaluation.
+    /// True if the metric name is dropped at the end of the evaluation.
     pub(crate) drops_name: bool,
-    /// The step of the first value.
+    /// Step of the first value.
     pub(crate) first: usize,
     pub(crate) values: Vec<f64>,
     /// Empty, or as long as `values`.
     pub(crate) histograms: Vec<Option<Arc<Histogram>>>,
 }
 
-/// A value at a step.
+/// Value at a step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Cell<'a> {
     Float(f64),
@@ -47,7 +48,7 @@ pub(crate) enum Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// What it counts as: one sample, or, of a histogram, several.
+    /// Returns the number of samples it counts as: 1, or more for a histogram.
     pub(crate) fn size(self) -> usize {
         match self {
             Self::Float(_) => 1,
@@ -64,7 +65,7 @@ impl Cell<'_> {
 }
 
 impl Column {
-    /// The same number at every step.
+    /// Creates a column with the same number at every step.
     pub(crate) fn constant(labels: Labels, value: f64, steps: usize) -> Self {
         Self {
             labels,
@@ -75,17 +76,17 @@ impl Column {
         }
     }
 
-    /// The step behind its last value.
+    /// Returns the step after the last value.
     pub(crate) fn end(&self) -> usize {
         self.first + self.values.len()
     }
 
-    /// The numbers at steps between its ends.
+    /// Returns the floats of a range of steps within the column.
     pub(crate) fn floats(&self, steps: std::ops::Range<usize>) -> &[f64] {
         &self.values[steps.start - self.first..steps.end - self.first]
     }
 
-    /// The number at a step.
+    /// Returns the float at a step, or [`ABSENT`].
     #[inline]
     pub(crate) fn float(&self, step: usize) -> f64 {
         match step.checked_sub(self.first) {
@@ -94,14 +95,14 @@ impl Column {
         }
     }
 
-    /// The histogram at a step.
+    /// Returns the histogram at a step.
     #[inline]
     pub(crate) fn histogram(&self, step: usize) -> Option<&Arc<Histogram>> {
         let at = step.checked_sub(self.first)?;
         self.histograms.get(at)?.as_ref()
     }
 
-    /// The value at a step.
+    /// Returns the value at a step.
     #[inline]
     pub(crate) fn cell(&self, step: usize) -> Option<Cell<'_>> {
         let value = self.float(step);
@@ -111,7 +112,7 @@ impl Column {
         self.histogram(step).map(Cell::Histogram)
     }
 
-    /// The values with their steps.
+    /// Iterates over the steps with a value.
     pub(crate) fn cells(&self) -> impl Iterator<Item = (usize, Cell<'_>)> {
         (self.first..self.end()).filter_map(|step| Some((step, self.cell(step)?)))
     }
@@ -120,8 +121,8 @@ impl Column {
         !self.histograms.is_empty()
     }
 
-    /// What it counts as against the limit of samples: its values, histograms by their size; a place without a value
-    /// costs half of one.
+    /// Returns the cost against the limit of samples: the number of values, with histograms by their size,
+    /// but at least half the number of steps.
     pub(crate) fn cost(&self) -> usize {
         let floats = self.values.iter().filter(|value| !is_absent(**value)).count();
         let histograms: usize = self
@@ -133,12 +134,12 @@ impl Column {
         (floats + histograms).max(self.values.len() / 2)
     }
 
-    /// Takes the metric name and the labels of type and unit from the labels.
+    /// Removes the metric name, `__type__` and `__unit__` from the labels.
     pub(crate) fn drop_name(&mut self) {
         self.labels = without_metadata(&self.labels);
     }
 
-    /// Changes each number and leaves out histograms; `None` = nothing is left.
+    /// Transforms each float and drops histograms. Returns `None` if no value is left.
     pub(crate) fn map_floats(mut self, function: impl Fn(f64) -> f64) -> Option<Self> {
         let mut is_empty = true;
         for value in &mut self.values {
@@ -152,15 +153,15 @@ impl Column {
     }
 }
 
-/// The labels without the metric name, and those that say type and unit of a metric.
+/// Returns the labels without the metric name, `__type__` and `__unit__`.
 pub(crate) fn without_metadata(labels: &Labels) -> Labels {
     labels.filtered(|name| !matches!(name, METRIC_NAME | "__type__" | "__unit__"))
 }
 
-/// Makes a column by rising steps.
+/// Builder of a column, by rising steps.
 #[derive(Debug)]
 pub(crate) struct ColumnBuilder {
-    /// Up to here room is taken with the first value.
+    /// End of the steps for which the first value reserves capacity.
     steps: usize,
     first: usize,
     values: Vec<f64>,
@@ -168,8 +169,8 @@ pub(crate) struct ColumnBuilder {
 }
 
 impl ColumnBuilder {
-    /// Room is taken with the first value for all steps to `steps`: where columns are made one after another. Where many
-    /// grow beside each other, `steps` is zero, and each takes room as it grows.
+    /// Creates a builder whose first value reserves capacity for all steps below `steps`. If many builders
+    /// grow at the same time, pass 0: each then allocates as it grows.
     pub(crate) fn new(steps: usize) -> Self {
         Self {
             steps,
@@ -179,7 +180,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// Sets the number of a step behind those set before.
+    /// Adds a float at a step after all previous ones.
     #[inline]
     pub(crate) fn push_float(&mut self, step: usize, value: f64) {
         self.fill_to(step);
@@ -189,7 +190,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// Sets the histogram of a step behind those set before.
+    /// Adds a histogram at a step after all previous ones.
     pub(crate) fn push_histogram(&mut self, step: usize, histogram: Arc<Histogram>) {
         self.fill_to(step);
         self.histograms.resize(self.values.len(), None);
@@ -211,7 +212,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// The step behind the last that is set.
+    /// Returns the step after the last value.
     pub(crate) fn end(&self) -> usize {
         self.first + self.values.len()
     }
@@ -220,12 +221,12 @@ impl ColumnBuilder {
         self.values.is_empty()
     }
 
-    /// How many places there are from the first value to the last.
+    /// Returns the number of steps from the first value to the last.
     pub(crate) fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// The column; `None` = it has no value.
+    /// Builds the column; `None` if it has no value.
     pub(crate) fn finish(mut self, labels: Labels, drops_name: bool) -> Option<Column> {
         if self.values.is_empty() {
             return None;

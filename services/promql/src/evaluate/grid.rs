@@ -1,20 +1,20 @@
-//! The instants at which an expression is evaluated.
+//! Timestamps at which an expression is evaluated.
 
 use crate::error::{PromqlError, Result};
 
-/// Regular instants from `start`, at most to `end`, in milliseconds.
+/// Regular timestamps from `start` to at most `end`, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Grid {
     pub(crate) start: i64,
     pub(crate) end: i64,
-    /// Above zero.
+    /// Distance between two timestamps, above zero.
     pub(crate) interval: i64,
-    /// How many instants there are.
+    /// Number of timestamps.
     pub(crate) steps: usize,
 }
 
 impl Grid {
-    /// Fails where there would be more than `steps_max` instants.
+    /// Creates a grid; fails if it has more than `steps_max` timestamps.
     pub(crate) fn new(start: i64, end: i64, interval: i64, steps_max: usize) -> Result<Self> {
         let steps = match i128::from(end) - i128::from(start) {
             span if span < 0 => 0,
@@ -25,8 +25,8 @@ impl Grid {
             .filter(|steps| *steps <= steps_max)
             .ok_or_else(|| {
                 PromqlError::TooMany(format!(
-                    "{steps} steps are more than the {steps_max} samples that a query may hold: ask for a shorter \
-                     time or a longer step"
+                    "{steps} steps exceed the limit of {steps_max} samples per query: shorten the time range \
+                     or increase the step"
                 ))
             })?;
         Ok(Self {
@@ -37,7 +37,7 @@ impl Grid {
         })
     }
 
-    /// Its first instant alone.
+    /// Returns a grid of the first timestamp only.
     pub(crate) fn first_only(&self) -> Self {
         Self {
             end: self.start,
@@ -46,18 +46,19 @@ impl Grid {
         }
     }
 
-    /// The instant of a step.
+    /// Returns the timestamp of a step.
     pub(crate) fn time(&self, step: usize) -> i64 {
-        // Between the ends it is a number, even where the way there is none.
+        // The result is within the grid. Wrapping arithmetic is exact even if the product overflows on the
+        // way.
         self.start.wrapping_add(self.interval.wrapping_mul(step as i64))
     }
 
-    /// The last instant.
+    /// Returns the last timestamp.
     pub(crate) fn last(&self) -> i64 {
         self.time(self.steps.saturating_sub(1))
     }
 
-    /// Whether it is one instant by its bounds: then the order of results is kept.
+    /// Returns true if start and end are equal. The results of an instant query keep their order.
     pub(crate) fn is_instant(&self) -> bool {
         self.start == self.end
     }

@@ -1,4 +1,7 @@
-//! Quantiles and fractions of histograms: native ones, and classic ones that are a series for each bucket.
+//! Quantiles and fractions of native histograms and of classic ones, which have one series per bucket.
+//!
+//! Series are first grouped into families. A family is a native histogram, the buckets of a classic one, or
+//! both.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,10 +20,10 @@ use crate::note::{Note, Notes};
 use crate::number;
 use crate::plan::Node;
 
-/// The label that says a bucket's upper bound.
+/// Label with the upper bound of a bucket.
 const BUCKET_LABEL: &str = "le";
 
-/// A quantile or a fraction at a step.
+/// Quantile or fraction to compute at a step.
 #[derive(Debug, Clone, Copy)]
 enum Measure {
     Quantile(f64),
@@ -45,7 +48,7 @@ impl Measure {
     }
 }
 
-/// Series that are one histogram: a native one, or buckets.
+/// Series of one histogram: native, classic buckets, or both.
 #[derive(Debug)]
 struct Family<'a> {
     labels: Labels,
@@ -55,7 +58,7 @@ struct Family<'a> {
 }
 
 impl Scope<'_> {
-    /// `histogram_quantile(quantile, vector)`.
+    /// Evaluates `histogram_quantile(quantile, vector)`.
     pub(super) fn histogram_quantile(&self, arguments: &[Node<'_>]) -> Result<Vec<Column>> {
         let quantile = self.scalar(&arguments[0])?;
         let columns = self.vector(&arguments[1])?;
@@ -66,7 +69,7 @@ impl Scope<'_> {
         self.exchanged(1, &columns, result)
     }
 
-    /// `histogram_fraction(lower, upper, vector)`.
+    /// Evaluates `histogram_fraction(lower, upper, vector)`.
     pub(super) fn histogram_fraction(&self, arguments: &[Node<'_>]) -> Result<Vec<Column>> {
         let (lower, upper) = (self.scalar(&arguments[0])?, self.scalar(&arguments[1])?);
         let columns = self.vector(&arguments[2])?;
@@ -76,7 +79,7 @@ impl Scope<'_> {
         self.exchanged(2, &columns, result)
     }
 
-    /// `histogram_quantiles(vector, label, quantile, …)`.
+    /// Evaluates `histogram_quantiles(vector, label, quantile, …)`.
     pub(super) fn histogram_quantiles(&self, arguments: &[Node<'_>]) -> Result<Vec<Column>> {
         let columns = self.vector(&arguments[0])?;
         let label = text_of(&arguments[1])?;
@@ -96,7 +99,7 @@ impl Scope<'_> {
         self.exchanged(arguments.len() - 2, &columns, result)
     }
 
-    /// Says the quantile in a label: a series for each that the scalar comes to.
+    /// Adds a label with the quantile. If the quantile varies, the column is split into one series per value.
     fn labelled(
         &self,
         column: &Column,
@@ -115,7 +118,7 @@ impl Scope<'_> {
                 Entry::Vacant(entry) => {
                     let labels = with_label(&column.labels, label, &number::open_metrics(quantile));
                     making.take_series(&labels)?;
-                    // There may be as many as steps.
+                    // There may be as many series as steps, so capacity is not reserved.
                     made.push((labels, ColumnBuilder::new(0)));
                     *entry.insert(made.len() - 1)
                 }
@@ -137,7 +140,8 @@ impl Scope<'_> {
         Ok(result)
     }
 
-    /// Warns of quantiles that are none: of the least and the greatest, and of NaN.
+    /// Warns of invalid quantiles. If the quantile varies, it warns only of the smallest, the largest, and
+    /// NaN.
     fn check_quantile(&self, quantile: &Scalar, at: TextRange) -> Result<()> {
         let steps = match quantile {
             Scalar::Constant(_) => 1,
@@ -178,7 +182,7 @@ impl Scope<'_> {
         self.merged_always(result)
     }
 
-    /// A column of each native histogram, and one of the buckets.
+    /// Computes one column for each native histogram and one for the classic buckets.
     fn measured_family(
         &self,
         family: Family<'_>,
@@ -234,7 +238,7 @@ impl Scope<'_> {
             .collect())
     }
 
-    /// Which series belong together: a native histogram has the labels of its classic form without the bucket's.
+    /// Groups series into families: a native histogram has the labels of its classic form without `le`.
     fn families<'a>(&self, columns: &'a [Column], at: TextRange) -> Vec<Family<'a>> {
         let mut places: HashMap<Labels, usize> = HashMap::new();
         let mut families: Vec<Family<'a>> = Vec::new();
@@ -282,7 +286,7 @@ impl Scope<'_> {
     }
 }
 
-/// The upper bound that a label says. NaN is none, nor is a number that is too great to be one.
+/// Parses the upper bound in a bucket label. NaN and finite numbers beyond the range of doubles are invalid.
 fn bucket_bound(label: &str) -> Option<f64> {
     let bound: f64 = label.parse().ok().filter(|bound: &f64| !bound.is_nan())?;
     let is_named = label.bytes().any(|byte| matches!(byte, b'n' | b'N'));

@@ -1,4 +1,6 @@
-//! `info(vector, selector)`: series with the labels of the info series that describe their targets.
+//! `info(vector, selector)`: adds to series the labels of the info series of their targets.
+//!
+//! Series and info series belong together if they have equal identifying labels, `instance` and `job`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,25 +13,26 @@ use crate::labels::{Labels, METRIC_NAME};
 use crate::matcher::{MatchOp, Matcher};
 use crate::plan::{Kind, Node, Reference};
 
-/// Labels by which a series and its info series are about the same target.
+/// Labels that identify the target of a series and of its info series.
 const IDENTIFYING_LABELS: [&str; 2] = ["instance", "job"];
 
-/// The info series that are meant when none are named.
+/// Default name of info series.
 const TARGET_INFO: &str = "target_info";
 
-/// Up to so many targets are asked for by name: an expression of more is larger than a source can use.
+/// Maximum number of label values in the request to the source. With more, the request matches any value and
+/// the result is filtered here, because sources limit the size of expressions.
 const VALUES_ASKED: usize = 1_000;
 
-/// Which info series, and which of their labels.
+/// Selection of info series and of their labels.
 #[derive(Debug)]
-struct Wish {
-    /// Conditions on the names of info series.
+struct InfoSelection {
+    /// Matchers on the names of info series.
     names: Vec<Matcher>,
-    /// Conditions on labels; if there are any, only these labels are taken.
+    /// Matchers on labels. If there are any, only these labels are copied.
     labels: Vec<Matcher>,
 }
 
-impl Wish {
+impl InfoSelection {
     fn of(argument: Option<&Node<'_>>) -> Result<Self> {
         let (mut names, mut labels) = (Vec::new(), Vec::new());
         let matchers = match argument.map(|node| &node.kind) {
@@ -37,7 +40,7 @@ impl Wish {
             Some(Kind::Selector(selector)) => selector.matchers,
             Some(_) => {
                 return Err(PromqlError::Execution(
-                    "the second argument of info selects labels".to_owned(),
+                    "the second argument of info must be a label selector".to_owned(),
                 ));
             }
         };
@@ -69,7 +72,7 @@ impl Wish {
             && (self.labels.is_empty() || self.labels.iter().any(|matcher| matcher.name == label))
     }
 
-    /// Whether a series without any info series stays.
+    /// Returns true if a series without info series stays in the result.
     fn is_met_by_none(&self) -> bool {
         self.labels.iter().all(|matcher| matcher.matches(""))
     }
@@ -80,32 +83,32 @@ fn condition(name: &str, op: MatchOp, value: &str) -> Result<Matcher> {
 }
 
 impl Scope<'_> {
-    /// Calls `info`.
+    /// Evaluates `info`.
     pub(super) fn info(&self, arguments: &[Node<'_>]) -> Result<Vec<Column>> {
-        // Info series are looked at when the series are that they describe.
+        // Info series are read with the same time shift as the series that they describe.
         let reference = arguments[0].first_reference().unwrap_or(Reference {
             offset: 0,
             fixed: None,
         });
         let columns = self.vector(&arguments[0])?;
-        let wish = Wish::of(arguments.get(1))?;
+        let selection = InfoSelection::of(arguments.get(1))?;
         let is_plain: Vec<bool> = columns
             .iter()
-            .map(|column| wish.is_info(&column.labels))
+            .map(|column| selection.is_info(&column.labels))
             .collect();
-        let infos = self.info_series(&columns, &is_plain, &wish, reference)?;
-        let described = self.described(&columns, &is_plain, &infos, &wish)?;
+        let infos = self.info_series(&columns, &is_plain, &selection, reference)?;
+        let described = self.described(&columns, &is_plain, &infos, &selection)?;
         let before = cost(&columns) + cost(&infos);
         self.exchange(columns.len() + infos.len(), before, cost(&described))?;
         Ok(described)
     }
 
-    /// The info series of all targets, with the instants of their samples as values.
+    /// Reads the info series of all targets. Values are the timestamps of their samples.
     fn info_series(
         &self,
         columns: &[Column],
         is_plain: &[bool],
-        wish: &Wish,
+        selection: &InfoSelection,
         reference: Reference,
     ) -> Result<Vec<Column>> {
         let (mut matchers, mut sets) = (Vec::new(), Vec::new());
@@ -131,8 +134,8 @@ impl Scope<'_> {
         if matchers.is_empty() {
             return Ok(Vec::new());
         }
-        matchers.extend(wish.labels.iter().cloned());
-        matchers.extend(wish.names.iter().cloned());
+        matchers.extend(selection.labels.iter().cloned());
+        matchers.extend(selection.names.iter().cloned());
         let is_of_target = |labels: &Labels| {
             let mut sets = sets.iter();
             sets.all(|(name, values)| labels.get(name).is_some_and(|value| values.contains(value)))
@@ -149,18 +152,18 @@ impl Scope<'_> {
         columns: &[Column],
         is_plain: &[bool],
         infos: &[Column],
-        wish: &Wish,
+        selection: &InfoSelection,
     ) -> Result<Vec<Column>> {
         let targets = Targets::of(infos);
         let mut result = ColumnsByLabels::of(self, columns.len());
-        // Series change their labels seldom: what was found for the step before mostly holds.
+        // Labels change rarely, so the result of the previous step is reused if the info series are the same.
         let mut found: Vec<(Vec<usize>, Option<usize>)> = vec![(Vec::new(), None); columns.len()];
         let mut is_found = vec![false; columns.len()];
         for step in 0..self.grid.steps {
             if step % 16 == 0 {
                 self.check()?;
             }
-            // Where there is nothing to describe, nobody minds info series that contradict each other.
+            // Conflicting info series are an error only at steps with series to describe.
             if columns.iter().all(|column| column.cell(step).is_none()) {
                 continue;
             }
@@ -174,7 +177,7 @@ impl Scope<'_> {
                 if !is_found[place] || found[place].0 != of_target {
                     let labels = match is_plain[place] {
                         true => Some(column.labels.clone()),
-                        false => labels_with(&column.labels, &of_target, infos, wish)?,
+                        false => labels_with(&column.labels, &of_target, infos, selection)?,
                     };
                     let series = labels.map(|labels| result.place(&labels, column.drops_name));
                     found[place] = (of_target, series.transpose()?);
@@ -189,17 +192,17 @@ impl Scope<'_> {
     }
 }
 
-/// What tells a target: the values of the identifying labels.
+/// Values of the identifying labels.
 type Target = [String; 2];
 
 /// Info series by name and target.
 #[derive(Debug)]
 struct Targets {
-    /// By names, so that results do not depend on the order of series.
+    /// Ordered by name, so that results do not depend on the order of series.
     by_name: BTreeMap<String, HashMap<Target, Vec<usize>>>,
 }
 
-/// The info series of each name and target at a step.
+/// Info series of each name and target at a step.
 type Current<'a> = Vec<HashMap<&'a Target, usize>>;
 
 impl Targets {
@@ -213,7 +216,7 @@ impl Targets {
         Self { by_name }
     }
 
-    /// Of several info series of a target the one with the newest sample counts.
+    /// Selects, for each name and target, the info series with the newest sample at a step.
     fn at(&self, infos: &[Column], step: usize) -> Result<Current<'_>> {
         let mut current = Vec::with_capacity(self.by_name.len());
         for targets in self.by_name.values() {
@@ -258,19 +261,23 @@ fn target(labels: &Labels) -> Target {
     IDENTIFYING_LABELS.map(|name| labels.get(name).unwrap_or_default().to_owned())
 }
 
-/// The labels with those of info series; `None` = the series is left out.
+/// Adds the labels of info series; `None` if the series is dropped.
 fn labels_with(
     labels: &Labels,
     of_target: &[usize],
     infos: &[Column],
-    wish: &Wish,
+    selection: &InfoSelection,
 ) -> Result<Option<Labels>> {
-    if of_target.is_empty() && !wish.is_met_by_none() {
+    if of_target.is_empty() && !selection.is_met_by_none() {
         return Ok(None);
     }
     let mut taken: BTreeMap<&str, &str> = BTreeMap::new();
     for &place in of_target {
-        for (name, value) in infos[place].labels.iter().filter(|(name, _)| wish.takes(name)) {
+        for (name, value) in infos[place]
+            .labels
+            .iter()
+            .filter(|(name, _)| selection.takes(name))
+        {
             if taken.get(name).is_some_and(|known| *known != value) {
                 return Err(PromqlError::Execution(format!("conflicting label: {name}")));
             }

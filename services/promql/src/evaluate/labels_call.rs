@@ -1,4 +1,6 @@
-//! Functions that change labels only.
+//! Functions that change labels only: `label_replace` and `label_join`.
+//!
+//! Changed labels may become equal, so the resulting series are merged.
 
 use std::collections::HashMap;
 use std::sync::PoisonError;
@@ -14,7 +16,7 @@ use crate::pattern;
 use crate::plan::{Kind, Node};
 
 impl Scope<'_> {
-    /// `label_replace(vector, target, replacement, source, expression)`.
+    /// Evaluates `label_replace(vector, target, replacement, source, expression)`.
     pub(super) fn label_replace(&self, arguments: &[Node<'_>]) -> Result<Vec<Column>> {
         let (target, replacement) = (text_of(&arguments[1])?, text_of(&arguments[2])?);
         let (source, expression) = (text_of(&arguments[3])?, text_of(&arguments[4])?);
@@ -24,7 +26,7 @@ impl Scope<'_> {
         let regex = pattern.compile().map_err(|error| too_large(&error))?;
         check_name(&arguments[1], "destination", "label_replace")?;
         let mut columns = self.vector(&arguments[0])?;
-        // Many series share a value; `None` = the expression does not match.
+        // Results by source value, because many series share values; `None` if the expression does not match.
         let mut results: HashMap<String, Option<String>> = HashMap::new();
         for column in &mut columns {
             let value = column.labels.get(source).unwrap_or_default();
@@ -32,7 +34,7 @@ impl Scope<'_> {
                 let result = regex.captures(value.as_bytes()).map(|captures| {
                     let mut result = Vec::new();
                     captures.expand(replacement.as_bytes(), &mut result);
-                    // Of texts, whole characters are captured.
+                    // The input is UTF-8, so captures consist of whole characters.
                     String::from_utf8_lossy(&result).into_owned()
                 });
                 results.insert(value.to_owned(), result);
@@ -44,7 +46,7 @@ impl Scope<'_> {
         self.merged_held(columns, true)
     }
 
-    /// The expression of `label_replace`, checked; those of all calls are added up.
+    /// Parses the expression of `label_replace`. The expressions of all calls share one memory budget.
     fn pattern_with_groups(&self, expression: &str) -> Result<Pattern> {
         self.check()?;
         let pattern = pattern::whole(expression).map_err(|error| match error {
@@ -63,7 +65,7 @@ impl Scope<'_> {
         Ok(pattern)
     }
 
-    /// `label_join(vector, target, separator, source, …)`.
+    /// Evaluates `label_join(vector, target, separator, source, …)`.
     pub(super) fn label_join(&self, arguments: &[Node<'_>]) -> Result<Vec<Column>> {
         let (target, separator) = (text_of(&arguments[1])?, text_of(&arguments[2])?);
         let sources = arguments[3..].iter().map(text_of).collect::<Result<Vec<_>>>()?;
@@ -88,7 +90,7 @@ fn too_large(error: &PatternError) -> PromqlError {
     PromqlError::TooMany(format!("label_replace(): {error}"))
 }
 
-/// Any text is a label's name but the empty one and bytes that are none.
+/// Rejects label names that are empty or not UTF-8. All other names are valid.
 fn check_name(argument: &Node<'_>, role: &str, function: &str) -> Result<()> {
     match &argument.kind {
         Kind::Text(text) if text.value.is_empty() || text.invalid.is_some() => Err(PromqlError::Execution(
@@ -105,7 +107,7 @@ fn set_label(column: &mut Column, name: &str, value: &str) {
     }
 }
 
-/// The labels with one set; an empty value takes it away.
+/// Returns the labels with one label set; an empty value removes it.
 pub(super) fn with_label(labels: &Labels, name: &str, value: &str) -> Labels {
     let others = || labels.iter().filter(|(at, _)| *at != name);
     if value.is_empty() {

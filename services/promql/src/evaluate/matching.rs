@@ -1,4 +1,4 @@
-//! Which series of two vectors meet: found once, from labels alone.
+//! Vector matching by labels: groups the series of two vectors once, for all steps.
 
 use std::collections::HashMap;
 
@@ -6,16 +6,16 @@ use super::column::Column;
 use crate::ast::VectorMatching;
 use crate::labels::{Labels, METRIC_NAME};
 
-/// Series of both sides that have the labels by which they are paired in common.
+/// Series of both sides with equal matching labels.
 #[derive(Debug, Default)]
 pub(super) struct MatchGroup {
-    /// Places of the left series.
+    /// Positions of the left series.
     pub(super) left: Vec<usize>,
-    /// Places of the right series.
+    /// Positions of the right series.
     pub(super) right: Vec<usize>,
 }
 
-/// Groups the series of both sides, in the order in which they come, the left first.
+/// Groups the series of both sides. Groups are in the order of their first series, left side first.
 pub(super) fn match_groups(left: &[Column], right: &[Column], matching: &VectorMatching) -> Vec<MatchGroup> {
     let mut places: HashMap<Box<[u8]>, usize> = HashMap::with_capacity(left.len());
     let mut groups: Vec<MatchGroup> = Vec::with_capacity(left.len());
@@ -42,7 +42,7 @@ pub(super) fn match_groups(left: &[Column], right: &[Column], matching: &VectorM
     groups
 }
 
-/// Whether a label counts when series are paired.
+/// Returns true if a label is a matching label.
 fn counts(matching: &VectorMatching, name: &str) -> bool {
     let is_named = matching.labels.iter().any(|label| label == name);
     match matching.is_on {
@@ -59,13 +59,13 @@ fn write_key(labels: &Labels, matching: &VectorMatching, key: &mut Vec<u8>) {
     }
 }
 
-/// A text behind its length: no two lists of texts have equal bytes.
+/// Appends a text after its length, so that different lists of texts have different bytes.
 pub(super) fn push_text(key: &mut Vec<u8>, text: &str) {
     key.extend_from_slice(&text.len().to_le_bytes());
     key.extend_from_slice(text.as_bytes());
 }
 
-/// The labels that count when series are paired.
+/// Returns the matching labels.
 pub(super) fn matching_labels(labels: &Labels, matching: &VectorMatching) -> Labels {
     labels.filtered(|name| counts(matching, name))
 }

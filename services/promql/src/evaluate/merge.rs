@@ -1,4 +1,7 @@
-//! Series whose labels have become equal are one series, as long as they have no value at the same step.
+//! Merging of series whose labels became equal. It is an error if two of them have a value at the same step.
+//!
+//! With delayed name removal, labels become final only at the end of an evaluation, so most operations skip
+//! the merge.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,7 +13,8 @@ use crate::error::{PromqlError, Result};
 use crate::labels::Labels;
 
 impl Scope<'_> {
-    /// Unites series of equal labels after something that has changed labels unless names are dropped at the end.
+    /// Merges series with equal labels after an operation that dropped metric names. Does nothing if name
+    /// removal is delayed.
     pub(super) fn merged(&self, columns: Vec<Column>) -> Result<Vec<Column>> {
         if self.delays_names() {
             return Ok(columns);
@@ -18,7 +22,8 @@ impl Scope<'_> {
         self.merged_always(columns)
     }
 
-    /// As `merged` and `merged_always`, of series that the budget holds: a gap between two that become one costs too.
+    /// Merges like [`Self::merged_always`], or like [`Self::merged`] if `is_always` is false, and adjusts the
+    /// budget, which already holds the columns. A gap between merged series costs as well.
     pub(super) fn merged_held(&self, columns: Vec<Column>, is_always: bool) -> Result<Vec<Column>> {
         if !is_always && self.delays_names() {
             return Ok(columns);
@@ -29,7 +34,8 @@ impl Scope<'_> {
         Ok(columns)
     }
 
-    /// Unites series of equal labels, in the place of the first; fails where two have a value at one step.
+    /// Merges series with equal labels at the position of the first. Fails if two have a value at the same
+    /// step.
     pub(super) fn merged_always(&self, columns: Vec<Column>) -> Result<Vec<Column>> {
         let mut places: HashMap<Labels, usize> = HashMap::with_capacity(columns.len());
         let mut groups: Vec<Vec<Column>> = Vec::with_capacity(columns.len());
@@ -42,7 +48,7 @@ impl Scope<'_> {
                 Entry::Occupied(entry) => groups[*entry.get()].push(column),
             }
         }
-        // A gap between two that become one takes room as well.
+        // The gap between two merged series needs memory, too.
         let mut making = Making::of(self.budget(), groups.len());
         let united = groups.into_iter().map(|group| {
             if group.len() == 1 {
@@ -57,7 +63,7 @@ impl Scope<'_> {
 
     fn united(&self, mut group: Vec<Column>) -> Result<Column> {
         if group.len() > 1 {
-            // That whose values begin first says whether the name is to be dropped.
+            // The series with the earliest value determines if the name is dropped.
             group.sort_by_key(|column| column.first);
         }
         let mut columns = group.into_iter();
@@ -81,7 +87,8 @@ impl Scope<'_> {
         Ok(united.expect("both have values"))
     }
 
-    /// Fails if two series have equal labels, at whatever steps they have values.
+    /// Fails if two series have equal labels, even if their steps differ. Does nothing if name removal is
+    /// delayed.
     pub(super) fn must_differ(&self, columns: &[Column]) -> Result<()> {
         if self.delays_names() {
             return Ok(());
@@ -94,12 +101,12 @@ impl Scope<'_> {
     }
 }
 
-/// What Prometheus says of two series with equal labels.
+/// Creates Prometheus' error for series with equal labels.
 pub(super) fn same_labels() -> PromqlError {
     PromqlError::Execution("vector cannot contain metrics with the same labelset".to_owned())
 }
 
-/// Columns that grow by labels, step after step.
+/// Columns addressed by labels that grow step by step.
 pub(super) struct ColumnsByLabels<'a> {
     making: Making<'a>,
     places: HashMap<Labels, usize>,
@@ -111,19 +118,19 @@ struct Growing {
     labels: Labels,
     drops_name: bool,
     builder: ColumnBuilder,
-    /// What its values count as.
+    /// Number of samples that the values count as.
     values: usize,
 }
 
 impl Growing {
-    /// As that of the column that it will be.
+    /// Returns the cost of the finished column.
     fn cost(&self) -> usize {
         self.values.max(self.builder.len() / 2)
     }
 }
 
 impl<'a> ColumnsByLabels<'a> {
-    /// Of so many series that go in.
+    /// Creates an empty set for an operation with `series` input series.
     pub(super) fn of(scope: &'a Scope<'_>, series: usize) -> Self {
         Self {
             making: Making::of(scope.budget(), series),
@@ -132,7 +139,8 @@ impl<'a> ColumnsByLabels<'a> {
         }
     }
 
-    /// The place of the series of these labels; it is made if there is none. Fails where there are too many.
+    /// Returns the position of the series with these labels; creates it if needed. Fails if the limit is
+    /// exceeded.
     pub(super) fn place(&mut self, labels: &Labels, drops_name: bool) -> Result<usize> {
         if let Some(place) = self.places.get(labels) {
             return Ok(*place);
@@ -143,14 +151,14 @@ impl<'a> ColumnsByLabels<'a> {
         self.columns.push(Growing {
             labels: labels.clone(),
             drops_name,
-            // There may be as many series as steps.
+            // There may be as many series as steps, so capacity is not reserved.
             builder: ColumnBuilder::new(0),
             values: 0,
         });
         Ok(place)
     }
 
-    /// Sets the value of a step; fails where it has one, and where there are too many.
+    /// Adds the value of a step. Fails if the step already has one, or if the limit is exceeded.
     pub(super) fn push(&mut self, place: usize, step: usize, cell: Cell<'_>) -> Result<()> {
         let column = &mut self.columns[place];
         if column.builder.end() > step && !column.builder.is_empty() {

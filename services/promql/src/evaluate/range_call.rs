@@ -1,4 +1,6 @@
-//! Functions over ranges: one pass over the samples of each series.
+//! Range functions: one pass over the samples of each series.
+//!
+//! Simple functions over time are offered to the source, which may compute them from its summaries.
 
 use super::column::{Column, ColumnBuilder, without_metadata};
 use super::selector::Wanted;
@@ -14,11 +16,11 @@ use crate::plan::{Call, Function, Kind, Node, RangeSelector};
 use crate::range::RangeFunction;
 use crate::source::{OverTime, OverTimeFunction, SeriesData};
 
-/// What is done with a window.
+/// Computation on a window.
 #[derive(Debug, Clone, Copy)]
 enum Over {
     Function(RangeFunction),
-    /// Whether it has any sample.
+    /// `absent_over_time`: presence of any sample.
     Presence,
 }
 
@@ -29,7 +31,7 @@ impl Over {
 }
 
 impl Scope<'_> {
-    /// Calls a function over ranges.
+    /// Evaluates a range function.
     pub(super) fn range_call(&self, call: &Call<'_>) -> Result<Vec<Column>> {
         let over = match call.function {
             Function::Range(function) => Over::Function(function),
@@ -45,7 +47,7 @@ impl Scope<'_> {
         }
         let ranged =
             ranged.ok_or_else(|| PromqlError::Execution(format!("{} takes a range vector", call.name)))?;
-        // Where the first argument stands, even if it is not the range: there Prometheus puts its remarks.
+        // Annotations refer to the first argument, even if it is not the range, as in Prometheus.
         let at = call.arguments[0].at;
         let columns = match &ranged.kind {
             Kind::Range(range) => self.over_selector(call, over, range, &parameters, at)?,
@@ -97,7 +99,7 @@ impl Scope<'_> {
                 }
                 let (builder, last) = self.applied(over, &slice, spec, labels, parameters, at)?;
                 let column = self.finished(builder, over, labels, false, at);
-                // Result and last window are there together.
+                // The result and the last window exist at the same time.
                 self.budget()
                     .pass(column.as_ref().map_or(0, |column| column.cost() + last))?;
                 Ok(column)
@@ -125,7 +127,7 @@ impl Scope<'_> {
         let held = cost(&inner);
         for column in inner {
             self.check()?;
-            // The samples are there beside the column, and so is the result, until the budget holds it.
+            // The samples and the result exist in addition to the column, until the budget holds the result.
             let bytes = SubquerySamples::bytes(&column) + self.grid.steps * size_of::<f64>();
             let _held = self.budget().bytes(bytes)?;
             let samples = SubquerySamples::of(&column, grid);
@@ -169,7 +171,8 @@ impl Scope<'_> {
         Ok((builder, looked.last))
     }
 
-    /// The column with the labels that it has from here on.
+    /// Builds the column with its final labels. Adds an info if a rate is computed of a metric that is not
+    /// named like a counter.
     fn finished(
         &self,
         builder: ColumnBuilder,
@@ -190,7 +193,7 @@ impl Scope<'_> {
         Some(column)
     }
 
-    /// Remarks that the name is not that of a counter.
+    /// Adds an info if the metric is not named like a counter.
     fn doubt_counter(&self, labels: &Labels, column: &Column, at: TextRange) {
         let metric = labels.metric_name().unwrap_or_default();
         let is_counter = ["_total", "_sum", "_count", "_bucket"]
@@ -207,7 +210,7 @@ impl Scope<'_> {
         }
     }
 
-    /// What a source may compute itself.
+    /// Returns the function over time that the source may compute, if any.
     fn over_time(&self, over: Over, range: &RangeSelector<'_>) -> Option<OverTime> {
         let function = match over {
             Over::Function(RangeFunction::SumOverTime) => OverTimeFunction::Sum,
@@ -228,7 +231,7 @@ impl Scope<'_> {
         })
     }
 
-    /// One series with a 1 at each step at which no series has a sample.
+    /// Returns one series with a 1 at each step without a sample of any series.
     fn absences(&self, columns: &[Column], ranged: &Node<'_>) -> Result<Vec<Column>> {
         let matchers = match &ranged.kind {
             Kind::Range(range) => range.selector.matchers,
@@ -239,7 +242,7 @@ impl Scope<'_> {
         Ok(absent)
     }
 
-    /// As `absences`; the cost of the columns stays held.
+    /// Computes the series like `absences`; the cost of the columns stays held.
     pub(super) fn absent(&self, columns: &[Column], labels: Labels) -> Result<Vec<Column>> {
         let is_there = self.steps_with_any(columns);
         let mut builder = ColumnBuilder::new(self.grid.steps);
@@ -252,7 +255,7 @@ impl Scope<'_> {
     }
 }
 
-/// The labels that conditions say without doubt: of those with exactly one condition, which is for equality.
+/// Returns the labels determined by the matchers: names with exactly one matcher, which is an equality.
 pub(super) fn absent_labels(matchers: &[Matcher]) -> Labels {
     let mut labels = LabelsBuilder::default();
     let mut has: Vec<&str> = Vec::new();

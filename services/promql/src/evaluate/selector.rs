@@ -1,4 +1,8 @@
-//! Instant vectors: at each step the last sample of each series, if it is young enough and no end of the series.
+//! Instant vectors: at each step, the last sample of each series within the lookback, unless it is a stale
+//! marker.
+//!
+//! The source passes series from several threads at once. Results are sorted by labels, so they do not depend
+//! on the order.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,28 +18,28 @@ use crate::plan::{Reference, Selector};
 use crate::range::{self, Extent, Window};
 use crate::source::{OverTime, Samples, Select, SeriesData};
 
-/// What of a sample becomes the value.
+/// Part of a sample that becomes the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Take {
-    /// The value itself.
+    /// Value.
     Value,
-    /// Its instant, in milliseconds.
+    /// Timestamp in milliseconds.
     Time,
-    /// Its start, in milliseconds, 0 = unknown.
+    /// Start timestamp in milliseconds, 0 if unknown.
     Start,
 }
 
-/// The place of a last sample.
+/// Index of a last sample.
 #[derive(Debug, Clone, Copy)]
 enum Last {
     Number(usize),
     Histogram(usize),
 }
 
-/// After so many steps of a series it is asked whether the evaluation should go on.
+/// Number of steps of a series between two checks for timeout and cancellation.
 const UNCHECKED_MAX: usize = 1 << 20;
 
-/// What is asked of the source.
+/// Request to the source.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) first: i64,
@@ -45,7 +49,7 @@ pub(super) struct Wanted {
 }
 
 impl Scope<'_> {
-    /// Makes a column of each series of a selection, in several threads at once; sorted by labels.
+    /// Builds a column for each selected series, in several threads at once. The result is sorted by labels.
     pub(super) fn select(
         &self,
         matchers: &[crate::matcher::Matcher],
@@ -78,7 +82,7 @@ impl Scope<'_> {
         Ok(columns)
     }
 
-    /// Evaluates a selector as a vector.
+    /// Evaluates an instant vector selector.
     pub(super) fn instant_vector(&self, selector: &Selector<'_>, at: TextRange) -> Result<Vec<Column>> {
         if selector.bounds == Bounds::Smoothed {
             return self.smoothed_vector(selector, at);
@@ -91,7 +95,7 @@ impl Scope<'_> {
         )
     }
 
-    /// What is taken of the last sample before each step.
+    /// Builds columns from the last sample at or before each step.
     pub(super) fn last_samples(
         &self,
         matchers: &[crate::matcher::Matcher],
@@ -111,8 +115,9 @@ impl Scope<'_> {
         Ok(columns)
     }
 
-    /// The instants of the last numbers before each step, in milliseconds, of series that meet another condition as
-    /// well. Fails with `refusal` of the first series whose last sample is a histogram at any step.
+    /// Builds columns with the timestamps, in milliseconds, of the last samples at or before each step, for
+    /// the series that `takes` accepts. If any last sample is a histogram, fails with `refusal` of the first
+    /// such series by labels.
     pub(super) fn last_times_of_numbers(
         &self,
         matchers: &[crate::matcher::Matcher],
@@ -136,7 +141,7 @@ impl Scope<'_> {
                 Last::Histogram(_) => has_histogram = true,
             })?;
             if has_histogram {
-                // Series come in any order.
+                // The source passes series in any order; keep the first by labels.
                 let mut refused = refused.lock().unwrap_or_else(PoisonError::into_inner);
                 if refused.as_ref().is_none_or(|before| labels < before) {
                     *refused = Some(labels.clone());
@@ -162,14 +167,14 @@ impl Scope<'_> {
         }
     }
 
-    /// Each value is a sample that was looked at.
+    /// Counts each value as a processed sample.
     fn count_values_of(&self, columns: &[Column]) {
         for column in columns {
             self.count(column.cells().map(|(step, cell)| (step, cell.size() as u64)));
         }
     }
 
-    /// Calls `visit` with the last sample before each step that has one which is young enough and no end of the series.
+    /// Calls `visit` for each step with its last sample within the lookback, unless it is a stale marker.
     fn each_last(
         &self,
         samples: &Samples<'_>,
@@ -245,7 +250,7 @@ impl Scope<'_> {
         Ok(builder)
     }
 
-    /// `timestamp(selector)`, `start_timestamp(selector)`: in seconds.
+    /// Evaluates `timestamp(selector)` and `start_timestamp(selector)`, in seconds.
     pub(super) fn sample_times(&self, selector: &Selector<'_>, take: Take) -> Result<Vec<Column>> {
         let columns = self.last_samples(selector.matchers, selector.reference, take, true)?;
         self.budget().pass(columns.len())?;
@@ -260,7 +265,7 @@ impl Scope<'_> {
         self.merged_held(columns.collect(), false)
     }
 
-    /// `selector smoothed`: between two samples the value is interpolated.
+    /// Evaluates `selector smoothed`: interpolates between the adjacent samples.
     fn smoothed_vector(&self, selector: &Selector<'_>, at: TextRange) -> Result<Vec<Column>> {
         let lookback = self.shared.lookback;
         let reference = selector.reference;
@@ -296,14 +301,14 @@ impl Scope<'_> {
         })
     }
 
-    /// The samples of a range at an instant, with their own instants.
+    /// Reads the samples of a range selector at the root of an instant query, with their own timestamps.
     pub(super) fn range_series(
         &self,
         range: &crate::plan::RangeSelector<'_>,
         at: TextRange,
     ) -> Result<Vec<crate::value::Series>> {
         let spec = Spec {
-            // What the answer has of a range counts, bounds that were made up among it.
+            // The returned samples, including interpolated bounds, are counted below instead.
             is_counted: false,
             ..Spec::of(range, self.shared.lookback)
         };
@@ -365,10 +370,10 @@ fn slice_cost(window: &Window<'_>) -> usize {
         .sum()
 }
 
-/// How many instants from the front are not behind one.
+/// Returns the number of leading timestamps that are at most `until`.
 #[inline]
 pub(super) fn count_while(times: &[i64], until: i64) -> usize {
-    // Steps are close to each other: the next is found faster by walking than by halving.
+    // Steps are close together, so a linear search is faster than a binary search.
     times.iter().take_while(|time| **time <= until).count()
 }
 

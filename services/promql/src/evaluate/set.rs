@@ -1,4 +1,5 @@
-//! `and`, `or`, `unless`: series of one side, where the other has something to match or has not.
+//! Set operators `and`, `or`, `unless`: filter series of one side by the presence of matching series on the
+//! other.
 
 use super::Scope;
 use super::column::{Column, ColumnBuilder};
@@ -7,7 +8,7 @@ use crate::ast::{BinaryOp, VectorMatching};
 use crate::error::Result;
 
 impl Scope<'_> {
-    /// Both sides by a set operator; the budget is the caller's.
+    /// Evaluates a set operator. The caller adjusts the budget.
     pub(super) fn set(
         &self,
         op: BinaryOp,
@@ -48,14 +49,14 @@ impl Scope<'_> {
                 }
             }
         }
-        // An instant's series stay in the order in which they came.
+        // The result of an instant query keeps the order of the operands.
         from_left.sort_by_key(|(place, _)| *place);
         from_right.sort_by_key(|(place, _)| *place);
         let columns = from_left.into_iter().chain(from_right).map(|(_, column)| column);
         self.merged_always(columns.collect())
     }
 
-    /// At which steps any of the series has a value; empty = at none.
+    /// Returns true for each step at which any of the series has a value; empty if there are no series.
     fn steps_of(&self, columns: &[(usize, Column)]) -> Vec<bool> {
         match columns.is_empty() {
             true => Vec::new(),
@@ -63,7 +64,7 @@ impl Scope<'_> {
         }
     }
 
-    /// The values at steps that are marked as wanted.
+    /// Keeps the values at the steps whose mark equals `wanted`.
     fn kept(&self, columns: Vec<(usize, Column)>, marks: &[bool], wanted: bool) -> Vec<(usize, Column)> {
         let is_kept = |step: usize| marks.get(step).copied().unwrap_or(false) == wanted;
         let kept = columns.into_iter().filter_map(|(place, column)| {

@@ -1,4 +1,6 @@
-//! Functions that put an instant's series in an order.
+//! Functions that order the series of an instant query.
+//!
+//! The functions reorder the columns, and the result of an instant query keeps the order of its columns.
 
 use std::cmp::Ordering;
 
@@ -11,7 +13,7 @@ use crate::error::Result;
 use crate::plan::{Call, Function};
 
 impl Scope<'_> {
-    /// `sort`, `sort_desc`, `sort_by_label`, `sort_by_label_desc`.
+    /// Evaluates `sort`, `sort_desc`, `sort_by_label` and `sort_by_label_desc`.
     pub(super) fn sort_call(&self, call: &Call<'_>, at: TextRange) -> Result<Vec<Column>> {
         let mut columns = self.vector(&call.arguments[0])?;
         if !self.grid.is_instant() {
@@ -48,12 +50,12 @@ impl Scope<'_> {
     }
 }
 
-/// NaN is last.
+/// Compares by rising value, NaN last.
 fn by_value(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
-/// NaN is last.
+/// Compares by falling value, NaN last.
 pub(super) fn by_falling_value(a: f64, b: f64) -> Ordering {
     b.partial_cmp(&a).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
@@ -70,7 +72,7 @@ fn by_labels(a: &Column, b: &Column, names: &[&str]) -> Ordering {
         .unwrap_or_else(|| a_labels.cmp(b_labels))
 }
 
-/// Runs of digits compare as numbers, everything else by bytes.
+/// Compares runs of digits as numbers and everything else by bytes.
 fn natural(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a, b);
     while !a.is_empty() && !b.is_empty() {
@@ -92,7 +94,7 @@ fn starts_with_digit(text: &str) -> bool {
     text.starts_with(|char: char| char.is_ascii_digit())
 }
 
-/// The run of digits, or of everything else, at the front, and what follows.
+/// Splits off the leading run of digits or of other characters.
 fn split_chunk(text: &str) -> (&str, &str) {
     let is_number = starts_with_digit(text);
     let end = text
@@ -101,7 +103,7 @@ fn split_chunk(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// Digits of any number as one.
+/// Compares runs of digits of any length as numbers.
 fn by_digits(a: &str, b: &str) -> Ordering {
     let (a, b) = (a.trim_start_matches('0'), b.trim_start_matches('0'));
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))

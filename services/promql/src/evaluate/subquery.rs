@@ -1,4 +1,6 @@
-//! Subqueries: an expression evaluated at instants of its own, whose results are then samples.
+//! Subqueries: evaluates an expression on its own grid and converts the results to samples.
+//!
+//! The grid consists of multiples of the step, so its timestamps do not move with the query's time range.
 
 use std::sync::{Arc, PoisonError};
 
@@ -12,14 +14,14 @@ use crate::error::Result;
 use crate::plan::Subquery;
 
 impl Scope<'_> {
-    /// Evaluates a subquery: its series, its instants, and how many samples were looked at.
+    /// Evaluates a subquery. Returns its series, its grid, and the number of processed samples.
     pub(super) fn subquery(&self, subquery: &Subquery<'_>) -> Result<(Vec<Column>, Grid, u64)> {
         let interval = subquery
             .interval
             .unwrap_or(self.shared.settings.default_subquery_step)
             .max(1);
         let end = subquery.reference.at(self.grid.last());
-        // Its instants are multiples of its step, so that they stay where they are when the question moves on.
+        // Timestamps are multiples of the step, so that they stay the same when the query's range moves.
         let after = subquery
             .reference
             .at(self.grid.start)
@@ -39,7 +41,7 @@ impl Scope<'_> {
     }
 }
 
-/// A column as samples.
+/// Samples of a column.
 pub(super) struct SubquerySamples {
     times: Vec<i64>,
     values: Vec<f64>,
@@ -48,7 +50,7 @@ pub(super) struct SubquerySamples {
 }
 
 impl SubquerySamples {
-    /// Bytes that the samples of a column take at most.
+    /// Returns an upper bound of the bytes that the samples of a column take.
     pub(super) fn bytes(column: &Column) -> usize {
         column.values.len() * (size_of::<i64>() + size_of::<f64>())
     }
@@ -99,7 +101,8 @@ impl SubquerySamples {
     }
 }
 
-/// What is known of resets holds between stored samples: a subquery may leave some out and meet others twice.
+/// Removes a reset hint. It is valid between adjacent stored samples only; a subquery may skip samples or
+/// repeat them.
 fn without_hint(histogram: &Arc<Histogram>) -> Arc<Histogram> {
     match histogram.reset_hint {
         ResetHint::Unknown | ResetHint::Gauge => Arc::clone(histogram),

@@ -1,4 +1,6 @@
-//! Windows that slide over the samples of one series: two places move forward, nothing is copied.
+//! Windows that slide over the samples of one series: two indices move forward, and samples are not copied.
+//!
+//! Stale markers are removed first. This copies the floats of a series only if it contains such markers.
 
 use std::sync::Arc;
 
@@ -14,27 +16,28 @@ use crate::plan::{RangeSelector, Reference};
 use crate::range::{Extent, Window};
 use crate::source::{Samples, Select};
 
-/// After so many samples in windows it is asked whether the evaluation should go on: some milliseconds, or, where each
-/// window is sorted, some tens of them. Wide windows at many steps of one series can take minutes.
+/// Number of samples in windows between two checks for timeout and cancellation: some milliseconds of work,
+/// or some tens if each window is sorted. Wide windows at many steps of one series can take minutes.
 const UNCHECKED_MAX: usize = 1 << 20;
 
-/// Which samples are in the window of a step, in milliseconds.
+/// Samples that belong to the window of a step, in milliseconds: those in `(t - before, t + behind]`, where
+/// `t` is the step's timestamp after the time shift.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spec {
     pub(super) reference: Reference,
-    /// The range as it is written.
+    /// Width of the range as written.
     pub(super) width: i64,
-    /// So much before the looked at instant is left out and everything earlier.
+    /// Distance from the shifted timestamp back to the start of the window (exclusive).
     pub(super) before: i64,
-    /// So much behind it is still in.
+    /// Distance from the shifted timestamp forward to the end of the window (inclusive).
     pub(super) behind: i64,
     pub(super) extent: Extent,
-    /// Whether samples count as looked at with each window that they are in.
+    /// True if the samples of each window count as processed.
     pub(super) is_counted: bool,
 }
 
 impl Spec {
-    /// Of a range; `anchored` and `smoothed` make it longer.
+    /// Creates the windows of a range selector. `anchored` and `smoothed` extend them by the lookback.
     pub(super) fn of(range: &RangeSelector<'_>, lookback: i64) -> Self {
         let (extent, before, behind) = match range.selector.bounds {
             Bounds::Plain => (Extent::Plain, 0, 0),
@@ -51,7 +54,7 @@ impl Spec {
         }
     }
 
-    /// What has to be asked of a source.
+    /// Builds the request to the source.
     pub(super) fn select<'a>(&self, matchers: &'a [Matcher], grid: Grid) -> Select<'a> {
         Select {
             matchers,
@@ -63,7 +66,7 @@ impl Spec {
     }
 }
 
-/// Samples of a series without the markers of its end.
+/// Samples of a series without stale markers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slice<'a> {
     pub(super) times: &'a [i64],
@@ -74,7 +77,7 @@ pub(super) struct Slice<'a> {
     pub(super) histogram_starts: &'a [i64],
 }
 
-/// What had to be copied of a series: numbers only if there is a marker among them.
+/// Copied samples of a series. Floats are copied only if they contain a stale marker.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     floats: Option<(Vec<i64>, Vec<f64>, Vec<i64>)>,
@@ -129,7 +132,8 @@ impl Held {
     }
 }
 
-/// With count and sum only, and with what buckets say of a reset: functions above cannot find it any more.
+/// Copies a histogram without its buckets. The result of reset detection is stored in its hint, because
+/// functions cannot detect a reset without buckets.
 pub(super) fn with_found_reset(histogram: &Histogram, before: Option<&Histogram>) -> Histogram {
     let mut stripped = Histogram {
         reset_hint: histogram.reset_hint,
@@ -147,7 +151,7 @@ pub(super) fn with_found_reset(histogram: &Histogram, before: Option<&Histogram>
     stripped
 }
 
-/// Places of the samples in a window.
+/// Index range of the samples in a window.
 #[derive(Debug, Clone, Copy, Default)]
 struct Ends {
     first: usize,
@@ -155,7 +159,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// Moves on to samples after `after` and not behind `until`.
+    /// Advances to the samples after `after` up to `until` (inclusive).
     #[inline]
     fn advance(&mut self, times: &[i64], after: i64, until: i64) {
         while self.end < times.len() && times[self.end] <= until {
@@ -174,7 +178,7 @@ impl Ends {
     }
 }
 
-/// Remarks on one series, each once with how often it was made.
+/// Notes on one series, each with its number of occurrences.
 #[derive(Debug, Default)]
 struct Noted(Vec<(Note, u64)>);
 
@@ -184,7 +188,7 @@ impl Noted {
             *count += 1;
             return;
         }
-        // A NaN in a note is unlike itself: no more of those than can be told apart.
+        // Notes that contain NaN never compare equal, so their number must be limited.
         if self.0.len() < 64 {
             self.0.push((note, 1));
         }
@@ -192,7 +196,7 @@ impl Noted {
 }
 
 impl Scope<'_> {
-    /// Calls `visit` with the window of each step that has any sample in it.
+    /// Calls `visit` with the window of each step that contains a sample.
     pub(super) fn slide(
         &self,
         slice: &Slice<'_>,
@@ -255,14 +259,14 @@ impl Scope<'_> {
     }
 }
 
-/// So many steps of a series are counted before all threads' counts are added up.
+/// Number of steps counted locally before the shared counters are updated.
 const TALLY: usize = 1 << 12;
 
-/// How many samples were in the windows of one step after the other.
+/// Local counter of the samples in the windows of consecutive steps.
 struct Tally<'a> {
     scope: &'a Scope<'a>,
     is_counted: bool,
-    /// The step of the first count.
+    /// Step of the first count.
     first: usize,
     counts: Vec<u64>,
 }
@@ -284,7 +288,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Adds what was counted to the samples that the evaluation has looked at.
+    /// Adds the counts to the evaluation's processed samples.
     fn hand_over(&mut self) {
         if self.is_counted {
             let counts = self.counts.iter().enumerate();
@@ -296,15 +300,15 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// How many samples windows had: a window of one series is held at a time.
+/// Sizes of windows, in samples. One window of one series is held at a time.
 #[derive(Debug)]
 pub(super) struct Looked {
     pub(super) widest: usize,
-    /// That of the last step, which is held until the next series comes.
+    /// Size of the window of the last step, which is held until the next series.
     pub(super) last: usize,
 }
 
-/// Before each histogram, and behind the last, what all before it count as.
+/// Returns prefix sums of the histograms' sizes in samples, one more than histograms.
 fn sizes(histograms: &[Arc<Histogram>]) -> Vec<usize> {
     let mut sizes = Vec::with_capacity(histograms.len() + 1);
     let mut sum = 0;

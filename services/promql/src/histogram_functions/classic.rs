@@ -1,29 +1,32 @@
-//! Quantiles and fractions of classic histograms: a number for each bound, of all observations at or below
-//! it.
+//! Quantiles and fractions of classic histograms, which hold one cumulative count per bound.
+//!
+//! The results equal those of Prometheus, including its treatment of counts that are not monotonic.
 
 use crate::note::{Note, Notes};
 
 use super::outside;
 
-/// Counts that differ by less than this part of their sum are the same: rounding has come between them.
+/// Relative difference below which two counts are considered equal, to tolerate rounding errors.
 const SAME_WITHIN: f64 = 1e-12;
 
-/// A bucket of a classic histogram.
+/// Bucket of a classic histogram.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bucket {
-    /// Its upper bound; never NaN.
+    /// Upper bound; never NaN.
     pub upper: f64,
-    /// Observations at or below it.
+    /// Number of observations at or below the bound.
     pub count: f64,
 }
 
-/// The quantile of a classic histogram's observations, of at least one bucket in any order; the buckets are
-/// sorted.
+/// Returns the quantile of a classic histogram's observations. `buckets` must not be empty; they may be in
+/// any order and are sorted.
 ///
-/// Within a bucket the observations are thought to lie evenly. The lowest bucket begins at zero if its bound
-/// lies above, else the bound itself is the answer; in the bucket up to infinity, the bound before is. NaN
-/// without observations, with less than two buckets, and without one up to infinity. Counts that fall with
-/// rising bounds are raised, which is noted.
+/// Observations are assumed to be uniform within a bucket. If the lowest bound is positive, the lowest bucket
+/// begins at zero; otherwise a quantile in it is the bound itself. A quantile in the `+Inf` bucket is the
+/// highest finite bound.
+///
+/// The result is NaN without observations, with fewer than two buckets, and without a `+Inf` bucket. Counts
+/// that decrease with rising bounds are raised, and a note reports it.
 pub fn bucket_quantile(phi: f64, buckets: &mut Vec<Bucket>, notes: &mut Notes<'_>) -> f64 {
     if phi.is_nan() {
         return f64::NAN;
@@ -58,11 +61,11 @@ pub fn bucket_quantile(phi: f64, buckets: &mut Vec<Bucket>, notes: &mut Notes<'_
     below.upper + (upper - below.upper) * ((rank - below.count) / (count - below.count))
 }
 
-/// Which part of a classic histogram's observations lies between two bounds, thought of as by
+/// Returns the fraction of a classic histogram's observations between two bounds, with the assumptions of
 /// [`bucket_quantile`].
 ///
-/// NaN without observations, for bounds that are NaN, and without a bucket up to infinity; 0 if `lower` is
-/// not the lower.
+/// The result is NaN without observations, for NaN bounds, and without a `+Inf` bucket. It is 0 if `lower` is
+/// not less than `upper`.
 pub fn bucket_fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64 {
     if !sort(buckets) {
         return f64::NAN;
@@ -81,7 +84,7 @@ pub fn bucket_fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64
     (below(upper) - below(lower)) / count
 }
 
-/// Observations below a bound; `None` above all buckets.
+/// Returns the number of observations below a bound; `None` if it is above all buckets.
 fn count_below(bound: f64, buckets: &[Bucket]) -> Option<f64> {
     let mut start = if buckets[0].upper <= 0.0 {
         f64::NEG_INFINITY
@@ -94,7 +97,7 @@ fn count_below(bound: f64, buckets: &[Bucket]) -> Option<f64> {
             return Some(count);
         }
         if bucket.upper > bound {
-            // Nothing can be said of where observations lie in a bucket without a lower end.
+            // The distribution in a bucket without a lower bound is unknown, so all its observations count.
             return Some(match start == f64::NEG_INFINITY {
                 true => bucket.count,
                 false => count + (bucket.count - count) * (bound - start) / (bucket.upper - start),
@@ -105,7 +108,7 @@ fn count_below(bound: f64, buckets: &[Bucket]) -> Option<f64> {
     None
 }
 
-/// Sorts by bounds and adds those of one bound. Whether the last goes up to infinity.
+/// Sorts by bound and merges equal bounds. Returns true if the last bound is `+Inf`.
 fn sort(buckets: &mut Vec<Bucket>) -> bool {
     buckets.sort_by(|left, right| left.upper.total_cmp(&right.upper));
     buckets.dedup_by(|next, kept| {
@@ -118,8 +121,8 @@ fn sort(buckets: &mut Vec<Bucket>) -> bool {
     buckets.last().is_some_and(|last| last.upper == f64::INFINITY)
 }
 
-/// Makes every count at least that of the bucket before. Small differences, up or down, are taken for none
-/// without a word.
+/// Raises each count to at least the previous one. Differences within rounding error are removed without a
+/// note.
 fn make_monotonic(buckets: &mut [Bucket], notes: &mut Notes<'_>) {
     let Some((first, rest)) = buckets.split_first_mut() else {
         return;
@@ -151,7 +154,7 @@ fn make_monotonic(buckets: &mut [Bucket], notes: &mut Notes<'_>) {
     }
 }
 
-/// NaN is not.
+/// Returns true if the count is at least the rank; false for NaN.
 fn is_at_least(count: f64, rank: f64) -> bool {
     count >= rank
 }

@@ -1,9 +1,9 @@
 //! Quantiles and fractions of native histograms.
 //!
-//! Within an exponential bucket observations are thought to fill finer buckets evenly; within one with bounds
-//! of its own, and within the zero bucket, to lie evenly. The zero bucket reaches only to the sides where
-//! there are buckets. Observations of NaN are in no bucket: only the count knows them, and the sum is NaN
-//! then.
+//! Observations are assumed to be distributed exponentially within an exponential bucket, as if finer buckets
+//! were filled evenly. They are assumed to be uniform within a custom bucket and within the zero bucket. The
+//! zero bucket extends only to the sides that have buckets. NaN observations are included in the count but
+//! not in any bucket, and make the sum NaN.
 
 use tideline_histogram::logarithm::{exp2, log2};
 use tideline_histogram::{Bucket, Histogram, Interpolation, Slot};
@@ -11,8 +11,9 @@ use tideline_histogram::{Bucket, Histogram, Interpolation, Slot};
 use super::outside;
 use crate::note::{Note, Notes};
 
-/// The quantile of a histogram's observations. NaN without observations, and where it lies among those of
-/// NaN, which is noted, as is that they push it up.
+/// Returns the quantile of a histogram's observations. The result is NaN without observations, and if the
+/// quantile falls among NaN observations. Notes report this case, and the case that NaN observations increase
+/// the quantile.
 pub fn histogram_quantile(phi: f64, histogram: &Histogram, notes: &mut Notes<'_>) -> f64 {
     if let Some(outside) = outside(phi) {
         return outside;
@@ -21,7 +22,8 @@ pub fn histogram_quantile(phi: f64, histogram: &Histogram, notes: &mut Notes<'_>
         return f64::NAN;
     }
     let has_nan_sum = histogram.sum.is_nan();
-    // From the nearer end; but NaNs, which are not in the buckets, count as the greatest.
+    // Search from the nearer end. NaN observations count as the largest but are not in the buckets, so with
+    // them the search must be forward.
     let is_forward = has_nan_sum || phi < 0.5;
     let rank = if is_forward {
         phi * histogram.count
@@ -56,11 +58,11 @@ pub fn histogram_quantile(phi: f64, histogram: &Histogram, notes: &mut Notes<'_>
             notes(Note::QuantileNanResult);
             return f64::NAN;
         }
-        // Rounding has come between the count and the buckets.
+        // The rank exceeds the sum of the buckets because of rounding.
         return bucket.upper;
     }
-    // Prometheus 3.14 counts the buckets behind the one that was found in its place, and so interpolates in the last of all;
-    // ours stays with the one that was found.
+    // Prometheus 3.14 overwrites the bucket found here while it counts the remaining buckets, and so
+    // interpolates in the last bucket. This code interpolates in the bucket found.
     if has_nan_sum && histogram.slots().map(|slot| slot.count).sum::<f64>() < histogram.count {
         notes(Note::QuantileNanSkew);
     }
@@ -72,7 +74,8 @@ pub fn histogram_quantile(phi: f64, histogram: &Histogram, notes: &mut Notes<'_>
     within(&bucket, rank / bucket.count, histogram)
 }
 
-/// The first bucket up to which so many observations lie, or the last of all; and how many do.
+/// Returns the first bucket whose cumulative count reaches the rank, or the last bucket; and the cumulative
+/// count.
 fn slot_of_rank(slots: impl Iterator<Item = Slot>, rank: f64) -> (Option<Slot>, f64) {
     let (mut found, mut count) = (None, 0.0);
     for slot in slots {
@@ -85,7 +88,8 @@ fn slot_of_rank(slots: impl Iterator<Item = Slot>, rank: f64) -> (Option<Slot>, 
     (found, count)
 }
 
-/// The bucket cut to where observations may lie, or the answer if it has no end on one side.
+/// Limits a bucket to the assumed range of its observations. Returns the quantile as the error if the bucket
+/// has an infinite bound.
 fn open_ended(mut bucket: Bucket, histogram: &Histogram) -> Result<Bucket, f64> {
     if !histogram.uses_custom_buckets() {
         if bucket.lower < 0.0 && bucket.upper > 0.0 {
@@ -107,7 +111,7 @@ fn open_ended(mut bucket: Bucket, histogram: &Histogram) -> Result<Bucket, f64> 
     }
 }
 
-/// The bucket around zero reaches only to the sides where there are others.
+/// Limits the bucket around zero to the sides that have buckets.
 fn cut_at_zero(bucket: &mut Bucket, histogram: &Histogram) {
     match (
         histogram.negative_buckets.is_empty(),
@@ -119,7 +123,7 @@ fn cut_at_zero(bucket: &mut Bucket, histogram: &Histogram) {
     }
 }
 
-/// What lies at a part of a bucket's observations.
+/// Returns the value at a fraction of a bucket's observations.
 fn within(bucket: &Bucket, part: f64, histogram: &Histogram) -> f64 {
     if histogram.uses_custom_buckets() || (bucket.lower <= 0.0 && bucket.upper >= 0.0) {
         return bucket.lower + (bucket.upper - bucket.lower) * part;
@@ -131,10 +135,10 @@ fn within(bucket: &Bucket, part: f64, histogram: &Histogram) -> f64 {
     }
 }
 
-/// Which part of a histogram's observations lies between two bounds.
+/// Returns the fraction of a histogram's observations between two bounds.
 ///
-/// NaN without observations and for bounds that are NaN; 0 if `lower` is not the lower. Observations of NaN
-/// lie between no bounds, which is noted.
+/// The result is NaN without observations and for NaN bounds. It is 0 if `lower` is not less than `upper`.
+/// NaN observations are not between any bounds, and a note reports them.
 pub fn histogram_fraction(lower: f64, upper: f64, histogram: &Histogram, notes: &mut Notes<'_>) -> f64 {
     if histogram.count == 0.0 || lower.is_nan() || upper.is_nan() {
         return f64::NAN;
@@ -156,7 +160,7 @@ pub fn histogram_fraction(lower: f64, upper: f64, histogram: &Histogram, notes: 
     (below(upper) - below(lower)) / histogram.count
 }
 
-/// Observations below a bound; `None` above all buckets.
+/// Returns the number of observations below a bound; `None` if it is above all buckets.
 fn count_below(bound: f64, histogram: &Histogram) -> Option<f64> {
     let mut count = 0.0;
     for mut bucket in histogram.buckets() {
@@ -174,7 +178,7 @@ fn count_below(bound: f64, histogram: &Histogram) -> Option<f64> {
             } else {
                 Interpolation::Exponential
             };
-            // Nothing can be said of where observations lie in a bucket without a lower end.
+            // The distribution in a bucket without a lower bound is unknown, so all its observations count.
             return Some(match bucket.lower == f64::NEG_INFINITY {
                 true => bucket.count,
                 false => count + bucket.count * bucket.fraction_below(bound, interpolation),

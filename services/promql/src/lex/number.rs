@@ -1,10 +1,13 @@
-//! Numbers and durations: how far one goes.
+//! Scanner for numbers and durations.
+//!
+//! It determines only the extent of a token. The parser computes the value.
 
 use super::{TokenKind, is_letter_or_digit};
 
-/// How many bytes at the start of a text belong to a number or a duration, and which it is; `None` where it is neither.
+/// Returns the length in bytes of the number or duration at the start of a text, and its kind; `None` if it
+/// is malformed.
 ///
-/// The text begins with a digit, or with a point before one.
+/// The text must begin with a digit, or with a point followed by a digit.
 pub(super) fn scan(text: &str) -> (usize, Option<TokenKind>) {
     let mut scan = Scan {
         bytes: text.as_bytes(),
@@ -42,7 +45,8 @@ impl Scan<'_> {
         next.is_some_and(|at| is_letter_or_digit(char::from(*at)))
     }
 
-    /// Digits with at most one point and one exponent, underscores between them; or hexadecimal digits behind `0x`.
+    /// Scans digits with at most one point, one exponent, and underscores between digits; or hexadecimal
+    /// digits after `0x`.
     fn number(&mut self) -> bool {
         let is_hex = self.accept(b"0") && self.accept(b"xX");
         if is_hex {
@@ -86,7 +90,7 @@ impl Scan<'_> {
         self.at > 0 && !self.is_before_word()
     }
 
-    /// The rest of a duration, of which the first digits have been passed.
+    /// Scans the rest of a duration after its first digits.
     fn duration(&mut self) -> bool {
         if !self.accept(b"smhdwy") {
             return false;
@@ -99,7 +103,7 @@ impl Scan<'_> {
             }
             self.accept(b"s");
         }
-        // The message shows what is wrong behind it.
+        // The error message includes the unexpected character after the duration.
         let is_before_word = self.is_before_word();
         self.at += usize::from(is_before_word);
         !is_before_word

@@ -1,12 +1,14 @@
-//! Strings: where one ends, and what it says.
+//! String literals: scanning and unquoting.
+//!
+//! The scanner validates all escapes, so unquoting cannot fail.
 
-/// How many bytes a string takes behind its first quote, the last one included; or why it is none.
+/// Returns the length of a string after its opening quote, including the closing quote, or an error message.
 pub(super) fn scan(text: &str, quote: char) -> Result<usize, String> {
     let mut rest = text.chars();
     loop {
         match rest.next() {
             None | Some('\n') => return Err("unterminated quoted string".to_owned()),
-            // What stands for bytes that are not UTF-8 wherever they are read.
+            // The replacement character stands for bytes that were not UTF-8 when the query was decoded.
             Some('\u{fffd}') => return Err("invalid UTF-8 rune".to_owned()),
             Some('\\') => escape(&mut rest, quote)?,
             Some(at) if at == quote => return Ok(text.len() - rest.as_str().len()),
@@ -15,7 +17,7 @@ pub(super) fn scan(text: &str, quote: char) -> Result<usize, String> {
     }
 }
 
-/// Passes over an escape, of which the backslash has been seen.
+/// Validates an escape after its backslash.
 fn escape(rest: &mut std::str::Chars<'_>, quote: char) -> Result<(), String> {
     const OPEN: &str = "escape sequence not terminated";
     let at = rest.next().ok_or(OPEN)?;
@@ -42,12 +44,12 @@ fn escape(rest: &mut std::str::Chars<'_>, quote: char) -> Result<(), String> {
     Ok(())
 }
 
-/// As `U+0041 'A'`.
+/// Formats a character as `U+0041 'A'`.
 fn named(at: char) -> String {
     format!("U+{:04X} '{at}'", u32::from(at))
 }
 
-/// The bytes that a string with its quotes says. It has been scanned: every escape is whole.
+/// Decodes a quoted string to bytes. The string must have passed [`scan`], so every escape is complete.
 pub(crate) fn unquote(quoted: &str) -> Vec<u8> {
     let inner = &quoted[1..quoted.len() - 1];
     if quoted.starts_with('`') || !inner.contains('\\') {
@@ -63,7 +65,7 @@ pub(crate) fn unquote(quoted: &str) -> Vec<u8> {
     bytes
 }
 
-/// Puts down what an escape says, and returns what is behind it.
+/// Decodes an escape after its backslash and returns the rest of the text.
 fn unescape<'a>(text: &'a str, bytes: &mut Vec<u8>) -> &'a str {
     let first = text.as_bytes().first().copied().unwrap_or(b'\\');
     let code = |range: std::ops::Range<usize>, radix| {

@@ -1,19 +1,22 @@
-//! The kinds of tokens, and how a message names one.
+//! Token kinds, and their names in error messages.
+//!
+//! Keywords can also be metric or label names, depending on their position. The predicates of [`TokenKind`]
+//! define where.
 
 use crate::ast::{AggregateOp, TextRange};
 use crate::quote::quote;
 
-/// A piece of the text.
+/// Token with its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) kind: TokenKind,
     pub(crate) at: TextRange,
 }
 
-/// What a piece of the text is.
+/// Kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TokenKind {
-    /// None: the text is faulty here.
+    /// Lexical error at this position.
     Fault,
     End,
     Identifier,
@@ -55,7 +58,7 @@ pub(crate) enum TokenKind {
     Keyword(Keyword),
 }
 
-/// Words that mean something by their place.
+/// Keyword, recognised by its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keyword {
     Offset,
@@ -79,7 +82,7 @@ pub(crate) enum Keyword {
     MinOf,
 }
 
-/// The meaning of a word, in any case of letters.
+/// Returns the kind of a keyword, in upper or lower case.
 pub(super) fn keyword(word: &str) -> Option<TokenKind> {
     // The longest keyword has twelve letters.
     let mut lower = [0; 12];
@@ -130,7 +133,7 @@ pub(super) fn keyword(word: &str) -> Option<TokenKind> {
 }
 
 impl TokenKind {
-    /// Whether it is a word of the arithmetic of durations.
+    /// Returns true for a keyword of duration expressions.
     pub(super) fn is_of_durations(self) -> bool {
         matches!(
             self,
@@ -138,7 +141,7 @@ impl TokenKind {
         )
     }
 
-    /// Whether a metric may be called so without quotes.
+    /// Returns true if the token is allowed as an unquoted metric name.
     pub(crate) fn is_metric_name(self) -> bool {
         match self {
             Self::Identifier | Self::MetricIdentifier | Self::And | Self::Or | Self::Unless => true,
@@ -151,7 +154,7 @@ impl TokenKind {
         }
     }
 
-    /// Whether a label of a grouping may be called so without quotes.
+    /// Returns true if the token is allowed as an unquoted label name in a grouping.
     pub(crate) fn is_label_name(self) -> bool {
         match self {
             Self::Keyword(keyword) => keyword != Keyword::Without,
@@ -160,7 +163,7 @@ impl TokenKind {
         }
     }
 
-    /// Whether an expression may begin with it.
+    /// Returns true if an expression may begin with this token.
     pub(crate) fn begins_expression(self) -> bool {
         self.is_metric_name()
             || matches!(
@@ -175,7 +178,7 @@ impl TokenKind {
             )
     }
 
-    /// How a message names a token of the kind that is written as `text`.
+    /// Returns the name of a token, written as `text`, in an error message.
     pub(crate) fn describe(self, text: &str) -> String {
         match self {
             Self::End => "end of input".to_owned(),
@@ -208,7 +211,7 @@ impl TokenKind {
     }
 }
 
-/// A long text is cut behind ten characters.
+/// Quotes a text, cut after ten characters if it is longer than ten bytes.
 fn shortened(text: &str) -> String {
     if text.len() <= 10 {
         return quote(text);

@@ -1,4 +1,6 @@
-//! Functions and aggregations.
+//! Parser of function calls and aggregations.
+//!
+//! `sum` and other aggregation names are also valid metric names; the caller decides by the next token.
 
 use super::{Fault, Node, Parsed, Parser};
 use crate::ast::{Aggregate, AggregateOp, Call, Expr};
@@ -6,11 +8,11 @@ use crate::function;
 use crate::lex::{Keyword, Token, TokenKind, unquote};
 use crate::quote::{quote, quote_bytes};
 
-/// Labels of `by` or `without`, and whether it is `without`.
+/// Labels of `by` or `without`, and true for `without`.
 type Grouping = (Vec<String>, bool);
 
 impl Parser<'_> {
-    /// A call of a function whose name has been taken.
+    /// Parses a function call after the function's name.
     pub(super) fn call(&mut self, name: Token) -> Parsed<Node> {
         let (arguments, depth) = self.arguments()?;
         let text = self.text_of(name);
@@ -27,7 +29,7 @@ impl Parser<'_> {
         self.deeper(Expr::Call(call), depth, name.at)
     }
 
-    /// Expressions in parentheses, and how deep the deepest is.
+    /// Parses arguments in parentheses. Also returns the depth of the deepest.
     fn arguments(&mut self) -> Parsed<(Vec<Expr>, usize)> {
         self.expect(TokenKind::LeftParen)?;
         let mut arguments = Vec::new();
@@ -51,7 +53,7 @@ impl Parser<'_> {
         }
     }
 
-    /// An aggregation whose name has been taken.
+    /// Parses an aggregation after the operator's name.
     pub(super) fn aggregate(&mut self, op: AggregateOp, name: Token) -> Parsed<Node> {
         let parts = self.aggregate_parts();
         let ((grouping, is_without), arguments, depth) = self.within("aggregation", "", parts)?;
@@ -84,7 +86,7 @@ impl Parser<'_> {
         self.deeper(Expr::Aggregate(Box::new(aggregate)), depth, name.at)
     }
 
-    /// The grouping stands before the arguments, behind them, or nowhere.
+    /// Parses grouping and arguments. The grouping is optional, before or after the arguments.
     fn aggregate_parts(&mut self) -> Parsed<(Grouping, Vec<Expr>, usize)> {
         let before = self.grouping()?;
         let (arguments, depth) = self.arguments()?;
@@ -108,7 +110,7 @@ impl Parser<'_> {
         Ok(Some((self.labels()?, is_without)))
     }
 
-    /// Labels in parentheses, of which the last may have a comma behind it.
+    /// Parses labels in parentheses; a trailing comma is allowed.
     pub(super) fn labels(&mut self) -> Parsed<Vec<String>> {
         const CONTEXT: &str = "grouping opts";
         let open = self.expect(TokenKind::LeftParen);

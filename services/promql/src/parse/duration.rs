@@ -1,25 +1,33 @@
-//! Durations and their arithmetic.
+//! Parser of durations and duration expressions.
+//!
+//! A literal is resolved immediately. Other duration expressions depend on the query's parameters and are
+//! resolved by the plan.
 
 use super::{DEPTH_MAX, Fault, Parsed, Parser};
 use crate::ast::{BinaryOp, DurationExpr, DurationValue, NumberLiteral, TextRange};
 use crate::lex::{Keyword, TokenKind};
 use crate::quote::quote;
 
-/// How tightly a sign binds: as `*` does.
+/// Binding strength of a sign, the same as of `*`.
 const SIGN: u8 = 2;
 
-/// Seconds at which 64 bits of nanoseconds end, as Prometheus counts them.
+/// Maximum duration in seconds: Prometheus counts durations in 64 bits of nanoseconds.
 pub(crate) const SECONDS_MAX: f64 = 9_223_372_036.854_776;
 
-/// Why a text is not a duration.
+/// Reason why a text is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct DurationError(String);
 
-/// Milliseconds of a duration such as `1h30m`: numbers with units from years to milliseconds, each at most once,
-/// falling.
+/// Parses a duration such as `1h30m` to milliseconds. Units range from years (`y`) to milliseconds (`ms`), in
+/// falling order, each at most once.
+///
+/// # Errors
+///
+/// Returns an error for an empty or malformed text, an unknown unit, units out of order, and a duration that
+/// exceeds 64 bits of nanoseconds.
 pub fn parse_duration(text: &str) -> Result<i64, DurationError> {
-    /// Units with their milliseconds, falling.
+    /// Units in falling order, with their milliseconds.
     const UNITS: [(&str, u64); 7] = [
         ("y", 365 * 86_400_000),
         ("w", 7 * 86_400_000),
@@ -29,7 +37,7 @@ pub fn parse_duration(text: &str) -> Result<i64, DurationError> {
         ("s", 1000),
         ("ms", 1),
     ];
-    /// Milliseconds that 64 bits of nanoseconds hold.
+    /// Maximum milliseconds in 64 bits of nanoseconds.
     const MAX: u64 = i64::MAX as u64 / 1_000_000;
     let invalid = || DurationError(format!("not a valid duration string: {}", quote(text)));
     match text {
@@ -69,16 +77,16 @@ fn out_of_range() -> DurationError {
     DurationError("duration out of range".to_owned())
 }
 
-/// A literal is known now, anything else when the question is.
+/// Resolves a literal. Other expressions are resolved by the plan.
 pub(super) fn as_value(duration: DurationExpr) -> DurationValue {
     match duration {
-        // Prometheus rounds to nanoseconds, and cuts those to milliseconds.
+        // Prometheus rounds to nanoseconds and truncates to milliseconds.
         DurationExpr::Number(number) => DurationValue::Fixed((number.value * 1e9).round() as i64 / 1_000_000),
         other => DurationValue::Computed(Box::new(other)),
     }
 }
 
-/// An operator of durations, and how tightly it binds.
+/// Returns the operator of a duration expression and its binding strength.
 fn duration_op(kind: TokenKind) -> Option<(BinaryOp, u8)> {
     Some(match kind {
         TokenKind::Add => (BinaryOp::Add, 1),
@@ -92,7 +100,7 @@ fn duration_op(kind: TokenKind) -> Option<(BinaryOp, u8)> {
 }
 
 impl Parser<'_> {
-    /// The range or the step of brackets: one that is known now must be above zero.
+    /// Parses the range or the step in brackets. A literal must be positive.
     pub(super) fn positive_duration(&mut self) -> Parsed<DurationValue> {
         let depth = self.depth;
         let duration = self.duration(0)?;
@@ -106,8 +114,10 @@ impl Parser<'_> {
         }
     }
 
-    /// What stands behind `offset`. A literal, a call or one in parentheses behind a sign stands alone, so that
-    /// `a offset 5m + b` is a sum; what begins with a parenthesis or two signs goes on as far as it can.
+    /// Parses the duration after `offset`.
+    ///
+    /// A literal, a call, or a signed parenthesized expression ends the offset, so `a offset 5m + b` is a
+    /// sum. A duration that begins with a parenthesis or two signs extends as far as possible.
     pub(super) fn offset_duration(&mut self) -> Parsed<DurationExpr> {
         let depth = self.depth;
         let offset = self.bare_offset()?;
@@ -125,7 +135,7 @@ impl Parser<'_> {
         let Some(sign) = sign else {
             return self.duration_operand();
         };
-        // A second sign begins the operand of the first, which arithmetic may follow.
+        // A second sign begins an expression that is the operand of the first and may contain operators.
         if self.is_before_sign() {
             return self.duration(0);
         }
@@ -133,7 +143,8 @@ impl Parser<'_> {
         let operand = self.duration_operand()?;
         match operand {
             DurationExpr::Number(_) => self.with_sign(is_negative, sign, operand),
-            // A plus counts here: it keeps operators that follow out of the duration.
+            // A plus is kept as well: it prevents the operators that follow from becoming part of the
+            // duration.
             operand => {
                 let at = self.since(sign.start);
                 Ok(DurationExpr::Sign(is_negative, Box::new(operand), at))
@@ -141,14 +152,14 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether a sign comes behind the token that comes next.
+    /// Returns true if a sign follows the next token.
     fn is_before_sign(&self) -> bool {
         let next = self.lexer.clone().next();
         next.is_ok_and(|next| matches!(next.kind, TokenKind::Add | TokenKind::Subtract))
     }
 
-    /// Arithmetic of operators that bind at least as tightly as `min`. What is begun counts until the whole duration
-    /// ends: that bounds the depth of its tree, and no duration needs many operators.
+    /// Parses operators that bind at least as tightly as `min`. The depth counter is reset only after the
+    /// whole duration, which limits the depth of its tree; durations need few operators.
     fn duration(&mut self, min: u8) -> Parsed<DurationExpr> {
         let mut left = self.signed_duration()?;
         while let Some((op, binding)) = duration_op(self.kind()).filter(|(_, binding)| *binding >= min) {
@@ -200,7 +211,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A literal, a call, or anything in parentheses.
+    /// Parses a literal, a call, or a parenthesized expression.
     fn duration_operand(&mut self) -> Parsed<DurationExpr> {
         let start = self.token.at.start;
         match self.kind() {
@@ -247,7 +258,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A number or a duration.
+    /// Parses a number or a duration.
     pub(super) fn literal(&mut self) -> Parsed<NumberLiteral> {
         let token = match self.kind() {
             TokenKind::Number | TokenKind::Duration => self.advance(),
@@ -268,7 +279,7 @@ impl Parser<'_> {
         })
     }
 
-    /// A literal that may have a sign.
+    /// Parses a literal with an optional sign.
     pub(super) fn signed_literal(&mut self) -> Parsed<NumberLiteral> {
         let start = self.token.at.start;
         let is_negative = self.kind() == TokenKind::Subtract;

@@ -1,5 +1,7 @@
-//! Operators, parentheses, literals, and what stands behind an expression: ranges, `offset`, `@`, `anchored`,
-//! `smoothed`.
+//! Parser of operators, parentheses, literals and suffixes: ranges, `offset`, `@`, `anchored`, `smoothed`.
+//!
+//! Recursive functions are kept small, and rarely needed ones are not inlined, so that nesting takes little
+//! stack.
 
 use super::duration::as_value;
 use super::{DEPTH_MAX, Fault, Node, Parsed, Parser};
@@ -9,10 +11,10 @@ use crate::ast::{
 };
 use crate::lex::{Keyword, TokenKind, unquote};
 
-/// How tightly `^` binds, and with it what a sign stands before.
+/// Binding strength of `^`. Operators within the operand of a sign must bind at least as tightly.
 const POWER: u8 = 6;
 
-/// A binary operator, and how tightly it binds.
+/// Returns the binary operator of a token and its binding strength.
 fn binary_op(kind: TokenKind) -> Option<(BinaryOp, u8)> {
     Some(match kind {
         TokenKind::Or => (BinaryOp::Or, 1),
@@ -38,7 +40,7 @@ fn binary_op(kind: TokenKind) -> Option<(BinaryOp, u8)> {
 }
 
 impl Parser<'_> {
-    /// An expression of operators that bind at least as tightly as `min`.
+    /// Parses an expression of operators that bind at least as tightly as `min`.
     pub(super) fn expression(&mut self, min: u8) -> Parsed<Node> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
@@ -52,8 +54,8 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// What follows a left side. Like others that are called while expressions nest, it is a function of its own so
-    /// that only those levels that need its frame pay for it.
+    /// Parses an operator and its right operand. This and similar functions are not inlined, so that only
+    /// levels that need their stack frame pay for it.
     #[inline(never)]
     fn binary(&mut self, left: Node, op: BinaryOp, binding: u8) -> Parsed<Node> {
         let at = self.advance().at;
@@ -74,7 +76,7 @@ impl Parser<'_> {
         self.deeper(Expr::Binary(Box::new(binary)), depth, at)
     }
 
-    /// One that is a level deeper than what it holds.
+    /// Creates a node one level above its deepest operand.
     pub(super) fn deeper(&self, expr: Expr, depth: usize, at: TextRange) -> Parsed<Node> {
         let depth = depth + 1;
         if depth > DEPTH_MAX {
@@ -161,7 +163,8 @@ impl Parser<'_> {
         self.deeper(Expr::Paren(Box::new(paren)), inner.depth, at)
     }
 
-    /// What begins with a word: an aggregation, a call or a selector, as the next token says.
+    /// Parses an expression that begins with a word. The next token determines if it is an aggregation, a
+    /// call or a selector.
     fn word(&mut self) -> Parsed<Node> {
         let word = self.advance();
         match (word.kind, self.kind()) {
@@ -185,7 +188,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `[range]` or `[range:step]` behind an expression.
+    /// Parses `[range]` or `[range:step]` after an expression.
     #[inline(never)]
     fn brackets(&mut self, node: Node) -> Parsed<Node> {
         const DURATION: &str = "number, duration, step(), or range()";
@@ -249,7 +252,7 @@ impl Parser<'_> {
         if shift.offset.is_some() {
             return Err(self.error(at, "offset may not be set multiple times"));
         }
-        // Prometheus takes an offset of nothing for none.
+        // Prometheus treats an offset of zero like no offset.
         shift.offset = Some(as_value(offset)).filter(|offset| *offset != DurationValue::Fixed(0));
         place.end = end;
         Ok(())
@@ -274,7 +277,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// What stands behind `@`.
+    /// Parses the argument of `@`.
     fn instant(&mut self, expr: &Expr) -> Parsed<AtModifier> {
         let preprocessor = match self.kind() {
             TokenKind::Keyword(Keyword::Start) => Some(AtModifier::Start),
@@ -334,7 +337,7 @@ impl Node {
     }
 }
 
-/// The shift of what can have one, and where that stands.
+/// Returns the time shift of an expression that can have one, and the expression's position.
 fn shift_of(expr: &mut Expr) -> Option<(&mut Shift, &mut TextRange)> {
     match expr {
         Expr::Vector(VectorSelector { shift, at, .. }) => Some((shift, at)),

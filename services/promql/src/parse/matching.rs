@@ -1,11 +1,12 @@
-//! What stands between an operator and its right side: `bool`, `on`, `ignoring`, `group_left`, `fill` and their kin.
+//! Parser of the vector matching between an operator and its right operand: `bool`, `on`, `ignoring`,
+//! `group_left`, `group_right`, `fill`.
 
 use super::{Parsed, Parser};
 use crate::ast::{Cardinality, VectorMatching};
 use crate::lex::{Keyword, TokenKind};
 
 impl Parser<'_> {
-    /// Whether there is a `bool`, and how series are paired.
+    /// Parses the modifiers. Returns true for `bool`, and the matching.
     pub(super) fn matching(&mut self) -> Parsed<(bool, VectorMatching)> {
         let mut matching = VectorMatching::default();
         let return_bool = self.accept(TokenKind::Keyword(Keyword::Bool));
@@ -26,14 +27,14 @@ impl Parser<'_> {
             _ => return Ok(()),
         };
         self.advance();
-        // What cannot begin the right side is taken for labels that are written wrongly.
+        // A token that cannot begin the right operand is parsed as a label list, which reports the error.
         if self.kind() == TokenKind::LeftParen || !self.kind().begins_expression() {
             matching.include = self.labels()?;
         }
         Ok(())
     }
 
-    /// `fill` alone, or one for a side or each side in any order.
+    /// Parses `fill`, or `fill_left` and `fill_right` in any order.
     fn fills(&mut self, matching: &mut VectorMatching) -> Parsed<()> {
         if self.accept(TokenKind::Keyword(Keyword::Fill)) {
             let value = Some(self.fill_value()?);

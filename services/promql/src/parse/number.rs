@@ -1,8 +1,9 @@
-//! What a number says: decimal, hexadecimal or, with a zero before it, octal, with underscores between digits.
+//! Values of number literals: decimal, hexadecimal, or octal after a leading zero; underscores between
+//! digits.
 
 use crate::quote::quote;
 
-/// The value of a number, or why it has none.
+/// Parses the value of a number, or returns an error message.
 pub(super) fn parse(text: &str) -> Result<f64, String> {
     if let Some(value) = integer(text) {
         return Ok(value as f64);
@@ -37,7 +38,7 @@ fn integer(text: &str) -> Option<i64> {
     }
 }
 
-/// Whether each underscore stands between two digits, the prefix `0x` counting as one.
+/// Returns true if each underscore is between two digits; the prefix `0x` counts as a digit.
 fn has_good_underscores(text: &str) -> bool {
     let is_hex = text.starts_with("0x") || text.starts_with("0X");
     let bytes = text.as_bytes();

@@ -1,4 +1,6 @@
-//! Metric names and conditions in braces.
+//! Parser of series selectors: metric names and label matchers.
+//!
+//! Regular expressions are validated here, and their estimated sizes are added up for the whole query.
 
 use tideline_pattern::PatternError;
 
@@ -11,7 +13,7 @@ use crate::matcher::{MatchOp, Matcher};
 const CONTEXT: &str = "label matching";
 
 impl Parser<'_> {
-    /// A name, braces, or both.
+    /// Parses a name, braces, or both.
     pub(super) fn selector(&mut self) -> Parsed<VectorSelector> {
         if self.kind().is_metric_name() {
             let name = self.advance();
@@ -25,7 +27,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A selector whose name has been taken.
+    /// Parses a selector after its name.
     pub(super) fn selector_of(&mut self, name: Token) -> Parsed<VectorSelector> {
         let mut matchers = match self.kind() {
             TokenKind::LeftBrace => self.braces()?,
@@ -94,7 +96,7 @@ impl Parser<'_> {
         Matcher::new(name, MatchOp::Equal, value).expect("equality needs no regular expression")
     }
 
-    /// What a string says; bytes that are not UTF-8 match no label's value, and are replaced.
+    /// Decodes a string token. Bytes that are not UTF-8 cannot match any label value and are replaced.
     fn said(&self, token: Token) -> String {
         let bytes = unquote(self.text_of(token));
         String::from_utf8(bytes)
@@ -113,7 +115,7 @@ fn assembled(name: Option<String>, matchers: Vec<Matcher>, at: TextRange) -> Vec
     }
 }
 
-/// Returns the last line of a syntax error: the lines before draw the expression.
+/// Returns the last line of a syntax error. The lines before it show the expression graphically.
 fn reason(error: &PatternError) -> String {
     let text = error.to_string();
     match error {

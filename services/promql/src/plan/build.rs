@@ -1,4 +1,7 @@
-//! Makes the plan.
+//! Construction of plans from expressions.
+//!
+//! One pass over the tree resolves durations and functions, determines which parts are step-invariant, and
+//! which selectors do not need histogram buckets.
 
 use super::duration::Spans;
 use super::{
@@ -9,7 +12,7 @@ use crate::error::{PromqlError, Result};
 use crate::parse::DEPTH_MAX;
 use crate::quote::quote;
 
-/// Plans an expression for steps from `start` to `end`, in milliseconds; `step` is zero for an instant.
+/// Plans an expression for steps from `start` to `end`, in milliseconds; `step` is zero for an instant query.
 pub(crate) fn plan(expr: &Expr, start: i64, end: i64, step: i64) -> Result<Plan<'_>> {
     let mut planner = Planner {
         start,
@@ -36,11 +39,11 @@ struct Planner {
     depth_max: usize,
 }
 
-/// Whether a part is the same at every step.
+/// Step invariance of a node.
 #[derive(Debug, Clone, Copy)]
 struct Fate {
     is_invariant: bool,
-    /// Whether anything is won by evaluating it only once.
+    /// True if evaluating the node only once saves work.
     is_worth_it: bool,
 }
 
@@ -64,12 +67,13 @@ impl Fate {
     }
 }
 
-/// What the nodes above say of the buckets of histograms.
+/// Use of histogram buckets by the enclosing nodes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Buckets {
-    /// One takes only count or sum.
+    /// True if an enclosing node uses only count or sum.
     are_dropped: bool,
-    /// One needs buckets, or samples in an order in which resets are found by buckets.
+    /// True if an enclosing node needs buckets, or changes the sequence of samples in which resets are
+    /// detected by buckets.
     are_needed: bool,
 }
 
@@ -78,7 +82,7 @@ impl Planner {
         self.depth += 1;
         self.depth_max = self.depth_max.max(self.depth);
         if self.depth > DEPTH_MAX {
-            // What is parsed is no deeper; an expression may have been put together otherwise.
+            // The parser enforces the same limit, but an expression may have been constructed otherwise.
             let message = format!("the expression is nested deeper than {DEPTH_MAX} levels");
             return Err(PromqlError::Invalid(message));
         }
@@ -103,7 +107,7 @@ impl Planner {
             }
             Expr::Matrix(matrix) => {
                 let selector = self.selector(&matrix.selector, buckets)?;
-                // Functions look at ranges themselves; alone they have times of their own.
+                // Functions handle invariant ranges themselves. A range at the root has its own timestamps.
                 let fate = Fate {
                     is_invariant: selector.reference.fixed.is_some(),
                     is_worth_it: false,
@@ -122,7 +126,7 @@ impl Planner {
                     return Ok((inner, fate));
                 }
                 let value_type = inner.value_type;
-                // A negated number is a number.
+                // The negation of a literal is a literal.
                 match inner.kind {
                     Kind::Number(value) => (Kind::Number(-value), value_type, fate),
                     _ => (Kind::Negate(Box::new(inner)), value_type, fate),
@@ -165,7 +169,7 @@ impl Planner {
             are_needed: true,
         };
         let (inner, fate) = self.node(&subquery.expr, buckets)?;
-        // Whatever does not vary is evaluated once for all steps of the subquery, even a number.
+        // Within a subquery, every invariant part is evaluated once for all steps, even a number.
         let fate = Fate::of(fate.is_invariant);
         let reference = self.reference(&subquery.shift)?;
         let planned = Subquery {
@@ -249,14 +253,14 @@ impl Planner {
         for argument in &call.arguments {
             arguments.push(self.node(argument, buckets)?);
         }
-        // The instant of a sample that is selected at a fixed instant does not vary; that of a computed one does.
+        // The timestamp of a sample selected at a fixed time is invariant; that of a computed value is not.
         let is_timestamp_of_selector = matches!(function, Function::Timestamp)
             && arguments
                 .iter()
                 .all(|(node, _)| matches!(node.kind, Kind::Selector(_)));
         let is_invariant = (!function.depends_on_step() || is_timestamp_of_selector)
             && arguments.iter().all(|(_, fate)| fate.is_invariant);
-        // What `info` takes second is not evaluated, but says which series to look at.
+        // The second argument of `info` is not evaluated; it only selects series.
         let is_said = |at: usize| at == 1 && matches!(function, Function::Info);
         let arguments = arguments.into_iter().enumerate();
         let arguments = arguments.map(|(at, (node, fate))| match is_invariant || is_said(at) {
@@ -271,7 +275,7 @@ impl Planner {
         Ok((Kind::Call(planned), call.function.returns, Fate::of(is_invariant)))
     }
 
-    /// Functions whose result is known with the question.
+    /// Returns the result of functions that depend only on the query's parameters.
     fn number_of_question(&self, name: &str) -> Option<f64> {
         let milliseconds = match name {
             "start" => self.start,
@@ -294,7 +298,7 @@ impl Planner {
             Some(parameter) => Some(self.node(parameter, buckets)?),
             None => None,
         };
-        // Other than Prometheus, a parameter that varies keeps the aggregation from being evaluated once.
+        // Unlike in Prometheus, an aggregation is not invariant if its parameter varies.
         let is_invariant =
             inner_fate.is_invariant && parameter.as_ref().is_none_or(|(_, fate)| fate.is_invariant);
         let (inner, parameter) = if is_invariant {

@@ -1,10 +1,10 @@
-//! Durations that are computed when the question is known: `offset (step() * 2)`.
+//! Resolution of duration expressions, such as `offset (step() * 2)`, with the query's parameters.
 
 use crate::ast::{BinaryOp, DurationExpr, DurationValue, TextRange};
 use crate::error::{PromqlError, Result};
 use crate::parse::SECONDS_MAX;
 
-/// What durations may refer to, in milliseconds.
+/// Query parameters that duration expressions refer to, in milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spans {
     pub(super) step: i64,
@@ -12,7 +12,7 @@ pub(super) struct Spans {
 }
 
 impl Spans {
-    /// Milliseconds of an offset: of either sign.
+    /// Resolves an offset to milliseconds of either sign.
     pub(super) fn offset(self, value: &DurationValue) -> Result<i64> {
         match value {
             DurationValue::Fixed(milliseconds) => Ok(*milliseconds),
@@ -20,7 +20,7 @@ impl Spans {
         }
     }
 
-    /// Milliseconds of a range or a step: above zero.
+    /// Resolves a range or a step to milliseconds. A computed duration must be positive.
     pub(super) fn length(self, value: &DurationValue) -> Result<i64> {
         match value {
             DurationValue::Fixed(milliseconds) => Ok(*milliseconds),

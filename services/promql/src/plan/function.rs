@@ -1,4 +1,6 @@
-//! The functions by name, as the evaluator tells them apart.
+//! Mapping of function names to implementations.
+//!
+//! Functions of one value are function pointers. Functions with special evaluation are variants.
 
 use tideline_histogram::{Histogram, logarithm};
 
@@ -6,17 +8,17 @@ use crate::calendar::Date;
 use crate::histogram_functions;
 use crate::range::RangeFunction;
 
-/// A function.
+/// Implementation of a function.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Function {
-    /// Over windows of samples.
+    /// Applied to windows of samples.
     Range(RangeFunction),
     AbsentOverTime,
-    /// Of each number.
+    /// Applied to each float sample.
     Math(fn(f64) -> f64),
-    /// Of each number as an instant; of the step's own instant without an argument.
+    /// Applied to each float sample as a timestamp, or to the timestamp of the step if there is no argument.
     Date(fn(&Date) -> i64),
-    /// Of each histogram.
+    /// Applied to each histogram sample.
     OfHistogram(fn(&Histogram) -> f64),
     Absent,
     Clamp,
@@ -44,7 +46,7 @@ pub(crate) enum Function {
 }
 
 impl Function {
-    /// By its name; those that stand for numbers of the question (`start()`, …) are none.
+    /// Looks up a function; `None` for query constants such as `start()`.
     pub(crate) fn of(name: &str) -> Option<Self> {
         if let Some(function) = RangeFunction::of(name) {
             return Some(Self::Range(function));
@@ -83,7 +85,7 @@ impl Function {
         })
     }
 
-    /// Whether its result depends on the step even when its arguments do not.
+    /// Returns true if the result varies by step even if the arguments do not.
     pub(crate) fn depends_on_step(self) -> bool {
         matches!(
             self,

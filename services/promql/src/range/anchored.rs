@@ -1,7 +1,8 @@
-//! `rate`, `increase` and `delta` between the very ends of a range, and values at an instant between samples.
+//! `rate`, `increase` and `delta` of `anchored` and `smoothed` ranges, and interpolated instant values.
 //!
-//! *Anchored*: at the left end holds what was last seen, at the right end the last sample. *Smoothed*: at
-//! either end holds the line between the samples around it. Nothing is extrapolated.
+//! *Anchored*: the value at the start is that of the last sample before it, the value at the end that of the
+//! last sample. *Smoothed*: the values at both ends are interpolated linearly between the adjacent samples.
+//! Nothing is extrapolated.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use super::{Extent, Window};
 use crate::note::{Note, Notes};
 use crate::value::Point;
 
-/// The samples that a range is made of.
+/// Indices of the first and last sample used for a range.
 #[derive(Debug, Clone, Copy)]
 struct Ends {
     first: usize,
@@ -20,8 +21,9 @@ struct Ends {
 }
 
 impl Window<'_> {
-    /// The last sample at or before the left end, or the first of all; and the last of all, or, smoothed, the
-    /// first at or after the right end. `None` if nothing lies in the range.
+    /// Finds the samples used for the range. The first is the last one at or before the start, or the first
+    /// of all. The last is the last of all; for a smoothed range, the first at or after the end. Returns
+    /// `None` if no sample is in the range.
     fn ends(&self, times: &[i64]) -> Option<Ends> {
         let last = times.len().checked_sub(1)?;
         let first = times[..last]
@@ -36,12 +38,12 @@ impl Window<'_> {
         (!is_outside).then_some(Ends { first, last })
     }
 
-    /// Whether a line to the next sample holds at the left end.
+    /// Returns true if the value at the start is interpolated.
     fn is_left_between(&self, times: &[i64], ends: Ends) -> bool {
         self.extent == Extent::Smoothed && times[ends.first] < self.start()
     }
 
-    /// Whether a line from the sample before holds at the right end.
+    /// Returns true if the value at the end is interpolated.
     fn is_right_between(&self, times: &[i64], ends: Ends) -> bool {
         self.extent == Extent::Smoothed && ends.last > 0 && times[ends.last] > self.end
     }
@@ -60,7 +62,8 @@ impl Window<'_> {
         }
     }
 
-    /// The line from a number to the next. A counter that was reset in between rises from zero.
+    /// Interpolates between a float and the next one. If a counter was reset in between, the interpolation starts
+    /// from zero.
     fn between(&self, at: usize, time: i64, is_counter: bool) -> f64 {
         let (mut from, to) = (self.values[at], self.values[at + 1]);
         if is_counter && to < from {
@@ -69,7 +72,7 @@ impl Window<'_> {
         from + (to - from) * (time - self.times[at]) as f64 / (self.times[at + 1] - self.times[at]) as f64
     }
 
-    /// Numbers strictly within the range.
+    /// Returns the indices of the floats strictly within the range.
     fn inner(&self, ends: Ends) -> std::ops::Range<usize> {
         let from = ends.first + usize::from(self.times[ends.first] <= self.start());
         let to = ends.last + usize::from(self.times[ends.last] < self.end);
@@ -137,8 +140,8 @@ pub(super) fn histogram_rate(window: &Window<'_>, kind: Kind, notes: &mut Notes<
     Some(Point::Histogram(Arc::new(increase)))
 }
 
-/// Whether all are exponential or all have bounds of their own. Notes if they do not, and gauges among
-/// counters.
+/// Returns true if all histograms are exponential or all have custom bounds. Adds a note if they are mixed, and a
+/// note for each gauge used as a counter.
 fn go_together(histograms: &[Arc<Histogram>], kind: Kind, notes: &mut Notes<'_>) -> bool {
     let is_custom = histograms[0].uses_custom_buckets();
     for histogram in histograms {
@@ -153,8 +156,8 @@ fn go_together(histograms: &[Arc<Histogram>], kind: Kind, notes: &mut Notes<'_>)
     true
 }
 
-/// The line from a histogram to the next at an instant between them. A counter that was reset in between
-/// rises from zero.
+/// Interpolates between a histogram and the next one. If a counter was reset in between, the interpolation starts
+/// from zero.
 fn interpolate(
     window: &Window<'_>,
     at: usize,
@@ -182,8 +185,8 @@ fn interpolate(
     Some(between)
 }
 
-/// What the counter had before each reset in the range, if there was any. The outer `None`: they do not go
-/// together.
+/// Returns the sum of the counter's values before each reset in the range; `Some(None)` without a reset,
+/// `None` if the histograms are incompatible.
 fn lost_at_resets(
     window: &Window<'_>,
     ends: Ends,
@@ -195,16 +198,16 @@ fn lost_at_resets(
     let (mut from, mut before) = (ends.first + 1, left);
     let is_between = window.is_left_between(window.histogram_times, ends);
     if is_between && all[from].detect_reset(&all[ends.first]) {
-        // The line to the left end took this reset into account.
+        // The interpolated value at the start already includes this reset.
         before = &all[from];
         from += 1;
     }
-    // The line at the right end begins at this reset too: there is nothing more between the ends.
+    // The interpolated value at the end includes it as well, and there are no samples in between.
     if from > ends.last {
         return Some(None);
     }
     let mut lost: Option<Histogram> = None;
-    // The last is the right end, or the line to it, which has its reset hint.
+    // The last value is the right end: a sample, or an interpolated value with the sample's reset hint.
     for histogram in all[from..ends.last].iter().map(AsRef::as_ref).chain([right]) {
         if histogram.detect_reset(before) {
             match &mut lost {
@@ -217,8 +220,8 @@ fn lost_at_resets(
     Some(lost)
 }
 
-/// What holds at the window's end: the line between the samples around it, or the last before it. Before the
-/// first sample nothing holds.
+/// Returns the value at the end of the window: interpolated between the adjacent samples, or that of the last
+/// sample. Returns `None` before the first sample, and for incompatible samples.
 pub fn smooth_at(window: &Window<'_>, notes: &mut Notes<'_>) -> Option<Point> {
     if window.is_mixed(notes) {
         return None;
@@ -245,7 +248,7 @@ pub fn smooth_at(window: &Window<'_>, notes: &mut Notes<'_>) -> Option<Point> {
         }));
     }
     let at_end = match is_last {
-        // What is known of a reset is about this sample and the one before, not about its value.
+        // The hint compares two samples and does not apply to the value at another time.
         true => Histogram {
             reset_hint: ResetHint::Unknown,
             ..Histogram::clone(&window.histograms[before])
@@ -265,11 +268,11 @@ pub fn smooth_at(window: &Window<'_>, notes: &mut Notes<'_>) -> Option<Point> {
     Some(Point::Histogram(Arc::new(at_end)))
 }
 
-/// The numbers of an anchored or smoothed range by itself: those within it, and one at either end. Nothing if
-/// none is in it.
+/// Returns the floats of an anchored or smoothed range: the values at both ends and the samples in between.
+/// Returns an empty list if no sample is in the range, except for a smoothed range before all samples.
 pub fn extend_floats(window: &Window<'_>) -> Vec<(i64, f64)> {
     let Some(ends) = window.ends(window.times) else {
-        // Of a smoothed range that lies before all samples, the first of them stands at both ends.
+        // If a smoothed range is before all samples, the first sample's value is used at both ends.
         let first = window.times.iter().zip(window.values).next();
         let behind = first.filter(|(time, _)| window.extent == Extent::Smoothed && **time > window.end);
         return behind.map_or(Vec::new(), |(_, value)| {

@@ -1,4 +1,4 @@
-//! `changes` and `resets`: how often neighbouring samples differ.
+//! `changes` and `resets`: counts of adjacent samples that differ.
 
 use std::cmp::Ordering;
 
@@ -38,8 +38,8 @@ pub(super) fn resets(window: &Window<'_>) -> Option<f64> {
 }
 
 impl Window<'_> {
-    /// The first number and the first histogram to look at: anchored, all after the left end and the last
-    /// sample before it. `None` if nothing lies after it.
+    /// Returns the first float and the first histogram to use. For an anchored range these begin with the
+    /// last sample before its start. Returns `None` if no sample is after the start.
     fn anchors(&self) -> Option<(usize, usize)> {
         if self.extent != Extent::Anchored {
             return Some((0, 0));
@@ -51,7 +51,7 @@ impl Window<'_> {
         }
         let float = floats.checked_sub(1).map(|at| self.times[at]);
         let histogram = histograms.checked_sub(1).map(|at| self.histogram_times[at]);
-        // Nothing is less than something.
+        // `None` is less than any timestamp.
         Some(match float.cmp(&histogram) {
             _ if float.is_none() && histogram.is_none() => (0, 0),
             Ordering::Less => (floats, histograms - 1),
@@ -59,7 +59,7 @@ impl Window<'_> {
         })
     }
 
-    /// How many samples differ from the one before.
+    /// Counts the samples that differ from the previous one.
     fn count_pairs(
         &self,
         mut floats: usize,

@@ -1,4 +1,6 @@
-//! What is made of a range's histograms, of which there is at least one.
+//! Sum and average of a range's histograms. The range must contain at least one.
+//!
+//! Sums are compensated (Kahan). The average switches to an incremental mean if the sum overflows.
 
 use std::sync::Arc;
 
@@ -7,7 +9,7 @@ use tideline_histogram::{Histogram, HistogramError, ResetHint};
 use super::rate::note_bounds;
 use crate::note::{HistogramOperation, Note, Notes};
 
-/// The sum; `None`, and a note, if they do not go together.
+/// Returns the sum; `None`, with a note, if the histograms are incompatible.
 pub(super) fn sum(histograms: &[Arc<Histogram>], notes: &mut Notes<'_>) -> Option<Histogram> {
     let mut sum = Sum::of(histograms);
     let added = histograms[1..]
@@ -17,8 +19,8 @@ pub(super) fn sum(histograms: &[Arc<Histogram>], notes: &mut Notes<'_>) -> Optio
     tell(total, histograms, sum.bounds_reconciled, notes)
 }
 
-/// The sum divided by how many there are; where it leaves the range of doubles, the mean that moves with each
-/// histogram. `None`, and a note, if they do not go together.
+/// Returns the average. If the sum overflows, an incremental mean is computed. Returns `None`, with a note,
+/// if the histograms are incompatible.
 pub(super) fn average(histograms: &[Arc<Histogram>], notes: &mut Notes<'_>) -> Option<Histogram> {
     let mut sum = Sum::of(histograms);
     let average = try_average(histograms, &mut sum);
@@ -29,7 +31,7 @@ fn try_average(histograms: &[Arc<Histogram>], sum: &mut Sum) -> Result<Histogram
     for (at, histogram) in histograms.iter().enumerate().skip(1) {
         sum.add(histogram)?;
         if sum.sum.has_overflow() {
-            // Seldom enough to begin again.
+            // Overflow is rare, so the sum is computed again.
             *sum = Sum {
                 bounds_reconciled: sum.bounds_reconciled,
                 ..Sum::of(histograms)
@@ -44,7 +46,7 @@ fn try_average(histograms: &[Arc<Histogram>], sum: &mut Sum) -> Result<Histogram
     sum.total()
 }
 
-/// Goes on with the mean of so many histograms.
+/// Continues as an incremental mean after `count` histograms.
 fn moving_average(
     mean: &mut Sum,
     count: usize,
@@ -63,7 +65,7 @@ fn moving_average(
     mean.total()
 }
 
-/// A sum of histograms with what rounding took from it.
+/// Compensated sum of histograms.
 struct Sum {
     sum: Histogram,
     compensation: Option<Histogram>,

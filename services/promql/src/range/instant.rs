@@ -1,4 +1,4 @@
-//! `irate` and `idelta`: the last two samples.
+//! `irate` and `idelta`: functions of the last two samples.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use super::rate::subtract;
 use crate::note::{Note, Notes};
 use crate::value::Point;
 
-/// What is made of two samples.
+/// Function of two samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Two {
-    /// The increase of a counter by second.
+    /// Increase of a counter per second.
     Rate,
-    /// The difference.
+    /// Difference.
     Difference,
 }
 
@@ -63,8 +63,8 @@ pub(super) fn last_two(window: &Window<'_>, two: Two, notes: &mut Notes<'_>) -> 
 }
 
 impl Window<'_> {
-    /// The last two samples, numbers and histograms together. Two at one instant are told from one another by
-    /// nothing but their kind.
+    /// Returns the last two samples, floats and histograms together. Of equal timestamps, the histogram is
+    /// the later one.
     fn last_two(&self) -> Option<(Placed<'_>, Placed<'_>)> {
         let float = |back: usize| Some(self.placed_number(self.times.len().checked_sub(back)?));
         let histogram =

@@ -1,4 +1,6 @@
-//! What is made of a range's numbers, of which there is at least one.
+//! Aggregations of a range's floats. The range must contain at least one.
+//!
+//! Sums are compensated (Kahan). The average switches to an incremental mean if the sum overflows.
 
 use tideline_model::CompensatedSum;
 
@@ -15,8 +17,7 @@ pub(super) fn sum(values: &[f64]) -> f64 {
     }
 }
 
-/// The sum divided by how many there are; where the sum leaves the range of doubles, the mean that moves with
-/// each number.
+/// Returns the average. If the sum overflows, an incremental mean is computed.
 pub(super) fn average(values: &[f64]) -> f64 {
     let mut sum = CompensatedSum::new(values[0]);
     for (at, value) in values.iter().enumerate().skip(1) {
@@ -31,7 +32,7 @@ pub(super) fn average(values: &[f64]) -> f64 {
     sum.sum / count + sum.compensation / count
 }
 
-/// Goes on with the mean of so many numbers.
+/// Continues as an incremental mean after `count` floats.
 fn moving_average(sum: CompensatedSum, count: usize, rest: &[f64]) -> f64 {
     let mut count = count as f64;
     let mut mean = CompensatedSum {
@@ -51,17 +52,17 @@ fn moving_average(sum: CompensatedSum, count: usize, rest: &[f64]) -> f64 {
     mean.total()
 }
 
-/// NaN only if all are.
+/// Returns the minimum; NaN only if all values are NaN.
 pub(super) fn min(values: &[f64]) -> f64 {
     -most(values, |value| -value)
 }
 
-/// NaN only if all are.
+/// Returns the maximum; NaN only if all values are NaN.
 pub(super) fn max(values: &[f64]) -> f64 {
     most(values, |value| value)
 }
 
-/// The greatest of what is made of the numbers, found in several lanes at once.
+/// Returns the maximum of the mapped values, computed in parallel SIMD lanes.
 #[inline]
 fn most(values: &[f64], of: impl Fn(f64) -> f64) -> f64 {
     const LANES: usize = 8;
@@ -81,12 +82,12 @@ fn most(values: &[f64], of: impl Fn(f64) -> f64) -> f64 {
     }
 }
 
-/// Where the least number stands last.
+/// Returns the last index of the minimum.
 pub(super) fn last_min(values: &[f64]) -> usize {
     last(values, |value, least| value <= least)
 }
 
-/// Where the greatest number stands last.
+/// Returns the last index of the maximum.
 pub(super) fn last_max(values: &[f64]) -> usize {
     last(values, |value, greatest| value >= greatest)
 }
@@ -101,7 +102,7 @@ fn last(values: &[f64], wins: impl Fn(f64, f64) -> bool) -> usize {
     found
 }
 
-/// The mean square of the distances from the mean.
+/// Returns the population variance.
 pub(super) fn variance(values: &[f64]) -> f64 {
     let (mut count, mut mean, mut squares) = (0.0, CompensatedSum::default(), CompensatedSum::default());
     for value in values {
@@ -113,7 +114,7 @@ pub(super) fn variance(values: &[f64]) -> f64 {
     squares.total() / count
 }
 
-/// The median of the distances from the median; NaN if any number is.
+/// Returns the median of the absolute deviations from the median; NaN if any value is NaN.
 pub(super) fn mad(values: &[f64], scratch: &mut Vec<f64>) -> f64 {
     if values.iter().any(|value| value.is_nan()) {
         return f64::NAN;

@@ -1,18 +1,18 @@
-//! Numbers and histograms of a range as samples of one kind.
+//! Common representation of the float and histogram samples of a range.
 
 use tideline_histogram::Histogram;
 
 use super::Window;
 use super::starts::Stamp;
 
-/// A sample in its place.
+/// Sample with its timestamps.
 #[derive(Clone, Copy)]
 pub(super) struct Placed<'a> {
     pub(super) stamp: Stamp,
     pub(super) value: Either<'a>,
 }
 
-/// Its value.
+/// Value of a sample.
 #[derive(Clone, Copy)]
 pub(super) enum Either<'a> {
     Float(f64),
@@ -20,7 +20,7 @@ pub(super) enum Either<'a> {
 }
 
 impl Window<'_> {
-    /// The number at a place among the numbers.
+    /// Returns the float sample at an index.
     pub(super) fn placed_number(&self, at: usize) -> Placed<'_> {
         Placed {
             stamp: Stamp::at(self.times, self.starts, at),
@@ -28,7 +28,7 @@ impl Window<'_> {
         }
     }
 
-    /// The histogram at a place among the histograms.
+    /// Returns the histogram sample at an index.
     pub(super) fn placed_histogram(&self, at: usize) -> Placed<'_> {
         Placed {
             stamp: Stamp::at(self.histogram_times, self.histogram_starts, at),

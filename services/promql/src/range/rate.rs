@@ -1,11 +1,12 @@
 //! `rate`, `increase` and `delta`, extrapolated to the ends of the range.
 //!
-//! 1. What was counted lies between the first sample and the last; what a counter had lost at resets is
-//!    added.
-//! 2. Samples seldom lie at the very ends. Where the first or last is nearer to an end than 1.1 average
-//!    distances, the line is drawn on to the end; else half a distance, where the series is thought to begin
-//!    or stop.
-//! 3. A counter is never drawn below zero. If its start is known and in the range, it is zero there.
+//! 1. The increase is the difference between the last and the first sample. For a counter, the value before
+//!    each reset is added.
+//! 2. Samples are rarely exactly at the ends of the range. If the distance from the first or last sample to
+//!    its end is below 1.1 times the average sample interval, the increase is extrapolated to the end.
+//!    Otherwise the series is assumed to begin or end there, and half an interval is extrapolated.
+//! 3. A counter is not extrapolated below zero. If its start is known and in the range, it is zero at the
+//!    start.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,12 +18,12 @@ use super::{Extent, RangeFunction, Window, anchored};
 use crate::note::{HistogramOperation, Note, Notes};
 use crate::value::Point;
 
-/// What is asked of a range.
+/// Options that distinguish `rate`, `increase` and `delta`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kind {
-    /// It only rises, but for resets.
+    /// True for a counter, which only increases, except at resets.
     pub(super) is_counter: bool,
-    /// The result is by second.
+    /// True if the result is per second.
     pub(super) by_second: bool,
 }
 
@@ -60,16 +61,17 @@ fn float_rate(window: &Window<'_>, kind: Kind, notes: &mut Notes<'_>) -> Option<
     Some(increase * sampled.factor(window, kind, first, increase))
 }
 
-/// The increase with what the counter had before each reset.
+/// Adds the value before each reset to the increase.
 fn with_resets(mut increase: f64, values: &[f64]) -> f64 {
-    /// Pairs of samples that are compared without a branch for each; most have no reset among them.
+    /// Number of adjacent pairs compared without a branch for each. Most blocks contain no reset.
     const TOGETHER: usize = 64;
     let mut rest = values;
     while rest.len() > 1 {
-        // The last sample of a part is the first of the next.
+        // Blocks overlap by one sample.
         let part = &rest[..rest.len().min(TOGETHER + 1)];
         let pairs = || part.iter().zip(&part[1..]);
-        // Integers as wide as a double are combined: processors compare doubles into masks of that width.
+        // The results are combined as 64-bit integers, because processors compare doubles into masks of that
+        // width.
         if pairs().fold(0, |any, (before, value)| any | u64::from(value < before)) != 0 {
             let lost = pairs().filter(|(before, value)| value < before);
             increase = lost.fold(increase, |increase, (before, _)| increase + before);
@@ -95,18 +97,19 @@ fn with_resets_and_starts(mut increase: f64, window: &Window<'_>, notes: &mut No
     increase
 }
 
-/// Where the samples of a range lie, in seconds.
+/// Distances between samples and the ends of a range, in seconds.
 struct Sampled {
     to_start: f64,
     to_end: f64,
     interval: f64,
     distance: f64,
-    /// The counter began within the range: it is zero there, and the interval begins there.
+    /// True if the counter started within the range. The counter is zero there, and `interval` begins there.
     has_start: bool,
 }
 
 impl Sampled {
-    /// `None` if there are too few samples: one without a start in the range.
+    /// Computes the distances. Returns `None` for fewer than two samples, unless the counter started in the
+    /// range.
     fn of(window: &Window<'_>, times: &[i64], kind: Kind, starts: &[i64]) -> Option<Self> {
         let (first, last) = (*times.first()?, *times.last()?);
         let start = starts.first().copied().unwrap_or(0);
@@ -134,8 +137,7 @@ impl Sampled {
         })
     }
 
-    /// What the increase has to be multiplied with; `first` is the first number, or the first histogram's
-    /// count.
+    /// Returns the factor of the increase. `first` is the first float, or the count of the first histogram.
     fn factor(&self, window: &Window<'_>, kind: Kind, first: f64, increase: f64) -> f64 {
         let threshold = self.distance * 1.1;
         let mut to_start = self.to_start;
@@ -187,21 +189,21 @@ fn histogram_rate(window: &Window<'_>, kind: Kind, notes: &mut Notes<'_>) -> Opt
     Some(Point::Histogram(Arc::new(increase)))
 }
 
-/// What was counted between the first histogram and the last, as a gauge. `None`, and a note, if they do not
-/// go together.
+/// Returns the increase between the first and the last histogram, as a gauge; `None`, with a note, if the
+/// histograms are incompatible.
 fn histogram_increase(window: &Window<'_>, kind: Kind, notes: &mut Notes<'_>) -> Option<Histogram> {
     let [first, between @ .., last] = window.histograms else {
         return None;
     };
     let is_gauge = |histogram: &Arc<Histogram>| histogram.reset_hint == ResetHint::Gauge;
-    // What is found on the way is not told when histograms turn out not to go together.
+    // Notes are collected first and dropped if the histograms turn out to be incompatible.
     let mut found = Vec::new();
     if kind.is_counter && (is_gauge(first) || is_gauge(last)) {
         found.push(Note::NativeHistogramNotCounter);
     }
     let mut before = Cow::Borrowed(first.as_ref());
     if kind.is_counter && window.is_reset(1, first) {
-        // The first is not looked at then, whatever its buckets.
+        // After a reset, the first histogram is ignored, whatever its buckets.
         let second = &window.histograms[1];
         let (schema, custom_values) = (second.schema, second.custom_values.clone());
         before = Cow::Owned(Histogram {
@@ -234,7 +236,7 @@ fn histogram_increase(window: &Window<'_>, kind: Kind, notes: &mut Notes<'_>) ->
     }
 }
 
-/// The last less the first, and what the counter had before each reset.
+/// Returns the last histogram minus the first, plus the value of the counter before each reset.
 fn difference_with_resets<'a>(
     window: &Window<'a>,
     kind: Kind,
@@ -288,7 +290,7 @@ impl Window<'_> {
         Stamp::at(self.histogram_times, self.histogram_starts, at)
     }
 
-    /// Whether the counter was reset between a histogram and the one before.
+    /// Returns true if the counter was reset between the previous histogram and this one.
     fn is_reset(&self, at: usize, before: &Histogram) -> bool {
         self.histogram_stamp(at)
             .is_reset_after(self.histogram_stamp(at - 1))
@@ -296,7 +298,7 @@ impl Window<'_> {
     }
 }
 
-/// Adds a histogram; `None`, and a note, if they do not go together.
+/// Adds a histogram; returns `None`, with a note, if the histograms are incompatible.
 pub(super) fn add(sum: &mut Histogram, other: &Histogram, notes: &mut Notes<'_>) -> Option<()> {
     match sum.add(other) {
         Ok(outcome) => {
@@ -310,7 +312,7 @@ pub(super) fn add(sum: &mut Histogram, other: &Histogram, notes: &mut Notes<'_>)
     }
 }
 
-/// Takes a histogram away; `None`, and a note, if they do not go together.
+/// Subtracts a histogram; returns `None`, with a note, if the histograms are incompatible.
 pub(super) fn subtract(difference: &mut Histogram, other: &Histogram, notes: &mut Notes<'_>) -> Option<()> {
     match difference.sub(other) {
         Ok(outcome) => {

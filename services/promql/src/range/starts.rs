@@ -1,6 +1,6 @@
-//! What start timestamps say of counter resets. All in milliseconds, 0 = unknown.
+//! Counter reset detection by start timestamps. All timestamps are in milliseconds; 0 means unknown.
 
-/// A sample's instant, and when what it counts began.
+/// Timestamp of a sample, and start timestamp of its counter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stamp {
     pub(super) time: i64,
@@ -15,11 +15,11 @@ impl Stamp {
         }
     }
 
-    /// Whether the counter began anew after the sample before.
+    /// Returns true if the counter was reset after the previous sample.
     ///
-    /// A start that is unknown, or not before its sample, says nothing. One at the very instant of the sample
-    /// before is the next part of a series of differences, or of a counter whose start is not known: only the
-    /// former had a start before.
+    /// A start that is unknown, or not before its sample, is ignored. A start equal to the previous sample's
+    /// timestamp is a reset only if the previous sample has an earlier start itself: this is the case in a
+    /// series of deltas, but not in a counter with unknown start.
     pub(super) fn is_reset_after(self, before: Self) -> bool {
         if self.start == 0 || self.start >= self.time || self.start < before.time {
             return false;
@@ -27,7 +27,7 @@ impl Stamp {
         self.start > before.time || (before.start != 0 && before.start < before.time)
     }
 
-    /// Whether the start lies before the sample before, but is not the start of that one.
+    /// Returns true if the start is before the previous sample and differs from that sample's start.
     pub(super) fn overlaps(self, before: Self) -> bool {
         self.start != 0 && self.start < before.time && self.start != before.start
     }

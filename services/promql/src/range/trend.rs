@@ -1,4 +1,6 @@
-//! Lines through numbers: `deriv`, `predict_linear`, `double_exponential_smoothing`.
+//! Linear trends of floats: `deriv`, `predict_linear`, `double_exponential_smoothing`.
+//!
+//! Regression lines are computed by least squares with compensated sums.
 
 use tideline_model::CompensatedSum;
 
@@ -6,20 +8,21 @@ use super::Window;
 use crate::error::{PromqlError, Result};
 use crate::note::Notes;
 
-/// The slope of the line through the numbers, by second.
+/// Returns the slope of the regression line per second.
 pub(super) fn deriv(window: &Window<'_>, notes: &mut Notes<'_>) -> Option<f64> {
-    // Instants are counted from near the samples, so that precision is left for their differences.
+    // Times are relative to the first sample, because large timestamps would reduce the precision of
+    // differences.
     let line = Line::through(window, *window.times.first()?, notes)?;
     Some(line.slope)
 }
 
-/// Where the line through the numbers will be so many seconds after the evaluation's instant.
+/// Returns the value of the regression line `ahead` seconds after the evaluation timestamp.
 pub(super) fn predict_linear(window: &Window<'_>, ahead: f64, notes: &mut Notes<'_>) -> Option<f64> {
     let line = Line::through(window, window.at, notes)?;
     Some(line.slope * ahead + line.intercept)
 }
 
-/// From one instant to another; instants at both ends of time are further apart than a whole number can say.
+/// Returns the difference of two timestamps; as floats if the integer difference overflows.
 fn milliseconds_between(from: i64, to: i64) -> f64 {
     match to.checked_sub(from) {
         Some(milliseconds) => milliseconds as f64,
@@ -27,11 +30,11 @@ fn milliseconds_between(from: i64, to: i64) -> f64 {
     }
 }
 
-/// A line by least squares.
+/// Least-squares regression line.
 struct Line {
-    /// By second.
+    /// Slope per second.
     slope: f64,
-    /// At the origin.
+    /// Value at the origin.
     intercept: f64,
 }
 
@@ -73,9 +76,10 @@ impl Line {
     }
 }
 
-/// The last number of the series smoothed twice: its level by the first factor, its trend by the second.
+/// Returns the last value after double exponential smoothing: the first factor smooths the level, the second
+/// the trend.
 ///
-/// Fails when a factor is not between 0 and 1.
+/// Fails if a factor is not between 0 and 1 (exclusive).
 pub(super) fn smoothed(
     window: &Window<'_>,
     [smoothing, trend]: [f64; 2],
@@ -104,7 +108,8 @@ pub(super) fn smoothed(
 }
 
 impl Window<'_> {
-    /// Whether a line can be drawn. That histograms are passed over is noted if there is any number.
+    /// Returns true if there are at least two floats. Adds a note if there are floats and histograms are
+    /// ignored.
     fn has_two_numbers(&self, notes: &mut Notes<'_>) -> bool {
         if !self.values.is_empty() {
             self.note_ignored_histograms(notes);

@@ -1,4 +1,6 @@
-//! One question takes no more memory and time than it may, however few samples it begins with.
+//! Tests of the limits on memory and time of a query.
+//!
+//! Queries over few samples can produce many series or steps, which must be limited as well.
 
 use std::fmt::Write;
 
@@ -8,7 +10,7 @@ use super::memory::{Memory, settings};
 
 const MINUTE: i64 = 60_000;
 
-/// What is asked at an instant, of at most so many samples.
+/// Evaluates an instant query with a limit on samples.
 fn ask(memory: &Memory, query: &str, max_samples: usize) -> Result<Answer> {
     let settings = Settings {
         max_samples,
@@ -23,7 +25,7 @@ fn loaded(series: &str) -> Memory {
     memory
 }
 
-/// The numbers of an instant.
+/// Returns the numbers of an instant vector.
 fn numbers(answer: Answer) -> Vec<f64> {
     let QueryValue::Vector(samples) = answer.value else {
         panic!()
@@ -60,7 +62,7 @@ fn a_series_for_each_step_is_too_many() {
     assert_eq!(numbers(ask(&memory, few, 100_000).unwrap()), [1_000.0]);
     let few = "count(last_over_time(histogram_quantiles(h_bucket, \"q\", time() / 1e9)[1s:1ms]))";
     assert_eq!(numbers(ask(&memory, few, 100_000).unwrap()), [1_000.0]);
-    // As many as go in are no more than they.
+    // Output series cost nothing extra if there are no more than input series.
     let many: String = (0..1_000)
         .map(|at| format!(" x{{i=\"{at}\"}} {at}x20\n"))
         .collect();

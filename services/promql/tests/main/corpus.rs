@@ -1,26 +1,25 @@
-//! The test scripts of Prometheus, where they are at hand: never part of the repository.
-//!
-//! `tideline_testkit::corpus` finds them.
+//! Prometheus' test scripts, if available. They are never part of the repository; `tideline_testkit::corpus`
+//! locates them.
 
 use std::path::{Path, PathBuf};
 
-/// A query of a script.
+/// Query of a script.
 #[derive(Debug)]
 pub(crate) struct Query {
-    /// The script's file and line.
+    /// File and line.
     pub(crate) place: String,
-    /// The query.
+    /// Text of the query.
     pub(crate) text: String,
-    /// Whether its evaluation, which includes parsing, is expected to fail.
+    /// True if the evaluation, including parsing, is expected to fail.
     pub(crate) must_fail: bool,
 }
 
-/// The folder of the scripts; `None` when they are not here.
+/// Returns the folder of the scripts; `None` if it is not available.
 pub(crate) fn folder() -> Option<PathBuf> {
     tideline_testkit::corpus("promqltest")
 }
 
-/// All queries of all scripts; none when the scripts are not here.
+/// Returns all queries of all scripts; empty if the scripts are not available.
 pub(crate) fn queries() -> Vec<Query> {
     let Some(folder) = folder() else {
         return Vec::new();

@@ -1,4 +1,6 @@
-//! Quantiles, fractions and averages of distributions.
+//! Tests of quantiles, fractions and averages of distributions.
+//!
+//! They cover floats, classic histograms and native histograms.
 
 use tideline_histogram::Histogram;
 use tideline_promql::histogram_functions::{
@@ -42,7 +44,7 @@ fn quantiles_of_numbers_lie_between_them() {
         assert_eq!(quantile(phi, &mut numbers.to_vec()), expected, "{phi}");
     }
     assert!(quantile(0.5, &mut []).is_nan() && quantile(f64::NAN, &mut numbers.to_vec()).is_nan());
-    // NaN counts as least.
+    // NaN is smaller than all numbers.
     assert_eq!(quantile(0.5, &mut [2.0, f64::NAN, 1.0]), 1.0);
 }
 
@@ -71,10 +73,10 @@ fn quantiles_of_classic_histograms() {
             "{bad:?}"
         );
     }
-    // The lowest bucket begins at zero only if its bound lies above.
+    // The lowest bucket begins at zero only if its bound is positive.
     let negative = [(-1.0, 5.0), (INFINITY, 10.0)];
     assert_eq!(bucket_quantile(0.1, &mut buckets(&negative), &mut quiet), -1.0);
-    // Buckets of one bound are one.
+    // Buckets with equal bounds are merged.
     let double = [(1.0, 1.0), (1.0, 1.0), (INFINITY, 4.0)];
     assert_eq!(bucket_quantile(0.25, &mut buckets(&double), &mut quiet), 0.5);
 }
@@ -93,7 +95,7 @@ fn falling_counts_are_raised_and_told() {
         difference_max: 3.0,
     };
     assert_eq!(notes, [told]);
-    // What rounding does is not.
+    // Differences within rounding error are not noted.
     let rounded = [(1.0, 4.0), (2.0, 4.0 - 1e-13), (INFINITY, 8.0)];
     assert_eq!(bucket_quantile(0.25, &mut buckets(&rounded), &mut quiet), 0.5);
 }
@@ -121,7 +123,7 @@ fn fractions_of_classic_histograms() {
 
 #[test]
 fn quantiles_of_native_histograms() {
-    // Buckets (0.5, 1], (1, 2], (2, 4]; in the logarithm, the middle of (1, 2] is the root of 2.
+    // Buckets (0.5, 1], (1, 2], (2, 4]; the exponential middle of (1, 2] is √2.
     let exponential = native("{{schema:0 count:12 sum:20 buckets:[4 4 4]}}");
     for (phi, expected) in [(0.0, 0.5), (0.5, 2f64.sqrt()), (1.0, 4.0), (1.0 / 3.0, 1.0)] {
         let found = histogram_quantile(phi, &exponential, &mut quiet);
@@ -130,7 +132,7 @@ fn quantiles_of_native_histograms() {
     let mirrored = native("{{schema:0 count:12 sum:-20 n_buckets:[4 4 4]}}");
     let found = histogram_quantile(0.5, &mirrored, &mut quiet);
     assert!((found + 2f64.sqrt()).abs() < 1e-12, "{found}");
-    // The zero bucket reaches only to the side where there are buckets, and is filled evenly.
+    // The zero bucket extends only to the side that has buckets, and is uniform.
     let zero = native("{{schema:0 count:8 sum:1 z_bucket:4 z_bucket_w:0.5 buckets:[4]}}");
     assert_eq!(histogram_quantile(0.25, &zero, &mut quiet), 0.25);
     let custom = native("{{schema:-53 count:12 sum:20 custom_values:[5 10] buckets:[4 4 4]}}");
@@ -176,7 +178,7 @@ fn fractions_are_quantiles_the_other_way_round() {
             let fraction = histogram_fraction(-INFINITY, bound, &histogram, &mut quiet);
             assert!(
                 (fraction - phi).abs() < 1e-9,
-                "{text}: {phi} is at {bound}, below which lies {fraction}"
+                "{text}: quantile {phi} is {bound}, but the fraction below it is {fraction}"
             );
         }
     }
@@ -186,7 +188,7 @@ fn fractions_are_quantiles_the_other_way_round() {
 fn averages_and_their_spread() {
     let histogram = native("{{schema:0 count:4 sum:10 offset:1 buckets:[2 0 2]}}");
     assert_eq!(average(&histogram), 2.5);
-    // The middles of (1, 2] and (4, 8] are the roots of 2 and 32.
+    // The exponential middles of (1, 2] and (4, 8] are √2 and √32.
     let expected = ((2f64.sqrt() - 2.5).powi(2) + (32f64.sqrt() - 2.5).powi(2)) / 2.0;
     assert!((variance(&histogram) - expected).abs() < 1e-12);
 }

@@ -1,4 +1,5 @@
-//! What scripts do not show of an evaluation: limits, cancellation, the order in which series come, what it counts.
+//! Properties of evaluations that scripts do not cover: limits, cancellation, the order of series,
+//! statistics.
 
 use std::fmt::Write;
 
@@ -8,7 +9,7 @@ use super::memory::{Memory, settings};
 
 const MINUTE: i64 = 60_000;
 
-/// Series `m_total` and `g` of 4 hosts and 3 paths, and the classic histogram `h`, an hour long.
+/// Creates the series `m_total` and `g` of 4 hosts and 3 paths, and the classic histogram `h`, one hour long.
 fn memory() -> Memory {
     let mut text = String::from("load 1m\n");
     for host in 0..4 {
@@ -179,7 +180,7 @@ fn too_many_samples_are_refused() {
     };
     let message = "query processing would load too many samples into memory in query execution";
     let hour = (0, 60 * MINUTE, MINUTE);
-    // 12 series of 61 samples; their windows of 5 minutes are held one at a time.
+    // 12 series of 61 samples. Their windows of 5 minutes are held one at a time.
     assert!(limited("m_total", hour, 12 * 61).is_ok());
     for (query, max) in [
         ("m_total", 12 * 61 - 1),
@@ -197,7 +198,7 @@ fn too_many_samples_are_refused() {
         let error = limited(query, times, max).unwrap_err();
         assert_eq!(error, PromqlError::TooMany(message.to_owned()), "{query}");
     }
-    // Far too many steps are refused before any memory is taken for them.
+    // Too many steps are rejected before memory is allocated for them.
     for query in ["1", "m_total", "sum_over_time(m_total[100y:1ms])"] {
         let error = limited(query, (0, i64::MAX / 2, 1), 50_000_000).unwrap_err();
         assert!(matches!(error, PromqlError::TooMany(_)), "{query}: {error}");
@@ -214,12 +215,13 @@ fn what_is_held_is_counted_and_given_back() {
         answer.stats.samples_peak
     };
     assert_eq!(peak("m_total"), 12 * 61);
-    // What goes in, what comes out, and the values of a step.
+    // Input, output, and the values of one step.
     assert_eq!(peak("abs(m_total)"), 12 * 61 + 12 * 61 + 12);
-    // All results and the window of the last series; the first step has a window of one sample only, and no rate.
+    // All results and the window of the last series. The first step has only one sample in its window and no
+    // rate.
     assert_eq!(peak("rate(m_total[5m])"), 12 * 60 + 5);
     assert_eq!(peak("sum(rate(m_total[5m]))"), 12 * 60 + 5);
-    // Each operator gives back what it has read: a chain of them holds no more than one.
+    // Each operator releases its input, so a chain of operators holds no more than a single one.
     let once = peak("m_total + 1");
     assert_eq!(peak("m_total + 1 + 1 + 1 + 1"), once);
     assert_eq!(peak("abs(abs(abs(abs(m_total))))"), peak("abs(m_total)"));
@@ -247,7 +249,7 @@ fn samples_that_are_looked_at_are_counted_by_steps() {
     assert_eq!(stats("sum(m_total) + sum(g)").samples_per_step, steps(24));
     assert_eq!(stats("m_total @ 600").samples_per_step, steps(12));
     assert_eq!(stats("max_over_time(m_total[3m:1m])").samples_per_step, steps(36));
-    // Five minutes to both sides.
+    // Five minutes on both sides.
     assert_eq!(stats("m_total smoothed").samples_per_step, steps(12 * 10));
 }
 
@@ -274,7 +276,7 @@ fn an_evaluation_ends_when_its_client_leaves() {
 fn wide_windows_of_one_series_end_with_their_client() {
     let mut memory = memory();
     let query = "quantile_over_time(0.5, m_total{host=\"h0\",path=\"/\"}[1d])";
-    // 60 samples are in most windows of 20,000 steps: more than a million looks.
+    // Most windows of the 20,000 steps contain 60 samples: more than a million samples in total.
     let times = (60 * MINUTE, 60 * MINUTE + 20_000, 1);
     memory.ask(query, times, &settings()).unwrap();
     let checks = memory.checks.swap(0, std::sync::atomic::Ordering::Relaxed);
@@ -288,7 +290,7 @@ fn wide_windows_of_one_series_end_with_their_client() {
         .unwrap();
     assert!(
         memory.checks.into_inner() < checks,
-        "a narrow question asks less often"
+        "a narrow query must be checked less often"
     );
 }
 

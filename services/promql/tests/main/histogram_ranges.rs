@@ -1,4 +1,6 @@
-//! Functions over ranges of histograms.
+//! Tests of functions over ranges of histograms.
+//!
+//! They cover resets, incompatible histograms, different custom bounds, and `anchored` and `smoothed` ranges.
 
 use tideline_promql::Point;
 use tideline_promql::note::{HistogramOperation, Note};
@@ -13,7 +15,7 @@ fn histograms_have_rates_as_numbers_have() {
         (20, "{{schema:0 count:6 sum:8 buckets:[2 4]}}"),
         (30, "{{schema:0 count:10 sum:12 buckets:[4 6]}}"),
     ]);
-    // From 10 s to 30 s, drawn on to 0 s.
+    // From 10 s to 30 s, extrapolated to 0 s.
     let (increase, notes) = rising.histogram("increase");
     assert_eq!(
         increase,
@@ -27,7 +29,7 @@ fn histograms_have_rates_as_numbers_have() {
         irate,
         "{{count:0.4 sum:0.4 counter_reset_hint:gauge buckets:[0.2 0.2]}}"
     );
-    // A counter is no gauge.
+    // `delta` expects gauges.
     assert_eq!(rising.histogram("delta").1, [Note::NativeHistogramNotGauge]);
     assert_eq!(rising.histogram("idelta").1, [Note::NativeHistogramNotGauge]);
 }
@@ -44,7 +46,7 @@ fn histograms_are_reset_too() {
         "{{count:5 sum:5 counter_reset_hint:gauge buckets:[3 2]}}"
     );
     assert_eq!(reset.number("resets"), Some(1.0));
-    // The first is not looked at if the second is a reset, whatever its bounds.
+    // If the second histogram is a reset, the first is ignored, whatever its bounds.
     let other = Range::until(20, 20).histograms(&[
         (0, "{{schema:-53 count:4 custom_values:[1] buckets:[4]}}"),
         (10, "{{schema:0 count:6 sum:8 buckets:[2 4]}}"),
@@ -54,7 +56,7 @@ fn histograms_are_reset_too() {
         other.histogram("increase").0,
         "{{count:8 sum:9 counter_reset_hint:gauge buckets:[3 5]}}"
     );
-    // One with a start in the range has an increase.
+    // A single histogram has an increase if its start is in the range.
     let one = Range::until(20, 20)
         .histograms(&[(10, "{{count:6 sum:8 buckets:[2 4]}}")])
         .histogram_starts(&[5]);
@@ -145,7 +147,7 @@ fn anchored_and_smoothed_histograms() {
         "{{count:8 sum:3 counter_reset_hint:gauge buckets:[8]}}"
     );
     let smoothed = Range::until(40, 40).extent(Extent::Smoothed).histograms(&samples);
-    // From 4 at 0 s to 6, then from nothing to 6 at 40 s.
+    // From 4 at 0 s to 6, then from 0 to 6 at 40 s.
     assert_eq!(
         smoothed.histogram("increase").0,
         "{{count:8 sum:4 counter_reset_hint:gauge buckets:[8]}}"

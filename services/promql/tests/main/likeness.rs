@@ -1,4 +1,6 @@
-//! What Prometheus answers where its own scripts do not look.
+//! Comparison with Prometheus for cases that its own scripts do not cover.
+//!
+//! Each case is a test script with the result that Prometheus returns.
 
 use std::fmt::Write;
 

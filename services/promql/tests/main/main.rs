@@ -1,4 +1,4 @@
-//! What the language promises, through its public interfaces.
+//! Tests of the public interface of PromQL.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

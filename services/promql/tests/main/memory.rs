@@ -1,4 +1,6 @@
-//! A source of series in memory, and what the scripts of PromQL ask of it.
+//! In-memory source, and target for PromQL test scripts.
+//!
+//! Options change the order of series, precompute functions over time, and cancel queries.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,15 +16,15 @@ use tideline_promqltest::{Answer, LoadedSeries, Target};
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) series: BTreeMap<Labels, Held>,
-    /// Whether each function drops metric names, which Prometheus' own scripts leave to the end.
+    /// True if each function drops metric names. Prometheus' scripts expect names to be dropped at the end.
     pub(crate) drops_names_early: bool,
-    /// Whether series are handed out backwards, half of them by another thread.
+    /// True if series are passed in reverse order, half of them by another thread.
     pub(crate) is_shuffled: bool,
-    /// Whether it computes what it may, of every other series.
+    /// True if the source computes functions over time itself, for every other series.
     pub(crate) computes: bool,
-    /// How many series it has computed.
+    /// Number of series computed by the source.
     pub(crate) computed: AtomicUsize,
-    /// After so many checks the client has left.
+    /// Number of checks after which the query is canceled.
     pub(crate) checks_max: Option<usize>,
     pub(crate) checks: AtomicUsize,
 }
@@ -56,7 +58,8 @@ impl Held {
         }
     }
 
-    /// What Prometheus' storage says of a reset of a histogram that it was given; of the first behind a number, nothing.
+    /// Returns the reset hint of a histogram as Prometheus' storage sets it; unknown for the first histogram
+    /// after a float.
     fn reset_hint(&self, histogram: &Histogram) -> ResetHint {
         let is_after_number = self.times.last() > self.histogram_times.last();
         histogram.reset_hint_after(self.histograms.last().filter(|_| !is_after_number))
@@ -125,7 +128,7 @@ impl Source for Memory {
     }
 }
 
-/// What a source that computes hands out.
+/// Computes a function over time like a source with summaries.
 fn steps(samples: &Samples<'_>, over_time: OverTime) -> (Vec<f64>, Vec<u64>) {
     let window = |step: usize| {
         let end = over_time.first + over_time.step * step as i64;
@@ -147,7 +150,7 @@ fn steps(samples: &Samples<'_>, over_time: OverTime) -> (Vec<f64>, Vec<u64>) {
     (0..over_time.steps).map(window).unzip()
 }
 
-/// As Prometheus' own tests are run.
+/// Returns the settings of Prometheus' own tests.
 pub(crate) fn settings() -> Settings {
     Settings {
         delayed_name_removal: true,

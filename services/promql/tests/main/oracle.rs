@@ -1,5 +1,6 @@
-//! Functions as Prometheus has them, case by case: `oracle/*.txt` hold what it makes of random ranges and
-//! distributions.
+//! Comparison with Prometheus by recorded results.
+//!
+//! `oracle/*.txt` hold Prometheus' results for random ranges and distributions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
-//! Texts become the expressions that they say, or are refused in Prometheus' words.
+//! Tests of the parser.
+//!
+//! They cover the expressions of valid texts and Prometheus' error messages for invalid ones.
 
 use tideline_promql::ast::{
     AtModifier, BinaryOp, Bounds, Cardinality, DurationExpr, DurationValue, Expr, TextRange, ValueType,
@@ -91,7 +93,7 @@ fn strings_have_the_escapes_of_go() {
 
 #[test]
 fn operators_bind_as_arithmetic_does() {
-    // Pairs that must be the same but for where things stand.
+    // Pairs that must be equal except for positions.
     let same = [
         ("a + b * c", "a + (b * c)"),
         ("a * b + c", "(a * b) + c"),
@@ -115,7 +117,7 @@ fn operators_bind_as_arithmetic_does() {
     }
 }
 
-/// An expression with a pair of parentheses for each operator, and none for those that were written.
+/// Formats an expression with parentheses around each operation and without those of the text.
 fn shape(expr: &Expr) -> String {
     match expr {
         Expr::Binary(binary) => {
@@ -153,7 +155,7 @@ fn selectors_take_names_and_labels_of_any_text() {
     assert_eq!(selector.name, None);
     assert_eq!(selector.matchers[0].name, "__name__");
     assert_eq!(selector.matchers[0].value, "the name");
-    // Words of the language are names of metrics too.
+    // Keywords are also valid metric names.
     for name in [
         "sum", "offset", "by", "start", "fill", "anchored", "max_of", "unless", "a:b",
     ] {
@@ -214,7 +216,7 @@ fn durations_are_computed_from_the_question() {
     assert!(
         matches!(&**offset, DurationExpr::Sign(true, inner, _) if matches!(&**inner, DurationExpr::Range(_)))
     );
-    // The offset of a plain literal ends there.
+    // An offset ends after a plain literal.
     assert!(matches!(parse("up offset 5m + 1"), Ok(Expr::Binary(_))));
     assert!(matches!(parse("up offset (5m + 1)"), Ok(Expr::Vector(_))));
     assert!(parse("up[step():1m]").is_ok());

@@ -1,11 +1,14 @@
-//! Expressions become text and JSON that mean the same.
+//! Tests of the printers.
+//!
+//! Expressions printed as text and parsed again must be equivalent to the original, which is compared as
+//! JSON.
 
 use serde_json::json;
 use tideline_promql::{parse, pretty, to_json};
 
 use super::corpus;
 
-/// That a text reads as the same expression as another, whatever their spaces.
+/// Asserts that two texts parse to the same expression, regardless of spaces.
 pub(crate) fn same(text: &str, printed: &str) {
     let again = parse(printed).unwrap_or_else(|error| panic!("{text}: {printed}: {error}"));
     assert_eq!(
@@ -19,7 +22,8 @@ pub(crate) fn same(text: &str, printed: &str) {
     assert_eq!(after, before, "{text}: {printed}");
 }
 
-/// Conditions are printed in their order, whichever they were written in, and a plus before a duration is not printed.
+/// Normalizes what printing changes: matchers are printed in sorted order, and the plus sign of a duration is
+/// omitted.
 fn normalise(json: &mut serde_json::Value) {
     let is_plus =
         json.get("op").is_some_and(|op| op == "+") && json["type"] == "durationExpr" && json["lhs"].is_null();

@@ -1,4 +1,5 @@
-//! Expressions made at random print as text that reads as themselves, and no text, however broken, does harm.
+//! Random tests: random expressions survive printing and parsing, and broken texts are rejected without a
+//! panic.
 
 use tideline_promql::ast::ValueType;
 use tideline_promql::function::{FUNCTIONS, FunctionSpec, Variadic};
@@ -6,7 +7,7 @@ use tideline_promql::{parse, pretty};
 
 use super::print::same;
 
-/// Numbers that look like chance but are the same for the same seed.
+/// Pseudorandom number generator, reproducible by its seed.
 struct Chance(u64);
 
 impl Chance {
@@ -113,10 +114,10 @@ fn selector(chance: &mut Chance) -> String {
     }
 }
 
-/// With `offset`, `@` and the like, or without.
+/// Adds random modifiers: `offset`, `@`, `anchored`, `smoothed`.
 fn shifted(chance: &mut Chance, mut text: String, may_be_bounded: bool) -> String {
     if chance.is_one_in(4) {
-        // Without a sign, one in parentheses would take the next operator for its own.
+        // Without a sign, a parenthesized offset would absorb the next operator.
         let sign = chance.one_of(&["+", "-"]);
         let offset = chance.one_of(&["5m", "90", "step()", "(1m + step())", "range()"]);
         text.push_str(&format!(" offset {sign}{offset}"));

@@ -1,4 +1,6 @@
-//! Functions over ranges: what comes of windows of numbers, and of numbers and histograms.
+//! Tests of functions over ranges of floats, and of floats and histograms.
+//!
+//! They cover extrapolation, resets, start timestamps, and `anchored` and `smoothed` ranges.
 
 use std::sync::Arc;
 
@@ -7,7 +9,7 @@ use tideline_promql::Point;
 use tideline_promql::note::Note;
 use tideline_promql::range::{Extent, RangeFunction, Window, extend_floats, smooth_at};
 
-/// A range's samples, in seconds.
+/// Samples of a range, in seconds.
 #[derive(Default, Clone)]
 pub(crate) struct Range {
     end: i64,
@@ -92,7 +94,7 @@ impl Range {
         (result.unwrap(), notes)
     }
 
-    /// Of a function that has nothing to remark.
+    /// Applies a function that must not add notes.
     pub(crate) fn number(&self, name: &str) -> Option<f64> {
         self.number_of(name, [0.0; 2])
     }
@@ -105,7 +107,7 @@ impl Range {
         }
     }
 
-    /// The notation of the histogram that comes out, and what was remarked.
+    /// Returns the notation of the resulting histogram, and the notes.
     pub(crate) fn histogram(&self, name: &str) -> (String, Vec<Note>) {
         match self.noted(name, [0.0; 2]) {
             (Some(Point::Histogram(histogram)), notes) => (histogram.notation(), notes),
@@ -117,7 +119,7 @@ impl Range {
 
 #[test]
 fn a_counter_is_extrapolated_to_the_ends_of_its_range() {
-    // Every 10 s, the first 5 s into the range, the last 5 s before its end.
+    // A sample every 10 s, the first 5 s after the start of the range, the last 5 s before its end.
     let full = Range::until(60, 60).floats(&[
         (5, 10.0),
         (15, 20.0),
@@ -129,10 +131,10 @@ fn a_counter_is_extrapolated_to_the_ends_of_its_range() {
     assert_eq!(full.number("increase"), Some(60.0));
     assert_eq!(full.number("rate"), Some(1.0));
     assert_eq!(full.number("delta"), Some(60.0));
-    // The series begins within the range: half a distance before its first sample.
+    // The series begins within the range: extrapolated by half an interval before its first sample.
     let young = Range::until(60, 60).floats(&[(35, 100.0), (45, 110.0), (55, 120.0)]);
     assert_eq!(young.number("increase"), Some(30.0));
-    // A counter is never drawn below zero; what may be negative is.
+    // A counter is not extrapolated below zero; a gauge is.
     let new = Range::until(60, 60).floats(&[(35, 2.0), (45, 12.0), (55, 22.0)]);
     assert_eq!(new.number("increase"), Some(20.0 * 27.0 / 20.0));
     assert_eq!(new.number("delta"), Some(30.0));
@@ -141,7 +143,7 @@ fn a_counter_is_extrapolated_to_the_ends_of_its_range() {
 #[test]
 fn what_a_counter_had_before_a_reset_is_counted() {
     let reset = Range::until(40, 40).floats(&[(10, 5.0), (20, 8.0), (30, 1.0), (40, 2.0)]);
-    // From 5 to 8, then from nothing to 2; the line is drawn from 0 s on, to where 5 would be counted.
+    // From 5 to 8, then from 0 to 2: 5 in 30 s, extrapolated to the 40 s of the range.
     let increase = reset.number("increase").unwrap();
     assert!((increase - 20.0 / 3.0).abs() < 1e-12, "{increase}");
     assert_eq!(reset.number("resets"), Some(1.0));
@@ -156,7 +158,7 @@ fn one_sample_has_no_rate_unless_its_start_is_known() {
     assert_eq!(one.number("irate"), None);
     assert_eq!(one.clone().starts(&[10]).number("increase"), Some(6.0));
     assert_eq!(one.clone().starts(&[0]).number("increase"), None);
-    // The left end is not in the range.
+    // The start of the range is excluded.
     let at_left_end = Range::until(40, 20).floats(&[(30, 6.0)]).starts(&[20]);
     assert_eq!(at_left_end.number("increase"), None);
 }
@@ -168,19 +170,19 @@ fn start_timestamps_tell_resets_that_values_do_not() {
     let hidden = hidden.starts(&[-60, -60, 25]);
     assert_eq!(hidden.number("resets"), Some(1.0));
     assert_eq!(hidden.number("irate"), Some(0.9));
-    // Of 11, drawn back to where the counter would have been zero.
+    // An increase of 11, extrapolated back to the time at which the counter was zero.
     assert_eq!(hidden.number("increase"), Some(16.0));
-    // Parts of a sum: each begins where the one before ended.
+    // Deltas: each sample begins at the timestamp of the previous one.
     let parts = Range::until(30, 30)
         .floats(&[(10, 5.0), (20, 7.0), (30, 9.0)])
         .starts(&[-1, 10, 20]);
     assert_eq!(parts.number("resets"), Some(2.0));
-    // An unknown start is written as the sample's own instant, or as that of the first.
+    // An unknown start is represented by the timestamp of the sample itself, or of the first sample.
     let unknown = Range::until(30, 30)
         .floats(&[(10, 5.0), (20, 7.0), (30, 9.0)])
         .starts(&[10, 10, 10]);
     assert_eq!(unknown.number("resets"), Some(0.0));
-    // A start before the sample before, that is not its start, is odd.
+    // A start before the previous sample that is not that sample's start overlaps and is noted.
     let odd = Range::until(30, 30)
         .floats(&[(10, 5.0), (20, 7.0)])
         .starts(&[-5, 8]);
@@ -196,7 +198,7 @@ fn anchored_ranges_begin_with_what_was_last_seen() {
     assert_eq!(anchored.number("delta"), Some(2.0));
     assert_eq!(anchored.number("changes"), Some(3.0));
     assert_eq!(anchored.number("resets"), Some(1.0));
-    // Nothing within the range: no result.
+    // Without a sample in the range there is no result.
     let before = Range::until(40, 40)
         .extent(Extent::Anchored)
         .floats(&samples[..2]);
@@ -212,7 +214,7 @@ fn smoothed_ranges_end_on_lines_between_samples() {
         extend_floats(&smoothed.window()),
         [(0, 10.0), (10_000, 20.0), (30_000, 40.0), (40_000, 50.0)]
     );
-    // A counter that was reset in between rises from zero.
+    // A counter that was reset between two samples is interpolated from zero.
     let reset = Range::until(20, 20)
         .extent(Extent::Smoothed)
         .floats(&[(-10, 100.0), (10, 20.0), (30, 40.0)]);
@@ -343,7 +345,7 @@ fn of_two_kinds_of_samples_the_first_and_last_are_found() {
     assert_eq!(later.number("ts_of_last_over_time"), Some(35.0));
 }
 
-/// The plain words of the definition, sample by sample.
+/// Computes the increase by its definition, sample by sample.
 fn increase_by_definition(range: &Range) -> f64 {
     let mut increase = 0.0;
     for pair in range.values.windows(2) {

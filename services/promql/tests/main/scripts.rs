@@ -1,4 +1,4 @@
-//! Prometheus' own scripts pass, whatever the order in which series come.
+//! Prometheus' test scripts, run with different orders of series.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ fn scripts_of_prometheus_pass() {
                 is_shuffled,
                 ..Memory::default()
             };
-            // In another order one way of asking tells as much as all three.
+            // For the second order, one way of evaluation is sufficient.
             let options = Options {
                 is_fixed_too: !is_shuffled,
                 as_range_too: !is_shuffled,

@@ -1,4 +1,4 @@
-//! `count_values`: one series for each value that a group has.
+//! `count_values`: one series for each distinct value of a group.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ impl Scope<'_> {
             true => keeps_label(aggregate, name),
             false => name == label || keeps_label(aggregate, name),
         };
-        // Equal values of series that belong together are counted in one place.
+        // Counts are accumulated per step and per labels of the result, across all series of a group.
         let bases: Vec<Labels> = columns.iter().map(|column| column.labels.clone()).collect();
         let mut result = ColumnsByLabels::of(self, columns.len());
         let mut known: Vec<Option<(String, usize)>> = vec![None; columns.len()];

@@ -1,12 +1,12 @@
-//! The heap by which `topk` and `bottomk` pick: which of several equal values stay at the cut follows from how it is
-//! built, so it is built as Prometheus' is (Go's `container/heap`).
+//! Heap of `topk` and `bottomk`. If equal values compete at the limit, the heap's structure determines which
+//! ones stay. It is therefore identical to Prometheus' (Go's `container/heap`).
 
 use super::super::sort::by_falling_value;
 
-/// Up to this many values Go sorts by insertion.
+/// Maximum length that Go's sort handles by insertion.
 const INSERTION_MAX: usize = 12;
 
-/// Keeps the greatest values with their places; the least of them, NaN below all, is on top.
+/// Min-heap of the largest values with their positions; NaN is smaller than all numbers.
 #[derive(Debug, Default)]
 pub(super) struct Heap(Vec<(f64, usize)>);
 
@@ -15,7 +15,8 @@ impl Heap {
         self.0.clear();
     }
 
-    /// Takes a value in if it is one of the `count` greatest so far, of which there is at least one: then the top goes.
+    /// Inserts a value if fewer than `count` are held or it is larger than the smallest, which it then
+    /// replaces. `count` must be at least 1.
     pub(super) fn offer(&mut self, value: f64, place: usize, count: usize) {
         if self.0.len() < count {
             self.0.push((value, place));
@@ -29,7 +30,7 @@ impl Heap {
         }
     }
 
-    /// The places, that of the greatest value first, NaN last.
+    /// Returns the positions by falling value, NaN last.
     pub(super) fn sorted(&mut self) -> impl Iterator<Item = usize> {
         let values = &mut self.0;
         if values.len() <= INSERTION_MAX {
@@ -50,7 +51,7 @@ impl Heap {
         is_less(self.0[left].0, self.0[right].0)
     }
 
-    /// The last finds its place.
+    /// Moves the last element up to its position.
     fn rise(&mut self) {
         let mut at = self.0.len() - 1;
         while at > 0 && self.is_less(at, (at - 1) / 2) {
@@ -59,7 +60,7 @@ impl Heap {
         }
     }
 
-    /// The top finds its place.
+    /// Moves the root down to its position.
     fn sink(&mut self) {
         let mut at = 0;
         loop {
@@ -79,7 +80,7 @@ impl Heap {
     }
 }
 
-/// As in Prometheus, NaN is below everything, another NaN too.
+/// Compares as Prometheus does: NaN is less than everything, including another NaN.
 fn is_less(left: f64, right: f64) -> bool {
     left.is_nan() || left < right
 }

@@ -1,4 +1,7 @@
-//! `sum` and `avg` of groups that have histograms, step by step.
+//! `sum` and `avg` of groups that contain histograms, step by step.
+//!
+//! The rules follow Prometheus: a step with floats and histograms, or with exponential and custom buckets,
+//! has no result.
 
 use std::sync::Arc;
 
@@ -15,16 +18,16 @@ use crate::error::Result;
 use crate::note::HistogramOperation;
 use crate::value::Point;
 
-/// What a group comes to at a step.
+/// State of a group at one step.
 #[derive(Debug, Default)]
 struct State {
     sum: Option<CompensatedSum>,
     mean: Option<Mean>,
     histogram: Option<Histogram>,
     compensation: Option<Histogram>,
-    /// Values of either kind.
+    /// Number of floats and histograms.
     count: f64,
-    /// Whether `histogram` is a mean that moves with each histogram, because a sum would be too great.
+    /// True if `histogram` is an incrementally updated mean, because the sum would overflow.
     is_incremental: bool,
     is_incompatible: bool,
     has_histogram: bool,
@@ -33,7 +36,7 @@ struct State {
 }
 
 impl Scope<'_> {
-    /// Adds up numbers or histograms; both in one group and step have no result.
+    /// Aggregates floats or histograms. A step with both has no result.
     pub(super) fn with_histograms(
         &self,
         op: AggregateOp,
@@ -80,7 +83,7 @@ impl Scope<'_> {
             state.histogram = Some(histogram.clone());
             return;
         }
-        // Beside a number nothing comes of it.
+        // After a float there is no result, so the histogram is not added.
         if state.histogram.is_none() {
             return;
         }
@@ -124,7 +127,7 @@ impl Scope<'_> {
             }
         }
         if let Some(compensation) = &state.compensation {
-            // Sums that went together before go together with what rounding took from them.
+            // The compensation has the sum's layout, so the addition cannot fail.
             let _ = histogram.add(compensation);
         }
         histogram.compact(0);
@@ -158,14 +161,15 @@ impl State {
         }
     }
 
-    /// Whether bounds had to be reconciled; `None` = the schemas do not go together.
+    /// Adds to the sum. Returns true if custom bounds had to be reconciled, `None` if the schemas are
+    /// incompatible.
     fn add_to_sum(&mut self, histogram: &Histogram) -> Option<bool> {
         let sum = self.histogram.as_mut()?;
         let outcome = sum.kahan_add(histogram, &mut self.compensation).ok()?;
         Some(outcome.bounds_reconciled)
     }
 
-    /// As `add_to_sum`.
+    /// Adds to the mean; same result as [`Self::add_to_sum`].
     fn add_to_mean(&mut self, histogram: &Histogram) -> Option<bool> {
         if !self.is_incremental {
             let mut sum = self.histogram.clone()?;

@@ -1,4 +1,6 @@
-//! Aggregations of numbers, a whole column at a time.
+//! Aggregations of floats, column by column.
+//!
+//! Steps are processed in blocks, so that the states of a block stay in the processor cache.
 
 use std::ops::Range;
 
@@ -11,11 +13,11 @@ use crate::ast::{AggregateOp, TextRange};
 use crate::error::Result;
 use crate::histogram_functions;
 
-/// So many steps are aggregated at once: their states, of up to 40 bytes, stay near the processor, and are few beside a
-/// long column.
+/// Number of steps aggregated at once. Their states, of up to 40 bytes each, fit in the processor cache and
+/// are few compared with a long column.
 const BLOCK: usize = 1 << 12;
 
-/// The steps in blocks.
+/// Splits steps into blocks.
 fn blocks(steps: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let end = steps.end;
     steps
@@ -24,7 +26,7 @@ fn blocks(steps: Range<usize>) -> impl Iterator<Item = Range<usize>> {
 }
 
 impl Scope<'_> {
-    /// Aggregates the numbers of a group, and of those aggregations that only count, its histograms.
+    /// Aggregates the floats of a group. Operators that only count also include its histograms.
     pub(super) fn numbers(&self, op: AggregateOp, group: &Group<'_>) -> Result<Option<Column>> {
         match op {
             AggregateOp::Sum => {
@@ -59,7 +61,7 @@ impl Scope<'_> {
         }
     }
 
-    /// `count` and `group`.
+    /// Evaluates `count` and `group`.
     fn counted(&self, op: AggregateOp, group: &Group<'_>) -> Result<Option<Column>> {
         let mut builder = ColumnBuilder::new(self.grid.steps);
         let mut counts = Vec::new();
@@ -84,7 +86,8 @@ impl Scope<'_> {
         Ok(builder.finish(group.labels.clone(), group.drops_name()))
     }
 
-    /// One state for each step, made of the first number and changed by all others.
+    /// Folds the floats of a group per step: `make` creates the state from the first float, `add` adds each
+    /// further one, `result` computes the value.
     fn folded<S: Clone>(
         &self,
         group: &Group<'_>,
@@ -123,7 +126,7 @@ impl Scope<'_> {
         Ok(builder.finish(group.labels.clone(), group.drops_name()))
     }
 
-    /// `quantile(q, …)`.
+    /// Evaluates `quantile(q, …)`.
     pub(super) fn quantiles(
         &self,
         group: &Group<'_>,
@@ -149,7 +152,7 @@ impl Scope<'_> {
     }
 }
 
-/// A mean out of a sum, or, once the sum is too great for a number, a mean that moves with each number.
+/// Mean computed from a sum. Once the sum would overflow, an incrementally updated mean.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mean {
     sum: CompensatedSum,
@@ -196,7 +199,7 @@ impl Mean {
     }
 }
 
-/// Mean and squared distances from it, moved with each number (Welford).
+/// Mean and sum of squared deviations, updated incrementally (Welford).
 #[derive(Debug, Clone, Copy)]
 struct Spread {
     count: f64,

@@ -1,4 +1,4 @@
-//! What the parameter of an aggregation may be.
+//! Validation of aggregation parameters.
 
 use super::super::{Scalar, Scope};
 use crate::annotations::Annotation;
@@ -8,7 +8,7 @@ use crate::math;
 use crate::number::general;
 use crate::plan::Aggregate;
 
-/// Between what a parameter varies. As in Prometheus a NaN among its values makes both ends NaN.
+/// Range of a parameter over all steps. As in Prometheus, a NaN among the values makes both ends NaN.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     min: f64,
@@ -17,7 +17,8 @@ struct Extent {
 }
 
 impl Scope<'_> {
-    /// Fails, or remarks, where the values of a parameter are none for its aggregation.
+    /// Validates the parameter's values: invalid ones cause an error or an annotation, depending on the
+    /// operator.
     pub(super) fn check_parameter(&self, aggregate: &Aggregate<'_>, parameter: &Scalar) -> Result<()> {
         let Some(node) = &aggregate.parameter else {
             return Ok(());

@@ -1,4 +1,6 @@
-//! Aggregations that pick series: `topk`, `bottomk`, `limitk`, `limit_ratio`.
+//! Aggregations that select series: `topk`, `bottomk`, `limitk`, `limit_ratio`.
+//!
+//! The selection is made step by step. The result contains input series with their own labels.
 
 use super::super::column::{Cell, Column, ColumnBuilder};
 use super::super::{Scalar, Scope};
@@ -9,7 +11,7 @@ use crate::error::Result;
 use crate::hash;
 
 impl Scope<'_> {
-    /// The series that are picked at each step; at an instant in the order of their values.
+    /// Selects series at each step. The result of an instant query is ordered by the selection.
     pub(super) fn picked(
         &self,
         op: AggregateOp,
@@ -26,7 +28,7 @@ impl Scope<'_> {
             {
                 self.remark_histograms(op, group, at);
             }
-            // They grow beside each other, none further than what it is picked from.
+            // All builders grow at the same time; none exceeds its source column.
             let builder_of = |column: &&Column| ColumnBuilder::new(column.end());
             let mut builders: Vec<ColumnBuilder> = group.members.iter().map(builder_of).collect();
             let mut picker = Picker::of(op, group, series);
@@ -39,7 +41,7 @@ impl Scope<'_> {
                     }
                 }
             }
-            // Of an instant the last picks are all picks, in their order.
+            // An instant query has one step, so the last selection is the whole result, in its order.
             if self.grid.is_instant() {
                 for at in &picker.picked {
                     let builder = std::mem::replace(&mut builders[*at], ColumnBuilder::new(0));
@@ -56,15 +58,15 @@ impl Scope<'_> {
     }
 }
 
-/// Picks members of a group, step by step.
+/// Step-by-step selection of a group's members.
 struct Picker {
     op: AggregateOp,
-    /// How many series the aggregation is given, in all groups.
+    /// Number of series in all groups together.
     series: usize,
-    /// Where each member lies between 0 and 1; empty unless a ratio is asked for.
+    /// Position of each member between 0 and 1; empty except for `limit_ratio`.
     offsets: Vec<f64>,
     heap: Heap,
-    /// Places of the members that were picked last, in their order.
+    /// Members of the last selection, in order.
     picked: Vec<usize>,
 }
 
@@ -99,7 +101,7 @@ impl Picker {
         }
     }
 
-    /// The members with the greatest numbers times `sign`, the greatest first, NaN last.
+    /// Selects the members with the largest `sign` · value, in falling order, NaN last.
     fn pick_greatest(&mut self, group: &Group<'_>, step: usize, count: usize, sign: f64) {
         if count == 0 {
             return;
@@ -114,17 +116,18 @@ impl Picker {
     }
 }
 
-/// How many are wanted; no more than there are.
+/// Converts the parameter to a number of series, from 0 to the number of available series.
 fn wanted(parameter: f64, series: usize) -> usize {
     (parameter as i64).clamp(0, series as i64) as usize
 }
 
-/// Where a series lies between 0 and 1, the same in every question.
+/// Maps a series to a position between 0 and 1 by the hash of its labels, so it is the same in every query.
 fn offset(column: &Column) -> f64 {
     hash::of_labels(&column.labels) as f64 / u64::MAX as f64
 }
 
-/// A ratio above zero takes series from the front, one below zero from the back, so that the two add up to all.
+/// Returns true if a ratio selects a position. Positive ratios select from the start, negative ones from the
+/// end, so that `r` and `r - 1` together select all series.
 fn is_in_ratio(offset: f64, ratio: f64) -> bool {
     let ratio = ratio.clamp(-1.0, 1.0);
     (ratio > 0.0 && offset < ratio) || (ratio < 0.0 && offset >= 1.0 + ratio)

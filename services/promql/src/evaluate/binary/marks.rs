@@ -1,8 +1,8 @@
-//! Steps at which something was, between the first and the last of them.
+//! Set of steps, stored from its first to its last element.
 
 use std::ops::Range;
 
-/// A set of steps. It takes a byte for each place between its ends, and nothing where it is empty.
+/// Set of steps. Takes one byte per step between its first and last element, nothing if empty.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Marks {
     first: usize,
@@ -10,7 +10,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Marks a step behind those marked before.
+    /// Adds a step after all existing ones.
     pub(super) fn push(&mut self, step: usize) {
         if self.marks.is_empty() {
             self.first = step;
@@ -24,14 +24,14 @@ impl Marks {
         at.is_some_and(|at| self.marks.get(at).copied().unwrap_or(false))
     }
 
-    /// Whether a step is in both.
+    /// Returns true if the two sets intersect.
     pub(super) fn meets(&self, other: &Self) -> bool {
         let both = self.steps().start.max(other.steps().start)..self.steps().end.min(other.steps().end);
         let mut pairs = self.within(both.clone()).iter().zip(other.within(both));
         pairs.any(|(left, right)| *left && *right)
     }
 
-    /// Marks what is marked in another.
+    /// Adds all steps of another set.
     pub(super) fn add(&mut self, other: &Self) {
         if other.marks.is_empty() {
             return;
@@ -55,12 +55,12 @@ impl Marks {
         }
     }
 
-    /// How many bytes it takes.
+    /// Returns the size in bytes.
     pub(super) fn size(&self) -> usize {
         self.marks.len()
     }
 
-    /// The marks of steps between its ends; none where the range is empty.
+    /// Returns the flags of a range within the set's ends; empty for an empty range.
     fn within(&self, steps: Range<usize>) -> &[bool] {
         match steps.is_empty() {
             true => &[],

@@ -1,4 +1,7 @@
-//! An operator between two values.
+//! Application of a binary operator to two values.
+//!
+//! Arithmetic on floats is in `math`, on histograms in the histogram crate. This module selects the operation
+//! by the types of both values.
 
 use std::sync::Arc;
 
@@ -11,20 +14,20 @@ use crate::math;
 use crate::note::HistogramOperation;
 use crate::value::Point;
 
-/// What an operator makes of two values.
+/// Result of a binary operator.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// A value.
+    /// Value.
     Value(Point),
-    /// A value, about which there is something to say.
+    /// Value with annotations.
     Noted(Point, Vec<Annotation<'static>>),
-    /// A comparison that holds or not.
+    /// Result of a comparison.
     Holds(bool),
-    /// Nothing.
+    /// No value, with the annotations that explain it.
     Refused(Vec<Annotation<'static>>),
 }
 
-/// Applies an operator that is no set operator.
+/// Applies an arithmetic, comparison or trim operator.
 pub(super) fn operate(op: BinaryOp, left: Cell<'_>, right: Cell<'_>) -> Outcome {
     match (left, right) {
         (Cell::Float(left), Cell::Float(right)) => {
@@ -84,7 +87,7 @@ fn combined(op: BinaryOp, left: &Histogram, right: &Histogram) -> Outcome {
         result.reset_hint = ResetHint::Gauge;
     }
     if outcome.counter_reset_collision {
-        // As in Prometheus, between two vectors a collision leaves no result.
+        // As in Prometheus, an addition or subtraction of two vectors has no result on a collision.
         return Outcome::Refused(vec![Annotation::CounterResetCollision(operation)]);
     }
     result.compact(0);

@@ -1,4 +1,7 @@
-//! The series of two vectors, group by group: which meet, and what they come to.
+//! Vector matching: joins the series of both operands, group by group.
+//!
+//! A group contains the series with equal matching labels. Its pairs are joined in the order of the "many"
+//! side. Steps at which pairs matched are tracked only if duplicates or fill values require it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,42 +20,42 @@ use crate::error::{PromqlError, Result};
 use crate::labels::Labels;
 use crate::math;
 
-/// Of so many pairs of a group the labels are found once and kept.
+/// Maximum number of pairs per group whose labels are computed in advance and kept.
 const PAIRS_KEPT: usize = 1 << 16;
 
-/// After so many places that were looked at it is asked whether the evaluation should go on.
+/// Number of steps processed between two checks for timeout and cancellation.
 const UNCHECKED_MAX: usize = 1 << 16;
 
-/// Pairs the series of two vectors. One to one, the left side is that of many.
+/// Join of two vectors. With one-to-one matching, the left side is the "many" side.
 pub(super) struct Pairing<'a> {
     pub(super) scope: &'a Scope<'a>,
     pub(super) operation: Operation,
     pub(super) matching: &'a VectorMatching,
     pub(super) many: &'a [Column],
     pub(super) one: &'a [Column],
-    /// Whether the left side is that of one.
+    /// True if the left side is the "one" side.
     pub(super) swaps: bool,
-    /// Steps at which both sides have any series: nowhere else do rivals matter. `None` = everywhere.
+    /// Steps at which both sides have any series. Duplicates matter only there. `None` means all steps.
     pub(super) shared_steps: Option<Vec<bool>>,
-    /// Columns behind the place of their series of the side of many.
+    /// Result columns, each with the position of its series on the "many" side.
     pub(super) result: Vec<(usize, Column)>,
-    /// What the result takes: of many series on both sides there may be as many as pairs.
+    /// Cost of the result. With many series on both sides, there may be as many result series as pairs.
     pub(super) making: Making<'a>,
-    /// Places looked at since it was last asked whether the evaluation should go on.
+    /// Number of steps processed since the last check.
     pub(super) unchecked: usize,
 }
 
-/// The series of a group, by their places.
+/// Series of a group, by position.
 #[derive(Clone, Copy)]
 struct Group<'a> {
     many: &'a [usize],
     one: &'a [usize],
-    /// Whether a series of the side of many is paired with what is filled in as well.
+    /// True if series of the "many" side are also paired with a fill value.
     fills: bool,
 }
 
 impl Group<'_> {
-    /// The places of two series that meet; the second `None` = what is filled in.
+    /// Iterates over the pairs of positions; `None` stands for the fill value.
     fn pairs(&self) -> impl Iterator<Item = (usize, Option<usize>)> {
         self.many.iter().flat_map(|&many| {
             let ones = self.one.iter().map(|one| Some(*one));
@@ -67,15 +70,15 @@ impl Group<'_> {
     }
 }
 
-/// What two series come to.
+/// Join of two series.
 #[derive(Debug)]
 struct Paired {
     builder: ColumnBuilder,
-    /// Steps at which they met, whether or not anything is kept; `None` = nobody asks.
+    /// Steps at which the operator was applied, even if a filter dropped the value. `None` means not tracked.
     met: Option<Marks>,
 }
 
-/// What has been met so far in a group.
+/// Steps matched so far in a group.
 struct Meetings<'a> {
     any: Marks,
     by_labels: HashMap<Labels, Marks>,
@@ -83,7 +86,7 @@ struct Meetings<'a> {
 }
 
 impl<'a> Pairing<'a> {
-    /// Pairs the series of a group, given by their places.
+    /// Joins the series of a group, given by position.
     pub(super) fn group(&mut self, many: &[usize], one: &[usize]) -> Result<()> {
         let (fill_one, fill_many) = (self.matching.fill_right, self.matching.fill_left);
         let fill_many = fill_many.filter(|_| !one.is_empty());
@@ -99,7 +102,7 @@ impl<'a> Pairing<'a> {
             by_labels: HashMap::new(),
             making: Making::of(self.scope.budget(), many.len() + one.len()),
         };
-        // At the steps of the side of one, nothing is filled in there.
+        // Fill values apply only at steps without a series of the "one" side.
         let there = match group.fills {
             true => self
                 .scope
@@ -135,8 +138,8 @@ impl<'a> Pairing<'a> {
         Ok(())
     }
 
-    /// The labels of all pairs if they are not too many, and whether results of different series may stand beside each
-    /// other where they must not.
+    /// Computes the labels of all pairs, unless there are too many. Also returns true if results of different
+    /// series may have equal labels at the same step, which is an error.
     fn labels_of(&self, group: Group<'_>) -> Result<(Vec<Labels>, bool)> {
         if group.pair_count() > PAIRS_KEPT {
             return Ok((Vec::new(), true));
@@ -178,7 +181,8 @@ impl<'a> Pairing<'a> {
         Ok(())
     }
 
-    /// Several series of the side of one may follow each other in time, but not stand beside each other.
+    /// Checks that the series of the "one" side have no value at the same step. They may follow each other in
+    /// time.
     pub(super) fn check_rivals(&self, one: &[usize]) -> Result<()> {
         if one.len() <= 1 {
             return Ok(());
@@ -186,7 +190,7 @@ impl<'a> Pairing<'a> {
         let columns = || one.iter().map(|place| &self.one[*place]);
         let first = columns().map(|column| column.first).min().unwrap_or(0);
         let end = columns().map(Column::end).max().unwrap_or(0);
-        // One more than the place in the group, zero = nobody.
+        // Position in the group plus one; zero means no series.
         let mut owners = vec![0_u32; end - first];
         for (number, column) in (1_u32..).zip(columns()) {
             self.scope.check_now_and_then(number as usize)?;
@@ -235,7 +239,7 @@ impl<'a> Pairing<'a> {
         Ok(paired)
     }
 
-    /// Numbers only, and nobody asks where they met.
+    /// Joins two series of floats without tracking the matched steps.
     fn met_numbers(
         &mut self,
         many: &Column,
@@ -268,7 +272,8 @@ impl<'a> Pairing<'a> {
         Ok(())
     }
 
-    /// A series of the side of many where it meets none of the side of one, which is at the steps of `there`.
+    /// Joins a series of the "many" side with the fill value, at the steps without a series of the "one" side.
+    /// `there` marks the steps with one.
     fn filled_one(&mut self, many: &Column, there: &[bool], fill: f64, is_watched: bool) -> Result<Paired> {
         let mut paired = Paired::of(many.end(), is_watched);
         for (step, cell) in many.cells().filter(|(step, _)| !there[*step]) {
@@ -277,7 +282,7 @@ impl<'a> Pairing<'a> {
         Ok(paired)
     }
 
-    /// A series of the side of one where nothing has met it.
+    /// Joins a series of the "one" side with the fill value, at the steps without a match.
     fn filled_many(&mut self, one: &Column, fill: f64, met: &Marks) -> Result<Paired> {
         let mut paired = Paired::of(one.end(), true);
         for (step, cell) in one.cells().filter(|(step, _)| !met.has(*step)) {
@@ -286,7 +291,8 @@ impl<'a> Pairing<'a> {
         Ok(paired)
     }
 
-    /// Asks whether the evaluation should go on, once for many places; a pair is one more.
+    /// Counts processed steps and checks for timeout and cancellation once per [`UNCHECKED_MAX`]. Each call
+    /// adds one step for the pair.
     fn check_after(&mut self, places: usize) -> Result<()> {
         self.unchecked += places + 1;
         if self.unchecked < UNCHECKED_MAX {
@@ -318,7 +324,8 @@ impl<'a> Pairing<'a> {
         Ok(())
     }
 
-    /// Within a group results may not stand beside each other under equal labels; one to one, not at all.
+    /// Checks that results of a group do not overlap: under equal labels, or at all if matching is one to
+    /// one.
     fn watch(&self, paired: &Paired, labels: &Labels, meetings: &mut Meetings<'_>) -> Result<()> {
         let Some(met) = &paired.met else {
             return Ok(());
@@ -349,7 +356,8 @@ impl<'a> Pairing<'a> {
             .take((known.size() - before).div_ceil(size_of::<f64>()))
     }
 
-    /// The labels of what two series come to: those of the side of many, with what is taken over from the side of one.
+    /// Returns the labels of the result: those of the "many" side, with the included labels of the "one"
+    /// side.
     fn result_labels(&self, many: &Labels, one: &Labels) -> Labels {
         let matching = self.matching;
         let drops =
@@ -371,7 +379,7 @@ impl<'a> Pairing<'a> {
 }
 
 impl Paired {
-    /// Of steps up to an end.
+    /// Creates an empty join for steps below `end`.
     fn of(end: usize, is_watched: bool) -> Self {
         Self {
             builder: ColumnBuilder::new(end),
@@ -379,7 +387,7 @@ impl Paired {
         }
     }
 
-    /// Whether they met nowhere, as far as anybody asks.
+    /// Returns true if there is neither a value nor a tracked step.
     fn is_empty(&self) -> bool {
         self.builder.is_empty() && self.met.as_ref().is_none_or(|met| met.size() == 0)
     }
