@@ -1,9 +1,10 @@
-//! Rows in columns of Apache Arrow, as an IPC stream or as a Parquet file.
+//! Query results in columns: an Arrow IPC stream or a Parquet file.
 //!
-//! [`ColumnarWriter`] takes rows one by one and writes them in batches, in memory bounded by one batch (Arrow) or one row group (Parquet).
+//! [`ColumnarWriter`] takes single rows and encodes them in batches. Memory is bounded by one batch (Arrow) or one
+//! row group (Parquet).
 //!
-//! Times are `timestamp[ns, UTC]`, integers and floats 64 bits wide. A column of numbers of several types is one of doubles,
-//! a column of several kinds one of texts. Everything may be null.
+//! Times are `timestamp[ns, UTC]`; integers and floats are 64 bits wide. A column with several numeric types becomes
+//! a column of doubles, a column with values of several kinds becomes text. Every cell may be null.
 
 mod columns;
 mod sink;
@@ -25,28 +26,30 @@ pub(crate) use sink::ColumnarSink;
 
 use self::columns::ColumnBuilder;
 
-/// Rows of a batch, and about its bytes, at most: long texts and many columns make smaller ones.
+/// Largest number of rows in a batch.
 const BATCH_ROWS: usize = 8_192;
+/// Estimated bytes after which a batch ends early. Long texts and many columns make batches small.
 const BATCH_BYTES: usize = 8 << 20;
-/// Rows of a group of a Parquet file, and about its packed bytes, at most.
+/// Largest number of rows in a Parquet row group.
 const GROUP_ROWS: usize = 65_536;
+/// Estimated encoded bytes after which a Parquet row group ends early.
 const GROUP_BYTES: usize = 32 << 20;
 
-/// A form that rows in columns are written in.
+/// Encoding of a columnar result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnarForm {
-    /// The stream format of Arrow IPC.
+    /// Arrow IPC stream format.
     ArrowStream,
-    /// A Parquet file, packed with zstd.
+    /// Parquet file, compressed with zstd.
     Parquet,
 }
 
-/// Writes rows as they come.
+/// Streaming encoder of rows into columns.
 pub struct ColumnarWriter<W: Write + Send> {
     schema: SchemaRef,
     builders: Vec<ColumnBuilder>,
     rows: usize,
-    /// About the bytes of these rows.
+    /// Estimated bytes of the rows in the builders.
     bytes: usize,
     encoder: Encoder<W>,
 }
@@ -57,11 +60,11 @@ enum Encoder<W: Write + Send> {
 }
 
 impl<W: Write + Send> ColumnarWriter<W> {
-    /// Begins with the names and types of the columns.
+    /// Starts a result with the given column names and types. All columns are nullable.
     ///
     /// # Errors
     ///
-    /// Where `out` takes no more.
+    /// Returns the I/O error if writing to `out` fails.
     pub fn new(out: W, form: ColumnarForm, columns: &[(String, ColumnType)]) -> io::Result<Self> {
         let field = |(name, of): &(String, ColumnType)| Field::new(name, of.data_type(), true);
         let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
@@ -89,11 +92,11 @@ impl<W: Write + Send> ColumnarWriter<W> {
         })
     }
 
-    /// Takes a row: one cell for each column, missing ones being null.
+    /// Appends a row of one cell per column. Missing cells become null.
     ///
     /// # Errors
     ///
-    /// Where a value does not fit its column, or the output takes no more.
+    /// Returns an error if a value does not fit the type of its column, or if writing a full batch fails.
     pub fn row<'c>(&mut self, cells: impl Iterator<Item = Cell<'c>>) -> io::Result<()> {
         let mut cells = cells.fuse();
         for builder in &mut self.builders {
@@ -107,11 +110,12 @@ impl<W: Write + Send> ColumnarWriter<W> {
         Ok(())
     }
 
-    /// Ends the answer. A Parquet file keeps `notes` by their names; a stream has no place for them.
+    /// Writes the last batch and the end of the format. A Parquet file stores `notes` as key-value metadata; an Arrow
+    /// stream omits them.
     ///
     /// # Errors
     ///
-    /// Where the output takes no more.
+    /// Returns the I/O error if writing to the output fails.
     pub fn end(mut self, notes: &[(&str, String)]) -> io::Result<()> {
         self.hand_on()?;
         match self.encoder {

@@ -1,4 +1,6 @@
-//! A result as CSV (RFC 4180): a header line, then a line a row.
+//! Sink of CSV results (RFC 4180): a header line, then one line per row.
+//!
+//! The header line names all tags and columns of the result, so the rows of all series have the same cells.
 
 use std::io::{self, Write};
 
@@ -8,12 +10,13 @@ use crate::flat::FlatColumns;
 use crate::text::{flat_column, flat_tag, pass_on, put_plain_time, put_plain_value};
 use crate::{ResultOptions, ResultSink};
 
-/// Writes every row in the columns of the whole answer. What is absent is an empty cell, an empty text is `""`.
+/// Sink that writes each row into the columns of the whole result. An absent value is an empty cell, an empty text is
+/// `""`.
 pub(crate) struct CsvSink<'w> {
     out: &'w mut (dyn Write + Send),
     options: ResultOptions,
     columns: FlatColumns,
-    /// What every row of the open series begins with, up to its time.
+    /// Leading cells of each row of the current series, up to its time.
     prefix: Vec<u8>,
     text: Vec<u8>,
 }
@@ -99,7 +102,7 @@ impl ResultSink for CsvSink<'_> {
     }
 }
 
-/// A text, in quotes where it needs them.
+/// Appends a text. It is quoted if it is empty or contains a comma, a quote or a line break.
 fn put_text(text: &str, out: &mut Vec<u8>) {
     let needs_quotes = text.is_empty() || text.contains([',', '"', '\r', '\n']);
     if !needs_quotes {

@@ -1,22 +1,23 @@
-//! Answers as one table: what the formats have in common that state all columns first, each row with a cell for each.
+//! Results as one table, for the formats that name all columns before the first row (CSV, Arrow, Parquet).
 
 use tideline_query::{Header, Series, ValueRef};
 
-/// The columns of an answer, and where the series at hand has its values.
+/// Columns of a result, and the positions of the values of the current series.
 #[derive(Debug, Default)]
 pub(crate) struct FlatColumns {
     pub(crate) header: Header,
-    /// For each column its place in the rows of the series.
+    /// For each column, the index of its value in the rows of the current series; `None` if the series lacks the
+    /// column.
     places: Vec<Option<usize>>,
 }
 
 impl FlatColumns {
-    /// The answer begins.
+    /// Sets the columns of the result.
     pub(crate) fn begin(&mut self, header: &Header) {
         self.header = header.clone();
     }
 
-    /// A series begins.
+    /// Starts a series: maps its values to the columns.
     pub(crate) fn series(&mut self, series: &Series<'_>) {
         self.places.clear();
         self.places.resize(self.header.columns.len(), None);
@@ -25,7 +26,7 @@ impl FlatColumns {
         }
     }
 
-    /// The value of each tag column. A missing tag equals the empty text, so there is nothing to tell apart.
+    /// Returns the value of each tag column. An empty tag value equals a missing tag; both yield `None`.
     pub(crate) fn tags<'s>(&'s self, series: &'s Series<'_>) -> impl Iterator<Item = Option<&'s str>> {
         self.header.tags.iter().map(|tag| {
             let mut tags = series.tags.iter();
@@ -34,7 +35,7 @@ impl FlatColumns {
         })
     }
 
-    /// A row of the series, with a cell for each column.
+    /// Returns the cells of all columns for a row of the current series.
     pub(crate) fn cells<'v>(
         &self,
         values: &'v [Option<ValueRef<'v>>],

@@ -1,4 +1,6 @@
-//! A result as one JSON object: series with their rows, what was read at the end.
+//! Sink of JSON results: one object with the series and their rows, followed by the summary.
+//!
+//! Each row is written when it arrives, so memory is bounded by one row.
 
 use std::io::{self, Write};
 
@@ -9,14 +11,14 @@ use crate::summary::put_summary;
 use crate::text::{pass_on, put_json_text, put_json_time, put_json_value};
 use crate::{ResultOptions, ResultSink};
 
-/// Writes `tideline_openapi::query::PointAnswer` as it comes.
+/// Streaming writer of `tideline_openapi::query::PointAnswer`.
 pub(crate) struct JsonSink<'w> {
     out: &'w mut (dyn Write + Send),
     options: ResultOptions,
     columns: Vec<String>,
-    /// Series begun.
+    /// Number of series started.
     series: u64,
-    /// Rows written of the open one.
+    /// Number of rows written of the current series.
     rows: u64,
     text: Vec<u8>,
 }
@@ -84,7 +86,8 @@ impl ResultSink for JsonSink<'_> {
     }
 }
 
-/// A series up to its points: who it is, and what it has. An id is of a timeline; a group has none.
+/// Appends the start of a series up to the opening bracket of its points: id, measurement, tags, column names.
+/// Only a timeline has an id; a group omits it.
 pub fn put_series_head<'a>(
     id: Option<TimelineId>,
     measurement: &str,

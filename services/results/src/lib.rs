@@ -1,15 +1,16 @@
 //! Results of queries in the formats that clients accept: JSON, NDJSON, CSV, Arrow and Parquet.
 //!
-//! [`ResultOptions::sink`] returns the sink of a format. A query passes its rows to it, and [`ResultSink::end`] writes what comes
-//! after them. Every format streams: memory is bounded by a row, a batch (Arrow) or a row group (Parquet).
+//! [`ResultOptions::sink`] returns the sink of a format. A query passes its rows to the sink, and [`ResultSink::end`]
+//! writes the part after the last row. Every format streams: memory is bounded by one row, one batch (Arrow) or one
+//! row group (Parquet).
 //!
 //! | module | holds |
 //! |---|---|
 //! | `json`, `ndjson`, `csv` | one sink each |
-//! | `flat` | rows with tags and columns side by side |
-//! | [`columnar`] | rows in columns of Apache Arrow, as IPC stream or Parquet file, and their sink |
+//! | `flat` | one table of tags and columns, for CSV, Arrow and Parquet |
+//! | [`columnar`] | Arrow IPC streams and Parquet files: encoder and sink |
 //! | [`text`] | names, times and values as text |
-//! | [`summary`] | what comes after the rows |
+//! | [`summary`] | part after the rows: next page, estimates, cost, plan |
 
 pub mod columnar;
 mod csv;
@@ -33,52 +34,54 @@ pub use json::put_series_head;
 pub use summary::{plan_view, suggestion_view};
 pub use text::{put_json_text, put_json_time, put_json_value};
 
-/// A format of results.
+/// Format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultFormat {
     /// One JSON object: series with their rows.
     Json,
-    /// A JSON object a line, one for each row.
+    /// One JSON object per row, each on its own line.
     Ndjson,
-    /// A header line, then a line for each row.
+    /// Header line, then one line per row.
     Csv,
     /// Typed columns.
     Columnar(ColumnarForm),
 }
 
-/// How a result is written.
+/// Options of a result.
 #[derive(Debug, Clone)]
 pub struct ResultOptions {
-    /// The format.
+    /// Output format.
     pub format: ResultFormat,
-    /// How times are written.
+    /// Form of timestamps.
     pub times: TimeForm,
-    /// How integers beyond 2⁵³ are written in JSON.
+    /// Form of integers beyond ±2⁵³ in JSON.
     pub integers: IntegerForm,
-    /// Whether the cost has the plan of the query.
+    /// True if the cost includes the plan of the query.
     pub plan: bool,
-    /// The id of the request, which JSON and Parquet repeat.
+    /// Request id, repeated in JSON and Parquet.
     pub request_id: String,
-    /// Whether the query says how many rows it wants at most.
+    /// True if the query sets a maximum number of rows.
     pub has_limit: bool,
 }
 
-/// A sink that writes a format.
+/// Sink that writes one format.
 pub trait ResultSink: AnswerSink {
-    /// Writes what comes after the last row.
+    /// Writes the part after the last row.
     ///
     /// # Errors
     ///
-    /// The output takes no more.
+    /// Returns the I/O error if writing to the output fails.
     fn end(&mut self, summary: &Summary) -> io::Result<()>;
 }
 
 impl ResultFormat {
-    /// All media types, for messages.
+    /// All accepted media types, for error messages.
     pub const ACCEPTED: &str = "application/json, application/x-ndjson, text/csv, application/vnd.apache.arrow.stream or \
                                 application/vnd.apache.parquet";
 
-    /// Returns the format that the values of `Accept` headers prefer; JSON if there are none, `None` if none of them can be written.
+    /// Returns the format with the highest `q` in the values of the `Accept` headers, the first one if several have it.
+    ///
+    /// Returns JSON if there is no value, and `None` if none of the media types can be written.
     pub fn accepted<'a>(accept: impl Iterator<Item = &'a str>) -> Option<Self> {
         let mut has_preference = false;
         let mut best: Option<(Self, f32)> = None;
@@ -107,7 +110,7 @@ impl ResultFormat {
         }
     }
 
-    /// The media type.
+    /// Returns the media type for the `Content-Type` header.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",
@@ -120,7 +123,8 @@ impl ResultFormat {
 }
 
 impl ResultOptions {
-    /// Whether the result lacks rows that neither the query left out nor a next page has: it would pass for all there is.
+    /// Returns true if rows are missing although the query sets no limit and the format has no next page.
+    /// Such a result could be mistaken for a complete one.
     pub fn is_incomplete(&self, summary: &Summary) -> bool {
         let has_pages = matches!(self.format, ResultFormat::Json | ResultFormat::Ndjson);
         summary.more && !has_pages && !self.has_limit

@@ -1,4 +1,4 @@
-//! A result as one JSON object a line: flat rows, what was read in the last line.
+//! Sink of NDJSON results: one JSON object per line, a flat row each, and the summary in the last line.
 
 use std::io::{self, Write};
 
@@ -8,14 +8,14 @@ use crate::summary::put_summary;
 use crate::text::{flat_column, flat_tag, pass_on, put_json_text, put_json_time, put_json_value};
 use crate::{ResultOptions, ResultSink};
 
-/// Writes a line for each row.
+/// Sink that writes one line per row.
 pub(crate) struct NdjsonSink<'w> {
     out: &'w mut (dyn Write + Send),
     options: ResultOptions,
     columns: Vec<String>,
-    /// What every row of the open series begins with, up to its time.
+    /// Start of each row of the current series, up to its time.
     prefix: Vec<u8>,
-    /// What stands before each value of the open series.
+    /// Text before each value of the current series: comma, quoted column name, colon.
     names: Vec<Vec<u8>>,
     text: Vec<u8>,
 }

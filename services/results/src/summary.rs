@@ -1,4 +1,6 @@
-//! The part of a result after its rows: the next page, columns that are estimates, and the cost with its plan.
+//! Part of a result after its rows: next page, estimated columns, suggestions, cost and plan.
+//!
+//! JSON, NDJSON and Parquet include it; Arrow streams and CSV omit it.
 
 use std::io::Write;
 
@@ -10,9 +12,10 @@ use tideline_query::{Plan, QueryCost, Summary, TierCost};
 
 use crate::text::put_json_text;
 
-/// Writes `"more":…,"next":…,"cost":{…}`, with `"estimated":[…]` and `"overflowed":[…]` before the cost where a column is, and
-/// `"suggestions":[…]` where a name is unknown; the cost
-/// with the plan where it is requested.
+/// Appends the members `"more":…,"next":…,"cost":{…}`.
+///
+/// Before the cost are `"estimated":[…]` and `"overflowed":[…]` if they list a column, and `"suggestions":[…]` if the
+/// query names something unknown. The cost includes the plan if `has_plan` is true.
 pub(crate) fn put_summary(summary: &Summary, has_plan: bool, out: &mut Vec<u8>) {
     let QueryCost {
         timelines, elapsed, ..
@@ -84,7 +87,7 @@ fn put_tier_cost(tier: Tier, cost: TierCost, out: &mut Vec<u8>) {
     );
 }
 
-/// Returns a plan in the form of the API.
+/// Converts a plan to its API form.
 pub fn plan_view(plan: Plan) -> QueryPlan {
     let lane = if plan.is_cold { Tier::Cold } else { Tier::Hot };
     QueryPlan {
@@ -100,7 +103,7 @@ pub fn plan_view(plan: Plan) -> QueryPlan {
     }
 }
 
-/// Returns a suggestion for an unknown name in the form of the API.
+/// Converts a suggestion for an unknown name to its API form.
 pub fn suggestion_view(suggestion: tideline_engine::Suggestion) -> Suggestion {
     let name = |kind| (suggestion.kind == kind).then(|| suggestion.name.clone());
     Suggestion {

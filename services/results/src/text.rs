@@ -1,4 +1,6 @@
-//! How names, times and values are written as text.
+//! Text forms of names, times and values.
+//!
+//! A result may have millions of rows, so times and numbers are formatted without `std::fmt`.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -6,12 +8,12 @@ use std::io::Write;
 use tideline_openapi::query::{IntegerForm, TimeForm};
 use tideline_query::{SinkClosed, ValueRef, histogram_text};
 
-/// Integers beyond this are rounded by clients that read numbers as doubles.
+/// Largest magnitude of an integer that clients parsing numbers as doubles read exactly.
 const EXACT_INTEGER_MAX: u64 = 1 << 53;
-/// Names that every row has in addition to its tags and columns.
+/// Names that every flat row has in addition to its tags and columns.
 const RESERVED_NAMES: [&str; 3] = ["id", "measurement", "time"];
 
-/// Writes a finished piece of text and keeps its buffer.
+/// Writes the buffer to the output and clears it for reuse.
 pub(crate) fn pass_on(
     out: &mut (dyn Write + Send),
     buffer: &mut Vec<u8>,
@@ -21,7 +23,7 @@ pub(crate) fn pass_on(
     written.map_err(|_| SinkClosed)
 }
 
-/// The name of a column in a flat row, where tags and columns stand side by side.
+/// Returns the name of a column in a flat row. A reserved name gets the prefix `field:`.
 pub(crate) fn flat_column(name: &str) -> Cow<'_, str> {
     if RESERVED_NAMES.contains(&name) {
         return format!("field:{name}").into();
@@ -29,7 +31,7 @@ pub(crate) fn flat_column(name: &str) -> Cow<'_, str> {
     name.into()
 }
 
-/// The name of a tag in a flat row.
+/// Returns the name of a tag in a flat row. A reserved name or the name of a column gets the prefix `tag:`.
 pub(crate) fn flat_tag<'a>(key: &'a str, columns: &[String]) -> Cow<'a, str> {
     if RESERVED_NAMES.contains(&key) || columns.iter().any(|column| column == key) {
         return format!("tag:{key}").into();
@@ -37,13 +39,15 @@ pub(crate) fn flat_tag<'a>(key: &'a str, columns: &[String]) -> Cow<'a, str> {
     key.into()
 }
 
-/// Writes a text as a JSON string.
+/// Appends a text as a JSON string.
 pub fn put_json_text(text: &str, out: &mut Vec<u8>) {
     // Writing a text to memory cannot fail.
     let _ = serde_json::to_writer(out, text);
 }
 
-/// Writes a value as JSON; a number that JSON or its readers cannot hold is a string.
+/// Appends a value as JSON.
+///
+/// Non-finite floats and histograms become strings, and so do integers beyond ±2⁵³ if `integers` requests it.
 pub fn put_json_value(value: ValueRef<'_>, integers: IntegerForm, out: &mut Vec<u8>) {
     let is_quoted = match value {
         ValueRef::Float(value) => !value.is_finite(),
@@ -64,7 +68,7 @@ pub fn put_json_value(value: ValueRef<'_>, integers: IntegerForm, out: &mut Vec<
     }
 }
 
-/// A value as text without quotes. Floats have a point or an exponent, so that they read back as such.
+/// Appends a value as unquoted text. Floats have a point or an exponent, so that they are parsed as floats again.
 pub(crate) fn put_plain_value(value: ValueRef<'_>, out: &mut Vec<u8>) {
     match value {
         ValueRef::Float(value) if value.is_nan() => out.extend_from_slice(b"NaN"),
@@ -79,7 +83,7 @@ pub(crate) fn put_plain_value(value: ValueRef<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// A time as a JSON value; `null` for the start of a range that has none.
+/// Appends a timestamp as a JSON value. `i64::MIN` marks a range without a start and becomes `null`.
 pub fn put_json_time(nanos: i64, form: TimeForm, out: &mut Vec<u8>) {
     match form {
         _ if nanos == i64::MIN => out.extend_from_slice(b"null"),
@@ -92,7 +96,7 @@ pub fn put_json_time(nanos: i64, form: TimeForm, out: &mut Vec<u8>) {
     }
 }
 
-/// A time as text without quotes; nothing for the start of a range that has none.
+/// Appends a timestamp as unquoted text. `i64::MIN` marks a range without a start and appends nothing.
 pub(crate) fn put_plain_time(nanos: i64, form: TimeForm, out: &mut Vec<u8>) {
     match form {
         _ if nanos == i64::MIN => {}
@@ -101,11 +105,11 @@ pub(crate) fn put_plain_time(nanos: i64, form: TimeForm, out: &mut Vec<u8>) {
     }
 }
 
-/// What `Timestamp::to_rfc3339` writes, at a tenth of its cost: a row has a time, and answers have millions of rows.
+/// Appends a timestamp as `Timestamp::to_rfc3339` formats it, at a tenth of its cost.
 ///
-/// The date is Howard Hinnant's `civil_from_days`
+/// The date is computed by Howard Hinnant's `civil_from_days`
 /// (<https://howardhinnant.github.io/date_algorithms.html#civil_from_days>): years begin in March, so that the leap
-/// day is the last one.
+/// day is the last day of a year.
 fn put_rfc3339(nanos: i64, out: &mut Vec<u8>) {
     let (seconds, fraction) = (nanos.div_euclid(1_000_000_000), nanos.rem_euclid(1_000_000_000));
     let (days, second_of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -146,7 +150,7 @@ fn put_rfc3339(nanos: i64, out: &mut Vec<u8>) {
     out.push(b'Z');
 }
 
-/// The last `count` decimal digits of a number that is not negative.
+/// Appends the last `count` decimal digits of a non-negative number.
 fn put_digits(number: i64, count: usize, out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + count, b'0');

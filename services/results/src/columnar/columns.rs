@@ -1,4 +1,6 @@
-//! The columns of a batch while it is filled.
+//! Column types of a columnar result, and the builders that collect the current batch.
+//!
+//! A builder converts values that are narrower than its column: integers to doubles, any value to text.
 
 use std::io;
 use std::sync::Arc;
@@ -11,31 +13,31 @@ use arrow_schema::{DataType, TimeUnit};
 use tideline_engine::model::ValueType;
 use tideline_query::{ValueRef, histogram_text};
 
-/// The name of the zone of all times.
+/// Time zone of all time columns.
 const UTC: &str = "UTC";
 
-/// What a cell takes in a batch, beside the bytes of a text.
+/// Estimated bytes of a cell in a batch, in addition to the bytes of a text.
 const CELL_BYTES: usize = 8;
 
-/// What a column holds.
+/// Type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnType {
-    /// Instants, nanoseconds since the epoch.
+    /// Timestamps in nanoseconds since the Unix epoch.
     Time,
-    /// Values of one type; integers become doubles in a column of floats, histograms texts.
+    /// Values of one type. A float column converts integers to doubles; a histogram column holds text.
     Value(ValueType),
-    /// Values of any kind, as texts.
+    /// Values of any type, converted to text.
     Text,
 }
 
-/// One value of a row.
+/// Content of one cell of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Cell<'a> {
-    /// None.
+    /// No value.
     Null,
-    /// An instant.
+    /// Timestamp in nanoseconds since the Unix epoch.
     Time(i64),
-    /// A value.
+    /// Field value.
     Value(ValueRef<'a>),
 }
 
@@ -52,7 +54,7 @@ impl ColumnType {
     }
 }
 
-/// A column of the batch that is filled.
+/// Builder of one column of the current batch.
 pub(crate) enum ColumnBuilder {
     Time(TimestampNanosecondBuilder),
     Float(Float64Builder),
@@ -76,7 +78,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// Takes the next cell; about the bytes that it takes in the batch.
+    /// Appends a cell and returns its estimated size in the batch, in bytes.
     pub(crate) fn push(&mut self, cell: Cell<'_>) -> io::Result<usize> {
         let value = match cell {
             Cell::Null => {
@@ -102,10 +104,10 @@ impl ColumnBuilder {
             (Self::Signed(values), ValueRef::Signed(value)) => values.append_value(value),
             (Self::Unsigned(values), ValueRef::Unsigned(value)) => values.append_value(value),
             (Self::Boolean(values), ValueRef::Boolean(value)) => values.append_value(value),
-            // A type was added while the answer was read.
+            // The field got a further type in the schema while the query ran.
             _ => {
                 return Err(io::Error::other(
-                    "a column got values of another type while it was read",
+                    "a value of another type appeared in a column during the query; repeat it",
                 ));
             }
         }
@@ -123,7 +125,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// What was gathered; the next batch begins.
+    /// Returns the collected cells and starts the next batch.
     pub(crate) fn take(&mut self) -> ArrayRef {
         match self {
             Self::Time(times) => Arc::new(times.finish()),
@@ -136,7 +138,7 @@ impl ColumnBuilder {
     }
 }
 
-/// Appends any value as text; how long that is, which of a histogram only the text itself says.
+/// Appends a value as text and returns the length of the text in bytes.
 fn push_text(texts: &mut StringBuilder, value: ValueRef<'_>) -> usize {
     let mut push = |text: &str| {
         texts.append_value(text);

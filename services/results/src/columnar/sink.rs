@@ -1,4 +1,6 @@
-//! A result in columns: an Arrow IPC stream or a Parquet file. Tags and columns stand side by side, as in CSV.
+//! Sink of columnar results: an Arrow IPC stream or a Parquet file.
+//!
+//! Tags and columns form one flat table, as in CSV. The header fixes the schema before the first row.
 
 use std::io::{self, Write};
 
@@ -12,21 +14,21 @@ use crate::summary::put_summary;
 use crate::text::{flat_column, flat_tag};
 use crate::{ResultOptions, ResultSink};
 
-/// Where the answer goes.
+/// Output of the result.
 type Out<'w> = &'w mut (dyn Write + Send);
 
-/// Writes every row in the columns of the whole answer.
+/// Sink that writes each row into the columns of the whole result.
 pub(crate) struct ColumnarSink<'w> {
     form: ColumnarForm,
     options: ResultOptions,
-    /// Until the answer begins.
+    /// `Some` until the header arrives.
     out: Option<Out<'w>>,
-    /// From then on.
+    /// `Some` after the header.
     writer: Option<ColumnarWriter<Out<'w>>>,
     columns: FlatColumns,
-    /// What each column is, in JSON, so that the file can be written back.
+    /// Description of each column in JSON: name, tag or field, and type. With it the file can be imported again.
     notes: Vec<Json>,
-    /// The texts that the rows of the open series begin with; `None` = a tag that it has not.
+    /// Leading text cells of the current series: id, measurement and tags. `None` = the series lacks the tag.
     texts: Vec<Option<String>>,
 }
 
@@ -98,7 +100,7 @@ impl AnswerSink for ColumnarSink<'_> {
             Some(text) => Cell::Value(ValueRef::String(text)),
             None => Cell::Null,
         });
-        // The start of a range that has none is no time.
+        // `i64::MIN` marks a range without a start, which has no timestamp.
         let time = if time == i64::MIN {
             Cell::Null
         } else {
@@ -133,8 +135,8 @@ impl ResultSink for ColumnarSink<'_> {
     }
 }
 
-/// What a query is told; the reason is for the log.
+/// Logs why writing failed and returns the error for the query.
 fn closed(error: &io::Error) -> SinkClosed {
-    tracing::debug!(%error, "an answer in columns could not be written on");
+    tracing::debug!(%error, "failed to write a columnar result");
     SinkClosed
 }

@@ -1,4 +1,5 @@
-//! What readers of these formats get back.
+//! Tests that standard readers decode what the writer encodes.
+//! They cover types, nulls, metadata and the limits of batches and row groups.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType, UInt64Type};
@@ -10,7 +11,7 @@ use tideline_query::ValueRef;
 
 use super::*;
 
-/// More than a batch and more than a row group.
+/// More rows than one batch and one row group hold.
 const ROWS: i64 = 70_000;
 
 fn columns() -> Vec<(String, ColumnType)> {
