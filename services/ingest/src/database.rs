@@ -1,20 +1,21 @@
 //! Databases and buckets of InfluxDB clients.
 //!
-//! A name of an existing table writes there, and `CREATE DATABASE` creates one. Any other name writes to the default table, where
-//! every timeline gets the tag `db` with that name, so that two databases do not mix and nothing has to be created first. A line that
-//! bears a tag `db` of its own (some Telegraf inputs do) keeps it: its meaning is the user's.
+//! If a table has the name of the database, points are written to that table; `CREATE DATABASE` creates one. Otherwise
+//! they are written to the default table, and each timeline gets the tag `db` with the database name. Two databases
+//! therefore do not mix, and nothing has to be created first. A line that already has a tag `db` (some Telegraf inputs
+//! set it) keeps its own value.
 
 use tideline_engine::catalog::NameSelection;
 use tideline_engine::model::{Ordinal, RejectReason, SeriesError, SeriesResolver};
 use tideline_engine::{Engine, Table};
 use tideline_ingest_protocols::series_key;
 
-/// The tag that holds the name.
+/// Name of the tag that holds the database name.
 const TAG: &str = "db";
 
-/// Whether points of the default table bear the tag of a database.
+/// Returns true if the default table has a timeline whose tag `db` is `database`.
 pub fn is_tag(engine: &Engine, default: &Table, database: &str) -> bool {
-    // Names come in order, and the shortest one with a prefix is the prefix.
+    // Names are sorted, so the first name with a prefix is the prefix itself if it exists.
     let first = NameSelection {
         prefix: database,
         after: None,
@@ -24,25 +25,25 @@ pub fn is_tag(engine: &Engine, default: &Table, database: &str) -> bool {
     names.iter().any(|found| found.name == database)
 }
 
-/// `,db=<name>`, escaped, ready to be appended to a raw series key.
+/// Tag `,db=<name>` in escaped form, ready to be appended to a raw series key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DatabaseTag(Vec<u8>);
 
 impl DatabaseTag {
-    /// The tag of a database; a name that no tag can hold is refused.
+    /// Creates the tag of a database; fails if no tag can hold the name.
     pub(crate) fn new(database: &str) -> Result<Self, SeriesError> {
         let mut key = Vec::new();
         series_key::write("m", [(TAG, database)], &mut key)?;
         Ok(Self(key.split_off(1)))
     }
 
-    /// The tag as it is appended.
+    /// Returns the bytes to append to a series key.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Appends the tag to every series key that has none.
+/// Resolver that appends the tag to every series key without a tag `db`.
 #[derive(Debug)]
 pub(crate) struct TaggingResolver<'t, R> {
     tag: &'t DatabaseTag,
@@ -72,7 +73,7 @@ impl<R: SeriesResolver> SeriesResolver for TaggingResolver<'_, R> {
     }
 }
 
-/// Whether a raw key has a tag `db`: a comma that no backslash takes the meaning of, then `db=`.
+/// Returns true if a raw key has a tag `db`: an unescaped comma followed by `db=`.
 fn has_tag(key: &[u8]) -> bool {
     let mut at = memchr::memmem::find_iter(key, b",db=");
     at.any(|at| at == 0 || key[at - 1] != b'\\')

@@ -1,4 +1,7 @@
-//! The formats of bodies, each with its decoder.
+//! Body formats and their decoders.
+//!
+//! A service chooses a [`Decoder`] for the path and content type of a request. The variant carries the options that
+//! apply to all points of the body.
 
 use tideline_engine::Engine;
 use tideline_engine::catalog::MetricKind;
@@ -11,29 +14,29 @@ use tideline_ingest_protocols::{DecodeOptions, IngestError, json, line_protocol,
 use crate::database::TaggingResolver;
 use crate::target::Destination;
 
-/// The format of a body, with the options that apply to all of its points.
+/// Format of a body, with the options that apply to all of its points.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decoder {
-    /// InfluxDB line protocol, with integer times of a unit.
+    /// InfluxDB line protocol; integer timestamps are in this unit.
     LineProtocol(Precision),
-    /// Native JSON, with integer times of a unit unless the body names another one.
+    /// Native JSON; integer timestamps are in this unit unless the body sets another one.
     Json(Precision),
-    /// One native JSON point a line.
+    /// Native JSON with one point per line; integer timestamps are in this unit.
     Ndjson(Precision),
     /// Prometheus remote write 1.0: `prometheus.WriteRequest`.
     RemoteWriteV1,
     /// Prometheus remote write 2.0: `io.prometheus.write.v2.Request`.
     RemoteWriteV2,
-    /// A page of Prometheus metrics as text.
+    /// Metrics in a Prometheus text format.
     Exposition(TextFormat, ImportOptions),
-    /// Metric families as messages, each after its length.
+    /// Length-delimited Prometheus `MetricFamily` messages.
     MetricFamilies(ImportOptions),
-    /// JSON lines of VictoriaMetrics.
+    /// VictoriaMetrics JSON lines.
     JsonLines(ImportOptions),
 }
 
 impl Decoder {
-    /// The name in the digest of a request, which stays the same from build to build.
+    /// Returns the name of the format in the digest of an idempotent request. It must not change between builds.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::LineProtocol(_) => "lines",
@@ -47,7 +50,7 @@ impl Decoder {
         }
     }
 
-    /// The unit of integer times; for samples, whose format fixes it, the default.
+    /// Returns the unit of integer timestamps. Prometheus formats fix their unit; they return the default.
     pub(crate) fn precision(&self) -> Precision {
         match self {
             Self::LineProtocol(precision) | Self::Json(precision) | Self::Ndjson(precision) => *precision,
@@ -55,12 +58,12 @@ impl Decoder {
         }
     }
 
-    /// Whether its keys of timelines are measurement and tags, to which a tag can be appended.
+    /// Returns true if the series keys of the format are measurement and tags, to which a tag can be appended.
     pub(crate) fn takes_tags(&self) -> bool {
         matches!(self, Self::LineProtocol(_) | Self::Json(_) | Self::Ndjson(_))
     }
 
-    /// Decodes a body; the resolver, and with it the lock of the catalog, is dropped at the end.
+    /// Decodes a body. The resolver holds the lock of the catalog and is dropped on return.
     pub(crate) fn decode(
         &self,
         body: &[u8],

@@ -1,19 +1,19 @@
-//! Failures of a write as a whole. A bad line is not a failure: it becomes a reject of the outcome.
+//! Errors that fail a write as a whole. A bad line is not such an error: it becomes a reject in the outcome.
 
 use tideline_engine::EngineError;
 use tideline_engine::model::SeriesError;
 use tideline_ingest_protocols::IngestError;
 
-/// A write that failed as a whole.
+/// Error of a whole write.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The engine refused it or failed.
+    /// The engine refused the write or failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The body is not of its format. Nothing was stored.
+    /// The body is not valid in its format. Nothing was stored.
     #[error(transparent)]
     Body(#[from] IngestError),
-    /// No tag can hold the name of the database. Nothing was stored.
+    /// The database name cannot be the value of a tag. Nothing was stored.
     #[error("database name: {0}")]
     DatabaseName(SeriesError),
 }

@@ -1,7 +1,7 @@
-//! Groups of pushed series, as a Pushgateway has them.
+//! Groups of pushed series, compatible with the Prometheus Pushgateway.
 //!
-//! Nothing is shown again here, so a push is an ordinary write with the labels of its group. The end of a group is a write
-//! of stale markers for its series.
+//! Unlike a Pushgateway, the database does not keep the last push for scraping. A push is therefore an ordinary write
+//! with the labels of its group, and deleting a group writes stale markers for its series.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -13,17 +13,20 @@ use tideline_engine::{Engine, EngineError, Table, TimelineSelector, WriteOptions
 use tideline_ingest_protocols::prometheus::STALE_NAN_BITS;
 use tideline_ingest_protocols::prometheus::{HISTOGRAM_FIELD, VALUE_FIELD};
 
-/// The metric with the time of the last push of a group, named as a Pushgateway names it. Its series also list the groups
-/// that there are.
+/// Metric that holds the time of the last push of a group; the name is that of a Pushgateway. Its series also serve as
+/// the list of existing groups.
 pub const PUSH_TIME: &str = "push_time_seconds";
-/// Series that one request ends.
+/// Most series that one request can end.
 const ENDED_SERIES_MAX: u64 = 100_000;
 
-/// Marks the series of a group as ended. A more special group, whose series bear the same labels and more, goes on.
+/// Writes stale markers for all series of a group. Series of a more specific group, which has the same labels and
+/// additional ones, are not marked.
 ///
 /// # Errors
 ///
-/// The group has more than 100,000 series, the clock is in doubt, or the engine fails.
+/// - [`EngineError::OverLimit`] if more than 100,000 series have the labels of the group.
+/// - [`EngineError::ClockInDoubt`] if the current time is not reliable.
+/// - Errors of the selection and of the write.
 pub fn end(engine: &Engine, table: &Table, labels: &BTreeMap<String, String>) -> Result<(), EngineError> {
     let selector = TimelineSelector::Condition(condition(labels));
     let selected = engine.selected(table, &selector, NEVER)?;
@@ -34,7 +37,7 @@ pub fn end(engine: &Engine, table: &Table, labels: &BTreeMap<String, String>) ->
             actual: selected.len(),
         });
     }
-    // A marker that is a number ends a series of native histograms as well.
+    // A float stale marker also ends a series of native histograms.
     let samples = engine.fields(table).into_iter().filter(|field| {
         let has = |name, kind| field.field == name && field.types.contains(&kind);
         has(VALUE_FIELD, ValueType::Float) || has(HISTOGRAM_FIELD, ValueType::Histogram)
@@ -49,19 +52,20 @@ pub fn end(engine: &Engine, table: &Table, labels: &BTreeMap<String, String>) ->
     Ok(())
 }
 
-/// The labels that series bear: those with a value.
+/// Returns the labels with a value. Series do not store labels with an empty value.
 fn borne(labels: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
     let labels = labels.iter().map(|(name, value)| (&**name, &**value));
     labels.filter(|(_, value)| !value.is_empty())
 }
 
-/// Series that bear all labels of a group.
+/// Returns the condition for series that have all labels of a group.
 fn condition(labels: &BTreeMap<String, String>) -> Condition {
     let leaf = |(name, value): (&str, &str)| Condition::tag(name, value);
     Condition::And(borne(labels).map(leaf).collect())
 }
 
-/// Stale markers for the series of a group among those that bear its labels; none where the group was never pushed.
+/// Returns stale markers for the series of a group, given all series that have its labels. The result is empty if the
+/// group was never pushed.
 fn ended(
     table: &Table,
     labels: &BTreeMap<String, String>,
@@ -99,7 +103,7 @@ fn ended(
         .collect()
 }
 
-/// A stale marker for each timeline.
+/// Returns one stale marker for each timeline.
 fn stale(measurement: &str, timelines: Vec<Ordinal>, now: i64) -> PointGroup {
     let rows = timelines.len();
     PointGroup {

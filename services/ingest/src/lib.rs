@@ -1,15 +1,15 @@
-//! The one way in for points, whatever protocol they come by: target → decode → write → outcome.
+//! Write path of all protocols: target → decode → write → outcome.
 //!
-//! A service passes a [`WriteRequest`] and a decompressed body to [`write()`], and words the [`Outcome`] in its protocol.
-//! Nothing here depends on HTTP: no status, header or JSON of an answer.
+//! A service passes a [`WriteRequest`] and a decompressed body to [`write()`], and encodes the [`Outcome`] in its
+//! protocol. The crate does not depend on HTTP: it has no status codes, headers or response bodies.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`write`](mod@write) | [`WriteRequest`], [`Outcome`], the pipeline |
-//! | [`decoder`] | [`Decoder`]: the formats of bodies |
-//! | [`target`] | [`Target`]: the table that points go to |
-//! | [`database`] | the tag that stands for a database of an InfluxDB client |
-//! | [`group`] | the end of a group of pushed series |
+//! | [`decoder`] | [`Decoder`]: body formats |
+//! | [`target`] | [`Target`]: destination table of the points |
+//! | [`database`] | mapping of InfluxDB databases to tables and tags |
+//! | [`group`] | deletion of a group of pushed series |
 //! | [`error`] | [`WriteError`] |
 
 pub mod database;

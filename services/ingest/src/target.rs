@@ -1,4 +1,4 @@
-//! The table that points go to.
+//! Destination table of the points of a write.
 
 use tideline_engine::{Engine, ErrorKind, Table};
 
@@ -6,16 +6,16 @@ use crate::database::DatabaseTag;
 use crate::decoder::Decoder;
 use crate::error::WriteError;
 
-/// The place that a client names.
+/// Table or database named by the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// The table of this name, which must exist.
+    /// Table with this name, which must exist.
     Table(String),
-    /// The database of this name, as [`database`](crate::database) explains; the empty name stands for the default table.
+    /// Database with this name, see [`database`](crate::database). The empty name selects the default table.
     Database(String),
 }
 
-/// A table, and the tag that all its timelines of this write get.
+/// Table, and the tag that is added to all timelines of this write.
 pub(crate) struct Destination {
     pub(crate) table: Table,
     pub(crate) tag: Option<DatabaseTag>,
@@ -26,8 +26,9 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// Where there is no such table and none stands in for it: series of samples are named by their labels, to which no tag
-    /// of a database can be appended.
+    /// Returns an error if the table does not exist. A database without a table is an error only for Prometheus
+    /// formats: their series are identified by labels, to which the database tag cannot be appended. Also fails if the
+    /// database name cannot be a tag value.
     pub(crate) fn find(&self, engine: &Engine, decoder: &Decoder) -> Result<Destination, WriteError> {
         let (table, tag) = match self {
             Self::Table(name) => (engine.table(name)?, None),

@@ -1,10 +1,10 @@
-//! A write, from its body to its outcome.
+//! Write pipeline: turns a body into an outcome.
 //!
 //! 1. Find the table.
-//! 2. Look the idempotency key up, once: a repeated request is answered without decoding its body.
+//! 2. Check the idempotency key. A repeated request returns its first outcome; its body is not decoded.
 //! 3. Decode the body. Bad lines become rejects.
-//! 4. Write the rows; the table may reject more of them. Keep the metadata of metrics.
-//! 5. Count what was stored.
+//! 4. Write the rows; the table may reject more of them. Store the metadata of metrics.
+//! 5. Count the stored samples.
 
 use std::ops::Deref;
 
@@ -19,26 +19,26 @@ use crate::decoder::Decoder;
 use crate::error::WriteError;
 use crate::target::{Destination, Target};
 
-/// A write, without its body.
+/// Parameters of a write, without the body.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WriteRequest {
-    /// The place that points go to.
+    /// Destination of the points.
     pub target: Target,
-    /// The format of the body.
+    /// Format of the body.
     pub decoder: Decoder,
-    /// How large the parts of the body may be.
+    /// Size limits for the parts of the body.
     pub limits: Limits,
-    /// The time of points that have none; `None` = the time of the decoding.
+    /// Timestamp of points that have none; `None` uses the time of decoding.
     pub default_time: Option<Timestamp>,
-    /// Durability of the acknowledgement; `None` = the table's setting.
+    /// Durability of the acknowledgement; `None` uses the setting of the table.
     pub durability: Option<Durability>,
-    /// The client's idempotency key. It covers body, format, unit of times and tag of the database; options of imports
-    /// are not part of it.
+    /// Idempotency key of the client. It covers the body, its format, the unit of timestamps and the database tag.
+    /// Import options are not covered.
     pub key: Option<String>,
 }
 
 impl WriteRequest {
-    /// A write with the default limits, at the time of its decoding, as durable as the table asks for, without a key.
+    /// Creates a request with the default limits, the time of decoding, the durability of the table and no key.
     pub fn new(target: Target, decoder: Decoder) -> Self {
         Self {
             target,
@@ -51,23 +51,24 @@ impl WriteRequest {
     }
 }
 
-/// The outcome of a write.
+/// Outcome of a write.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Points stored, and every reject with its reason.
+    /// Number of stored points, and every reject with its reason.
     pub written: WriteOutcome,
-    /// Samples stored, by kind; all zero for formats without samples.
+    /// Number of stored samples by kind; zero for formats without samples.
     pub samples: SampleCounts,
 }
 
-/// Decodes a body and stores its good points. Blocks for a group commit.
+/// Decodes a body and stores its valid points. Blocks until the group commit.
 ///
-/// The body is dropped once it is decoded: the rows hold all of it, and together they would take twice the memory.
+/// The body is dropped after decoding: the rows hold a copy of its data, and keeping both would double the memory.
 ///
 /// # Errors
 ///
-/// Where the table does not exist, the body as a whole is not of its format, the key belongs to another request, or the
-/// engine fails. A bad line is not an error.
+/// - [`WriteError::Engine`] if the table does not exist, the key belongs to another request, or the engine fails.
+/// - [`WriteError::Body`] if the body as a whole is not valid in its format. A bad line is a reject, not an error.
+/// - [`WriteError::DatabaseName`] if the database name cannot be a tag value.
 pub fn write<B>(engine: &Engine, request: &WriteRequest, body: B) -> Result<Outcome, WriteError>
 where
     B: Deref<Target = [u8]>,
@@ -97,7 +98,7 @@ where
     store(engine, &to, decoded, &options)
 }
 
-/// Writes what was decoded.
+/// Stores the decoded rows and metadata.
 fn store(
     engine: &Engine,
     to: &Destination,
@@ -125,7 +126,7 @@ fn to_engine(metadata: prometheus::MetricMetadata) -> MetricMetadata {
 }
 
 impl WriteRequest {
-    /// The request as its key identifies it; `None` without a key.
+    /// Returns the request as identified by its key; `None` without a key.
     fn identified(&self, body: &[u8], tag: Option<&DatabaseTag>) -> Option<IdempotentRequest> {
         let key = self.key.clone()?;
         let unit = self.decoder.precision().nanos().to_le_bytes();

@@ -1,3 +1,3 @@
-//! The write pipeline over a whole engine, without HTTP.
+//! Tests of the write pipeline with a whole engine, without HTTP.
 
 mod pipeline;

@@ -1,4 +1,6 @@
-//! Writes of several protocols through the one pipeline, over the in-memory backend.
+//! Writes of several protocols through the write pipeline, with the in-memory backend.
+//!
+//! Covers databases as tags, rejects, idempotency keys and counts of samples.
 
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use tideline_model::{
 };
 use tideline_timeline_catalog::NameSelection;
 
-/// Time of all points.
+/// Timestamp of all points.
 const AT: i64 = 1_800_000_000_000_000_000;
 
 struct Database {
@@ -45,7 +47,7 @@ impl Database {
         write(&self.engine, request, body.as_bytes())
     }
 
-    /// Values of the tag `db` in the default table.
+    /// Returns the values of the tag `db` in the default table.
     fn databases(&self) -> Vec<String> {
         let table = self.engine.default_table().expect("the default table");
         let all = NameSelection {
@@ -75,7 +77,7 @@ fn a_database_without_a_table_is_a_tag_of_the_default_table() {
     assert!(matches!(refused, Err(WriteError::DatabaseName(_))), "{refused:?}");
     let refused = database.write(&lines(Target::Table("telegraf".into())), "m f=1\n");
     assert!(is_not_found(&refused), "{refused:?}");
-    // Labels have no form to which a tag could be appended.
+    // A tag cannot be appended to Prometheus labels.
     let page = Decoder::Exposition(TextFormat::Classic, ImportOptions::default());
     let request = WriteRequest::new(Target::Database("telegraf".into()), page);
     let refused = database.write(&request, "up 1\n");
