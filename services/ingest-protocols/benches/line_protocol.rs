@@ -1,7 +1,7 @@
-//! How fast line protocol becomes columns, on one core, with a resolver that knows no timelines.
+//! Throughput of the line-protocol decoder on one core, with a resolver that only counts.
 //!
-//! `cargo bench -p tideline-ingest-protocols`. Each figure is the best of several runs over a body of 10,000 lines,
-//! so that other work on the machine disturbs it little.
+//! Run with `cargo bench -p tideline-ingest-protocols`. Each figure is the best of several runs over a body of 10,000
+//! lines, which reduces the influence of other work on the machine.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -13,7 +13,7 @@ use tideline_model::{Ordinal, RejectReason, SeriesResolver, Timestamp};
 const LINES: usize = 10_000;
 const RUNS: usize = 60;
 
-/// Numbers rows, so that the decoder alone is measured.
+/// Resolver that numbers rows, so that only the decoder is measured.
 struct CountingResolver(u32);
 
 impl SeriesResolver for CountingResolver {
@@ -25,7 +25,7 @@ impl SeriesResolver for CountingResolver {
 }
 
 fn main() {
-    // `cargo test --benches` runs this too, and then it has only to work.
+    // `cargo test --benches` also runs this; one run is then enough.
     let runs = if std::env::args().any(|argument| argument == "--bench") {
         RUNS
     } else {
@@ -55,7 +55,7 @@ fn measure(name: &str, body: &str, runs: usize) {
     let seconds = best.as_secs_f64();
     let (megabytes, lines) = (body.len() as f64 / 1e6, LINES as f64);
     println!(
-        "{name:32} {:7.0} MB/s {:6.2} M lines/s {:7.1} M values/s {:6.0} ns a line of {} bytes",
+        "{name:32} {:7.0} MB/s {:6.2} M lines/s {:7.1} M values/s {:6.0} ns per line of {} bytes",
         megabytes / seconds,
         lines / 1e6 / seconds,
         values as f64 / 1e6 / seconds,
@@ -77,7 +77,7 @@ const CPU_FIELDS: [&str; 10] = [
     "guest_nice",
 ];
 
-/// The numbers 0 to 100 as a generator of load profiles gives them: without order, the same in every run.
+/// Returns a pseudo-random number from 0 to 100, the same in every run.
 fn percent(seed: usize) -> usize {
     (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % 101
 }

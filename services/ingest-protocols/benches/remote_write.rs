@@ -1,7 +1,7 @@
-//! How fast remote write becomes columns, on one core, with a resolver that knows every series.
+//! Throughput of the remote write decoders on one core, with a resolver that has all series cached.
 //!
-//! `cargo bench -p tideline-ingest-protocols --bench remote_write`. Each figure is the best of several runs over a
-//! request of 2,000 series with a sample each, so that other work on the machine disturbs it little.
+//! Run with `cargo bench -p tideline-ingest-protocols --bench remote_write`. Each figure is the best of several runs
+//! over a request of 2,000 series with one sample each, which reduces the influence of other work on the machine.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -16,11 +16,12 @@ use tideline_model::{Ordinal, RejectReason, SeriesResolver, Timestamp};
 const SERIES: usize = 2_000;
 const RUNS: usize = 200;
 
-/// Knows series by a cheap hash of their keys, as a stand-in for the catalog's cache.
+/// Resolver that finds series by a cheap hash of their keys, in place of the cache of the catalog.
 #[derive(Default)]
 struct KnownResolver(HashMap<Box<[u8]>, Ordinal, BuildHasherDefault<WordHasher>>);
 
-/// Mixes words of eight bytes: as quick as what the catalog uses, without its crate.
+/// Hasher that mixes words of eight bytes. It is as fast as the hasher of the catalog, without a dependency on its
+/// crate.
 #[derive(Default)]
 struct WordHasher(u64);
 
@@ -53,7 +54,7 @@ impl SeriesResolver for KnownResolver {
 type Decode = fn(&[u8], &DecodeOptions, &mut KnownResolver) -> DecodedSamples;
 
 fn main() {
-    // `cargo test --benches` runs this too, and then it has only to work.
+    // `cargo test --benches` also runs this; one run is then enough.
     let runs = if std::env::args().any(|argument| argument == "--bench") {
         RUNS
     } else {
@@ -86,13 +87,13 @@ fn measure(version: &str, names: usize, template: &Template, decode: Decode, run
         );
     }
     println!(
-        "version {version}, {names:5} names {:6.0} ns a sample of {} bytes",
+        "version {version}, {names:5} names {:6.0} ns per sample of {} bytes",
         best.as_secs_f64() * 1e9 / SERIES as f64,
         body.len() / SERIES,
     );
 }
 
-/// Series of so many names in turn, eight labels each.
+/// Returns series with eight labels each that cycle through `names` metric names.
 fn series(names: usize) -> Vec<Series> {
     let one = |place: usize| {
         let labels = [

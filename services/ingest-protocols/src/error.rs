@@ -1,43 +1,43 @@
-//! What can be wrong with a whole request, or with a call to a writer.
+//! Errors of a whole request and of the line-protocol writer.
 //!
-//! A bad line or element is no error: it becomes a [`tideline_model::LineReject`] beside the good ones.
+//! A bad line or element is not an error: it becomes a [`tideline_model::LineReject`], and the valid ones are kept.
 
 use tideline_model::SeriesError;
 
-/// An operation that gave nothing.
+/// Error of an operation that produced no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IngestError {
-    /// The body is not one JSON document, or its outermost form is not that of a write.
+    /// The body is not a JSON document, or its outermost value is not a write request.
     #[error("invalid JSON at line {line}, column {column}: {reason}")]
     Json {
-        /// The line of the body; the first is 1.
+        /// Line of the body, starting at 1.
         line: usize,
-        /// The column in bytes; the first is 1.
+        /// Column in bytes, starting at 1.
         column: usize,
-        /// What was expected or found.
+        /// Expected or unexpected input.
         reason: String,
     },
-    /// The body is not the Protocol Buffers message that it ought to be.
+    /// The body is not a valid Protocol Buffers message of the expected type.
     #[error("invalid {message}: {reason}")]
     Protobuf {
-        /// The full name of the message.
+        /// Full name of the message type.
         message: &'static str,
-        /// In what way.
+        /// Description of the error.
         reason: &'static str,
     },
-    /// The names of a point cannot be written in line protocol.
+    /// The measurement or a tag of a point cannot be written in line protocol.
     #[error("{0}")]
     Series(#[from] SeriesError),
-    /// A point without a field cannot be written.
+    /// A point without fields cannot be written.
     #[error("missing fields")]
     MissingFields,
-    /// A field name is empty, ends in a backslash or holds a control character.
+    /// A field name is empty, ends in a backslash or contains a control character.
     #[error("invalid field name {0:?}")]
     FieldName(String),
-    /// Line protocol has no form for NaN and infinities.
+    /// Line protocol cannot represent NaN and infinities.
     #[error("field {0:?} is not a finite number")]
     NotFinite(String),
-    /// Line protocol has no form for histograms.
-    #[error("field {0:?} is a histogram, which line protocol has no form for")]
+    /// Line protocol cannot represent histograms.
+    #[error("field {0:?} is a histogram; line protocol does not support histograms")]
     Histogram(String),
 }

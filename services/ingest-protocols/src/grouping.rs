@@ -1,7 +1,7 @@
-//! Rows gathered by shape while a body is read.
+//! Grouping of rows by shape while a body is decoded.
 //!
-//! A *shape* is the measurement with the names, order and types of the fields. Every decoder finds the group of a
-//! point here by one hash lookup; the line-protocol decoder moreover guesses it without one.
+//! A *shape* is the measurement together with the names, the order and the types of the fields. Every decoder finds the
+//! group of a point with one hash lookup. The line-protocol decoder usually guesses the group without a lookup.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use tideline_model::{ColumnData, Ordinal, PointGroup, ValueType};
 
 use crate::reject::{Reason, quote, too_large};
 
-/// Bytes of a measurement, tag key, tag value or field name.
+/// Size limit of a measurement, tag key, tag value or field name, in bytes.
 pub(crate) use crate::series_key::NAME_BYTES_MAX;
 
-/// A value whose text is still in the body.
+/// Field value; a string still borrows from the body.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum FieldValue<'a> {
     Float(f64),
@@ -33,7 +33,7 @@ impl FieldValue<'_> {
         }
     }
 
-    /// Appends the value to a column of its type.
+    /// Appends the value to a column of the same type.
     pub(crate) fn push_to(self, column: &mut ColumnData) {
         match (self, column) {
             (Self::Float(value), ColumnData::Float(values)) => values.push(value),
@@ -46,29 +46,31 @@ impl FieldValue<'_> {
     }
 }
 
-/// The shape of one point, spelled so that equal shapes have equal bytes: the measurement, then type code and
-/// name of each field, each name ended by a NUL, which no name may hold. The buffer is used again and again.
+/// Encoded shape of one point. Equal shapes have equal bytes.
+///
+/// The measurement comes first, then the type code and name of each field. Each name ends with a NUL byte, which no
+/// name can contain. The buffer is reused for all points of a body.
 #[derive(Debug, Default)]
 pub(crate) struct ShapeKey {
     bytes: Vec<u8>,
 }
 
 impl ShapeKey {
-    /// Starts over with `measurement`, as it is after unescaping.
+    /// Starts a new shape with an unescaped `measurement`.
     pub(crate) fn start(&mut self, write_measurement: impl FnOnce(&mut Vec<u8>)) {
         self.bytes.clear();
         write_measurement(&mut self.bytes);
         self.bytes.push(0);
     }
 
-    /// Adds a field by its name after unescaping.
+    /// Adds a field with its unescaped name.
     pub(crate) fn field(&mut self, value_type: ValueType, write_name: impl FnOnce(&mut Vec<u8>)) {
         self.bytes.push(value_type.code());
         write_name(&mut self.bytes);
         self.bytes.push(0);
     }
 
-    /// The type and name of each field.
+    /// Returns the type and name of each field.
     fn fields(&self) -> impl Iterator<Item = (ValueType, &[u8])> {
         self.bytes.split(|byte| *byte == 0).skip(1).filter_map(|field| {
             let (code, name) = field.split_first()?;
@@ -76,7 +78,7 @@ impl ShapeKey {
         })
     }
 
-    /// The measurement.
+    /// Returns the measurement.
     fn measurement(&self) -> &[u8] {
         self.bytes.split(|byte| *byte == 0).next().unwrap_or_default()
     }
@@ -99,12 +101,13 @@ impl Groups {
         }
     }
 
-    /// The group of a shape seen before. Its names are valid and its fields unique.
+    /// Returns the group of a shape that was opened before. Its names are valid and its fields unique.
     pub(crate) fn find(&self, shape: &ShapeKey) -> Option<usize> {
         self.by_shape.get(shape.bytes.as_slice()).copied()
     }
 
-    /// Opens the group of a shape that [`Groups::find`] does not know and whose fields are unique.
+    /// Opens the group of a new shape. The caller makes sure that [`Groups::find`] returned `None` and that the fields
+    /// are unique.
     pub(crate) fn open(&mut self, shape: &ShapeKey) -> Result<usize, Reason> {
         if self.all.len() >= self.limit {
             return Err(format!("too many different shapes in one request (limit {})", self.limit).into());
@@ -130,14 +133,14 @@ impl Groups {
     }
 }
 
-/// Completes a row whose values are in the columns.
+/// Completes a row whose values are already in the columns.
 pub(crate) fn finish_row(group: &mut PointGroup, timeline: Ordinal, nanos: i64, line: u32) {
     group.timelines.push(timeline);
     group.timestamps.push(nanos);
     group.lines.push(line);
 }
 
-/// Takes back the values of a row that was not completed.
+/// Removes the values of an incomplete row.
 pub(crate) fn take_back(group: &mut PointGroup) {
     let rows = group.rows();
     for column in &mut group.columns {
@@ -152,10 +155,10 @@ pub(crate) fn take_back(group: &mut PointGroup) {
     }
 }
 
-/// Which fields stay when a name occurs more than once: the last value wins, at the place of the first.
+/// Resolves repeated field names: the last value wins and takes the position of the first one.
 ///
-/// `names` are the field names after unescaping. Returns for each place kept the index of the value to take, or
-/// `None` when all names differ. Costs a sort.
+/// `names` are the unescaped field names. Returns, for each remaining position, the index of the value to use. Returns
+/// `None` if all names differ. Cost: one sort.
 pub(crate) fn last_of_each_name<N: AsRef<[u8]>>(names: &[N]) -> Option<Vec<usize>> {
     let mut order: Vec<usize> = (0..names.len()).collect();
     order.sort_by(|a, b| names[*a].as_ref().cmp(names[*b].as_ref()));
@@ -163,7 +166,8 @@ pub(crate) fn last_of_each_name<N: AsRef<[u8]>>(names: &[N]) -> Option<Vec<usize
     if !order.windows(2).any(|pair| same(&pair[0], &pair[1])) {
         return None;
     }
-    // The sort is stable, so inside a run of one name the first place comes first and the last value last.
+    // The sort is stable: within a run of equal names, the first entry is the first position and the last entry the
+    // last value.
     let mut kept: Vec<(usize, usize)> = order
         .chunk_by(same)
         .filter_map(|run| Some((*run.first()?, *run.last()?)))

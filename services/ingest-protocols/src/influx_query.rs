@@ -1,38 +1,39 @@
-//! The few InfluxQL statements that agents send around their writes.
+//! Parser of the few InfluxQL statements that agents send with their writes.
 //!
-//! Telegraf and the client libraries ask for `CREATE DATABASE` before the first point, TSBS also for
-//! `SHOW DATABASES` and `DROP DATABASE`. Everything else is handed back as [`Statement::Unsupported`] with the text
-//! that InfluxDB answers to a statement that it cannot parse.
+//! Telegraf and the client libraries send `CREATE DATABASE` before the first point; TSBS also sends `SHOW DATABASES`
+//! and `DROP DATABASE`. Any other statement is returned as [`Statement::Unsupported`] with the text of InfluxDB's parse
+//! error.
 
-/// One statement of a query.
+/// Statement of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Statement {
-    /// `CREATE DATABASE name [WITH …]`. What follows `WITH` is checked and left aside: retention and sharding are
-    /// set on the table.
+    /// `CREATE DATABASE name [WITH …]`. The clauses after `WITH` are checked and ignored: retention and sharding are
+    /// settings of the table.
     CreateDatabase {
-        /// The name, after unquoting.
+        /// Unquoted name.
         name: String,
     },
     /// `DROP DATABASE name`.
     DropDatabase {
-        /// The name, after unquoting.
+        /// Unquoted name.
         name: String,
     },
     /// `SHOW DATABASES`.
     ShowDatabases,
-    /// Anything else.
+    /// Any other statement.
     Unsupported {
-        /// The text of the statement.
+        /// Text of the statement.
         statement: String,
-        /// What to answer, such as `error parsing query: found SELECT, expected CREATE, DROP, SHOW at line 1, char 1`.
+        /// Error text for the client, such as `error parsing query: found SELECT, expected CREATE, DROP, SHOW at line
+        /// 1, char 1`.
         error: String,
     },
 }
 
-/// Reads the statements of a query, parted by semicolons. Empty ones are left out, so a blank query has none.
+/// Parses the statements of a query, separated by semicolons. Empty statements are skipped, so a blank query returns an
+/// empty list.
 ///
-/// Keywords are read in any case. Names are bare words or stand in double quotes, in which `\"`, `\\` and `\n` are
-/// escapes.
+/// Keywords are case-insensitive. Names are bare words or double-quoted, with the escapes `\"`, `\\` and `\n`.
 pub fn parse(query: &str) -> Vec<Statement> {
     let mut statements = Vec::new();
     let mut lexer = Lexer { query, at: 0 };
@@ -54,7 +55,7 @@ pub fn parse(query: &str) -> Vec<Statement> {
     }
 }
 
-/// A token that does not fit, and what would.
+/// Unexpected token, with the expected ones.
 struct Unexpected {
     found: String,
     expected: &'static str,
@@ -62,7 +63,7 @@ struct Unexpected {
 }
 
 impl Unexpected {
-    /// The error text, in InfluxDB's words.
+    /// Returns the error text in InfluxDB's wording.
     fn text(&self, query: &str) -> String {
         let before = &query[..self.at];
         let line = before.matches('\n').count() + 1;
@@ -74,11 +75,11 @@ impl Unexpected {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Token {
-    /// Letters, digits and what numbers and durations need.
+    /// Letters, digits, underscores and dots: keywords, names, numbers and durations.
     Word(String),
-    /// A text in double quotes, unquoted.
+    /// Double-quoted text, unquoted.
     Quoted(String),
-    /// A quoted text without an end, or with an unknown escape.
+    /// Quoted text without an end or with an unknown escape.
     BadString,
     Other(char),
     Semicolon,
@@ -108,14 +109,14 @@ struct Lexer<'a> {
 }
 
 impl Lexer<'_> {
-    /// Moves to the next token; returns where it starts.
+    /// Skips white space; returns the position of the next token.
     fn skip_blank(&mut self) -> usize {
         let rest = &self.query[self.at..];
         self.at += rest.len() - rest.trim_start().len();
         self.at
     }
 
-    /// The next token and where it starts.
+    /// Returns the next token and its start position.
     fn next(&mut self) -> (Token, usize) {
         let start = self.skip_blank();
         let rest = &self.query[start..];
@@ -137,7 +138,7 @@ impl Lexer<'_> {
         (token, start)
     }
 
-    /// Reads the quoted text that begins here. Text in single quotes names nothing, so it only has to be skipped.
+    /// Parses the quoted text at the current position. Single-quoted text is not a name; it is only skipped.
     fn quoted(&mut self, quote: char) -> Token {
         let mut text = String::new();
         let mut chars = self.query[self.at + 1..].char_indices();
@@ -163,7 +164,7 @@ impl Lexer<'_> {
         Token::BadString
     }
 
-    /// Moves behind what is left of a statement, its semicolon left alone.
+    /// Skips the rest of a statement, up to but not including its semicolon.
     fn skip_statement(&mut self) {
         loop {
             if let (Token::Semicolon | Token::End, start) = self.next() {
@@ -174,7 +175,7 @@ impl Lexer<'_> {
     }
 
     fn unexpected<T>(&mut self, token: &Token, at: usize, expected: &'static str) -> Result<T, Unexpected> {
-        // What ends the statement must be seen again by the one who skips to it.
+        // `skip_statement` must see the semicolon that ends the statement.
         if *token == Token::Semicolon {
             self.at = at;
         }
@@ -232,7 +233,8 @@ fn statement(lexer: &mut Lexer<'_>) -> Result<Statement, Unexpected> {
     Ok(statement)
 }
 
-/// `WITH [DURATION d] [REPLICATION n] [SHARD DURATION d] [FUTURE LIMIT d] [PAST LIMIT d] [NAME name]`, in any order.
+/// Parses `WITH [DURATION d] [REPLICATION n] [SHARD DURATION d] [FUTURE LIMIT d] [PAST LIMIT d] [NAME name]` with the
+/// clauses in any order.
 fn with_clauses(lexer: &mut Lexer<'_>) -> Result<(), Unexpected> {
     const EXPECTED: &str = "DURATION, REPLICATION, SHARD, FUTURE, PAST, NAME";
     let before = lexer.at;
@@ -264,7 +266,7 @@ fn with_clauses(lexer: &mut Lexer<'_>) -> Result<(), Unexpected> {
     }
 }
 
-/// A number or a duration such as `30d` or `INF`.
+/// Parses a number or a duration such as `30d` or `INF`.
 fn argument(lexer: &mut Lexer<'_>) -> Result<(), Unexpected> {
     match lexer.next() {
         (Token::Word(word), _) if word.starts_with(|c: char| c.is_ascii_digit()) => Ok(()),
@@ -273,7 +275,7 @@ fn argument(lexer: &mut Lexer<'_>) -> Result<(), Unexpected> {
     }
 }
 
-/// Whether a name may stand without quotes.
+/// Returns true if a name can be written without quotes.
 fn is_bare_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')

@@ -1,4 +1,4 @@
-//! The native JSON body: points under their own names, every type spelled so that it reads back.
+//! Native JSON body. Numbers, booleans and strings are represented without loss.
 //!
 //! ```json
 //! {"precision": "ms", "points": [
@@ -7,17 +7,18 @@
 //! ]}
 //! ```
 //!
-//! The outer object may be left away: `[point, …]`. `tags`, `time` and `precision` may be missing.
+//! The outer object may be omitted: `[point, …]`. `tags`, `time` and `precision` are optional.
 //!
-//! - `time` is RFC 3339 text, or an integer (or its text, for writers that only have doubles) in units of the
-//!   precision; without it the point gets the default time.
-//! - A number with fraction or exponent is a float; a whole one is signed, or unsigned beyond `i64`. The typed forms
-//!   `{"float": …}`, `{"signed": …}` and `{"unsigned": …}` take a number or its text and say it outright;
-//!   `"NaN"`, `"Inf"` and `"-Inf"` are floats.
-//! - Nothing is ignored: unknown members, double keys, `null` values and a field named `time` reject their point.
+//! - `time` is an RFC 3339 string or an integer in units of the precision. The integer may also be a string, for
+//!   writers that only have doubles. Without `time` the point gets the default time.
+//! - A number with a fraction or an exponent is a float. An integer is signed, or unsigned if it exceeds `i64`. The
+//!   typed forms `{"float": …}`, `{"signed": …}` and `{"unsigned": …}` set the type explicitly and take a number or a
+//!   string that contains one. `{"float": …}` also accepts `"NaN"`, `"Inf"` and `"-Inf"`.
+//! - Nothing is ignored: unknown members, duplicate keys, `null` values and a field named `time` reject their point.
 //!
-//! The body is checked to be JSON as a whole before anything is stored; from then on a bad element rejects itself
-//! alone. No tree of the body is built: elements are read in place one after the other, however deep it nests.
+//! The body is checked to be valid JSON as a whole before any point is decoded. After that, a bad element rejects only
+//! itself. Elements are read in place one after the other; no tree of the body is built, regardless of its nesting
+//! depth.
 
 mod point;
 mod writer;
@@ -34,19 +35,21 @@ use crate::error::IngestError;
 use crate::options::DecodeOptions;
 pub(crate) use writer::PointWriter;
 
-/// Reads a JSON body. `precision` in the body goes before that of the options.
+/// Decodes a JSON body. A `precision` in the body takes precedence over that of the options.
+///
+/// Bad elements become rejects with their index, starting at 1.
 ///
 /// # Errors
 ///
-/// [`IngestError::Json`] when the body is not one JSON document, is neither an array nor an object with `points`, or
-/// names no known precision; nothing is stored then. Bad elements become rejects by their index, the first being 1.
+/// Returns [`IngestError::Json`] if the body is not one JSON document, is neither an array nor an object with `points`,
+/// or contains an unknown precision. No point is decoded then.
 pub fn decode(
     body: &[u8],
     options: DecodeOptions,
     resolver: &mut impl SeriesResolver,
 ) -> Result<PointBatch, IngestError> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
-    // Read to the end first: a body cut off in the middle must not be stored by half.
+    // Check the whole document first: no part of a truncated body may be stored.
     let document: &RawValue = serde_json::from_slice(body).map_err(|error| whole_body_error(&error))?;
     let mut options = options;
     let points = match document.get().as_bytes().first() {
@@ -60,7 +63,7 @@ pub fn decode(
             }
             envelope.points
         }
-        _ => return Err(refused("a write is an object with points or an array of points")),
+        _ => return Err(refused("expected an object with points or an array of points")),
     };
     if !points.get().starts_with('[') {
         return Err(refused("points must be an array"));
@@ -73,7 +76,7 @@ pub fn decode(
     Ok(writer.finish())
 }
 
-/// The outer object of a body.
+/// Outer object of a body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Envelope<'a> {
@@ -83,7 +86,7 @@ struct Envelope<'a> {
     precision: Option<Cow<'a, str>>,
 }
 
-/// Hands each element of an array to the writer as it is met.
+/// Passes each element of an array to the writer as it is parsed.
 struct Elements<'w, 'r, R>(&'w mut PointWriter<'r, R>);
 
 impl<'de, R: SeriesResolver> DeserializeSeed<'de> for Elements<'_, '_, R> {
@@ -127,7 +130,8 @@ fn whole_body_error(error: &serde_json::Error) -> IngestError {
     }
 }
 
-/// The text of an error without its position, which [`IngestError::Json`] holds apart and an element does not need.
+/// Returns the text of an error without its position. [`IngestError::Json`] stores the position separately, and the
+/// reject of an element does not need it.
 fn reason_of(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let position = format!(" at line {} column {}", error.line(), error.column());

@@ -1,18 +1,18 @@
-//! One pure decoder for each protocol that agents write points in.
+//! Decoders of the ingest protocols, without side effects.
 //!
-//! A decoder reads borrowed bytes and ends in a [`tideline_model::PointBatch`]. It does no I/O, waits for
-//! nothing, asks no clock and knows neither storage nor HTTP: the caller passes the time to use where a point
-//! has none, and a [`tideline_model::SeriesResolver`] that turns the raw bytes of a timeline's name into its
-//! ordinal. Which status a reject becomes is the HTTP layer's business, and differs by protocol.
+//! A decoder reads borrowed bytes and returns a [`tideline_model::PointBatch`]. It does no I/O, does not block, reads
+//! no clock, and does not depend on storage or HTTP. The caller passes the timestamp for points without one, and a
+//! [`tideline_model::SeriesResolver`] that maps the raw key of a timeline to its ordinal. The HTTP layer maps rejects
+//! to status codes, which differ by protocol.
 //!
 //! | module | reads |
 //! |---|---|
 //! | [`line_protocol`] | InfluxDB line protocol, the hot path; also writes it |
 //! | [`json`] | the native JSON body: `{"points":[…]}` or a bare array |
-//! | [`ndjson`] | one native JSON point a line |
-//! | [`influx_query`] | the few statements of InfluxQL that agents send before they write |
-//! | [`prometheus`] | what Prometheus and its agents send: remote write |
-//! | [`series_key`] | `measurement[,tag=value…]`, the form in which every decoder names a timeline |
+//! | [`ndjson`] | native JSON with one point per line |
+//! | [`influx_query`] | the few InfluxQL statements that agents send before they write |
+//! | [`prometheus`] | formats of Prometheus and its agents, such as remote write |
+//! | [`series_key`] | `measurement[,tag=value…]`, the raw key by which decoders identify a timeline |
 
 mod error;
 mod grouping;

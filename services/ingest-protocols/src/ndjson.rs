@@ -1,13 +1,13 @@
-//! Native JSON points, one a line; see [`crate::json`] for the form of a point.
+//! Native JSON with one point per line; see [`crate::json`] for the format of a point.
 //!
-//! A line that is not JSON rejects itself alone, so a stream cut off in the middle loses one point.
+//! An invalid line rejects only itself, so a truncated stream loses one point.
 
 use tideline_model::{PointBatch, SeriesResolver};
 
 use crate::json::PointWriter;
 use crate::options::DecodeOptions;
 
-/// Reads one point from each line that is not blank. Line ends are LF or CRLF. Nothing fails as a whole.
+/// Decodes one point from each line that is not blank. Lines end with LF or CRLF. Never fails as a whole.
 pub fn decode(body: &[u8], options: DecodeOptions, resolver: &mut impl SeriesResolver) -> PointBatch {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let mut writer = PointWriter::new(options, resolver);

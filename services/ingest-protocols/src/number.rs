@@ -1,17 +1,17 @@
-//! Decimal numbers as agents write them, straight from bytes.
+//! Parser of decimal numbers from bytes.
 //!
-//! Short numbers, which are nearly all, are read by hand and exactly; the rest goes to `fast-float2` or is read
-//! with overflow checks. All functions read at the start of a slice and say how many bytes they took.
+//! Short numbers, which are nearly all, are parsed by exact integer arithmetic. Longer ones are parsed by `fast-float2`
+//! or with overflow checks. Functions that parse a prefix return the number of bytes they consumed.
 
 use tideline_model::{Precision, Timestamp};
 
-/// Decimal digits that always fit a `u64`.
+/// Decimal digits that always fit into a `u64`.
 const DIGITS_SAFE: usize = 19;
 
-/// Decimal digits that a double always holds exactly.
+/// Decimal digits that a double always represents exactly.
 const DIGITS_EXACT: usize = 15;
 
-/// Powers of ten up to that; a double holds each exactly.
+/// Powers of ten up to [`DIGITS_EXACT`]; a double represents each of them exactly.
 const POWERS_OF_TEN: [u64; DIGITS_EXACT + 1] = {
     let mut powers = [1; DIGITS_EXACT + 1];
     let mut exponent = 1;
@@ -22,7 +22,7 @@ const POWERS_OF_TEN: [u64; DIGITS_EXACT + 1] = {
     powers
 };
 
-/// Reads a run of digits; wraps around beyond 19 of them. Returns the number and how many digits there were.
+/// Parses the digits at the start of `bytes`. Returns the number and the count of digits. Wraps around after 19 digits.
 #[inline]
 pub(crate) fn digits(bytes: &[u8]) -> (u64, usize) {
     let mut number = 0u64;
@@ -44,7 +44,7 @@ pub(crate) fn digits(bytes: &[u8]) -> (u64, usize) {
     (number, taken)
 }
 
-/// Eight digits at once, by arithmetic on all of them in one word; `None` if one is none.
+/// Parses eight digits in one word (SWAR); `None` if one of the bytes is not a digit.
 /// Method: <https://lemire.me/blog/2022/01/21/swar-explained-parsing-eight-digits/>.
 #[inline]
 fn eight_digits(chunk: [u8; 8]) -> Option<u64> {
@@ -61,7 +61,7 @@ fn eight_digits(chunk: [u8; 8]) -> Option<u64> {
     Some((fours & 0x0000_ffff_0000_ffff).wrapping_mul(42_949_672_960_001) >> 32)
 }
 
-/// Reads `[-]digits` that fill `token`.
+/// Parses a whole token of the form `[-]digits`.
 pub(crate) fn signed(token: &[u8]) -> Option<i64> {
     let (negative, magnitude) = match token.strip_prefix(b"-") {
         Some(tail) => (true, unsigned(tail)?),
@@ -74,14 +74,14 @@ pub(crate) fn signed(token: &[u8]) -> Option<i64> {
     }
 }
 
-/// Reads the digits at the start of `bytes`, if there are any and so few that they must fit.
+/// Parses 1 to 19 digits at the start of `bytes`, which always fit into a `u64`; `None` for any other count.
 #[inline]
 pub(crate) fn short_unsigned(bytes: &[u8]) -> Option<(u64, usize)> {
     let (number, taken) = digits(bytes);
     (1..=DIGITS_SAFE).contains(&taken).then_some((number, taken))
 }
 
-/// Reads digits that fill `token`.
+/// Parses a whole token of digits.
 pub(crate) fn unsigned(token: &[u8]) -> Option<u64> {
     let (number, taken) = digits(token);
     if taken == 0 || taken != token.len() {
@@ -97,7 +97,7 @@ pub(crate) fn unsigned(token: &[u8]) -> Option<u64> {
     })
 }
 
-/// Reads a timestamp of a wire that fills `token`; the reason in InfluxDB's words if it is none.
+/// Parses a whole token as a timestamp. The error texts are those of InfluxDB.
 pub(crate) fn timestamp(token: &[u8], precision: Precision) -> Result<i64, &'static str> {
     const OUT_OF_RANGE: &str = "time outside range 1677-09-21T00:12:43Z to 2262-04-11T23:47:16Z";
     let digits = token.strip_prefix(b"-").unwrap_or(token);
@@ -110,8 +110,8 @@ pub(crate) fn timestamp(token: &[u8], precision: Precision) -> Result<i64, &'sta
         .ok_or(OUT_OF_RANGE)
 }
 
-/// Reads `[-]digits[.digits]` or `[-].digits` at the start of `bytes`, if it is short enough to be exact without
-/// rounding twice: 15 digits in all. Says nothing about what follows.
+/// Parses `[-]digits[.digits]` or `[-].digits` at the start of `bytes`. `None` if there are more than 15 digits,
+/// because the result could then be rounded twice. Does not check the bytes after the number.
 #[inline]
 pub(crate) fn short_decimal(bytes: &[u8]) -> Option<(f64, usize)> {
     let negative = bytes.first() == Some(&b'-');
@@ -133,13 +133,14 @@ pub(crate) fn short_decimal(bytes: &[u8]) -> Option<(f64, usize)> {
     if all_digits == 0 || all_digits > DIGITS_EXACT {
         return None;
     }
-    // Both are exact in a double, so the one division rounds correctly.
+    // Both operands are exact in a double, so the division rounds correctly.
     let magnitude = mantissa as f64 / POWERS_OF_TEN[fraction_digits] as f64;
     let value = if negative { -magnitude } else { magnitude };
     Some((value, taken + usize::from(negative)))
 }
 
-/// Reads a finite decimal, with exponent or without, that fills `token`. No `+`, no hexadecimal, no words.
+/// Parses a whole token as a finite decimal with an optional exponent. Rejects a leading `+`, hexadecimal numbers and
+/// words.
 pub(crate) fn float(token: &[u8]) -> Option<f64> {
     if let Some((value, taken)) = short_decimal(token)
         && taken == token.len()

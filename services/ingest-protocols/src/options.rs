@@ -1,21 +1,21 @@
-//! What a request says about its points, and how large the parts of a body may be.
+//! Options and size limits of a decoder.
 
 use tideline_model::{Precision, RejectReason, Timestamp};
 
-/// What a decoder must know beside the body.
+/// Options of a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeOptions {
-    /// The unit of integer timestamps.
+    /// Unit of integer timestamps.
     pub precision: Precision,
-    /// The time of points that have none, usually the arrival; it is cut down to whole units of `precision`. `None` where the
-    /// clock is in doubt: such points are rejected then as [`RejectReason::NoArrivalTime`].
+    /// Timestamp of points that have none, usually the arrival time. It is truncated to whole units of `precision`.
+    /// `None` if the clock is in doubt; such points are then rejected with [`RejectReason::NoArrivalTime`].
     pub default_time: Option<Timestamp>,
-    /// How large the parts of the body may be.
+    /// Size limits for the parts of the body.
     pub limits: Limits,
 }
 
 impl DecodeOptions {
-    /// Nanoseconds, `default_time` for points without a time, and the default limits.
+    /// Creates options with nanosecond precision, the given default time and the default limits.
     pub fn new(default_time: impl Into<Option<Timestamp>>) -> Self {
         Self {
             precision: Precision::default(),
@@ -24,7 +24,7 @@ impl DecodeOptions {
         }
     }
 
-    /// The default time in whole units of the precision, as InfluxDB stores it.
+    /// Returns the default time truncated to whole units of the precision, as InfluxDB stores it.
     pub(crate) fn default_nanos(&self) -> Option<i64> {
         let nanos = self.default_time?.nanos();
         let whole = nanos.saturating_sub(nanos.rem_euclid(self.precision.nanos()));
@@ -32,27 +32,27 @@ impl DecodeOptions {
     }
 }
 
-/// The time of a point that has none.
+/// Returns the default time, or the reject reason of a point without a timestamp.
 pub(crate) fn or_unknown(default: Option<i64>) -> Result<i64, RejectReason> {
     default.ok_or(RejectReason::NoArrivalTime)
 }
 
-/// How large the parts of a body may be. What is larger rejects its own line or element and nothing else.
+/// Size limits for the parts of a body. A line or element over a limit is rejected; the others are not affected.
 ///
-/// The limits of a timeline's name are constants of [`crate::series_key`], because every way in shares them.
+/// The limits of series keys are constants of [`crate::series_key`], because all protocols share them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one line, line end excluded, or of one JSON element. Default 1 MiB: sixteen of the longest strings.
+    /// Bytes of one line without its line end, or of one JSON element. Default 1 MiB: sixteen of the longest strings.
     pub line_bytes: usize,
     /// Fields of one point. Default 1,024.
     pub fields: usize,
-    /// Bytes of one string value, as stored. Default 64 KiB, as InfluxDB 2 has it.
+    /// Bytes of one string value, as stored. Default 64 KiB, as in InfluxDB 2.
     pub string_bytes: usize,
-    /// Different shapes (measurement, field names and types) in one body. Default 65,536: each costs some
-    /// hundred bytes however short its line is, so without a bound a small body could fill the memory.
+    /// Distinct shapes (measurement, field names and types) in one body. Default 65,536. Each shape takes some hundred
+    /// bytes even if its line is short; without a limit, a small body could exhaust the memory.
     pub shapes: usize,
-    /// Rejects kept for one body. Default 100,000, for the same reason. The reject after the last says that,
-    /// and how many lines, were not read.
+    /// Rejects kept for one body. Default 100,000, for the same reason. If the limit is reached, one more reject
+    /// reports how many lines were not read.
     pub rejects: usize,
 }
 

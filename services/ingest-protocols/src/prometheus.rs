@@ -1,23 +1,23 @@
-//! Samples as Prometheus and its kin send them.
+//! Decoders of the formats of Prometheus and compatible agents.
 //!
-//! A series is a timeline: the label `__name__` is its measurement, its other labels are its tags. A number is the
-//! field [`VALUE_FIELD`], kept bit for bit: stale markers and other NaN payloads come out as they went in. A
-//! native histogram is the field [`HISTOGRAM_FIELD`].
+//! A series is a timeline: the label `__name__` is its measurement, and its other labels are its tags. A float sample
+//! is stored in the field [`VALUE_FIELD`] bit for bit, so stale markers and other NaN payloads are preserved. A native
+//! histogram is stored in the field [`HISTOGRAM_FIELD`].
 //!
-//! | module | reads |
+//! | module | holds |
 //! |---|---|
 //! | `write_v1`, `write_v2` | remote write, both versions, decompressed |
-//! | `exposition`, `sample_line` | text exposition and OpenMetrics |
-//! | `metric_family` | metric families as messages, which client libraries push |
-//! | `json_lines` | JSON lines in the form of VictoriaMetrics |
-//! | `import` | what a request says about all samples of those |
-//! | `read` | requests of remote read, decompressed |
-//! | `wire` | Protocol Buffers, in place |
-//! | `labels` | the labels of a series as the raw key of its timeline |
-//! | `samples`, `group` | gather what they read into groups of rows |
-//! | `decoded` | what a body held |
+//! | `exposition`, `sample_line` | text exposition format and OpenMetrics |
+//! | `metric_family` | `MetricFamily` messages, as client libraries push them |
+//! | `json_lines` | VictoriaMetrics JSON lines |
+//! | `import` | options that apply to all samples of the three formats above |
+//! | `read` | remote read requests, decompressed |
+//! | `wire` | in-place reader of Protocol Buffers |
+//! | `labels` | encoding of the labels of a series as the raw key of its timeline |
+//! | `samples`, `group` | collection of samples into groups of rows |
+//! | `decoded` | result of decoding a body |
 //! | `histogram` | native histograms |
-//! | `exemplar`, `metadata` | what is said beside the samples |
+//! | `exemplar`, `metadata` | exemplars, and metadata of metrics |
 
 mod decoded;
 mod exemplar;
@@ -50,8 +50,8 @@ pub use write_v2::decode_write_v2;
 
 use wire::{Fields, Payload, Read};
 
-/// How many messages a field of the outermost one has. Also says whether that is whole: nothing of a body that was cut
-/// off is to be looked at.
+/// Counts the messages in a field of the outermost message. Also checks that the outermost message is complete, so that
+/// nothing of a truncated body is decoded.
 fn count_messages(body: &[u8], field: u32) -> Read<usize> {
     let mut count = 0;
     let mut fields = Fields::new(body);

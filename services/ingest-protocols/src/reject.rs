@@ -1,20 +1,23 @@
-//! Rejects of lines and elements: their excerpt, and a bound on how many one body may cause.
+//! Rejects of lines and elements: their excerpts, and a limit on their number per body.
+//!
+//! An excerpt lets the client find the line again. Number and size of excerpts are limited, because a body of invalid
+//! lines would otherwise take a multiple of its size in memory.
 
 use std::borrow::Cow;
 
 use tideline_model::LineReject;
 pub(crate) use tideline_model::RejectReason as Reason;
 
-/// Bytes of an excerpt: enough to find the line again, little enough for a log.
+/// Most bytes of an excerpt: enough to find the line again, and short enough for a log.
 const EXCERPT_BYTES: usize = 120;
 
-/// Rejects of one body that keep an excerpt; no answer shows more.
+/// Rejects of one body that get an excerpt; no response shows more.
 const EXCERPTS_MAX: usize = 1_000;
 
-/// Bytes of an offending token that a reason quotes.
+/// Most bytes of a token quoted in a reason.
 const TOKEN_BYTES: usize = 48;
 
-/// The rejects of one body.
+/// Rejects of one body.
 #[derive(Debug)]
 pub(crate) struct Rejects {
     pub(crate) stored: Vec<LineReject>,
@@ -29,7 +32,7 @@ impl Rejects {
         }
     }
 
-    /// Whether the body has caused as many as may be kept, so that reading must stop.
+    /// Returns true if the limit of rejects is reached; the decoder must then stop.
     pub(crate) fn is_full(&self) -> bool {
         self.stored.len() >= self.limit
     }
@@ -52,13 +55,14 @@ impl Rejects {
         });
     }
 
-    /// Says that `unread` lines or elements from `line` on were not looked at, since there were too many rejects.
+    /// Adds a reject which reports that `unread` lines or elements from `line` on were not read because of too many
+    /// rejects.
     pub(crate) fn push_unread(&mut self, line: u32, unread: usize) {
         let cause = format!("too many rejects (limit {})", self.limit);
         self.push_unread_for(&cause, line, unread);
     }
 
-    /// The same for another cause.
+    /// Adds the same reject for another cause.
     pub(crate) fn push_unread_for(&mut self, cause: &str, line: u32, unread: usize) {
         let reason = match unread {
             0 => format!("{cause}: the rest was not read"),
@@ -68,17 +72,17 @@ impl Rejects {
     }
 }
 
-/// A token of the body as a reason quotes it: escaped, cut short.
+/// Formats a token of the body for a reason: escaped and truncated.
 pub(crate) fn quote(token: &[u8]) -> String {
     format!("{:?}", cut(token, TOKEN_BYTES))
 }
 
-/// The reason for a part of a point that is larger than allowed.
+/// Returns the reason for a part of a point that is over a size limit.
 pub(crate) fn too_large(what: &str, actual: usize, limit: usize) -> Reason {
     format!("{what} too large: limit {limit}, actual {actual}").into()
 }
 
-/// The start of `bytes`, at most `limit` of them, cut at a character boundary.
+/// Returns at most `limit` bytes from the start of `bytes`, cut at a character boundary.
 fn cut(bytes: &[u8], limit: usize) -> String {
     let mut end = bytes.len().min(limit);
     let is_continuation = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
@@ -86,7 +90,7 @@ fn cut(bytes: &[u8], limit: usize) -> String {
         end -= 1;
     }
     let mut text = String::from_utf8_lossy(&bytes[..end]).into_owned();
-    // A replacement character is longer than the byte that it stands for.
+    // A replacement character is longer than the byte that it replaces.
     while text.len() > limit {
         text.pop();
     }

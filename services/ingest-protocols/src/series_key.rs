@@ -1,13 +1,15 @@
-//! `measurement[,tag=value…]`: how every decoder names a timeline to the engine.
+//! Raw series keys of the form `measurement[,tag=value…]`, by which decoders identify a timeline.
 //!
-//! The bytes are exactly those before the first free space of a line, so the engine can cache by them and
-//! [`parse`] runs only for a name that it has not seen. Decoders of other protocols spell theirs by [`write()`].
+//! The bytes are exactly those before the first unescaped space of a line. The engine therefore caches by the bytes,
+//! and [`parse`] runs only for new keys. Decoders of other protocols build keys with [`write()`].
 //!
 //! # Escaping
 //!
-//! A backslash before a comma, a space and (in tags) an equals sign takes away its meaning; before anything else it
-//! stands for itself, and so do runs of backslashes: `a\\ b` is `a\ b`. Hence no name can *end* in a backslash.
-//! Quotes mean nothing. Measurements and tag keys hold no control characters; tag values none of NUL, CR and LF.
+//! - A backslash escapes a comma, a space and (in tags and field names) an equals sign. Before any other character it
+//!   is a literal backslash, and so are runs of backslashes: `a\\ b` is `a\ b`. A name can therefore not *end* in a
+//!   backslash.
+//! - Quotes have no special meaning.
+//! - Measurements and tag keys contain no control characters. Tag values contain no NUL, CR and LF.
 
 use tideline_model::identity::IdentityError;
 use tideline_model::{Identity, SeriesError};
@@ -15,37 +17,38 @@ use tideline_model::{Identity, SeriesError};
 use crate::prometheus::labels;
 use crate::reject::{Reason, quote, too_large};
 
-/// Bytes of a whole raw key.
+/// Most bytes of a whole raw key.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
 
-/// Tags of one timeline. The published line-protocol cases go up to 255.
+/// Most tags of one timeline. The published line-protocol corpus has up to 255.
 pub const TAGS_MAX: usize = 256;
 
-/// Bytes of a measurement, tag key, tag value or field name after unescaping.
+/// Most bytes of a measurement, tag key, tag value or field name after unescaping.
 pub const NAME_BYTES_MAX: usize = 4 << 10;
 
-/// The tag that cannot be: it would hide the time of the point in every query.
+/// Reserved tag name: such a tag would hide the timestamp of the point in every query.
 pub(crate) const TIME: &str = "time";
 
-/// Reads a raw key into the identity that it names. A key that begins with a line feed, which none in line protocol
-/// does, holds the labels of a Prometheus series; see `prometheus::labels`.
+/// Parses a raw key into an identity. A key that begins with a line feed, which never happens in line protocol, holds
+/// the labels of a Prometheus series; see `prometheus::labels`.
+///
+/// Allocates the identity; intended for keys that are not cached.
 ///
 /// # Errors
 ///
-/// In InfluxDB's words where it has some: `missing measurement`, `missing tag key`, `missing tag value`,
-/// `duplicate tags`; invalid UTF-8, control characters, a tag named `time`, and what passes the limits above.
-///
-/// Allocates the identity; meant for names not seen before.
+/// Returns an error for a missing measurement, tag key or tag value, duplicate tags, invalid UTF-8, control characters,
+/// a tag named `time`, and parts over the limits of this module. The texts are those of InfluxDB where it has one:
+/// `missing measurement`, `missing tag key`, `missing tag value`, `duplicate tags`.
 pub fn parse(key: &[u8]) -> Result<Identity, SeriesError> {
     parse_parts(key).map_err(|reason| SeriesError(reason.to_string()))
 }
 
-/// Appends the raw key of a measurement and tags, in the order given.
+/// Appends the raw key of a measurement and tags, in the given order.
 ///
 /// # Errors
 ///
-/// An empty part, a part that ends in a backslash and control characters cannot be written; `out` is then as
-/// before. Limits and duplicates are left to [`parse`].
+/// Returns an error for an empty part, a part that ends in a backslash, and control characters. `out` is then
+/// unchanged. Limits and duplicates are not checked; [`parse`] checks them.
 pub fn write<'a>(
     measurement: &str,
     tags: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -59,7 +62,7 @@ pub fn write<'a>(
     written.map_err(|reason| SeriesError(reason.to_string()))
 }
 
-/// One of the kinds of name that line protocol escapes differently.
+/// Kinds of names; line protocol escapes each kind differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Name {
     Measurement,
@@ -69,12 +72,12 @@ pub(crate) enum Name {
 }
 
 impl Name {
-    /// Whether a backslash before `byte` is an escape.
+    /// Returns true if a backslash before `byte` is an escape.
     fn escapes(self, byte: u8) -> bool {
         matches!(byte, b',' | b' ') || (byte == b'=' && self != Self::Measurement)
     }
 
-    /// Whether `byte` may be part of such a name without a backslash.
+    /// Returns true if `byte` can be part of the name without a backslash.
     fn allows(self, byte: u8) -> bool {
         match self {
             Self::Measurement => byte > b' ' && byte != 0x7f && byte != b',',
@@ -83,7 +86,7 @@ impl Name {
         }
     }
 
-    /// What people call it.
+    /// Returns the name of the kind for messages.
     fn noun(self) -> &'static str {
         match self {
             Self::Measurement => "measurement",
@@ -93,7 +96,7 @@ impl Name {
         }
     }
 
-    /// Bytes of `bytes` that belong to a raw name at its start.
+    /// Returns the length of the raw name at the start of `bytes`.
     pub(crate) fn raw_len(self, bytes: &[u8]) -> usize {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
@@ -123,7 +126,7 @@ impl Name {
         out.extend_from_slice(rest);
     }
 
-    /// Checks that a name can be written in line protocol.
+    /// Checks that line protocol can represent a name.
     pub(crate) fn check(self, name: &str) -> Result<(), Reason> {
         if name.is_empty() {
             return Err(self.missing());
@@ -137,7 +140,7 @@ impl Name {
         }
     }
 
-    /// Appends a name with its escapes; the reason why not, if it cannot be written.
+    /// Appends a name with escapes; returns the reason if line protocol cannot represent it.
     pub(crate) fn escape(self, name: &str, out: &mut Vec<u8>) -> Result<(), Reason> {
         self.check(name)?;
         for byte in name.bytes() {
@@ -163,7 +166,7 @@ impl Name {
     }
 }
 
-/// The raw measurement of a raw key: all before the first free comma.
+/// Returns the raw measurement of a raw key: all bytes before the first unescaped comma.
 pub(crate) fn raw_measurement(key: &[u8]) -> &[u8] {
     let mut from = 0;
     while let Some(comma) = key.get(from..).and_then(|rest| memchr::memchr(b',', rest)) {
@@ -176,7 +179,7 @@ pub(crate) fn raw_measurement(key: &[u8]) -> &[u8] {
     key
 }
 
-/// Checks a raw measurement's bytes, UTF-8 left aside, as [`parse`] would.
+/// Checks the bytes of a raw measurement like [`parse`], except for UTF-8.
 pub(crate) fn check_measurement(raw: &[u8]) -> Result<(), Reason> {
     let taken = Name::Measurement.raw_len(raw);
     if raw.is_empty() {
@@ -225,7 +228,7 @@ fn parse_parts(key: &[u8]) -> Result<Identity, Reason> {
     })
 }
 
-/// The name at the start of `bytes`, unescaped, and what follows it.
+/// Returns the unescaped name at the start of `bytes` and the bytes after it.
 fn take_name(kind: Name, bytes: &[u8]) -> Result<(String, &[u8]), Reason> {
     let (raw, rest) = bytes.split_at(kind.raw_len(bytes));
     if raw.is_empty() {

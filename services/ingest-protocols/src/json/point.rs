@@ -1,4 +1,7 @@
-//! One point of a JSON body, its texts borrowed where they hold no escapes.
+//! Parser of one point of a JSON body.
+//!
+//! Strings without escapes borrow from the body. Members are kept in their order with duplicates, so that the caller
+//! can reject them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +16,7 @@ use crate::grouping::FieldValue;
 use crate::number;
 use crate::reject::{Reason, quote};
 
-/// The members of a point, as written.
+/// Members of a point, unparsed except for strings.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Point<'a> {
@@ -27,11 +30,11 @@ pub(super) struct Point<'a> {
     pub(super) fields: Members<'a, &'a RawValue>,
 }
 
-/// A string of the body.
+/// String of the body.
 #[derive(Deserialize)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
-/// The members of an object in their order, doubles and all: who uses them looks for doubles.
+/// Members of an object in their order, including duplicates. The caller checks for duplicates.
 pub(super) struct Members<'a, V>(pub(super) Vec<(Cow<'a, str>, V)>);
 
 impl<V> Default for Members<'_, V> {
@@ -64,7 +67,7 @@ impl<'de: 'a, 'a, V: Deserialize<'de>> Deserialize<'de> for Members<'a, V> {
     }
 }
 
-/// A number that says its own type.
+/// Number with an explicit type.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Typed<'a> {
@@ -73,7 +76,7 @@ enum Typed<'a> {
     Unsigned(#[serde(borrow)] &'a RawValue),
 }
 
-/// A field value that owns its text if the body holds it with escapes.
+/// Field value. A string with escapes owns its text.
 pub(super) enum Parsed<'a> {
     Plain(FieldValue<'a>),
     Text(Cow<'a, str>),
@@ -88,7 +91,7 @@ impl Parsed<'_> {
     }
 }
 
-/// The value of field `name`.
+/// Parses the value of field `name`.
 pub(super) fn field_value<'a>(name: &str, raw: &'a RawValue) -> Result<Parsed<'a>, Reason> {
     let text = raw.get();
     let wrong = |what: &str| -> Reason {
@@ -110,7 +113,7 @@ pub(super) fn field_value<'a>(name: &str, raw: &'a RawValue) -> Result<Parsed<'a
     Ok(Parsed::Plain(value))
 }
 
-/// The time of a point; `None` where it has none.
+/// Parses the timestamp of a point; `None` if it has none.
 pub(super) fn time(raw: Option<&RawValue>, precision: Precision) -> Result<Option<i64>, Reason> {
     let Some(raw) = raw else { return Ok(None) };
     let wrong = |reason: &str| -> Reason { format!("{reason} {}", quote(raw.get().as_bytes())).into() };
@@ -126,7 +129,7 @@ pub(super) fn time(raw: Option<&RawValue>, precision: Precision) -> Result<Optio
         .map_err(wrong)
 }
 
-/// The text of a JSON string that is known to be one.
+/// Returns the text of a JSON string; `None` if `quoted` is not a valid string.
 fn string(quoted: &str) -> Option<Cow<'_, str>> {
     let inner = quoted.strip_prefix('"')?.strip_suffix('"')?;
     match inner.contains('\\') {
@@ -135,7 +138,7 @@ fn string(quoted: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// A JSON number by how it is written. `serde_json` would turn what is beyond `u64` into a float.
+/// Parses a JSON number; its notation determines the type. `serde_json` would turn integers over `u64` into floats.
 fn number(text: &str) -> Option<FieldValue<'static>> {
     if text.contains(['.', 'e', 'E']) {
         return number::float(text.as_bytes()).map(FieldValue::Float);
@@ -144,7 +147,7 @@ fn number(text: &str) -> Option<FieldValue<'static>> {
     signed.or_else(|| number::unsigned(text.as_bytes()).map(FieldValue::Unsigned))
 }
 
-/// `{"float": …}` and its kin.
+/// Parses a typed number such as `{"float": …}`.
 fn typed_number(text: &str) -> Result<FieldValue<'static>, String> {
     let typed: Typed<'_> = serde_json::from_str(text).map_err(|error| super::reason_of(&error))?;
     let (raw, kind) = match &typed {

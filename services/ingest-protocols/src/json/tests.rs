@@ -1,11 +1,13 @@
 //! Tests of the native JSON body.
+//!
+//! Covers all value types, timestamps, rejects of single elements, errors of whole bodies, and very deep nesting.
 
 use tideline_model::{ColumnData, Ordinal, RejectReason, Timestamp};
 
 use super::*;
 use crate::series_key;
 
-/// Numbers keys as they come and refuses what cannot be parsed.
+/// Resolver that numbers keys in order of arrival and rejects invalid ones.
 #[derive(Default)]
 struct Keys(Vec<Vec<u8>>);
 
@@ -26,7 +28,7 @@ fn decode_text(body: &str) -> Result<PointBatch, IngestError> {
     )
 }
 
-/// The reasons for which elements of a readable body are refused.
+/// Returns the rejected elements of a valid body with their reasons.
 fn reasons(body: &str) -> Vec<(u32, String)> {
     let batch = decode_text(body).expect("readable");
     batch
@@ -199,7 +201,7 @@ fn a_body_that_is_no_write_is_refused_as_a_whole() {
     for (body, reason) in [
         ("", "EOF while parsing a value"),
         ("cpu f=1", "expected value"),
-        ("5", "a write is an object with points or an array of points"),
+        ("5", "expected an object with points or an array of points"),
         ("{}", "missing field `points`"),
         (r#"{"points":{}}"#, "points must be an array"),
         (

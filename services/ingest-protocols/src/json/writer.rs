@@ -1,4 +1,6 @@
-//! Puts the points of JSON bodies into groups.
+//! Writer that puts the points of JSON bodies into groups by shape.
+//!
+//! It is shared by [`crate::json`] and [`crate::ndjson`], which differ only in how they find the elements of a body.
 
 use tideline_model::{PointBatch, SeriesResolver};
 
@@ -8,14 +10,14 @@ use crate::options::{DecodeOptions, or_unknown};
 use crate::reject::{Reason, Rejects, quote, too_large};
 use crate::series_key::{self, KEY_BYTES_MAX, Name};
 
-/// Takes elements one by one and ends in a batch.
+/// Writer that takes elements one by one and returns a batch.
 pub(crate) struct PointWriter<'r, R> {
     options: DecodeOptions,
     default_nanos: Option<i64>,
     resolver: &'r mut R,
     groups: Groups,
     rejects: Rejects,
-    /// The first element that was not looked at any more, and how many there were.
+    /// Index of the first unread element and the number of unread elements.
     unread: Option<(u32, usize)>,
     key: Vec<u8>,
     shape: ShapeKey,
@@ -35,7 +37,7 @@ impl<'r, R: SeriesResolver> PointWriter<'r, R> {
         }
     }
 
-    /// Stores the point that `element` holds as JSON, or says why not.
+    /// Decodes the point in the JSON text `element`, or adds a reject with the reason.
     pub(crate) fn write(&mut self, index: u32, element: &str) {
         if self.rejects.is_full() {
             self.unread.get_or_insert((index, 0)).1 += 1;
@@ -64,7 +66,7 @@ impl<'r, R: SeriesResolver> PointWriter<'r, R> {
         if element.len() > limit {
             return Err(too_large("point", element.len(), limit));
         }
-        // Without this, serde would take an array for the members of a point in order.
+        // Without this check, serde would accept an array as the members of a point in order.
         if !element.starts_with('{') {
             return Err("a point must be an object".into());
         }
@@ -134,7 +136,7 @@ impl<'r, R: SeriesResolver> PointWriter<'r, R> {
                 out.extend_from_slice(name.as_bytes());
             });
         }
-        // The fields of a known shape are unique, so doubles need be looked for only in a new one.
+        // The fields of a known shape are unique, so duplicates are only checked for a new one.
         if let Some(group) = self.groups.find(&self.shape) {
             return Ok(group);
         }
@@ -146,7 +148,7 @@ impl<'r, R: SeriesResolver> PointWriter<'r, R> {
     }
 }
 
-/// The name that occurs again first.
+/// Returns the first name that repeats an earlier one.
 fn first_double<'a>(names: &[&'a [u8]]) -> &'a [u8] {
     let mut seen = std::collections::HashSet::new();
     names

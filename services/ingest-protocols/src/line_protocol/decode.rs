@@ -1,15 +1,15 @@
-//! Reads a body of lines into columns.
+//! Decoder of line-protocol bodies into columns.
 //!
-//! # How a line is read
+//! # Algorithm
 //!
-//! 1. The raw series key is found: all up to the first free space. Its tags are never looked at here.
-//! 2. The decoder guesses that the fields are those of a group it has seen: the one that last followed the group of
-//!    the line before, that group itself, or the last one of this measurement. It compares each field name in place
-//!    and reads each value straight into its column.
-//! 3. Where the guess fails, what was pushed is taken back, the fields are read one by one, and the group is found
-//!    by a hash of names and types, or opened.
-//! 4. The time and the end of the line are read; then the resolver names the timeline; then the row is complete.
-//!    Whatever fails before leaves no trace in any column, and a bad line registers no timeline.
+//! 1. Find the raw series key: all bytes up to the first unescaped space. Tags are not parsed here.
+//! 2. Guess that the fields are those of a known group. Candidates are the group that last followed the group of the
+//!    previous line, that group itself, and the last group of this measurement. Field names are compared in place, and
+//!    values are parsed directly into the columns.
+//! 3. If the guess fails, remove the pushed values and parse the fields one by one. Find the group by a hash of names
+//!    and types, or open a new one.
+//! 4. Parse the timestamp and the line end, resolve the timeline, and complete the row. If any earlier step fails, the
+//!    columns are unchanged, and no timeline is registered for a bad line.
 
 use std::collections::HashMap;
 
@@ -22,30 +22,30 @@ use crate::options::{DecodeOptions, or_unknown};
 use crate::reject::{Rejects, quote, too_large};
 use crate::series_key::{self, KEY_BYTES_MAX, Name};
 
-/// The name and equals sign of the field that InfluxDB drops.
+/// Name and equals sign of the field that InfluxDB drops.
 const TIME_FIELD: &[u8] = b"time=";
 
-/// The byte-order mark in UTF-8.
+/// UTF-8 byte-order mark.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// What [`decode_counted`] made of a body.
+/// Result of [`decode_counted`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decoded {
     /// Rows and rejects.
     pub batch: PointBatch,
-    /// Fields named `time` that were left out, their lines otherwise read.
+    /// Number of dropped fields named `time`. The other fields of their lines are kept.
     pub time_fields_dropped: u64,
 }
 
-/// Reads a body of lines. Bad lines become rejects, good ones rows; nothing fails as a whole.
+/// Decodes a body of lines. Valid lines become rows and bad lines rejects; the body never fails as a whole.
 ///
-/// Costs one pass over the bytes and one call of `resolver` a row, and no allocation for a line of a shape that the
-/// body has had before.
+/// Cost: one pass over the bytes and one call of `resolver` per row. A line whose shape occurred before in the body
+/// needs no allocation.
 pub fn decode(body: &[u8], options: DecodeOptions, resolver: &mut impl SeriesResolver) -> PointBatch {
     decode_counted(body, options, resolver).batch
 }
 
-/// Like [`decode`], and counts the fields that were left out.
+/// Like [`decode`], but also counts the dropped fields.
 pub fn decode_counted(body: &[u8], options: DecodeOptions, resolver: &mut impl SeriesResolver) -> Decoded {
     let mut decoder = Decoder {
         body,
@@ -75,13 +75,13 @@ pub fn decode_counted(body: &[u8], options: DecodeOptions, resolver: &mut impl S
     }
 }
 
-/// How the lines of a group were spelled when it was opened; the names borrow from the body.
+/// Spelling of the lines of a group when it was opened. The names borrow from the body.
 #[derive(Debug)]
 struct Guess<'a> {
     measurement: &'a [u8],
-    /// Each name with its equals sign.
+    /// Field names, each with its equals sign.
     fields: Vec<&'a [u8]>,
-    /// The group of the line that last followed a line of this one.
+    /// Group of the line that last followed a line of this group.
     next: usize,
 }
 
@@ -91,19 +91,19 @@ struct Decoder<'a, 'r, R> {
     default_nanos: Option<i64>,
     resolver: &'r mut R,
     groups: Groups,
-    /// One for each group, in the same order.
+    /// One guess per group, in the order of `groups`.
     guesses: Vec<Guess<'a>>,
-    /// The group of the last line of each raw measurement.
+    /// Last group of each raw measurement.
     latest: HashMap<&'a [u8], usize>,
-    /// The group of the last good line.
+    /// Group of the last valid line.
     previous: usize,
     rejects: Rejects,
-    /// The number of the line at hand.
+    /// Number of the current line.
     line: u32,
-    /// The fields of the line at hand, each name with its equals sign, when they are read one by one.
+    /// Fields of the current line when they are parsed one by one; each name includes its equals sign.
     fields: Vec<(&'a [u8], RawValue<'a>)>,
     shape: ShapeKey,
-    /// Room to unescape a string in.
+    /// Buffer to unescape strings.
     text: String,
     time_fields_dropped: u64,
 }
@@ -125,7 +125,7 @@ impl<'a, R: SeriesResolver> Decoder<'a, '_, R> {
         }
     }
 
-    /// Reads the line or lines of one point, a comment or nothing; returns where the next begins.
+    /// Reads one point (of one or more lines), a comment or a blank line; returns the start of the next line.
     fn read_line(&mut self, start: usize) -> usize {
         let body = self.body;
         let mut at = start;
@@ -203,7 +203,8 @@ impl<'a, R: SeriesResolver> Decoder<'a, '_, R> {
         completed
     }
 
-    /// Reads time and line end and names the timeline of the row whose values are in the columns of `group`.
+    /// Parses timestamp and line end, resolves the timeline, and completes the row whose values are already in the
+    /// columns of `group`.
     fn complete(&mut self, group: usize, at: usize, key: &[u8], fields_end: usize) -> Result<usize, Fault> {
         let (nanos, next) = self.read_time(fields_end)?;
         let limit = self.options.limits.line_bytes;
@@ -219,7 +220,7 @@ impl<'a, R: SeriesResolver> Decoder<'a, '_, R> {
         Ok(next)
     }
 
-    /// Reads the timestamp, if there is one, and the end of the line.
+    /// Parses the optional timestamp and the end of the line.
     #[inline]
     fn read_time(&self, fields_end: usize) -> Result<(i64, usize), Fault> {
         let body = self.body;
@@ -239,8 +240,8 @@ impl<'a, R: SeriesResolver> Decoder<'a, '_, R> {
         }
     }
 
-    /// Reads the fields at `at` straight into the columns of a group that they are likely to fit. Returns the group
-    /// and where the fields end.
+    /// Parses the fields at `at` directly into the columns of the group that they probably belong to. Returns the group
+    /// and the end of the fields.
     #[inline]
     fn guess(&mut self, key: &[u8], at: usize) -> Option<(usize, usize)> {
         let next = self.guesses.get(self.previous)?.next;
@@ -282,7 +283,7 @@ impl<'a, R: SeriesResolver> Decoder<'a, '_, R> {
         end
     }
 
-    /// Reads the fields at `at` one by one into `self.fields`; returns where they end.
+    /// Parses the fields at `at` one by one into `self.fields`; returns their end.
     fn read_fields(&mut self, at: usize) -> Result<usize, Fault> {
         let body = self.body;
         let limits = self.options.limits;
@@ -320,7 +321,7 @@ impl<'a, R: SeriesResolver> Decoder<'a, '_, R> {
         }
     }
 
-    /// Pushes `self.fields` to the group of their shape, which is opened when there is none.
+    /// Appends `self.fields` to the group of their shape; opens a new group if necessary.
     fn push_fields(&mut self, key: &'a [u8]) -> Result<usize, crate::reject::Reason> {
         let measurement = series_key::raw_measurement(key);
         series_key::check_measurement(measurement)?;
@@ -356,7 +357,8 @@ impl<'a, R: SeriesResolver> Decoder<'a, '_, R> {
         }
     }
 
-    /// Opens the group of `self.fields`, or finds it when only the fields given twice made their shape look new.
+    /// Opens the group of `self.fields`. If the shape is new only because of repeated fields, returns the existing
+    /// group without them.
     fn open_group(&mut self, measurement: &'a [u8]) -> Result<usize, crate::reject::Reason> {
         let names: Vec<Vec<u8>> = self
             .fields
@@ -384,7 +386,7 @@ impl<'a, R: SeriesResolver> Decoder<'a, '_, R> {
     }
 }
 
-/// Pushes a value that was read one by one.
+/// Appends a value that was parsed individually.
 fn push_raw(raw: RawValue<'_>, column: &mut ColumnData, text: &mut String) {
     match raw.value {
         FieldValue::String(escaped) if raw.escaped => {
@@ -395,7 +397,8 @@ fn push_raw(raw: RawValue<'_>, column: &mut ColumnData, text: &mut String) {
     }
 }
 
-/// Reads fields of the given names, and no others, from `at` on into their columns. `None` leaves the columns uneven.
+/// Parses exactly the given fields from `at` on into their columns. If it returns `None`, the columns may have
+/// different lengths.
 #[inline]
 fn push_guessed(
     body: &[u8],
@@ -421,7 +424,7 @@ fn push_guessed(
     matches!(separator, None | Some(b' ' | b'\n' | b'\r')).then_some(at)
 }
 
-/// Reads a value of the column's type at the start of `rest` into the column; returns the bytes that it took.
+/// Parses a value of the column's type at the start of `rest`; returns the number of bytes consumed.
 #[inline]
 fn push_guessed_value(
     rest: &[u8],
@@ -472,7 +475,7 @@ fn push_guessed_value(
             push_raw(raw, column, text);
             Some(taken)
         }
-        // No line has one.
+        // Line protocol has no histograms.
         ColumnData::Histogram(_) => None,
     }
 }

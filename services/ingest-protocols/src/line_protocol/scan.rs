@@ -1,10 +1,13 @@
-//! The pieces of a line, found in place: each function reads at a position of the body and says where it stopped.
+//! Scanner for the parts of a line.
+//!
+//! Each function reads in place at a position of the body and returns the position after the part. Nothing is copied
+//! except unescaped strings.
 
 use crate::grouping::FieldValue;
 use crate::number;
 use crate::reject::{Reason, quote, too_large};
 
-/// What is wrong with a line, and from where on to look for its end.
+/// Error in a line, and the position from which to search for its end.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) reason: Reason,
@@ -20,16 +23,16 @@ impl Fault {
     }
 }
 
-/// A field value as it stands in the body.
+/// Unparsed field value that borrows from the body.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RawValue<'a> {
-    /// The value; of a string the raw text between the quotes.
+    /// Value; for a string, the raw text between the quotes.
     pub(super) value: FieldValue<'a>,
-    /// Whether the text holds backslashes, so that [`unescape_string`] must see it.
+    /// True if the text contains backslashes and needs [`unescape_string`].
     pub(super) escaped: bool,
 }
 
-/// The first position from `at` on that holds no space.
+/// Returns the first position from `at` on that is not a space.
 #[inline]
 pub(super) fn skip_spaces(body: &[u8], mut at: usize) -> usize {
     while body.get(at) == Some(&b' ') {
@@ -38,7 +41,8 @@ pub(super) fn skip_spaces(body: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Where the next line begins if a line ends at `at`: at LF, CRLF, the end of the body, or a CR right before it.
+/// Returns the start of the next line if a line ends at `at`: at LF, CRLF, the end of the body, or a CR before that
+/// end.
 #[inline]
 pub(super) fn line_end(body: &[u8], at: usize) -> Option<usize> {
     match (body.get(at), body.get(at + 1)) {
@@ -49,7 +53,7 @@ pub(super) fn line_end(body: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Where the series key that begins at `at` ends: at the first space that no backslash precedes.
+/// Returns the end of the series key that begins at `at`: the first space without a backslash before it.
 #[inline]
 pub(super) fn key_end(body: &[u8], at: usize) -> Result<usize, Fault> {
     let mut from = at;
@@ -68,7 +72,7 @@ pub(super) fn key_end(body: &[u8], at: usize) -> Result<usize, Fault> {
     }
 }
 
-/// Bytes of the unquoted value at the start of `bytes`.
+/// Returns the length of the unquoted value at the start of `bytes`.
 #[inline]
 pub(super) fn token_len(bytes: &[u8]) -> usize {
     bytes
@@ -77,13 +81,13 @@ pub(super) fn token_len(bytes: &[u8]) -> usize {
         .unwrap_or(bytes.len())
 }
 
-/// Whether `byte` cannot be part of an unquoted value.
+/// Returns true if `byte` ends an unquoted value.
 #[inline]
 pub(super) fn ends_value(byte: u8) -> bool {
     matches!(byte, b',' | b' ' | b'\n' | b'\r')
 }
 
-/// The field value at `at` of a field named `name`, and where it ends.
+/// Parses the value at `at` of the field `name`; returns it with its end position.
 pub(super) fn value<'a>(
     body: &'a [u8],
     at: usize,
@@ -131,7 +135,7 @@ pub(super) fn value<'a>(
     ))
 }
 
-/// The boolean that fills `token`.
+/// Parses a whole token as a boolean.
 pub(super) fn boolean(token: &[u8]) -> Option<bool> {
     match token {
         b"t" | b"T" | b"true" | b"True" | b"TRUE" => Some(true),
@@ -140,7 +144,8 @@ pub(super) fn boolean(token: &[u8]) -> Option<bool> {
     }
 }
 
-/// The quoted string at the start of `bytes` and how many bytes it takes, quotes included; in a failure likewise.
+/// Parses the quoted string at the start of `bytes`. Returns it with its length including the quotes; an error also has
+/// the number of bytes read.
 pub(super) fn string(bytes: &[u8], bytes_max: usize) -> Result<(RawValue<'_>, usize), (Reason, usize)> {
     let mut end = 1;
     let mut escaped = false;
@@ -171,7 +176,7 @@ pub(super) fn string(bytes: &[u8], bytes_max: usize) -> Result<(RawValue<'_>, us
     }
 }
 
-/// Writes the text that `raw` stands for to `out`: only `\"` and `\\` are escapes.
+/// Writes the unescaped text of `raw` to `out`. Only `\"` and `\\` are escapes.
 pub(super) fn unescape_string(raw: &str, out: &mut String) {
     out.clear();
     let mut rest = raw;

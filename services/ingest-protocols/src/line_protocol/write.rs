@@ -1,4 +1,6 @@
-//! Writes points as lines, for the sampler, the command line and tests.
+//! Encoder of points as lines, for the sampler, the command line and tests.
+//!
+//! The output is canonical: timestamps in nanoseconds, and numbers as InfluxDB's own writers format them.
 
 use std::io::Write as _;
 
@@ -7,14 +9,14 @@ use tideline_model::{SeriesError, Timestamp, Value};
 use crate::error::IngestError;
 use crate::series_key::{self, Name};
 
-/// Appends one point as a line with a timestamp in nanoseconds, its line end included.
+/// Appends one point as a line, with a timestamp in nanoseconds and a line end.
 ///
-/// Tags and fields keep their order. What [`super::decode()`] makes of the line is the same point, bit for bit.
+/// Tags and fields keep their order. [`super::decode()`] returns the same point, bit for bit.
 ///
 /// # Errors
 ///
-/// A name that line protocol cannot hold (see [`series_key`]), a point without fields, a NaN or an infinity. `out`
-/// is then as before.
+/// Returns an error for a name that line protocol cannot represent (see [`series_key`]), a point without fields, a NaN,
+/// an infinity or a histogram. `out` is then unchanged.
 pub fn write<'a>(
     out: &mut Vec<u8>,
     measurement: &str,
@@ -81,8 +83,8 @@ fn write_value(out: &mut Vec<u8>, name: &str, value: &Value) -> Result<(), Inges
     Ok(())
 }
 
-/// The shortest digits that read back as the same double, in the form that InfluxDB's own writers choose: an
-/// exponent of at least two digits below 10⁻⁴ and from 10⁶ on.
+/// Writes the shortest digits that parse to the same double, in the format of InfluxDB's own writers: with an exponent
+/// of at least two digits below 10⁻⁴ and from 10⁶ on.
 fn write_float(out: &mut Vec<u8>, value: f64) {
     let scientific = format!("{value:e}");
     match scientific

@@ -1,24 +1,24 @@
-//! What a body of samples held, and how many of each kind.
+//! Result of decoding a body of samples, with counts by kind.
 
 use tideline_model::PointBatch;
 
 use super::metadata::MetricMetadata;
 
-/// What is written at one instant of a series.
+/// Kind of a stored row of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SampleKind {
-    /// A number.
+    /// Float sample.
     Sample,
-    /// A native histogram.
+    /// Native histogram.
     Histogram,
-    /// An exemplar.
+    /// Exemplar.
     Exemplar,
 }
 
-/// How many of each kind.
+/// Number of rows of each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SampleCounts {
-    /// Numbers.
+    /// Float samples.
     pub samples: u64,
     /// Native histograms.
     pub histograms: u64,
@@ -36,20 +36,21 @@ impl SampleCounts {
     }
 }
 
-/// What a body held.
+/// Result of decoding a body.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DecodedSamples {
-    /// The rows and rejects. The line of a row counts everything in the body: samples, histograms and exemplars.
+    /// Rows and rejects. The `line` of a row is its position among all samples, histograms, exemplars and rejects of
+    /// the body, starting at 1.
     pub batch: PointBatch,
-    /// What is said about metrics, each name once.
+    /// Metadata of metrics, one entry per name.
     pub metadata: Vec<MetricMetadata>,
-    /// How many rows of each kind the batch has.
+    /// Number of rows of each kind in the batch.
     pub counts: SampleCounts,
-    /// Where runs of one kind begin, as the line of their first row.
+    /// Runs of rows of one kind: the line of the first row, and the kind.
     pub(super) kinds: Vec<(u32, SampleKind)>,
 }
 
-/// A batch of a format without samples.
+/// Conversion of a batch whose format has no Prometheus samples; all counts are zero.
 impl From<PointBatch> for DecodedSamples {
     fn from(batch: PointBatch) -> Self {
         Self {
@@ -60,7 +61,7 @@ impl From<PointBatch> for DecodedSamples {
 }
 
 impl DecodedSamples {
-    /// Of what kind a row is, by its line.
+    /// Returns the kind of the row with this line.
     pub fn kind_of(&self, line: u32) -> SampleKind {
         let after = self.kinds.partition_point(|(first, _)| *first <= line);
         after
@@ -68,7 +69,7 @@ impl DecodedSamples {
             .map_or(SampleKind::Sample, |run| self.kinds[run].1)
     }
 
-    /// How many of each kind are stored, where of the rows of the batch those of `refused` lines were not.
+    /// Returns the number of stored rows of each kind, given the `refused` lines of rows that the table rejected.
     pub fn stored(&self, refused: impl IntoIterator<Item = u32>) -> SampleCounts {
         let mut counts = self.counts;
         for line in refused {

@@ -1,13 +1,15 @@
-//! The stored text of an exemplar: `{"labels":{"trace_id":"…"},"value":0.5}`.
+//! Stored text of an exemplar: `{"labels":{"trace_id":"…"},"value":0.5}`.
+//!
+//! An exemplar is stored as a string field, because its labels belong to the observation and not to the series.
 
 use serde_json::ser::{CompactFormatter, Formatter};
 
 use crate::reject::{Reason, too_large};
 
-/// Bytes of the stored text. Prometheus lets the labels of an exemplar have 128 characters.
+/// Most bytes of the stored text. Prometheus allows 128 characters for the labels of an exemplar.
 const TEXT_BYTES_MAX: usize = 4 << 10;
 
-/// Builds the text; the buffer is used again and again.
+/// Builder of the text. The buffer is reused.
 #[derive(Debug, Default)]
 pub(crate) struct ExemplarText {
     text: Vec<u8>,
@@ -16,7 +18,7 @@ pub(crate) struct ExemplarText {
 }
 
 impl ExemplarText {
-    /// Begins an exemplar.
+    /// Starts a new exemplar.
     pub(crate) fn start(&mut self) {
         self.text.clear();
         self.text.extend_from_slice(br#"{"labels":{"#);
@@ -30,7 +32,7 @@ impl ExemplarText {
             self.is_text = false;
             return;
         };
-        // What is too large anyway need not grow.
+        // The text is already over the limit and will be rejected.
         if self.text.len() > TEXT_BYTES_MAX {
             return;
         }
@@ -43,7 +45,7 @@ impl ExemplarText {
         put_string(value, &mut self.text);
     }
 
-    /// Ends it with its value. What JSON has no number for is text: `"NaN"`, `"+Inf"`, `"-Inf"`.
+    /// Completes the exemplar with its value. Values without a JSON number become strings: `"NaN"`, `"+Inf"`, `"-Inf"`.
     pub(crate) fn finish(&mut self, value: f64) -> Result<&str, Reason> {
         if !self.is_text {
             return Err("invalid UTF-8 in the labels of an exemplar".into());

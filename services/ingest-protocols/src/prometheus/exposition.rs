@@ -1,7 +1,8 @@
-//! Text exposition: what targets show to a scraper and scripts push, in the classic format and in OpenMetrics.
+//! Decoder of the text exposition format, classic and OpenMetrics.
 //!
-//! Lines stand for themselves: a wrong one is refused by its number, the others are kept. Of OpenMetrics, times are
-//! seconds, exemplars are kept, and `_created` lines become the start time of the samples of their metric.
+//! Each line is decoded on its own: a bad line is rejected with its number, and the others are kept. In OpenMetrics,
+//! timestamps are in seconds, exemplars are kept, and `_created` lines become the start timestamps of the samples of
+//! their metric.
 
 use std::borrow::Cow;
 
@@ -18,19 +19,19 @@ use super::samples::{SampleWriter, Series};
 use crate::options::{DecodeOptions, or_unknown};
 use crate::reject::{Reason, quote, too_large};
 
-/// Which text format a body has.
+/// Text format of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextFormat {
-    /// Version 0.0.4: times are milliseconds.
+    /// Version 0.0.4: timestamps are in milliseconds.
     Classic,
-    /// Times are seconds, the last line is `# EOF`.
+    /// OpenMetrics: timestamps are in seconds, and the last line is `# EOF`.
     OpenMetrics,
 }
 
-/// Reads a body of text.
+/// Decodes a body of text.
 ///
-/// A line that is wrong rejects itself; its number and beginning are what the reject shows. OpenMetrics that does not
-/// end with `# EOF` was cut off: that is one reject more, and what came is kept.
+/// A bad line becomes a reject with its number and its first bytes. An OpenMetrics body without a final `# EOF` was
+/// truncated: this adds one reject, and the received samples are kept.
 pub fn decode_text(
     body: &[u8],
     format: TextFormat,
@@ -57,12 +58,13 @@ pub fn decode_text(
 }
 
 const CREATED: &str = "_created";
-/// Metrics of one body whose start times are kept; each takes a hundred bytes and more.
+/// Most metrics of one body whose start timestamps are kept; each takes at least a hundred bytes.
 const CREATED_MAX: usize = 1 << 20;
-/// A sample may be four bytes of text, and a row is about as large as that of eight in a message.
+/// Factor from text bytes to the body size that [`SampleWriter`] expects. A sample takes at least four bytes of text;
+/// the writer allows one row per eight bytes.
 const BYTES_FOR_TEXT: usize = 2;
 
-/// The lines of a body with their numbers, without their ends; empty ones left out.
+/// Returns the non-empty lines of a body, trimmed, with their numbers.
 fn lines(body: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let lines = body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     lines
@@ -76,9 +78,9 @@ struct TextReader<'b, 'r, R> {
     import: &'b ImportOptions,
     default_millis: Option<i64>,
     writer: SampleWriter<'r, R>,
-    /// What the last comments are about.
+    /// Family of the most recent comments.
     family: Family,
-    /// Start times by metric, as [`metric_key`] spells it.
+    /// Start timestamps by metric key, see [`metric_key`].
     created: HashMap<Vec<u8>, i64>,
     key: Vec<u8>,
     exemplar: ExemplarText,
@@ -170,7 +172,7 @@ impl<R: SeriesResolver> TextReader<'_, '_, R> {
         self.writer.exemplar(series, millis, text)
     }
 
-    /// Spells the key of a sample's series.
+    /// Writes the key of a sample's series to `self.key`.
     fn spell(&mut self, sample: &SampleLine<'_>) -> Result<(), Reason> {
         let kind = match self.family.has(&sample.name) {
             true => self.family.kind,
@@ -184,7 +186,7 @@ impl<R: SeriesResolver> TextReader<'_, '_, R> {
         spell_key(name.chain(own), &self.import.extra_labels, &mut self.key)
     }
 
-    /// Milliseconds.
+    /// Parses a timestamp; returns milliseconds.
     fn time(&self, text: &[u8]) -> Result<i64, Reason> {
         match self.format {
             TextFormat::Classic => {
@@ -199,13 +201,13 @@ impl<R: SeriesResolver> TextReader<'_, '_, R> {
         .ok_or_else(|| format!("time {} is not a number", quote(text)).into())
     }
 
-    /// Whether a line only says when its metric began to count.
+    /// Returns true if the line only holds the start timestamp of its metric.
     fn is_created(&self, sample: &SampleLine<'_>) -> bool {
         let of_family = || self.family.part(&sample.name) == Some(CREATED.as_bytes());
         self.format == TextFormat::OpenMetrics && self.family.has_start() && of_family()
     }
 
-    /// Reads all `_created` lines: they follow the samples that they are about.
+    /// Reads all `_created` lines in a first pass, because they come after the samples of their metric.
     fn find_created(&mut self, body: &[u8], line_bytes_max: usize) {
         for (_, line) in lines(body).filter(|(_, line)| line.len() <= line_bytes_max) {
             if line[0] == b'#' {
@@ -231,7 +233,7 @@ impl<R: SeriesResolver> TextReader<'_, '_, R> {
         self.family = Family::default();
     }
 
-    /// When a sample's metric began to count, where a line says so.
+    /// Returns the start timestamp of a sample's metric, if the body has one.
     fn start_of(&mut self, sample: &SampleLine<'_>) -> Option<i64> {
         if self.created.is_empty() || !self.family.has_start() || !self.family.has(&sample.name) {
             return None;
@@ -241,7 +243,7 @@ impl<R: SeriesResolver> TextReader<'_, '_, R> {
     }
 }
 
-/// What a comment says of a family of metrics.
+/// Comment with metadata of a metric family.
 struct Comment<'a> {
     name: Cow<'a, str>,
     said: Said<'a>,
@@ -249,13 +251,13 @@ struct Comment<'a> {
 
 enum Said<'a> {
     Help(&'a str),
-    /// The type, as it is written.
+    /// Type, as written.
     Kind(&'a str),
     Unit(&'a str),
 }
 
 impl<'a> Comment<'a> {
-    /// `# HELP name text`, `# TYPE name type`, `# UNIT name unit`; any other comment means nothing.
+    /// Parses `# HELP name text`, `# TYPE name type` and `# UNIT name unit`; returns `None` for any other comment.
     fn read(line: &'a [u8], format: TextFormat) -> Result<Option<Self>, Reason> {
         let Ok(text) = std::str::from_utf8(&line[1..]) else {
             return Err("invalid UTF-8 in a comment".into());
@@ -275,7 +277,7 @@ impl<'a> Comment<'a> {
     }
 }
 
-/// The family that the last comments were about. What they say holds for its own samples alone.
+/// Family of the most recent comments. Its type applies only to samples of the family.
 struct Family {
     name: String,
     kind: &'static str,
@@ -291,7 +293,7 @@ impl Default for Family {
 }
 
 impl Family {
-    /// Takes a comment in. Of another family nothing is known at first.
+    /// Updates the family from a comment. If the comment starts another family, the type is reset to unknown.
     fn turn_to(&mut self, comment: &Comment<'_>) {
         if self.name != *comment.name {
             self.kind = KINDS[0];
@@ -302,12 +304,13 @@ impl Family {
         }
     }
 
-    /// Whether its metrics may say when they began to count.
+    /// Returns true if metrics of this type can have a start timestamp.
     fn has_start(&self) -> bool {
         matches!(self.kind, "counter" | "histogram" | "summary")
     }
 
-    /// What a sample's name has beyond that of the family; `None` where it does not begin with that.
+    /// Returns the suffix of a sample's name after the family name; `None` if the name does not begin with the family
+    /// name.
     fn part<'a>(&self, sample: &'a [u8]) -> Option<&'a [u8]> {
         match self.name.as_str() {
             "" => None,
@@ -315,7 +318,7 @@ impl Family {
         }
     }
 
-    /// Whether a sample is one of its own, by its name.
+    /// Returns true if a sample name belongs to the family.
     fn has(&self, sample: &[u8]) -> bool {
         let parts: &[&[u8]] = match self.kind {
             "counter" => &[b"", b"_total"],
@@ -327,7 +330,8 @@ impl Family {
     }
 }
 
-/// The metric that a line is part of: its family and its labels, those left out that tell its parts apart.
+/// Writes the key of a metric: the family and the labels, without `le` and `quantile`, which distinguish the parts of
+/// one metric.
 fn metric_key(family: &[u8], sample: &SampleLine<'_>, key: &mut Vec<u8>) {
     key.clear();
     labels::push(b"", family, key);
@@ -338,7 +342,7 @@ fn metric_key(family: &[u8], sample: &SampleLine<'_>, key: &mut Vec<u8>) {
     own.for_each(|(name, value)| labels::push(name, value, key));
 }
 
-/// The value of a label of a family's sample; bounds of buckets and quantiles as Prometheus spells them.
+/// Returns a label value. The bounds of buckets and the quantiles are normalized as Prometheus formats them.
 fn normal_value<'a>(kind: &str, name: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
     let is_bound = matches!((kind, name), ("histogram", b"le") | ("summary", b"quantile"));
     let bound = is_bound
@@ -356,7 +360,7 @@ fn to_millis(seconds: f64) -> i64 {
     (seconds * 1_000.0) as i64
 }
 
-/// The name of a family, in quotes or not, and the text that follows.
+/// Parses the family name, quoted or not; returns it with the rest of the text.
 fn family_name(text: &str) -> Result<(Cow<'_, str>, &str), Reason> {
     if let Some(inner) = text.strip_prefix('"') {
         let mut from = 0;

@@ -1,18 +1,20 @@
-//! The groups that a writer of samples fills: one for each shape that its rows have.
+//! Groups that a sample writer fills, one per shape of rows.
+//!
+//! Rows of many metrics share one group. A group records the metric of each row only if it has more than one.
 
 use tideline_model::{ColumnData, Measurements, PointGroup, ValueKind, ValueType};
 
-/// The field of a number.
+/// Field of a float sample.
 pub const VALUE_FIELD: &str = "value";
-/// The field of a native histogram.
+/// Field of a native histogram.
 pub const HISTOGRAM_FIELD: &str = "histogram";
-/// The field of the time at which a counter or histogram started to count, in milliseconds since the epoch.
+/// Field of the start timestamp of a counter or histogram, in milliseconds since the epoch.
 pub const START_FIELD: &str = "_start";
-/// The field of an exemplar: `{"labels":{…},"value":…}` at the exemplar's own time.
+/// Field of an exemplar: `{"labels":{…},"value":…}`, stored at the exemplar's own timestamp.
 pub const EXEMPLAR_FIELD: &str = "_exemplar";
 
-/// Whether a field accompanies samples: start timestamps or exemplars, by name and kind of values. Other data may have fields of
-/// these names with other values.
+/// Returns true if a field holds start timestamps or exemplars of samples, given its name and value kind. A field of
+/// the same name with values of another kind is ordinary data.
 pub fn is_sample_detail(field: &str, kind: ValueKind) -> bool {
     matches!(
         (field, kind),
@@ -20,11 +22,12 @@ pub fn is_sample_detail(field: &str, kind: ValueKind) -> bool {
     )
 }
 
-/// Rows of a large body, and how many more it gets room for at once.
+/// Number of rows from which a group counts as large.
 const ROWS_MANY: usize = 1 << 16;
+/// Least number of rows that are reserved at once for a large group.
 const ROWS_AT_ONCE: usize = 1 << 20;
 
-/// The shapes that rows can have.
+/// Shapes of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Number = 0,
@@ -34,23 +37,23 @@ pub(super) enum Shape {
     HistogramStart = 4,
 }
 
-/// How many shapes there are.
+/// Number of shapes.
 pub(super) const SHAPES: usize = 5;
-/// The place of a group that was not opened, or of a name in a group without it.
+/// Marker for a group that was not opened, or for a name that a group does not have.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A group that is being filled.
+/// Group that is being filled.
 #[derive(Debug)]
 pub(super) struct OpenGroup {
-    /// Its measurements are still to be set.
+    /// Rows; the measurements are set by [`OpenGroup::close`].
     pub(super) rows: PointGroup,
-    /// The names of its metrics.
+    /// Names of the metrics.
     names: Vec<Box<str>>,
-    /// For each row the place of its name; empty while there is only one.
+    /// Index into `names` for each row; empty while there is only one name.
     name_of_row: Vec<u32>,
 }
 
-/// The start time of a row, in the second column where its shape has one.
+/// Appends the start timestamp of a row to the second column, if the row has one.
 #[inline]
 pub(super) fn push_start(group: &mut PointGroup, start: Option<i64>) {
     if let (Some(start), Some(ColumnData::Signed(starts))) = (start, group.columns.get_mut(1)) {
@@ -85,8 +88,8 @@ impl OpenGroup {
         }
     }
 
-    /// Makes room for rows where there is none. The columns of a large body would leave as much again behind where they
-    /// grew by doubling: they take at once what `rows_left` may need.
+    /// Reserves memory for more rows. A large group grows in larger steps, because repeated doubling would leave freed
+    /// buffers of about the same total size.
     pub(super) fn make_room(&mut self, items_expected: usize, rows_left: usize) {
         let rows = self.rows.rows();
         let more = match rows {
@@ -97,13 +100,13 @@ impl OpenGroup {
         self.rows.reserve(more.min(rows_left));
     }
 
-    /// Gives the row that comes now a name, whose place here, once it has one, is `place`.
+    /// Sets the name of the next row. `place` is the index of the name in this group; it is assigned on first use.
     #[inline]
     pub(super) fn name_row(&mut self, name: &str, place: &mut u32) {
         if *place == NONE {
             *place = self.names.len() as u32;
             self.names.push(name.into());
-            // While there is one name, all rows have it.
+            // While there is one name, it applies to all rows.
             if self.names.len() == 2 {
                 self.name_of_row.resize(self.rows.rows(), 0);
             }
@@ -113,7 +116,7 @@ impl OpenGroup {
         }
     }
 
-    /// The group with the measurement of each row.
+    /// Returns the group with the measurement of each row.
     pub(super) fn close(self) -> PointGroup {
         PointGroup {
             measurements: Measurements::of_rows(self.names, self.name_of_row),

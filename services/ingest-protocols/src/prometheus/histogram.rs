@@ -1,23 +1,25 @@
-//! Native histograms as both versions of remote write carry them, in one and the same message, and as clients show
-//! them to a scraper, in another one.
+//! Decoder of native histograms.
+//!
+//! Both versions of remote write use the same `Histogram` message. Client libraries expose a different message with
+//! other field numbers.
 
 use tideline_histogram::{BUCKETS_MAX, Histogram, IntegerHistogram, ResetHint, Span};
 
 use super::wire::{Fields, Payload, Read};
 use crate::reject::Reason;
 
-/// A histogram with its times.
+/// Histogram with its timestamps.
 #[derive(Debug)]
 pub(crate) struct TimedHistogram {
-    /// The histogram, or what is wrong with it.
+    /// Histogram, or the reason to reject it.
     pub(crate) histogram: Result<Histogram, Reason>,
-    /// Milliseconds since the epoch.
+    /// Timestamp in milliseconds since the epoch.
     pub(crate) millis: i64,
-    /// Since when it counts, where that is known.
+    /// Start timestamp in milliseconds since the epoch, if known.
     pub(crate) start: Option<i64>,
 }
 
-/// Reads a message `Histogram`. Counts are integers, with buckets as differences, or doubles.
+/// Decodes a `Histogram` message of remote write. Counts are integers with delta-encoded buckets, or doubles.
 pub(crate) fn read(message: &[u8]) -> Read<TimedHistogram> {
     let mut parts = Parts::default();
     let mut fields = Fields::new(message);
@@ -31,8 +33,8 @@ pub(crate) fn read(message: &[u8]) -> Read<TimedHistogram> {
     })
 }
 
-/// Reads the native part of a message `io.prometheus.client.Histogram`; `None` where it has none. It is the one of
-/// remote write with other numbers, and a form is told by which count is not zero.
+/// Decodes the native part of an `io.prometheus.client.Histogram` message; `None` if it has none. The fields are those
+/// of remote write with other numbers. The histogram has double counts if a double count is not zero.
 pub(crate) fn read_of_client(message: &[u8], is_gauge: bool) -> Read<Option<Result<Histogram, Reason>>> {
     let (mut parts, mut count) = (Parts::default(), 0.0);
     let mut fields = Fields::new(message);
@@ -60,12 +62,12 @@ pub(crate) fn read_of_client(message: &[u8], is_gauge: bool) -> Read<Option<Resu
     Ok(Some(parts.finish()))
 }
 
-/// The fields of a message, whichever form it has.
+/// Fields of a message with integer or double counts.
 #[derive(Debug, Default)]
 struct Parts {
-    /// The integers, and all that both forms share.
+    /// Integer counts, and all fields that both forms share.
     integers: IntegerHistogram,
-    /// The count as a double: the form is told by it.
+    /// Count as a double; `Some` selects the double form.
     count: Option<f64>,
     zero_count: f64,
     positive: Vec<f64>,
@@ -128,7 +130,8 @@ impl Parts {
     }
 }
 
-/// Adds to a list, within what a stored histogram may have: a byte of a message becomes eight here.
+/// Appends to a list, up to the limit of a stored histogram. Without the limit, a byte of the message could take eight
+/// bytes of memory.
 fn push<T>(list: &mut Vec<T>, value: T, is_too_large: &mut bool) {
     match list.len() < BUCKETS_MAX {
         true => list.push(value),
@@ -136,7 +139,7 @@ fn push<T>(list: &mut Vec<T>, value: T, is_too_large: &mut bool) {
     }
 }
 
-/// `BucketSpan { 1: sint32 offset, 2: uint32 length }`.
+/// Decodes `BucketSpan { 1: sint32 offset, 2: uint32 length }`.
 fn span(payload: Payload<'_>) -> Read<Span> {
     let mut span = Span::default();
     let mut fields = Fields::new(payload.bytes()?);
@@ -150,7 +153,7 @@ fn span(payload: Payload<'_>) -> Read<Span> {
     Ok(span)
 }
 
-/// A 32-bit number; one that is none becomes a limit, which no check lets pass.
+/// Converts to 32 bits; a value out of range becomes `i32::MAX`, which the validation rejects.
 fn small(value: i64) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }

@@ -1,4 +1,6 @@
-//! What a request says about all samples of the page or lines that it brings, and what every way to import shares.
+//! Options and helpers shared by all import formats: text, metric families and JSON lines.
+//!
+//! The options come from the URL of a request and are independent of its format.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -11,19 +13,21 @@ use super::samples::SampleWriter;
 use crate::options::{DecodeOptions, or_unknown};
 use crate::reject::Reason;
 
-/// What a request says about all samples of a body of text, metric families or JSON lines.
+/// Options that apply to all samples of a body of text, metric families or JSON lines.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ImportOptions {
-    /// The time of samples that have none, in milliseconds since the epoch; `None` = the default time of the options.
+    /// Timestamp of samples that have none, in milliseconds since the epoch; `None` uses the default time of the decode
+    /// options.
     pub millis: Option<i64>,
-    /// Labels that every series gets, in place of its own of the same name. An empty value only takes that away.
+    /// Labels added to every series; they replace labels of the same name. An empty value only removes that label.
     pub extra_labels: Vec<(String, String)>,
-    /// Samples besides those of a page, by name, at the time of those that have none, with the extra labels alone.
+    /// Additional samples as name and value. They get the timestamp of samples that have none, and only the extra
+    /// labels.
     pub extra_samples: Vec<(String, f64)>,
 }
 
 impl ImportOptions {
-    /// The time of samples that have none, in milliseconds.
+    /// Returns the timestamp of samples that have none, in milliseconds.
     pub(crate) fn default_millis(&self, options: &DecodeOptions) -> Option<i64> {
         let arrival = options
             .default_time
@@ -31,7 +35,7 @@ impl ImportOptions {
         self.millis.or(arrival)
     }
 
-    /// Writes the samples that come besides those of the body.
+    /// Writes the additional samples.
     pub(crate) fn write_extra_samples<R: SeriesResolver>(
         &self,
         default_millis: Option<i64>,
@@ -50,7 +54,7 @@ impl ImportOptions {
     }
 }
 
-/// Spells a key of labels, extra ones in place of others of their names. Labels without a value are none.
+/// Builds the key of a series. Extra labels replace labels of the same name. Labels with an empty value are omitted.
 pub(crate) fn spell_key<'a>(
     own: impl Iterator<Item = (&'a [u8], Cow<'a, [u8]>)>,
     extra: &[(String, String)],
@@ -72,8 +76,8 @@ pub(crate) fn spell_key<'a>(
     }
 }
 
-/// Spells the bound of a bucket or a quantile as Prometheus does, so that `1` and `1.0` are one. What `text` held before
-/// is gone.
+/// Formats the bound of a bucket or a quantile as Prometheus does, so that `1` and `1.0` are the same label value.
+/// Replaces the content of `text`.
 pub(crate) fn spell_bound(bound: f64, text: &mut String) {
     text.clear();
     if bound == 0.0 {

@@ -1,11 +1,11 @@
-//! JSON lines in the form of VictoriaMetrics: a line for each series, or for a part of one.
+//! Decoder of VictoriaMetrics JSON lines. Each line is a series or a part of one.
 //!
 //! ```json
-//! {"metric":{"__name__":"up","job":"node"},"values":[1,0.5,null],"timestamps":[1700000000000,1700000015000,1700000030000]}
+//! {"metric":{"__name__":"up","job":"node"},"values":[1,null],"timestamps":[1700000000000,1700000015000]}
 //! ```
 //!
-//! Times are milliseconds. What JSON has no number for: `null` is NaN, `"Infinity"` and `"-Infinity"` are texts; also
-//! other texts that spell a number are read.
+//! Timestamps are in milliseconds. `null` is NaN. A value can also be a string that contains a number, such as
+//! `"Infinity"` and `"-Infinity"`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,12 +21,13 @@ use super::samples::SampleWriter;
 use crate::options::DecodeOptions;
 use crate::reject::{Reason, too_large};
 
-/// Bytes of a line: a day of a series by the second, about.
+/// Most bytes of a line: about one day of a series with one sample per second.
 const LINE_BYTES_MAX: usize = 10 << 20;
-/// A value and its time may be four bytes, and a row is about as large as that of eight in a message.
+/// Factor from JSON bytes to the body size that [`SampleWriter`] expects. A value and its timestamp take at least four
+/// bytes; the writer allows one row per eight bytes.
 const BYTES_FOR_JSON: usize = 2;
 
-/// Reads a body of lines. A wrong line rejects itself, with its number and beginning.
+/// Decodes a body of lines. A bad line becomes a reject with its number and its first bytes.
 pub fn decode_json_lines(
     body: &[u8],
     import: &ImportOptions,
@@ -53,7 +54,7 @@ pub fn decode_json_lines(
     writer.finish()
 }
 
-/// Reads a line and its number; `false` when nothing more may be read. A sample that is wrong rejects itself alone.
+/// Decodes one line; returns `false` if reading must stop. A bad sample rejects only itself.
 fn one_line<R: SeriesResolver>(
     (text, number): (&[u8], usize),
     import: &ImportOptions,
@@ -84,7 +85,7 @@ fn one_line<R: SeriesResolver>(
     Ok(true)
 }
 
-/// A line. Members that are not known are passed over: other exporters add some.
+/// JSON line. Unknown members are ignored, because other exporters add some.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(borrow)]
@@ -94,10 +95,10 @@ struct Line<'a> {
     timestamps: Vec<i64>,
 }
 
-/// Labels in their order; a name that comes twice is seen later.
+/// Labels in their order; duplicates are detected later.
 struct Labels<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
-/// A text that borrows where it can.
+/// String that borrows from the body if it has no escapes.
 #[derive(Deserialize)]
 struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -127,13 +128,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
     }
 }
 
-/// The number that a value spells: read from its text, since what reads JSON may miss the nearest double.
+/// Parses a value from its JSON text. `serde_json` may not return the nearest double.
 fn to_number(value: &str) -> Result<f64, Reason> {
     let quoted = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     match (value, quoted) {
         ("null", _) => Ok(f64::NAN),
         (_, text) => fast_float2::parse(text.unwrap_or(value)).map_err(|_| {
-            format!("value {value} is neither a number, nor null or a text that spells a number").into()
+            format!("value {value} is not a number, null or a string that contains a number").into()
         }),
     }
 }

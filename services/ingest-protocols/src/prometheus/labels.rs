@@ -1,11 +1,12 @@
-//! The labels of a series as bytes that name a timeline.
+//! Encoding of the labels of a series as the raw key of its timeline.
 //!
-//! Remote write spells them as repeated messages `Label { name = 1, value = 2 }` in field 1. Those very bytes, cut out
-//! of the request, are the raw key of the series: a known series costs one hash and one comparison, nothing is
-//! escaped or copied, and only a new one is read by [`identity`]. No raw key in line protocol begins with their first
-//! byte, a line feed. Other decoders write the same form by [`push`].
+//! Remote write encodes labels as repeated messages `Label { name = 1, value = 2 }` in field 1. These bytes, as they
+//! are in the request, are the raw key of the series. A known series therefore costs one hash and one comparison
+//! without escaping or copying, and only a new key is parsed by [`identity`]. The first byte is a line feed, with which
+//! no line-protocol key begins. Decoders of other formats build the same encoding with [`push`].
 //!
-//! Unlike a key in line protocol it can hold every text but NUL: line ends, and backslashes at the end.
+//! Unlike a line-protocol key, the encoding can hold any text without NUL, including line ends and trailing
+//! backslashes.
 
 use tideline_model::Identity;
 use tideline_model::identity::IdentityError;
@@ -15,14 +16,14 @@ use super::wire::{Fields, Payload, Read};
 use crate::reject::{Reason, quote, too_large};
 use crate::series_key::{KEY_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX, TIME};
 
-/// The label that holds the name of the metric.
+/// Label that holds the metric name.
 pub(crate) const METRIC_NAME: &[u8] = b"__name__";
 
-/// The first byte of every label: field 1, a run of bytes.
+/// First byte of every label: field 1 with length-delimited bytes.
 pub(crate) const LABEL: u8 = 0x0a;
 const VALUE: u8 = 0x12;
 
-/// Bytes of labels that a text about them shows.
+/// Bytes from which a text that shows labels is truncated.
 const SHOWN_BYTES_MAX: usize = 240;
 
 /// Appends a label.
@@ -40,7 +41,7 @@ pub(crate) fn push(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Appends a label whose texts have their lengths before them.
+/// Appends a label whose name and value already start with their encoded lengths.
 #[inline]
 pub(crate) fn push_spelt(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let length = 2 + name.len() + value.len();
@@ -53,8 +54,8 @@ pub(crate) fn push_spelt(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// What of a key follows a label whose texts have their lengths before them, where it begins with that. Very long labels
-/// are not looked at.
+/// Strips a label with length-prefixed texts from the start of a key; `None` if the key does not begin with it. Labels
+/// over 16 KiB are not compared and return `None`.
 #[inline]
 pub(crate) fn strip_spelt<'a>(key: &'a [u8], name: &[u8], value: &[u8]) -> Option<&'a [u8]> {
     let rest = key.strip_prefix(&[LABEL])?;
@@ -68,7 +69,7 @@ pub(crate) fn strip_spelt<'a>(key: &'a [u8], name: &[u8], value: &[u8]) -> Optio
     rest.strip_prefix(&[VALUE])?.strip_prefix(value)
 }
 
-/// The name and value of one `Label` message. Where a field is repeated, the last counts.
+/// Decodes the name and value of a `Label` message. If a field is repeated, the last one counts.
 pub(crate) fn label(message: &[u8]) -> Read<(&[u8], &[u8])> {
     let (mut name, mut value) = (&b""[..], &b""[..]);
     let mut fields = Fields::new(message);
@@ -82,7 +83,7 @@ pub(crate) fn label(message: &[u8]) -> Read<(&[u8], &[u8])> {
     Ok((name, value))
 }
 
-/// The labels that a key holds, in their order.
+/// Returns the labels of a key in their order.
 pub(crate) fn each(key: &[u8]) -> impl Iterator<Item = Read<(&[u8], &[u8])>> {
     let mut fields = Fields::new(key);
     std::iter::from_fn(move || match fields.next() {
@@ -96,7 +97,7 @@ pub(crate) fn each(key: &[u8]) -> impl Iterator<Item = Read<(&[u8], &[u8])>> {
     })
 }
 
-/// The name of the metric; `None` where there is none. Usually the first label has it, and both are short.
+/// Returns the metric name of a key. Fast path: the first label holds it, and its lengths take one byte each.
 #[inline]
 pub(crate) fn metric_name(key: &[u8]) -> Option<&[u8]> {
     if let Some((head, rest)) = key.split_first_chunk::<14>()
@@ -116,7 +117,7 @@ fn any_metric_name(key: &[u8]) -> Option<&[u8]> {
         .map(|(_, value)| value)
 }
 
-/// Reads a key into the identity that it names: the metric's name becomes the measurement.
+/// Parses a key into an identity. The metric name becomes the measurement.
 pub(crate) fn identity(key: &[u8]) -> Result<Identity, Reason> {
     if key.len() > KEY_BYTES_MAX {
         return Err(too_large("labels", key.len(), KEY_BYTES_MAX));
@@ -167,7 +168,7 @@ fn text(what: &'static str, bytes: &[u8]) -> Result<String, Reason> {
     }
 }
 
-/// The labels for people: `{__name__="up", job="node"}`, cut short.
+/// Formats the labels for messages, truncated: `{__name__="up", job="node"}`.
 pub(crate) fn shown(key: &[u8]) -> String {
     let mut out = String::from("{");
     for (name, value) in each(key).filter_map(Read::ok) {

@@ -1,24 +1,26 @@
-//! What senders say about a metric: its type, help and unit.
+//! Metadata of metrics: type, help text and unit.
+//!
+//! Senders repeat the metadata with every request, or even with every series. A body keeps one entry per metric family.
 
 use hashbrown::HashMap;
 
-/// A metric family, as it is described.
+/// Metadata of a metric family.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MetricMetadata {
-    /// The name of the family.
+    /// Name of the family.
     pub name: String,
     /// `counter`, `gauge`, `histogram`, `gaugehistogram`, `summary`, `info`, `stateset` or `unknown`.
     pub kind: &'static str,
-    /// What it measures.
+    /// Description of the metric.
     pub help: String,
-    /// The unit of its values; may be empty.
+    /// Unit of the values; may be empty.
     pub unit: String,
 }
 
-/// Says whether a name, type, help and unit are known as they are: such metadata is not handed on.
+/// Callback that returns true if the metadata (name, type, help, unit) is already stored. Such metadata is skipped.
 pub type KnownMetadata<'a> = dyn Fn(&str, &str, &str, &str) -> bool + 'a;
 
-/// The names of the types, by their number in both versions of remote write. The first says nothing.
+/// Names of the metric types, indexed by their number in both versions of remote write. The first is the unknown type.
 pub(crate) const KINDS: [&str; 8] = [
     "unknown",
     "counter",
@@ -30,19 +32,19 @@ pub(crate) const KINDS: [&str; 8] = [
     "stateset",
 ];
 
-/// The type of a number; `unknown` for one that is not known.
+/// Returns the type with this number; `unknown` for any other number.
 pub(crate) fn kind_of_number(number: u64) -> &'static str {
     let known = usize::try_from(number).ok().and_then(|number| KINDS.get(number));
     known.copied().unwrap_or(KINDS[0])
 }
 
-/// The type of a word in a text format.
+/// Returns the type with this name in a text format.
 pub(crate) fn kind_of_word(word: &str) -> Option<&'static str> {
     let word = if word == "untyped" { KINDS[0] } else { word };
     KINDS.into_iter().find(|kind| *kind == word)
 }
 
-/// The family of a series that one of its metrics names: buckets, sums and counts belong to what they are parts of.
+/// Returns the metric family of a series name: the suffixes of buckets, sums and counts are removed.
 pub(crate) fn family<'a>(name: &'a str, kind: &str) -> &'a str {
     let suffixes: &[&str] = match kind {
         "histogram" => &["_bucket", "_count", "_sum"],
@@ -54,16 +56,16 @@ pub(crate) fn family<'a>(name: &'a str, kind: &str) -> &'a str {
     part_of.filter(|family| !family.is_empty()).unwrap_or(name)
 }
 
-/// Collects metadata; of one name the last counts.
+/// List of metadata; the last entry of a name counts.
 #[derive(Debug, Default)]
 pub(crate) struct MetadataList {
     list: Vec<MetricMetadata>,
     by_name: HashMap<String, usize>,
-    /// What is said beyond the limit goes here, one over the other.
+    /// Scratch entry for names beyond the limit; its content is discarded.
     beyond: MetricMetadata,
 }
 
-/// Families of one body. What a short line says of one takes a hundred bytes here.
+/// Most families of one body. An entry takes about a hundred bytes even if its line is short.
 const FAMILIES_MAX: usize = 65_536;
 
 impl MetadataList {
@@ -88,7 +90,7 @@ impl MetadataList {
         unit.clone_into(&mut self.of(name).unit);
     }
 
-    /// What is known of a name, which is known from now on.
+    /// Returns the entry of a name; adds it if necessary.
     fn of(&mut self, name: &str) -> &mut MetricMetadata {
         let at = match self.by_name.get(name) {
             Some(at) => *at,

@@ -1,4 +1,4 @@
-//! Metric families as messages: what client libraries push unless they are told otherwise.
+//! Decoder of `MetricFamily` messages, the default push format of client libraries.
 //!
 //! ```text
 //! body         (length MetricFamily)*
@@ -6,8 +6,8 @@
 //! Metric       { 1: LabelPair*, 2: Gauge, 3: Counter, 4: Summary, 5: Untyped, 6: int64 timestamp_ms, 7: Histogram }
 //! ```
 //!
-//! The samples are those of the text formats: buckets, sums and counts are series of their own. A histogram that has
-//! native buckets is a native one, and besides a classic one where it has classic buckets too.
+//! The samples are the same as in the text formats: buckets, sums and counts are separate series. A histogram with
+//! native buckets is stored as a native histogram. If it also has classic buckets, it is stored in both forms.
 
 use std::borrow::Cow;
 
@@ -25,21 +25,21 @@ use crate::error::IngestError;
 use crate::options::{DecodeOptions, or_unknown};
 use crate::reject::Reason;
 
-/// A part of a summary or histogram may be two bytes that say nothing, and a real one, which has a number, becomes up
-/// to three rows.
+/// Factor from body bytes to the body size that [`SampleWriter`] expects. An empty part of a summary or histogram takes
+/// two bytes; a real part holds a number and becomes up to three rows.
 const BYTES_FOR_FAMILIES: usize = 2;
-/// Bytes of the keys of all series of one body. The labels of a histogram stand there once and are spelt for each of
-/// its buckets: without a bound, a body of empty buckets would cost minutes.
+/// Most bytes of the keys of all series of one body. The labels of a histogram occur once in the body and are repeated
+/// in the key of each bucket. Without a limit, a body of empty buckets would take minutes.
 const KEYS_BYTES_MAX: usize = 1 << 30;
 
-/// Reads a body of messages `io.prometheus.client.MetricFamily`, each behind its length.
+/// Decodes a body of length-delimited `io.prometheus.client.MetricFamily` messages.
 ///
-/// Nothing is known of it before its families are seen to be whole. A metric that is wrong rejects itself alone, and a
-/// family without a name or of no known type all that it has.
+/// The families are checked to be complete before any of them is decoded. A bad metric rejects only itself. A family
+/// without a name or with an unknown type is rejected with all its metrics.
 ///
 /// # Errors
 ///
-/// [`IngestError::Protobuf`] when the body is not such messages. Nothing is to be stored then.
+/// Returns [`IngestError::Protobuf`] if the body is not a sequence of such messages. Nothing must be stored then.
 pub fn decode_metric_families(
     body: &[u8],
     import: &ImportOptions,
@@ -92,7 +92,7 @@ fn read(
     Ok(reader.writer.finish())
 }
 
-/// The type of a family. Its number is that of the field which its metrics have their values in.
+/// Type of a family. The discriminant is the field of `Metric` that holds the value; see [`Kind::field`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Gauge = 2,
@@ -127,7 +127,7 @@ impl Kind {
         }
     }
 
-    /// The field of a metric that has its value.
+    /// Returns the field of a `Metric` message that holds the value.
     fn field(self) -> u32 {
         match self {
             Self::GaugeHistogram => Self::Histogram as u32,
@@ -136,7 +136,7 @@ impl Kind {
     }
 }
 
-/// What a family says of all its metrics.
+/// Fields of a family that apply to all its metrics.
 #[derive(Debug, Default)]
 struct Head<'b> {
     name: &'b [u8],
@@ -161,7 +161,7 @@ impl<'b> Head<'b> {
         Ok(head)
     }
 
-    /// Its type, once what it says is seen to be sound. Notes that.
+    /// Validates the name, texts and type, stores the metadata, and returns the type.
     fn describe<R>(&self, writer: &mut SampleWriter<'_, R>) -> Result<Kind, Reason> {
         let text = |what: &str, bytes: &'b [u8]| {
             let text = std::str::from_utf8(bytes);
@@ -184,37 +184,37 @@ impl<'b> Head<'b> {
     }
 }
 
-/// When a metric was measured, and since when it counts where that is known, in milliseconds.
+/// Timestamp of a metric, and its start timestamp if known, both in milliseconds.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     millis: i64,
     start: Option<i64>,
 }
 
-/// A label that tells the parts of a metric apart: `le` or `quantile`, with its number.
+/// Label that distinguishes the parts of a metric (`le` or `quantile`), with its number.
 type PartLabel = Option<(&'static [u8], f64)>;
 
 struct FamilyReader<'b, 'r, R> {
     import: &'b ImportOptions,
     default_millis: Option<i64>,
     writer: SampleWriter<'r, R>,
-    /// Metrics that are still to be read.
+    /// Number of metrics that are still to be read.
     unread: usize,
-    /// The name of the series at hand.
+    /// Name of the current series.
     name: Vec<u8>,
-    /// The labels of the metric at hand.
+    /// Labels of the current metric.
     labels: Vec<(&'b [u8], &'b [u8])>,
-    /// The spelling of a bound or quantile.
+    /// Formatted bound or quantile.
     bound: String,
-    /// The key of the series at hand.
+    /// Key of the current series.
     key: Vec<u8>,
-    /// Bytes of all keys so far.
+    /// Total bytes of all keys so far.
     key_bytes: usize,
     exemplar: ExemplarText,
 }
 
 impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
-    /// Reads a family; `false` when nothing more may be read. So do the other methods.
+    /// Decodes a family. This and the following methods return `false` if reading must stop.
     fn one_family(&mut self, message: &'b [u8]) -> Read<bool> {
         let head = Head::read(message)?;
         let kind = match head.describe(&mut self.writer) {
@@ -263,7 +263,7 @@ impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
             }
         };
         let Some(value) = value else {
-            let reason = format!("a metric of type {} has no such value", kind.name());
+            let reason = format!("a metric of type {} has no value of this type", kind.name());
             let _ = self.spell(family, "", None);
             return Ok(self.writer.reject(reason.into(), &self.key));
         };
@@ -274,7 +274,7 @@ impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
         }
     }
 
-    /// `Gauge`, `Untyped { 1: value }`, `Counter { 1: value, 2: Exemplar, 3: created }`.
+    /// Decodes `Gauge`, `Untyped { 1: value }` or `Counter { 1: value, 2: Exemplar, 3: created }`.
     fn single(&mut self, family: &[u8], kind: Kind, mut times: Times, message: &[u8]) -> Read<bool> {
         let (mut value, mut exemplar) = (0.0, None);
         let mut fields = Fields::new(message);
@@ -289,7 +289,7 @@ impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
         self.number((family, "", None), times, value, exemplar)
     }
 
-    /// `Summary { 1: count, 2: sum, 3: Quantile* { 1: quantile, 2: value }, 4: created }`.
+    /// Decodes `Summary { 1: count, 2: sum, 3: Quantile* { 1: quantile, 2: value }, 4: created }`.
     fn summary(&mut self, family: &[u8], mut times: Times, message: &[u8]) -> Read<bool> {
         let (mut count, mut sum) = (0, 0.0);
         let mut fields = Fields::new(message);
@@ -324,7 +324,8 @@ impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
             && self.number((family, "_count", None), times, count as f64, None)?)
     }
 
-    /// `Histogram { 1: count, 2: sum, 3: Bucket*, 4: count as a double, 15: created, 16: Exemplar* }`, and native buckets.
+    /// Decodes `Histogram { 1: count, 2: sum, 3: Bucket*, 4: count as a double, 15: created, 16: Exemplar* }` and its
+    /// native buckets.
     fn histogram(&mut self, family: &[u8], kind: Kind, mut times: Times, message: &[u8]) -> Read<bool> {
         let (mut count, mut exact_count, mut sum, mut has_buckets) = (0, 0.0, 0.0, false);
         let mut fields = Fields::new(message);
@@ -356,7 +357,7 @@ impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
             && self.number((family, "_count", None), times, count, None)?)
     }
 
-    /// A native histogram with its own exemplars.
+    /// Writes a native histogram with its own exemplars.
     fn native(
         &mut self,
         family: &[u8],
@@ -389,7 +390,7 @@ impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
         Ok(true)
     }
 
-    /// `Bucket { 1: count, 2: upper bound, 3: Exemplar, 4: count as a double }`; the last one need not be said.
+    /// Decodes `Bucket { 1: count, 2: upper bound, 3: Exemplar, 4: count as a double }`. The `+Inf` bucket is optional.
     fn buckets(&mut self, family: &[u8], times: Times, message: &[u8], count: f64) -> Read<bool> {
         let mut has_last = false;
         let mut fields = Fields::new(message);
@@ -423,7 +424,7 @@ impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
         Ok(has_last || self.number((family, "_bucket", last), times, count, None)?)
     }
 
-    /// Writes a number and its exemplar.
+    /// Writes a float sample and its exemplar.
     fn number(
         &mut self,
         part: (&[u8], &str, PartLabel),
@@ -446,7 +447,7 @@ impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
         Ok(goes_on && self.key_bytes <= KEYS_BYTES_MAX)
     }
 
-    /// The series of a part of the metric at hand.
+    /// Resolves the series of a part of the current metric.
     fn series(&mut self, (family, suffix, label): (&[u8], &str, PartLabel)) -> Result<Series, Reason> {
         self.spell(family, suffix, label)?;
         self.key_bytes += self.key.len();
@@ -470,7 +471,7 @@ impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
         spell_key(all, &self.import.extra_labels, &mut self.key)
     }
 
-    /// `Exemplar { 1: LabelPair*, 2: value, 3: time }`. Without a time it has that of its sample.
+    /// Decodes `Exemplar { 1: LabelPair*, 2: value, 3: time }`. Without a time, the timestamp is that of its sample.
     fn exemplar(&mut self, series: Series, mut millis: i64, message: &[u8]) -> Read<Result<(), Reason>> {
         let mut value = 0.0;
         self.exemplar.start();
@@ -491,12 +492,13 @@ impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
     }
 }
 
-/// Since when a metric counts; the beginning of the epoch is none.
+/// Decodes a start timestamp; the epoch itself means `None`.
 fn start(payload: Payload<'_>) -> Read<Option<i64>> {
     time(payload).map(|millis| (millis != 0).then_some(millis))
 }
 
-/// `google.protobuf.Timestamp { 1: int64 seconds, 2: int32 nanos }` in milliseconds; what does not fit is out of range anyway.
+/// Decodes `google.protobuf.Timestamp { 1: int64 seconds, 2: int32 nanos }` to milliseconds. Saturates on overflow;
+/// such a timestamp is rejected later.
 fn time(payload: Payload<'_>) -> Read<i64> {
     let (mut seconds, mut nanos) = (0_i64, 0_i64);
     let mut fields = Fields::new(payload.bytes()?);

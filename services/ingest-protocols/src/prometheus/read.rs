@@ -1,4 +1,4 @@
-//! Remote read: `prometheus.ReadRequest`.
+//! Decoder of remote read requests: `prometheus.ReadRequest`.
 //!
 //! ```text
 //! ReadRequest  { 1: Query*, 2: ResponseType* }
@@ -6,43 +6,43 @@
 //! LabelMatcher { 1: type, 2: name, 3: value }
 //! ```
 //!
-//! Hints are passed over: they allow an answer to be smaller, and none is needed for it to be right.
+//! Hints are ignored: they only permit a smaller response and do not affect its correctness.
 
 use super::wire::{Fields, Malformed, Payload, Read};
 use crate::error::IngestError;
 
-/// What is asked for, and in which form.
+/// Remote read request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadRequest {
-    /// The queries, answered in their order.
+    /// Queries; the results are returned in the same order.
     pub queries: Vec<ReadQuery>,
-    /// The first form among those that the client takes that is known here.
+    /// First supported type in the client's list of accepted response types.
     pub response_type: ReadResponseType,
 }
 
-/// One query.
+/// Query of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReadQuery {
-    /// First wanted instant, in milliseconds, inclusive.
+    /// Start of the time range in milliseconds, inclusive.
     pub start: i64,
-    /// Last wanted instant, in milliseconds, inclusive.
+    /// End of the time range in milliseconds, inclusive.
     pub end: i64,
-    /// All have to be met.
+    /// Label matchers; a series must match all of them.
     pub matchers: Vec<ReadMatcher>,
 }
 
-/// A condition on a label.
+/// Label matcher.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReadMatcher {
-    /// How the value is compared.
+    /// Comparison operator.
     pub kind: ReadMatcherKind,
-    /// The label.
+    /// Label name.
     pub name: String,
-    /// What its value is compared with.
+    /// Value or pattern to compare with.
     pub value: String,
 }
 
-/// How a value is compared.
+/// Comparison operator of a label matcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReadMatcherKind {
     /// `=`
@@ -56,20 +56,20 @@ pub enum ReadMatcherKind {
     NotRegex,
 }
 
-/// The form of the answer.
+/// Format of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadResponseType {
-    /// One message with every sample.
+    /// One message with all samples.
     Samples,
-    /// A stream of messages with chunks.
+    /// Stream of messages with XOR chunks.
     StreamedXorChunks,
 }
 
-/// Reads a request, decompressed.
+/// Decodes a decompressed request.
 ///
 /// # Errors
 ///
-/// [`IngestError::Protobuf`] when the body is not such a message, or names only forms of answers that are not known here.
+/// Returns [`IngestError::Protobuf`] if the body is not a valid message or accepts only unsupported response types.
 pub fn decode_read(body: &[u8]) -> Result<ReadRequest, IngestError> {
     read(body).map_err(|Malformed(reason)| IngestError::Protobuf {
         message: "prometheus.ReadRequest",
@@ -98,7 +98,7 @@ fn read(body: &[u8]) -> Read<ReadRequest> {
     };
     Ok(ReadRequest {
         queries,
-        response_type: response_type.ok_or(Malformed("none of the accepted response types is known"))?,
+        response_type: response_type.ok_or(Malformed("none of the accepted response types is supported"))?,
     })
 }
 

@@ -1,27 +1,27 @@
-//! One sample as a line of text: `name{label="value",…} value [time] [# {exemplar labels} value [time]]`.
+//! Parser of a sample line: `name{label="value",…} value [time] [# {exemplar labels} value [time]]`.
 //!
-//! The name may also stand in quotes as the first thing in the braces: then it, and label names likewise, can be any
-//! text. Both text formats are read by the same rules, white space as freely as the classic one allows.
+//! The name may also be a quoted text at the start of the braces. Quoted names, and quoted label names, can be any
+//! text. Both text formats follow the same rules, with the tolerance for white space of the classic format.
 
 use std::borrow::Cow;
 
 use crate::reject::{Reason, quote};
 
-/// A text of the line, without its escapes.
+/// Unescaped text of the line.
 type Text<'a> = Cow<'a, [u8]>;
 
-/// A sample as it is written.
+/// Parsed sample line.
 #[derive(Debug, Default)]
 pub(crate) struct SampleLine<'a> {
     pub(crate) name: Text<'a>,
     pub(crate) labels: Vec<(Text<'a>, Text<'a>)>,
     pub(crate) value: f64,
-    /// The text of the time, where there is one.
+    /// Text of the timestamp, if there is one.
     pub(crate) time: Option<&'a [u8]>,
     pub(crate) exemplar: Option<ExemplarPart<'a>>,
 }
 
-/// The exemplar of a sample.
+/// Exemplar of a sample.
 #[derive(Debug, Default)]
 pub(crate) struct ExemplarPart<'a> {
     pub(crate) labels: Vec<(Text<'a>, Text<'a>)>,
@@ -29,12 +29,12 @@ pub(crate) struct ExemplarPart<'a> {
     pub(crate) time: Option<&'a [u8]>,
 }
 
-/// NaN as Prometheus stores it where it was only written as text.
+/// Bits of the NaN that Prometheus stores for the text `NaN`.
 const NAN: f64 = f64::from_bits(0x7ff8_0000_0000_0001);
 
 impl<'a> SampleLine<'a> {
-    /// Reads a line that is neither empty nor a comment. Exemplars are a matter of OpenMetrics: elsewhere what follows
-    /// the time is refused.
+    /// Parses a line that is neither empty nor a comment. If `with_exemplar` is false, text after the timestamp is an
+    /// error: only OpenMetrics has exemplars.
     pub(crate) fn read(line: &'a [u8], with_exemplar: bool) -> Result<Self, Reason> {
         let mut cursor = Cursor { rest: line };
         let mut sample = Self::default();
@@ -67,7 +67,7 @@ impl<'a> SampleLine<'a> {
     }
 }
 
-/// Reads labels up to the closing brace. A quoted text alone is the name, where there may be one.
+/// Parses labels up to the closing brace. If `name` is given, a quoted text without a value is the metric name.
 fn read_labels<'a>(
     cursor: &mut Cursor<'a>,
     mut name: Option<&mut Text<'a>>,
@@ -110,12 +110,12 @@ fn read_labels<'a>(
     }
 }
 
-/// Bytes of names without quotes; `extra` is allowed besides.
+/// Returns a predicate for the bytes of unquoted names: letters, digits, `_` and `extra`.
 const fn is_name_byte(extra: u8) -> impl Fn(u8) -> bool {
     move |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == extra
 }
 
-/// What is left of a line.
+/// Rest of a line.
 struct Cursor<'a> {
     rest: &'a [u8],
 }
@@ -142,7 +142,7 @@ impl<'a> Cursor<'a> {
         taken
     }
 
-    /// A text in quotes, in which `\\`, `\"` and `\n` are escapes.
+    /// Parses a quoted text with the escapes `\\`, `\"` and `\n`.
     fn quoted(&mut self) -> Result<Text<'a>, Reason> {
         let inner = &self.rest[1..];
         let mut end = 0;
@@ -206,7 +206,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Takes the escapes away; a backslash before anything else stands for itself.
+/// Removes escapes. A backslash before any other character is literal.
 pub(crate) fn unescape(raw: &[u8]) -> Text<'_> {
     if memchr::memchr(b'\\', raw).is_none() {
         return Cow::Borrowed(raw);

@@ -1,11 +1,11 @@
-//! Samples gathered into a batch while a body is read, whatever form it has.
+//! Collection of samples into a batch, shared by all Prometheus formats.
 //!
-//! There are five shapes: numbers and native histograms, either with or without the time at which they started to count,
-//! and exemplars. Each is one group, whatever the names of its metrics: a real request has hundreds of them, with a few
-//! series each. A name is found by one lookup for each series, and not at all where the series before had the same.
+//! Rows have five shapes: float samples and native histograms, each with or without a start timestamp, and exemplars.
+//! Each shape is one group for all metric names, because a typical request has hundreds of names with a few series
+//! each. A name costs one lookup per series, and none if the previous series has the same name.
 //!
-//! Each sample, histogram and exemplar has a number of its own, as the `line` of its row: that is how the writer of a
-//! request learns how many of each kind were stored when some were not.
+//! Each sample, histogram and exemplar has its own number, the `line` of its row. From the rejected lines the caller
+//! computes how many rows of each kind were stored.
 
 use std::hash::BuildHasher;
 
@@ -22,71 +22,73 @@ use crate::reject::{Reason, Rejects};
 
 const NANOS_PER_MILLISECOND: i64 = 1_000_000;
 
-/// Bytes of the body for each item that it may have. A number with its time takes nine and more; only bodies made to
-/// fill the memory, of numbers without either, have less.
+/// Bytes of the body per item that it may have. A value with its timestamp takes at least nine bytes. Only bodies
+/// crafted to exhaust the memory, of empty samples, have fewer bytes per item.
 const ITEM_BYTES_MIN: usize = 8;
-/// Items that a body may have however short it is.
+/// Items allowed in addition, regardless of the size of the body.
 const ITEMS_FREE: usize = 16;
 
-/// Stored bytes of the histograms of a body for each of its bytes. What whole counts take in a message they take here,
-/// about; only such that are made to fill the memory become eight times as large, as doubles.
+/// Stored bytes of histograms allowed per byte of the body. Integer counts take about the same space in the message and
+/// in storage. Only histograms crafted to exhaust the memory become eight times as large, because they are stored as
+/// doubles.
 const HISTOGRAM_BYTES_MAX: usize = 2;
-/// Stored bytes of histograms that a body may have however short it is.
+/// Stored bytes of histograms allowed in addition, regardless of the size of the body.
 const HISTOGRAM_BYTES_FREE: usize = 64 << 10;
 
-/// Why an item beyond those that the body may have is not stored.
+/// Reject reason of an item over the limit for the size of the body.
 const TOO_MANY_ITEMS: &str = "too many samples for the size of the request";
 
-/// Bytes of a line of text that a reject shows.
+/// Most bytes of a text line that a reject shows.
 const EXCERPT_BYTES: usize = 100;
 
-/// A name, and its place among those of each group.
+/// Metric name, with its index in each group.
 #[derive(Debug)]
 struct Name {
     text: Box<str>,
     places: [u32; SHAPES],
 }
 
-/// A series that samples can be written to.
+/// Handle of a resolved series, to which samples can be written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Series {
     timeline: Ordinal,
     name: u32,
 }
 
-/// Gathers samples.
+/// Writer that collects samples into a batch.
 #[derive(Debug)]
 pub(crate) struct SampleWriter<'r, R> {
     resolver: &'r mut R,
-    /// In the order in which they were opened.
+    /// Groups in the order in which they were opened.
     groups: Vec<OpenGroup>,
-    /// The place of each shape's group.
+    /// Index of the group of each shape; [`NONE`] if it was not opened.
     group_of_shape: [u32; SHAPES],
     name_limit: usize,
-    /// Places in `names`.
+    /// Indexes into `names` by name.
     by_name: HashTable<u32>,
     hasher: DefaultHashBuilder,
     names: Vec<Name>,
-    /// The name of the series before.
+    /// Index of the name of the previous series.
     last_name: u32,
     rejects: Rejects,
     pub(crate) metadata: MetadataList,
     counts: SampleCounts,
     kinds: Vec<(u32, SampleKind)>,
-    /// The number of the last item.
+    /// Number of the last item.
     line: u32,
-    /// How many items the body probably has.
+    /// Estimated number of items in the body.
     items_expected: usize,
     /// Most rows that the body may have.
     row_limit: usize,
-    /// The stored bytes of a histogram, before it is known whether there is room for them.
+    /// Buffer for the stored bytes of a histogram, to check their size before they are added.
     histogram: Vec<u8>,
-    /// Stored bytes that further histograms may have.
+    /// Remaining bytes for further histograms.
     histogram_bytes: usize,
 }
 
 impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
-    /// A writer for a body of `body_bytes`, which has `items_expected` items or about so many; 0 where nothing is known.
+    /// Creates a writer for a body of `body_bytes`. `items_expected` is the estimated number of items; 0 if it is
+    /// unknown.
     pub(crate) fn new(
         body_bytes: usize,
         items_expected: usize,
@@ -126,13 +128,13 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         }
     }
 
-    /// The series that a key of [`labels`] names, or why there is none.
+    /// Resolves the series of a key, see [`labels`]; returns the reject reason if that fails.
     pub(crate) fn series(&mut self, key: &[u8]) -> Result<Series, Reason> {
         let timeline = self.resolver.resolve(key)?;
         self.named(timeline, key)
     }
 
-    /// The series whose labels `message` begins with, and their length, where it is the one that is expected now.
+    /// Returns the expected next series and the length of its key, if `message` begins with that key.
     pub(crate) fn expected(&mut self, message: &[u8]) -> Option<(Series, usize)> {
         let mut length = 0;
         let timeline = self.resolver.guess(|key| {
@@ -146,7 +148,7 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         Some((series, length))
     }
 
-    /// The series of a metric that is expected now, where `is_it` says so of its key.
+    /// Returns the expected next series, which has the name `metric`, if `is_it` returns true for its key.
     pub(crate) fn expected_of(&mut self, metric: &[u8], is_it: impl FnOnce(&[u8]) -> bool) -> Option<Series> {
         let timeline = self.resolver.guess(is_it)?;
         self.of_metric(timeline, metric).ok()
@@ -196,13 +198,13 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         Ok(index)
     }
 
-    /// The metric's name of a series, and the number of that name in this body.
+    /// Returns the metric name of a series and the index of that name in this body.
     pub(crate) fn name(&self, series: Series) -> (&str, usize) {
         let number = series.name as usize;
         (&self.names[number].text, number)
     }
 
-    /// Notes metadata of the family that a series belongs to, unless that is known.
+    /// Stores metadata of the family of a series, unless it is already known.
     pub(crate) fn describe(
         &mut self,
         series: Series,
@@ -215,7 +217,8 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         }
     }
 
-    /// Appends a number at `millis` since the epoch; `start` is when it began to count, where that is known.
+    /// Appends a float sample. `millis` is the timestamp and `start` the optional start timestamp, both in milliseconds
+    /// since the epoch.
     #[inline]
     pub(crate) fn number(
         &mut self,
@@ -275,7 +278,7 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         Ok(())
     }
 
-    /// Appends an exemplar as its stored text.
+    /// Appends an exemplar in its stored text form.
     pub(crate) fn exemplar(&mut self, series: Series, millis: i64, text: &str) -> Result<(), Reason> {
         let nanos = self.admit(millis)?;
         let group = self.start_row(series, Shape::Exemplar, nanos, SampleKind::Exemplar);
@@ -285,7 +288,8 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         Ok(())
     }
 
-    /// The time of one more row, where there is room for it.
+    /// Returns the timestamp of a new row in nanoseconds; fails if the body has too many rows or the timestamp is out
+    /// of range.
     #[inline]
     fn admit(&self, millis: i64) -> Result<i64, Reason> {
         if self.rows_left() == 0 {
@@ -298,13 +302,13 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         }
     }
 
-    /// How many more rows the body may have.
+    /// Returns the number of rows that the body may still have.
     #[inline]
     fn rows_left(&self) -> usize {
         self.row_limit.saturating_sub(self.line as usize)
     }
 
-    /// Begins a row, whose values are still to be pushed, in its group.
+    /// Starts a row in its group; the caller appends the values.
     #[inline]
     fn start_row(&mut self, series: Series, shape: Shape, nanos: i64, kind: SampleKind) -> &mut PointGroup {
         let rows_left = self.rows_left();
@@ -336,14 +340,14 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         self.line
     }
 
-    /// Notes why something was not stored; `false` when nothing more may be read.
+    /// Adds a reject; returns `false` if reading must stop.
     pub(crate) fn reject(&mut self, reason: Reason, key: &[u8]) -> bool {
         let line = self.next_line();
         self.rejects.push(line, reason, labels::shown(key).as_bytes());
         !self.is_full()
     }
 
-    /// The same for a line of text; says its number.
+    /// Adds a reject for a line of text with its number; returns `false` if reading must stop.
     pub(crate) fn reject_line(&mut self, number: usize, reason: Reason, text: &[u8]) -> bool {
         let line = self.next_line();
         let mut excerpt = format!("line {number}: ").into_bytes();
@@ -352,12 +356,13 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         !self.is_full()
     }
 
-    /// Whether nothing that is read from here on could be stored, or told of.
+    /// Returns true if no more rows or no more rejects can be stored.
     fn is_full(&self) -> bool {
         self.rejects.is_full() || self.rows_left() == 0
     }
 
-    /// Notes that `unread` series were not looked at: the body is full, or spells more labels than one may.
+    /// Adds a reject which reports that `unread` series were not read: the limit of rows, rejects or key bytes is
+    /// reached.
     pub(crate) fn reject_unread(&mut self, unread: usize) {
         let line = self.next_line();
         if self.rejects.is_full() {

@@ -1,25 +1,26 @@
-//! Protocol Buffers as bytes: fields read in place, nothing built.
+//! In-place reader of Protocol Buffers, without allocation.
 //!
-//! Only what Prometheus' messages need: varints, 64-bit words and runs of bytes. Groups, which no living schema uses,
-//! are refused; 32-bit words and unknown fields are passed over, as every reader has to.
+//! Supports what the messages of Prometheus need: varints, 64-bit words and length-delimited bytes. Groups, which
+//! current schemas do not use, are rejected. 32-bit words and unknown fields are skipped, as the format requires.
 
 use tideline_wire::varint::{self, VarintError, unzigzag};
 
-/// Bytes that are not the message that they ought to be. The text says in what way.
+/// Error of an invalid message, with a description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
-/// The result of reading.
+/// Result of reading a message.
 pub(crate) type Read<T> = Result<T, Malformed>;
 
-/// The tags of a double in field 1 and of a varint in field 2.
+/// Tag of a double in field 1.
 const DOUBLE_1: u8 = 0x09;
+/// Tag of a varint in field 2.
 const VARINT_2: u8 = 0x10;
 
 const CUT_OFF: Malformed = Malformed("message cut off");
 const WRONG_TYPE: Malformed = Malformed("field has a wrong wire type");
 
-/// A field as it lies in its message.
+/// Undecoded value of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Payload<'a> {
     Varint(u64),
@@ -28,7 +29,7 @@ pub(crate) enum Payload<'a> {
     Word32,
 }
 
-/// The fields of a message that are still to be read.
+/// Reader of the remaining fields of a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
@@ -40,13 +41,13 @@ impl<'a> Fields<'a> {
         Self { rest: message }
     }
 
-    /// What was not read yet.
+    /// Returns the unread bytes.
     #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// The next field and its number; `None` at the end.
+    /// Returns the next field with its number; `None` at the end.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Read<Option<(u32, Payload<'a>)>> {
         if self.rest.is_empty() {
@@ -70,7 +71,7 @@ impl<'a> Fields<'a> {
         Ok(Some((number, payload)))
     }
 
-    /// The next of messages that lie one after another, each behind its length; `None` at the end.
+    /// Returns the next length-delimited message; `None` at the end.
     pub(crate) fn delimited(&mut self) -> Read<Option<&'a [u8]>> {
         match self.rest.is_empty() {
             true => Ok(None),
@@ -78,7 +79,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Passes over the runs of bytes of field `tag`, whose tag is one byte, that come next.
+    /// Skips consecutive length-delimited fields with the one-byte tag `tag`.
     #[inline]
     pub(crate) fn skip_runs(&mut self, tag: u8) -> Read<()> {
         while let Some((first, rest)) = self.rest.split_first()
@@ -90,14 +91,15 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    /// A message of a double in field 1 and a varint in field 2 and nothing else, as every sender spells a sample.
+    /// Decodes a message with exactly a double in field 1 and a varint in field 2, the usual encoding of a sample.
+    /// Returns `None` for any other encoding.
     #[inline]
     pub(crate) fn double_and_varint(message: &'a [u8]) -> Option<(f64, u64)> {
         let (head, rest) = message.split_first_chunk::<10>()?;
         let [DOUBLE_1, bits @ .., VARINT_2] = *head else {
             return None;
         };
-        // The varint ends where the message does, so the word that ends there has it whole.
+        // The varint ends with the message, so the last eight bytes of the message contain all of it.
         let unused = 64
             - 8 * u32::try_from(rest.len())
                 .ok()
@@ -107,7 +109,7 @@ impl<'a> Fields<'a> {
         Some((f64::from_bits(u64::from_le_bytes(bits)), number))
     }
 
-    /// A varint; bits beyond the 64th are dropped, as every reader does.
+    /// Reads a varint. Bits beyond the 64th are dropped, as the format requires.
     #[inline(always)]
     pub(crate) fn varint(&mut self) -> Read<u64> {
         varint::take_wrapping(&mut self.rest).map_err(|error| match error {
@@ -133,7 +135,7 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// A message, a string or a packed list.
+    /// Returns the bytes of a message, a string or a packed list.
     #[inline]
     pub(crate) fn bytes(self) -> Read<&'a [u8]> {
         match self {
@@ -142,7 +144,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// A double, bit for bit.
+    /// Returns a double, bit for bit.
     #[inline]
     pub(crate) fn double(self) -> Read<f64> {
         match self {
@@ -151,7 +153,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// `uint64`, and `int64` after a cast.
+    /// Returns a `uint64`; cast it for an `int64`.
     #[inline]
     pub(crate) fn varint(self) -> Read<u64> {
         match self {
@@ -160,18 +162,18 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// `int64`.
+    /// Returns an `int64`.
     #[inline]
     pub(crate) fn int64(self) -> Read<i64> {
         self.varint().map(u64::cast_signed)
     }
 
-    /// `sint32` and `sint64`: the sign is the lowest bit.
+    /// Returns a `sint32` or `sint64`; the sign is the lowest bit.
     pub(crate) fn zigzag(self) -> Read<i64> {
         self.varint().map(unzigzag)
     }
 
-    /// Hands the numbers of a repeated integer field to `take`, whether they are packed or alone.
+    /// Calls `take` for each number of a repeated integer field, packed or not.
     #[inline]
     pub(crate) fn each_varint(self, mut take: impl FnMut(u64)) -> Read<()> {
         match self {
@@ -187,12 +189,12 @@ impl<'a> Payload<'a> {
         Ok(())
     }
 
-    /// The same for `sint64`.
+    /// Calls `take` for each number of a repeated `sint64` field.
     pub(crate) fn each_zigzag(self, mut take: impl FnMut(i64)) -> Read<()> {
         self.each_varint(|code| take(unzigzag(code)))
     }
 
-    /// Hands the numbers of a repeated double field to `take`, whether they are packed or alone.
+    /// Calls `take` for each number of a repeated double field, packed or not.
     pub(crate) fn each_double(self, mut take: impl FnMut(f64)) -> Read<()> {
         match self {
             Self::Word64(bits) => take(f64::from_bits(bits)),
@@ -220,7 +222,7 @@ mod tests {
             let mut out = Vec::new();
             varint::put(value, &mut out);
             assert_eq!(Fields::new(&out).varint(), Ok(value));
-            // The same where more follows, whatever that is.
+            // The same if more bytes follow.
             for more in [[0; 8], [0xff; 8]] {
                 let longer = [&out[..], &more].concat();
                 let mut fields = Fields::new(&longer);
@@ -256,7 +258,7 @@ mod tests {
             Fields::double_and_varint(&[&sample[..], &[0x18, 1]].concat()),
             None
         );
-        // Whatever is longer or ends elsewhere is left to the reader of fields.
+        // Longer messages and other encodings return `None`.
         for value in (0..56).step_by(7).map(|bits| 1u64 << bits) {
             let mut message = sample[..10].to_vec();
             varint::put(value, &mut message);

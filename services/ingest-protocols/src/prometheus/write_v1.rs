@@ -1,11 +1,12 @@
-//! Remote write 1.0: `prometheus.WriteRequest`.
+//! Decoder of remote write 1.0: `prometheus.WriteRequest`.
 //!
 //! ```text
 //! WriteRequest { 1: TimeSeries*, 3: MetricMetadata* }
 //! TimeSeries   { 1: Label*, 2: Sample*, 3: Exemplar*, 4: Histogram* }
 //! ```
 //!
-//! The labels of a series usually lie one after another at its start, and are then its raw key as they lie.
+//! The labels of a series are usually contiguous at its start. Their bytes are then used as the raw key without
+//! copying.
 
 use tideline_model::SeriesResolver;
 
@@ -20,14 +21,14 @@ use crate::error::IngestError;
 use crate::options::DecodeOptions;
 use crate::reject::Reason;
 
-/// Reads a request, decompressed.
+/// Decodes a decompressed request.
 ///
-/// Nothing is known of it before its outermost fields are seen to be whole, so what is cut off costs no memory. A
-/// series with wrong labels rejects itself alone.
+/// The outermost fields are checked to be complete before anything is decoded, so a truncated body costs no memory. A
+/// series with invalid labels rejects only itself.
 ///
 /// # Errors
 ///
-/// [`IngestError::Protobuf`] when the body is not such a message. Nothing is to be stored then.
+/// Returns [`IngestError::Protobuf`] if the body is not a valid message. Nothing must be stored then.
 pub fn decode_write(
     body: &[u8],
     options: &DecodeOptions,
@@ -61,14 +62,14 @@ fn read(body: &[u8], options: &DecodeOptions, resolver: &mut impl SeriesResolver
     Ok(writer.finish())
 }
 
-/// Buffers that are used again for each series.
+/// Buffers that are reused for each series.
 #[derive(Debug, Default)]
 struct Scratch {
     key: Vec<u8>,
     exemplar: ExemplarText,
 }
 
-/// Reads a series; `false` when nothing more may be read.
+/// Decodes a series; returns `false` if reading must stop.
 fn one_series<R: SeriesResolver>(
     message: &[u8],
     writer: &mut SampleWriter<'_, R>,
@@ -94,7 +95,7 @@ fn one_series<R: SeriesResolver>(
     }
 }
 
-/// The labels at the start of a series, as they lie, and what follows them.
+/// Returns the encoded labels at the start of a series, and the bytes after them.
 fn leading_labels(message: &[u8]) -> Read<(&[u8], &[u8])> {
     let mut fields = Fields::new(message);
     fields.skip_runs(LABEL)?;
@@ -102,7 +103,7 @@ fn leading_labels(message: &[u8]) -> Read<(&[u8], &[u8])> {
     Ok((&message[..message.len() - rest.len()], rest))
 }
 
-/// Whether labels follow among other fields.
+/// Returns true if more labels follow among other fields.
 fn has_label(rest: &[u8]) -> Read<bool> {
     let mut fields = Fields::new(rest);
     while let Some((number, _)) = fields.next()? {
@@ -113,7 +114,7 @@ fn has_label(rest: &[u8]) -> Read<bool> {
     Ok(false)
 }
 
-/// Puts labels that lie apart one after another.
+/// Copies labels that are not contiguous into one key.
 fn gather_labels(message: &[u8], key: &mut Vec<u8>) -> Read<()> {
     key.clear();
     let mut fields = Fields::new(message);
@@ -128,7 +129,7 @@ fn gather_labels(message: &[u8], key: &mut Vec<u8>) -> Read<()> {
     Ok(())
 }
 
-/// Reads what was measured; `false` when nothing more may be read.
+/// Decodes the samples, histograms and exemplars of a series; returns `false` if reading must stop.
 fn items<R: SeriesResolver>(
     message: &[u8],
     series: Series,
@@ -163,7 +164,7 @@ fn items<R: SeriesResolver>(
     Ok(true)
 }
 
-/// `Sample { 1: double value, 2: int64 timestamp }`.
+/// Decodes `Sample { 1: double value, 2: int64 timestamp }`.
 #[inline]
 fn sample(message: &[u8]) -> Read<(f64, i64)> {
     if let Some((value, millis)) = Fields::double_and_varint(message) {
@@ -181,7 +182,8 @@ fn sample(message: &[u8]) -> Read<(f64, i64)> {
     Ok((value, millis))
 }
 
-/// `Exemplar { 1: Label*, 2: double value, 3: int64 timestamp }`. Without a time it has that of the sample before it.
+/// Decodes `Exemplar { 1: Label*, 2: double value, 3: int64 timestamp }`. Without a timestamp it gets that of the
+/// preceding sample.
 fn exemplar<R: SeriesResolver>(
     message: &[u8],
     last_millis: Option<i64>,
@@ -213,7 +215,7 @@ fn exemplar<R: SeriesResolver>(
         .and_then(|text| writer.exemplar(series, millis, text)))
 }
 
-/// `MetricMetadata { 1: type, 2: metric_family_name, 4: help, 5: unit }`.
+/// Decodes `MetricMetadata { 1: type, 2: metric_family_name, 4: help, 5: unit }`.
 fn metadata<R>(message: &[u8], writer: &mut SampleWriter<'_, R>) -> Read<()> {
     let (mut kind, mut name, mut help, mut unit) = (0, "", "", "");
     let mut fields = Fields::new(message);

@@ -1,12 +1,12 @@
-//! Remote write 2.0: `io.prometheus.write.v2.Request`.
+//! Decoder of remote write 2.0: `io.prometheus.write.v2.Request`.
 //!
 //! ```text
 //! Request    { 4: string symbol*, 5: TimeSeries* }
 //! TimeSeries { 1: uint32 labels_ref*, 2: Sample*, 3: Histogram*, 4: Exemplar*, 5: Metadata }
 //! ```
 //!
-//! Every text is a number that refers to the list of symbols. The key of a series is put together from them, in the
-//! form in which version 1.0 sends it, so that both share what is known of a series.
+//! All texts are references into the table of symbols. The key of a series is built from the symbols in the encoding of
+//! version 1.0, so both versions share the cache of known series.
 
 use tideline_model::SeriesResolver;
 
@@ -22,26 +22,26 @@ use crate::options::DecodeOptions;
 use crate::reject::{Reason, too_large};
 use crate::series_key::{KEY_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX};
 
-/// Symbols of one request. Each takes sixteen bytes here and may take two in the body, so without a bound a body could
-/// grow in memory; 2,000 series have some thousands.
+/// Most symbols of one request. A symbol takes sixteen bytes in memory but may take only two in the body. A request
+/// with 2,000 series has some thousands.
 const SYMBOLS_MAX: usize = 1 << 20;
-/// References of one list: those of the most tags that a timeline may have, and of its name.
+/// Most references of one list: the name and value of each tag and of the metric name.
 const REFS_MAX: usize = 2 * (TAGS_MAX + 1);
 
-/// Bytes of the keys of all series of one request. A few references spell 64 KiB of labels: without a bound, a body
-/// of them would cost minutes.
+/// Most bytes of the keys of all series of one request. A few references can expand to 64 KiB of labels. Without a
+/// limit, such a body would take minutes.
 const KEYS_BYTES_MAX: usize = 1 << 30;
 
-/// Reads a request, decompressed.
+/// Decodes a decompressed request.
 ///
-/// Nothing is known of it before its outermost fields are seen to be whole. A series whose labels are wrong, whose
-/// references lead nowhere or that holds no sample rejects itself alone. Senders say the metadata of a metric with each
-/// of its series: what `is_known` knows is not handed on.
+/// The outermost fields are checked to be complete before anything is decoded. A series with invalid labels, invalid
+/// references or no samples rejects only itself. Senders repeat the metadata of a metric with each of its series;
+/// metadata for which `is_known` returns true is skipped.
 ///
 /// # Errors
 ///
-/// [`IngestError::Protobuf`] when the body is not such a message or its first symbol is not the empty text. Nothing is
-/// to be stored then.
+/// Returns [`IngestError::Protobuf`] if the body is not a valid message, or its first symbol is not the empty string.
+/// Nothing must be stored then.
 pub fn decode_write_v2(
     body: &[u8],
     options: &DecodeOptions,
@@ -89,7 +89,7 @@ fn read(
     Ok(reader.writer.finish())
 }
 
-/// The list of symbols, each as it lies in the body: its length, then its bytes. So it is copied into a key at once.
+/// Returns the table of symbols. Each symbol includes its encoded length, so that it can be copied into a key as it is.
 fn symbols(body: &[u8]) -> Read<Vec<&[u8]>> {
     let count = super::count_messages(body, 4)?;
     if count > SYMBOLS_MAX {
@@ -103,9 +103,9 @@ fn symbols(body: &[u8]) -> Read<Vec<&[u8]>> {
             None => break,
             Some((4, payload)) => {
                 let length = before.len() - fields.rest().len();
-                // The tag of field 4 is one byte, unless it is spelt longer than it has to be.
+                // The minimal encoding of the tag of field 4 is one byte.
                 if before.first() != Some(&SYMBOL) {
-                    return Err(Malformed("a tag is longer than it has to be"));
+                    return Err(Malformed("the tag of a symbol is not minimally encoded"));
                 }
                 payload.bytes()?;
                 symbols.push(&before[1..length]);
@@ -114,18 +114,18 @@ fn symbols(body: &[u8]) -> Read<Vec<&[u8]>> {
         }
     }
     if symbols.first().is_some_and(|first| !text_of(first).is_empty()) {
-        return Err(Malformed("the first symbol is not the empty text"));
+        return Err(Malformed("the first symbol is not the empty string"));
     }
     Ok(symbols)
 }
 
-/// The tag of a symbol: field 4, a run of bytes.
+/// Tag of a symbol: field 4 with length-delimited bytes.
 const SYMBOL: u8 = 0x22;
 
-/// The symbol of the label that holds the name of the metric.
+/// Encoded symbol of the label that holds the metric name.
 const METRIC_NAME_SPELT: &[u8] = b"\x08__name__";
 
-/// The bytes of a symbol without its length.
+/// Returns the text of a symbol without its length.
 fn text_of(symbol: &[u8]) -> &[u8] {
     let mut fields = Fields::new(symbol);
     match fields.varint() {
@@ -134,10 +134,10 @@ fn text_of(symbol: &[u8]) -> &[u8] {
     }
 }
 
-/// Metadata as it is sent: type, help and unit.
+/// Undecoded metadata: type number, help reference, unit reference.
 type Description = (u64, u64, u64);
 
-/// The series before: its references, its key, and where each label begins in that.
+/// Previous series: its references, its key, and the start of each label in the key.
 #[derive(Debug, Default)]
 struct LastKey {
     refs: Vec<u64>,
@@ -148,25 +148,25 @@ struct LastKey {
 struct SeriesReader<'a, 'r, R> {
     symbols: Vec<&'a [u8]>,
     writer: SampleWriter<'r, R>,
-    /// The references of the labels at hand.
+    /// Label references of the current series.
     refs: Vec<u64>,
-    /// Those of an exemplar.
+    /// Label references of an exemplar.
     exemplar_refs: Vec<u64>,
-    /// The key of the series at hand, or where that needed none of the last one that did.
+    /// Key of the current series. If the current series did not need a key, the key of an earlier one.
     key: Vec<u8>,
-    /// Where each label begins in it.
+    /// Start of each label in `key`.
     starts: Vec<usize>,
     last: LastKey,
-    /// Bytes of all keys so far.
+    /// Total bytes of all keys so far.
     key_bytes: usize,
     exemplar: ExemplarText,
-    /// What was said of each name of the body: every series of a name says the same again.
+    /// Metadata already handled, by metric name: all series of a name usually repeat it.
     described: Vec<Option<Description>>,
     is_known: &'a KnownMetadata<'a>,
 }
 
 impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
-    /// Reads a series; `false` when nothing more may be read.
+    /// Decodes a series; returns `false` if reading must stop.
     fn one_series(&mut self, message: &[u8]) -> Read<bool> {
         let mut description = None;
         let mut has_samples = false;
@@ -187,10 +187,10 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
         }
     }
 
-    /// Notes that something of the series at hand is not stored; `false` when nothing more may be read.
+    /// Rejects an item of the current series; returns `false` if reading must stop.
     #[cold]
     fn reject(&mut self, reason: Reason) -> bool {
-        // What is wrong with the labels themselves leaves a part of the key, which is shown.
+        // If the labels themselves are invalid, the reject shows the valid part of the key.
         let _ = self.spell_key();
         self.writer.reject(reason, &self.key)
     }
@@ -214,8 +214,8 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
         Ok(series)
     }
 
-    /// The series at hand where it is the one that is expected now: its labels are compared with that one's key as they
-    /// are, and nothing is spelt.
+    /// Returns the expected next series if its key equals the labels of the current series. The symbols are compared
+    /// directly with the key, without building one.
     fn expected(&mut self) -> Option<Series> {
         let (pairs, odd) = self.refs.as_chunks::<2>();
         let symbols = self.symbols.as_slice();
@@ -238,7 +238,7 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
         Some(series)
     }
 
-    /// Takes in what is said of a series' metric, unless the body has said the same of that name before.
+    /// Stores the metadata of a series, unless the body had the same metadata for this metric before.
     fn describe(&mut self, series: Series, description: Description) -> Result<(), Reason> {
         let (_, number) = self.writer.name(series);
         if self.described.len() <= number {
@@ -251,7 +251,7 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
         let help = symbol_text("help_ref", help, &self.symbols)?;
         let unit = symbol_text("unit_ref", unit, &self.symbols)?;
         let texts = (kind_of_number(kind), help, unit);
-        // Some encoders write a description of every series, also where nothing is known.
+        // Some encoders write empty metadata for every series.
         if texts == (KINDS[0], "", "") {
             return Ok(());
         }
@@ -260,8 +260,8 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
         Ok(())
     }
 
-    /// Spells the key of the series at hand. Series of one machine follow one another and end in the same labels, which
-    /// are copied as they were spelt before.
+    /// Builds the key of the current series. Series of one machine are usually consecutive and end with the same
+    /// labels; the common suffix is copied from the previous key.
     fn spell_key(&mut self) -> Result<(), Reason> {
         std::mem::swap(&mut self.key, &mut self.last.key);
         std::mem::swap(&mut self.starts, &mut self.last.starts);
@@ -325,7 +325,7 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
         Ok(true)
     }
 
-    /// `Exemplar { 1: uint32 labels_ref*, 2: double value, 3: int64 timestamp }`.
+    /// Decodes `Exemplar { 1: uint32 labels_ref*, 2: double value, 3: int64 timestamp }`.
     fn exemplar(
         &mut self,
         message: &[u8],
@@ -360,7 +360,7 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
     }
 }
 
-/// Adds references to a list that shows, but does not hold, what is too much.
+/// Appends references to a list, up to one more than the limit. The excess is detected by [`each_pair`].
 fn read_refs(payload: Payload<'_>, refs: &mut Vec<u64>) -> Read<()> {
     payload.each_varint(|reference| {
         if refs.len() <= REFS_MAX {
@@ -369,7 +369,7 @@ fn read_refs(payload: Payload<'_>, refs: &mut Vec<u64>) -> Read<()> {
     })
 }
 
-/// Hands the labels that pairs of references name to `take`, each text with its length before it, as long as it wants more.
+/// Calls `take` for each label of the reference pairs, with length-prefixed texts. Fails if `take` returns `false`.
 fn each_pair(
     refs: &[u64],
     symbols: &[&[u8]],
@@ -414,7 +414,7 @@ fn symbol<'a>(what: &str, reference: u64, symbols: &[&'a [u8]]) -> Result<&'a [u
     })
 }
 
-/// A symbol that need not be there: 0 without a table is the empty text.
+/// Returns the text of an optional symbol. Reference 0 is the empty string even without a table.
 fn symbol_text<'a>(what: &str, reference: u64, symbols: &[&'a [u8]]) -> Result<&'a str, Reason> {
     if reference == 0 {
         return Ok("");
@@ -423,7 +423,7 @@ fn symbol_text<'a>(what: &str, reference: u64, symbols: &[&'a [u8]]) -> Result<&
     text.map_err(|_| format!("{what} {reference} is not UTF-8").into())
 }
 
-/// `Metadata { 1: type, 3: help_ref, 4: unit_ref }`.
+/// Decodes `Metadata { 1: type, 3: help_ref, 4: unit_ref }`.
 fn read_description(message: &[u8]) -> Read<Description> {
     let (mut kind, mut help, mut unit) = (0, 0, 0);
     let mut fields = Fields::new(message);
@@ -438,7 +438,7 @@ fn read_description(message: &[u8]) -> Read<Description> {
     Ok((kind, help, unit))
 }
 
-/// `Sample { 1: double value, 2: int64 timestamp, 3: int64 start_timestamp }`; a start of 0 is none.
+/// Decodes `Sample { 1: double value, 2: int64 timestamp, 3: int64 start_timestamp }`. A start of 0 means `None`.
 #[inline]
 fn sample(message: &[u8]) -> Read<(f64, i64, Option<i64>)> {
     if let Some((value, millis)) = Fields::double_and_varint(message) {

@@ -1,6 +1,6 @@
 //! The published line-protocol corpus: 6,615 bodies to decode and 115 points to encode.
 //!
-//! `tideline_testkit::corpus` finds it.
+//! `tideline_testkit::corpus` returns its location.
 
 use serde_json::Value as Json;
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
@@ -8,7 +8,7 @@ use tideline_model::{Precision, Timestamp, Value};
 
 use crate::support::{NumberingResolver, Row, rows};
 
-/// Cases in which we follow InfluxDB 1, or keep people's data safe, against the corpus.
+/// Intentional deviations from the corpus: cases that follow InfluxDB 1 or avoid the loss of data.
 const DEVIATIONS: [(&str, &str); 5] = [
     (
         "2be024ca70163a7068b08f5e8ef57ffa",
@@ -43,7 +43,7 @@ fn every_case_of_the_corpus_decodes_as_published() {
         match (outcome, DEVIATIONS.iter().find(|(deviation, _)| deviation == key)) {
             (Ok(()), None) => {}
             (Err(_), Some(_)) => deviations += 1,
-            (Ok(()), Some((_, reason))) => wrong.push(format!("{key} is no deviation any more: {reason}")),
+            (Ok(()), Some((_, reason))) => wrong.push(format!("{key} does not deviate any more: {reason}")),
             (Err(difference), None) => wrong.push(format!("{key}: {difference}")),
         }
     }
@@ -92,7 +92,7 @@ fn corpus() -> Option<Json> {
     Some(serde_json::from_slice(&bytes).expect("the corpus is JSON"))
 }
 
-/// Decodes one body; says how the outcome differs from the published one.
+/// Decodes one body; on a difference from the published result, returns a description.
 fn decode_case(case: &Json) -> Result<(), String> {
     let input = &case["input"];
     let body = match &input["text"] {
@@ -134,7 +134,7 @@ fn is_same(row: &Row, point: &Json) -> bool {
     });
     let fields = pairs(&point["fields"], value_of);
     let is_same_value = |(name, value): &(String, Value), (other_name, other): &(String, Value)| {
-        // The corpus has lost the sign of zero, and serde_json may miss the last bit of a float.
+        // The corpus does not keep the sign of zero, and `serde_json` may round the last bit of a float differently.
         let same_float = matches!((value, other), (Value::Float(a), Value::Float(b))
             if a == b || a.to_bits().abs_diff(b.to_bits()) == 1);
         name == other_name && (value == other || same_float)
@@ -146,7 +146,7 @@ fn is_same(row: &Row, point: &Json) -> bool {
         && row.fields.iter().zip(&fields).all(|(a, b)| is_same_value(a, b))
 }
 
-/// The key and value of each entry; names that are not UTF-8 do not occur where something is decoded.
+/// Returns the key and value of each entry. All names are UTF-8 in the cases with a result.
 fn pairs<T>(entries: &Json, value_of: impl Fn(&Json) -> T) -> Vec<(String, T)> {
     let entries = entries.as_array().expect("a list");
     entries

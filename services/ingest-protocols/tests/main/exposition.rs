@@ -1,4 +1,6 @@
-//! Text exposition, OpenMetrics and JSON lines: what is read, what is refused by its line.
+//! Text exposition, OpenMetrics and JSON lines: accepted input, and rejects with their line numbers.
+//!
+//! Truncated bodies, import options and metadata of families are covered too.
 
 use proptest::prelude::*;
 use tideline_ingest_protocols::prometheus::{
@@ -222,7 +224,7 @@ fn json_lines_hold_what_victoria_metrics_exports() {
             "2 values and 1 timestamps"
         ]
     );
-    assert!(reasons[2].contains("neither a number"), "{}", reasons[2]);
+    assert!(reasons[2].contains("is not a number"), "{}", reasons[2]);
     assert!(decoded.batch.rejects[0].excerpt.starts_with("line 2: {"));
 }
 
@@ -268,7 +270,7 @@ fn what_was_not_read_for_too_many_rejects_is_said() {
     let (decoded, rows) = json_lines(&format!("{up}\n{wrong}{up}\n{up}\n"), &ImportOptions::default());
     assert_eq!((rows.len(), decoded.batch.rejects.len()), (1, 100_001));
     assert_eq!(words(&decoded.batch.rejects[100_000]), unread);
-    // Nothing is left behind the last one.
+    // The last line is the last reject, so no unread lines are reported.
     let (decoded, _) = classic(&wrong);
     assert_eq!(decoded.batch.rejects.len(), 100_000);
 }
@@ -295,7 +297,7 @@ fn a_time_out_of_range_rejects_its_sample_alone() {
 proptest! {
     #![proptest_config(tideline_testkit::proptest_config(512))]
 
-    /// Any text is read or refused, and any sample that is written is read as it was.
+    /// Arbitrary text is decoded or rejected without a panic, and an encoded sample decodes to the same sample.
     #[test]
     fn no_text_does_harm_and_every_label_reads_back(
         noise in "[ -~\\n\"{}#]{0,80}",

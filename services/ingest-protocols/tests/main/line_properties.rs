@@ -1,4 +1,6 @@
-//! What holds for every body of lines.
+//! Properties of the line-protocol decoder that hold for every body.
+//!
+//! Encoded points decode to the same points, and no input causes a panic or columns of different lengths.
 
 use proptest::prelude::*;
 use tideline_ingest_protocols::line_protocol;
@@ -6,7 +8,7 @@ use tideline_model::{Identity, Timestamp, Value};
 
 use crate::support::{NumberingResolver, Row, options, rows};
 
-/// Pieces from which bodies are put together that come close to lines.
+/// Fragments that are concatenated to bodies similar to valid lines.
 const PIECES: [&str; 36] = [
     "cpu",
     "mem",
@@ -46,13 +48,13 @@ const PIECES: [&str; 36] = [
     "mem free=1 9\n",
 ];
 
-/// A name that line protocol can hold.
+/// Returns a strategy for names that line protocol can represent.
 fn name() -> impl Strategy<Value = String> {
     let character = prop_oneof![
         4 => "[a-z0-9_]",
         2 => prop::sample::select(vec![",", "=", " ", "\\", "\"", "ä", "😀", "#", "."]).prop_map(String::from),
     ];
-    // A letter first keeps it from being a comment, one last from ending in a backslash.
+    // The first letter prevents a comment; the last one prevents a trailing backslash.
     (prop::collection::vec(character, 0..8)).prop_map(|middle| format!("a{}z", middle.concat()))
 }
 
@@ -72,7 +74,7 @@ fn value() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// A point: measurement, tags, fields with unique names, time.
+/// Returns a strategy for points: measurement, tags, fields with unique names, timestamp.
 fn point() -> impl Strategy<Value = Row> {
     let names = |count: std::ops::Range<usize>| prop::collection::btree_set(name(), count);
     let fields = prop::collection::btree_map(name(), value(), 1..6).prop_map(|map| map.into_iter().collect());
@@ -103,7 +105,7 @@ fn write_point(point: &Row, out: &mut Vec<u8>) {
     line_protocol::write(out, point.identity.measurement(), tags, fields, time).expect("can be written");
 }
 
-/// The rows of a body and the lines and reasons of its rejects.
+/// Returns the rows of a body, and the lines and reasons of its rejects.
 fn decode(body: &[u8]) -> (Vec<Row>, Vec<(u32, String)>) {
     let mut resolver = NumberingResolver::default();
     let batch = line_protocol::decode(body, options(), &mut resolver);
@@ -125,7 +127,7 @@ proptest! {
 
     #[test]
     fn written_points_read_back(points in prop::collection::vec(point(), 1..20), picks in prop::collection::vec(any::<prop::sample::Index>(), 1..60)) {
-        // Points repeat, so that shapes are guessed and interleave.
+        // Points repeat, so the decoder guesses shapes and groups interleave.
         let mut body = Vec::new();
         let mut expected = Vec::new();
         let mut line = 1;
@@ -156,7 +158,7 @@ proptest! {
         let mut first = first;
         first.push(b'\n');
         let (mut rows, mut rejects) = decode(&first);
-        // An open quote reaches into whatever follows, so such a body has no end of its own.
+        // An unclosed quote also consumes the second body.
         prop_assume!(rejects.iter().all(|(_, reason)| !reason.contains("unbalanced quotes")));
         let lines = first.iter().filter(|byte| **byte == b'\n').count() as u32;
         let (more_rows, more_rejects) = decode(&second);
@@ -168,7 +170,7 @@ proptest! {
 
     #[test]
     fn what_one_line_is_does_not_depend_on_the_lines_before(body in body_of_pieces()) {
-        // A line of its own is never guessed; in a body most are.
+        // The fields of the first line of a body are never guessed; in a longer body most are.
         let (rows, _) = decode(&body);
         let text = String::from_utf8(body).expect("made of text");
         let lines: Vec<&str> = text.split('\n').collect();

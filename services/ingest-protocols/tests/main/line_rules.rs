@@ -1,4 +1,6 @@
-//! The corner cases of line protocol, one by one, as the project has decided them.
+//! Corner cases of line protocol, one test per rule.
+//!
+//! Each test compares values, timestamps or the exact reject text.
 
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
 use tideline_model::{PointBatch, Precision, Value};
@@ -11,14 +13,14 @@ fn decode_with(body: &[u8], options: DecodeOptions) -> (Vec<Row>, PointBatch, us
     (rows(&batch, &resolver), batch, resolver.identities.len())
 }
 
-/// The rows of a body without rejects.
+/// Decodes a body that has no rejects.
 fn accepted(body: &str) -> Vec<Row> {
     let (rows, batch, _) = decode_with(body.as_bytes(), options());
     assert_eq!(batch.rejects, [], "{body:?}");
     rows
 }
 
-/// The only reject of a body that gives no row; nothing may have been registered for it.
+/// Returns the only reject of a body without rows. Checks that no timeline was registered.
 fn rejected(body: &[u8]) -> String {
     let (rows, batch, identities) = decode_with(body, options());
     assert_eq!(rows, [], "{body:?}");
@@ -68,7 +70,7 @@ fn numbers_and_booleans_that_are_read() {
         (r#""a\nb\"\\,= c""#, Value::String(r#"a\nb"\,= c"#.into())),
         ("\"two\nlines\"", Value::String("two\nlines".into())),
     ] {
-        // The first line of a body goes the general way, the second is guessed.
+        // The fields of the first line are parsed one by one; those of the second are guessed.
         let rows = accepted(&format!("m f={text} 1\nm f={text} 2\n"));
         assert_eq!(rows.len(), 2);
         assert!(
@@ -243,7 +245,7 @@ fn times_follow_the_precision() {
     assert_eq!(
         nanos,
         [420_000_000_000, -420_000_000_000, 0],
-        "the default time is cut down to a minute"
+        "the default time is truncated to the minute"
     );
     let (_, batch, _) = decode_with(b"m f=1 9223372037", with(Precision::Second));
     assert_eq!(batch.rejects.len(), 1);
@@ -284,7 +286,7 @@ fn limits_reject_the_line_and_name_limit_and_actual() {
         assert_eq!(batch.rejects.len(), 1, "{reason}");
         assert_eq!(words(&batch.rejects[0]), reason);
         assert!(batch.rejects[0].excerpt.len() <= 120);
-        assert!(rows.len() >= 2, "{reason}: the good lines stay");
+        assert!(rows.len() >= 2, "{reason}: the valid lines are kept");
     }
 }
 

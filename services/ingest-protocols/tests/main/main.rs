@@ -1,4 +1,4 @@
-//! The decoders against the published corpus, the quirks of InfluxDB 1, and properties of all inputs.
+//! Tests of the decoders: the published corpus, the rules of InfluxDB 1, and properties of arbitrary input.
 
 mod corpus;
 mod exposition;

@@ -1,5 +1,5 @@
-//! Metric families as messages: the samples are those of the text formats, what is wrong rejects itself alone, and no
-//! bytes do harm.
+//! `MetricFamily` messages: the samples equal those of the text formats, an invalid metric rejects only itself, and
+//! arbitrary bytes cause no panic.
 
 use proptest::prelude::*;
 use tideline_histogram::{Histogram, ResetHint};
@@ -19,21 +19,21 @@ const UNTYPED: u64 = 3;
 const HISTOGRAM: u64 = 4;
 const GAUGE_HISTOGRAM: u64 = 5;
 
-/// A field that is an integer.
+/// Encodes an integer field.
 fn integer(field: u32, value: u64) -> Vec<u8> {
     let mut out = Vec::new();
     out.put_integer(field, value);
     out
 }
 
-/// A field that is a double.
+/// Encodes a double field.
 fn double(field: u32, value: f64) -> Vec<u8> {
     let mut out = Vec::new();
     out.put_fixed64(field, value.to_bits());
     out
 }
 
-/// A field that is a text or a message.
+/// Encodes a string or message field.
 fn bytes(field: u32, payload: impl AsRef<[u8]>) -> Vec<u8> {
     let mut out = Vec::new();
     out.put_bytes(field, payload.as_ref());
@@ -87,7 +87,7 @@ fn exemplar(field: u32, value: f64, at: Option<Vec<u8>>) -> Vec<u8> {
     bytes(field, message(&fields))
 }
 
-/// One family of each simple kind.
+/// Returns one family of each simple kind.
 fn simple() -> Vec<u8> {
     let created = time(3, 1_700_000_000, 500_000_000);
     let counter = message(&[
@@ -151,11 +151,11 @@ fn simple_metrics_are_the_samples_of_the_text_formats() {
             ("heat", "gauge", ""),
             ("size", "summary", ""),
         ],
-        "nothing is said of the other one"
+        "the other family has no metadata"
     );
 }
 
-/// Two classic buckets, the last of all left out.
+/// Encodes two classic buckets, without the `+Inf` bucket.
 fn classic_buckets() -> Vec<u8> {
     message(&[
         bytes(
@@ -166,7 +166,7 @@ fn classic_buckets() -> Vec<u8> {
     ])
 }
 
-/// One observation of zero, then 1, 3 and 2, the last of them after a gap.
+/// Encodes one observation of zero, then buckets with 1, 3 and 2 observations, with a gap before the last bucket.
 fn native_buckets() -> Vec<u8> {
     let span = |offset: u64, length| bytes(12, message(&[integer(1, offset << 1), integer(2, length)]));
     message(&[
@@ -203,13 +203,13 @@ fn classic_histograms_are_series_of_their_own() {
         ]
     );
     assert_eq!(decoded.metadata[0].kind, "histogram");
-    // One without observations is a classic one, and the last bucket may be said.
+    // A histogram without observations is a classic one. The `+Inf` bucket is optional.
     let last = bytes(3, message(&[integer(1, 0), double(2, f64::INFINITY)]));
     let (_, rows) = read(&family("lag", "", HISTOGRAM, &[histogram_of(7, &[last])]));
     assert_eq!(rows.len(), 3);
 }
 
-/// The histogram of a row.
+/// Returns the histogram of a row.
 fn stored(row: &Row) -> Histogram {
     match &row.fields[0] {
         (name, Value::Histogram(bytes)) if name == "histogram" => {
@@ -233,7 +233,7 @@ fn native_histograms_of_each_form_are_kept() {
             bytes(14, [2.0_f64.to_le_bytes(), 4.0_f64.to_le_bytes()].concat()),
         ],
     );
-    // What client libraries send before the first observation.
+    // Message of client libraries before the first observation.
     let empty = histogram_of(
         7,
         &[integer(5, 6), bytes(12, message(&[integer(1, 0), integer(2, 0)]))],
@@ -293,7 +293,10 @@ fn what_is_wrong_rejects_itself_alone() {
         [
             ("{__name__=\"\"}", "the metric family has no name"),
             ("{__name__=\"kind\"}", "unknown type 6"),
-            ("{__name__=\"gauge\"}", "a metric of type gauge has no such value"),
+            (
+                "{__name__=\"gauge\"}",
+                "a metric of type gauge has no value of this type"
+            ),
             ("{__name__=\"gauge\", a=\"1\", a=\"2\"}", "duplicate label \"a\""),
             (
                 "{__name__=\"gauge\"}",
@@ -347,7 +350,7 @@ fn a_body_that_is_cut_off_is_refused_as_a_whole() {
 
 #[test]
 fn rows_and_keys_stay_within_the_size_of_the_body() {
-    // Empty buckets of two bytes each, and such of a histogram with a long label.
+    // Empty buckets of two bytes each, once with short and once with very long labels.
     let buckets = [0x1a, 0].repeat(1_000_000);
     let long = label(1, "long", &"x".repeat(60_000));
     for labels in [Vec::new(), long] {
@@ -365,7 +368,7 @@ fn rows_and_keys_stay_within_the_size_of_the_body() {
 proptest! {
     #![proptest_config(tideline_testkit::proptest_config(512))]
 
-    /// Any bytes are read or refused; families of which some bytes are changed as well.
+    /// Arbitrary bytes, and valid families with some changed bytes, are decoded or rejected without a panic.
     #[test]
     fn no_bytes_do_harm(
         noise in prop::collection::vec(any::<u8>(), 0..200),

@@ -1,5 +1,5 @@
-//! Native histograms in remote write: each form is kept, what is wrong rejects itself alone, and none grows beyond
-//! its request.
+//! Native histograms in remote write. Every form is stored, an invalid histogram rejects only itself, and the stored
+//! size is limited by the size of the request.
 
 use tideline_fleet::remote_write::{Histogram, Series, WriteRequest};
 use tideline_model::{ColumnData, Value};
@@ -7,7 +7,8 @@ use tideline_model::{ColumnData, Value};
 use crate::remote_write::{BOTH, MILLIS, STALE, Version, labels, read, reasons, request, sent};
 use crate::support::{Row, words};
 
-/// A histogram of whole counts: one zero, then 1, 3 and 2 observations, the last of them after a gap.
+/// Returns a histogram with integer counts: one observation of zero, then buckets with 1, 3 and 2 observations, with a
+/// gap before the last bucket.
 pub(crate) fn integer_histogram() -> Histogram {
     Histogram {
         count: 7.0,
@@ -72,7 +73,11 @@ fn native_histograms_of_each_form_are_kept() {
             }
             other => panic!("{other:?}"),
         };
-        assert_eq!(stored(&rows[0]), stored(&rows[1]), "integers and doubles are one");
+        assert_eq!(
+            stored(&rows[0]),
+            stored(&rows[1]),
+            "integer and double counts are stored alike"
+        );
         assert_eq!(stored(&rows[0]).positive_buckets, [1.0, 3.0, 2.0]);
         assert_eq!(stored(&rows[2]).custom_values, [1.0, 2.0]);
         assert_eq!(
@@ -117,7 +122,7 @@ fn a_wrong_histogram_rejects_itself_alone() {
 
 #[test]
 fn stored_histograms_stay_within_the_size_of_the_body() {
-    // Counts that are too large to be whole in a double are stored as doubles: a byte of the body becomes eight.
+    // Counts that a double cannot hold as integers are stored as doubles: one byte of the body becomes eight bytes.
     let buckets = 60_000;
     let mut deltas = vec![0.0; buckets];
     deltas[0] = (1_u64 << 53) as f64 * 2.0;
@@ -166,7 +171,7 @@ fn stored_histograms_stay_within_the_size_of_the_body() {
         assert_eq!(
             decoded.counts.histograms as usize,
             all.len() - decoded.batch.rejects.len(),
-            "a small one still has room"
+            "a small histogram still fits"
         );
     }
 }

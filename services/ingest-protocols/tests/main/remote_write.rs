@@ -1,4 +1,5 @@
-//! Remote write: both versions say the same, what is wrong rejects itself alone, and no bytes do harm.
+//! Remote write: both versions give the same result, an invalid series rejects only itself, and arbitrary bytes cause
+//! no panic.
 
 use proptest::prelude::*;
 use tideline_fleet::remote_write::{Exemplar, Histogram, Metadata, Sample, Series, WriteRequest};
@@ -202,9 +203,9 @@ fn a_wrong_series_rejects_itself_alone_and_what_was_stored_is_counted() {
         assert_eq!(
             exemplar.nanos,
             (MILLIS + 1) * 1_000_000,
-            "without a time it has its sample's"
+            "without a timestamp it gets that of its sample"
         );
-        // Whoever refuses rows of the batch afterwards learns what they were.
+        // The counts can be corrected for rows of the batch that are rejected later.
         let stored = decoded.stored([1, exemplar.line]);
         assert_eq!((stored.samples, stored.exemplars), (3, 0));
     }
@@ -222,7 +223,7 @@ fn what_refers_to_no_symbol_is_refused_by_series() {
         body.extend([0x2a, message.len() as u8]);
         body.extend(message);
     }
-    // Metadata whose unit refers to nothing, and a series without samples.
+    // Metadata with an invalid unit reference, and a series without samples.
     body.extend([0x2a, 12, 0x0a, 2, 1, 2, 0x12, 2, 0x10, 1, 0x2a, 2, 0x20, 99]);
     body.extend([0x2a, 4, 0x0a, 2, 1, 2]);
     let (decoded, rows) = read(Version::V2, &body).expect("a message");
@@ -270,7 +271,7 @@ fn start_times_and_metadata_come_with_a_series() {
     assert_eq!(
         (new.metadata.len(), asked.get()),
         (1, 2),
-        "what is known is asked once and not handed on"
+        "known metadata is checked once and skipped"
     );
     let (decoded, rows) = sent(Version::V2, &request_v2);
     assert_eq!(
@@ -401,7 +402,7 @@ fn rows_stay_within_the_size_of_the_body() {
     varint::put(message.len() as u64, &mut body);
     body.extend(message);
     let (decoded, _) = read(Version::V1, &body).expect("a message");
-    assert_eq!(decoded.batch.rows(), 0, "it has no name");
+    assert_eq!(decoded.batch.rows(), 0, "the series has no name");
     let mut message = vec![0x0a, 13, 0x0a, 8];
     message.extend(b"__name__\x12\x01m");
     message.extend([0x12, 0].repeat(1_000_000));
@@ -428,7 +429,7 @@ fn rows_stay_within_the_size_of_the_body() {
 proptest! {
     #![proptest_config(tideline_testkit::proptest_config(512))]
 
-    /// Any bytes are read or refused; a request of which some are changed as well.
+    /// Arbitrary bytes, and a valid request with some changed bytes, are decoded or rejected without a panic.
     #[test]
     fn no_bytes_do_harm(
         bytes in prop::collection::vec(any::<u8>(), 0..200),

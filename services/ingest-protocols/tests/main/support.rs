@@ -1,4 +1,6 @@
-//! A resolver that numbers identities, and decoded rows in a form that tests can compare.
+//! Helpers: a resolver that numbers identities, and decoded rows in a comparable form.
+//!
+//! The comparison by rows is independent of how the decoder groups points.
 
 use std::collections::HashMap;
 
@@ -7,10 +9,10 @@ use tideline_model::{
     ColumnData, Identity, LineReject, Ordinal, PointBatch, RejectReason, SeriesResolver, Timestamp, Value,
 };
 
-/// The time of points that have none.
+/// Timestamp of points that have none.
 pub(crate) const DEFAULT_TIME: i64 = 42_000_000_000;
 
-/// Numbers identities in the order in which they are first seen.
+/// Resolver that numbers identities in the order of their first occurrence.
 #[derive(Debug, Default)]
 pub(crate) struct NumberingResolver {
     pub(crate) identities: Vec<Identity>,
@@ -19,7 +21,7 @@ pub(crate) struct NumberingResolver {
 }
 
 impl NumberingResolver {
-    /// How many different keys were resolved.
+    /// Returns the number of distinct resolved keys.
     pub(crate) fn keys(&self) -> usize {
         self.known.len()
     }
@@ -41,7 +43,7 @@ impl SeriesResolver for NumberingResolver {
     }
 }
 
-/// The words of a reject that a decoder has worded.
+/// Returns the text of a reject; panics if the reason is not a text of the decoder.
 pub(crate) fn words(reject: &LineReject) -> &str {
     match &reject.reason {
         RejectReason::Unreadable(words) => words,
@@ -49,7 +51,7 @@ pub(crate) fn words(reject: &LineReject) -> &str {
     }
 }
 
-/// One decoded point.
+/// Decoded point.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
     pub(crate) line: u32,
@@ -58,7 +60,7 @@ pub(crate) struct Row {
     pub(crate) fields: Vec<(String, Value)>,
 }
 
-/// The points of a batch by line; checks that no column is longer or shorter than its group.
+/// Returns the points of a batch, sorted by line. Checks that all columns have the length of their group.
 pub(crate) fn rows(batch: &PointBatch, resolver: &NumberingResolver) -> Vec<Row> {
     let mut rows = Vec::new();
     for group in &batch.groups {
@@ -91,7 +93,7 @@ pub(crate) fn rows(batch: &PointBatch, resolver: &NumberingResolver) -> Vec<Row>
     rows
 }
 
-/// `name{label=value} fields @nanos` of each row.
+/// Formats each row as `name{label=value} fields @nanos`.
 pub(crate) fn shown(rows: &[Row]) -> Vec<String> {
     let row = |row: &Row| {
         let tags = row.identity.tags().iter();
