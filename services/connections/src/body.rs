@@ -1,9 +1,12 @@
-//! The one way in for request bodies: bounded as sent, bounded after decompression, bounded over all requests.
+//! Reading of request bodies, limited as sent, after decompression and over all requests.
 //!
-//! 1. [`BodyReader`] reads what the client sends, within its size, its time and the budget of all bodies in flight.
-//! 2. [`ReceivedBody::decode`], on a blocking thread, decompresses it within the decoded size and the ratio.
+//! 1. [`BodyReader`] reads the bytes that the client sends. It limits their number, their rate and the bytes of
+//!    all bodies in flight.
+//! 2. [`ReceivedBody::decode`], on a blocking thread, decompresses the body within the decoded size and the
+//!    compression ratio.
 //!
-//! Nothing is allocated because a client says so: a declared size is compared first, then reserved in the budget.
+//! A size declared by the client is compared with the limit and reserved in the budget before memory is
+//! allocated.
 
 mod buffer;
 
@@ -21,85 +24,86 @@ use self::buffer::{Budget, Buffer};
 use crate::client::Client;
 use crate::shares::Shares;
 
-/// Decoded bytes up to which the ratio is not looked at.
+/// Decoded bytes up to which the compression ratio is not checked.
 const RATIO_FREE_BYTES: usize = 1 << 20;
-/// Most decoded bytes for one byte sent. Line protocol reaches 30.
+/// Largest compression ratio: decoded bytes per byte sent. Line protocol reaches 30.
 const RATIO_MAX: usize = 100;
-/// Decoded bytes up to which a body is unpacked at once. A larger one is unpacked into nothing first: whether it stays
-/// within the limits is known before it costs memory, and it gets exactly the room that it needs.
+/// Decoded bytes up to which a body is decompressed in one pass. A larger body is first decompressed without
+/// storing it: the limits are then checked before it takes memory, and its buffer gets exactly the needed size.
 const MEASURED_BYTES: usize = 16 << 20;
-/// Most bytes of a refused body that are read and discarded: some clients read the answer only after they have sent everything.
+/// Most bytes of a refused body that are read and discarded. Some clients read the response only after they
+/// have sent the whole body.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
-/// The first capacity of a body of unknown size, and bytes decompressed at once.
+/// First capacity of a body of unknown size, and bytes decompressed per step.
 const STEP_BYTES: usize = 64 << 10;
-/// Most decoded bytes for one byte of snappy: its longest copy makes 64 bytes of three.
+/// Largest ratio of a snappy block: its longest copy turns three bytes into 64.
 const SNAPPY_RATIO_MAX: usize = 22;
-/// The largest window that a zstd frame may ask for, as a power of two: 16 MiB.
+/// Largest accepted window of a zstd frame, as a power of two: 16 MiB.
 const ZSTD_WINDOW_LOG_MAX: u32 = 24;
 
-/// A body that is not read, or not decompressed.
+/// Error of reading or decompressing a body.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
-    /// Its encoding is not known here.
-    #[error("content encoding {given:?} is not read here; send {known}")]
+    /// The content encoding is not supported.
+    #[error("content encoding {given:?} is not supported; use {known}")]
     UnknownEncoding {
-        /// The name in the header.
+        /// Value of the `Content-Encoding` header.
         given: String,
-        /// Names that are known, for people.
+        /// Supported encodings, as text for the message.
         known: &'static str,
     },
-    /// It is larger than allowed.
+    /// The body exceeds a limit.
     #[error("{what} of {actual} bytes is over the limit of {limit}")]
     TooLarge {
-        /// The body as sent or decompressed.
+        /// Name of the limited size, for the message: the body as sent or decompressed.
         what: &'static str,
-        /// The limit, in bytes.
+        /// Limit, in bytes.
         limit: u64,
-        /// Its size, as far as it is known.
+        /// Size of the body, as far as it is known, in bytes.
         actual: u64,
     },
     /// The client sends too slowly.
-    #[error("body too slow: {received} bytes came, then not enough for {timeout:?}")]
+    #[error("body too slow: {received} bytes received, then too little progress for {timeout:?}")]
     TooSlow {
-        /// Bytes that were received.
+        /// Bytes received so far.
         received: u64,
-        /// Time without enough progress.
+        /// Longest time without enough progress.
         timeout: Duration,
     },
-    /// All bodies together take too much; retryable.
+    /// The budget of all bodies in flight has no room. The request may be retried.
     #[error(
-        "too many bytes of requests in flight: {all} of {count}, of which {own} are of this client ({client}), and {more} more \
-         are needed"
+        "too many bytes of requests in flight: {all} of {count} bytes are in use, {own} by this client \
+         ({client}), and this request needs {more} more"
     )]
     Overloaded {
-        /// Bytes that all bodies hold.
+        /// Bytes reserved by all bodies.
         all: usize,
-        /// Bytes that they may hold.
+        /// Budget of all bodies, in bytes.
         count: usize,
-        /// Bytes that bodies of this client hold.
+        /// Bytes reserved by bodies of this client.
         own: usize,
-        /// The client.
+        /// Client that sent the body.
         client: Client,
-        /// Bytes that are needed in addition.
+        /// Additional bytes that could not be reserved.
         more: usize,
     },
-    /// It is cut off, or is not what its encoding says.
+    /// The body is cut off or is not valid in its encoding.
     #[error("{0}")]
     Invalid(String),
 }
 
 type Result<T> = std::result::Result<T, BodyError>;
 
-/// How large a body may be.
+/// Size limits of one body.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyLimits {
-    /// Bytes as sent.
+    /// Most bytes as sent.
     pub wire_bytes: usize,
-    /// Bytes after decompression.
+    /// Most bytes after decompression.
     pub decoded_bytes: usize,
 }
 
-/// Reads bodies. A handle: clones share the budget.
+/// Reader of request bodies. Clones share the budget.
 #[derive(Debug, Clone)]
 pub struct BodyReader {
     budget: Shares,
@@ -108,7 +112,7 @@ pub struct BodyReader {
     bytes_per_second_min: u64,
 }
 
-/// A body as it was sent.
+/// Body as sent, not yet decompressed.
 #[derive(Debug)]
 pub struct ReceivedBody {
     sent: Buffer,
@@ -118,8 +122,10 @@ pub struct ReceivedBody {
 }
 
 impl BodyReader {
-    /// A reader of bodies that together hold at most `budget` bytes. A body may make no progress for `timeout`, and must come with
-    /// `bytes_per_second_min` on average beyond that time.
+    /// Creates a reader whose bodies together reserve at most `budget` bytes.
+    ///
+    /// A body may make no progress for at most `timeout`. After that time it must have arrived with at least
+    /// `bytes_per_second_min` on average.
     pub fn new(budget: Shares, timeout: Duration, bytes_per_second_min: u64) -> Self {
         Self {
             budget,
@@ -128,12 +134,12 @@ impl BodyReader {
         }
     }
 
-    /// Reads the body of a remote write, which is compressed by snappy or zstd. Senders of the first version may omit the
-    /// encoding; it is snappy then, as it is for Prometheus.
+    /// Reads the body of a remote write request, compressed by snappy or zstd. A missing `Content-Encoding`
+    /// means snappy, as in Prometheus, because senders of version 1.0 may omit it.
     ///
     /// # Errors
     ///
-    /// As for [`receive`](Self::receive).
+    /// Returns the same errors as [`receive`](Self::receive).
     pub async fn receive_remote_write(
         &self,
         request: Request,
@@ -144,11 +150,11 @@ impl BodyReader {
         self.receive_if(encoding, request, client, limits).await
     }
 
-    /// Reads the body of a remote read, which is a block of snappy whatever its headers say.
+    /// Reads the body of a remote read request. It is always a snappy block; the headers are ignored.
     ///
     /// # Errors
     ///
-    /// As for [`receive`](Self::receive).
+    /// Returns the same errors as [`receive`](Self::receive), except for an unknown encoding.
     pub async fn receive_snappy(
         &self,
         request: Request,
@@ -159,11 +165,12 @@ impl BodyReader {
             .await
     }
 
-    /// Reads a body.
+    /// Reads a body that is compressed as its `Content-Encoding` header states.
     ///
     /// # Errors
     ///
-    /// It is too large or too slow, its encoding is unknown, all bodies together take too much, or the client has left.
+    /// Returns a [`BodyError`] if the encoding is unknown, the body is too large, too slow or cut off, or the
+    /// budget of all bodies has no room.
     pub async fn receive(
         &self,
         request: Request,
@@ -212,8 +219,8 @@ impl BodyReader {
         })
     }
 
-    /// Reads and discards a body, within bounds: some clients read the answer only after they have sent everything. Reads nothing
-    /// from a client that expects `100 Continue`.
+    /// Reads and discards a body, up to 64 MiB. Some clients read the response only after they
+    /// have sent the whole body. Reads nothing if the client expects `100 Continue`.
     pub async fn discard(&self, request: Request) {
         if request.headers().contains_key(header::EXPECT) {
             return;
@@ -250,7 +257,7 @@ async fn discard_rest(mut body: Body, pace: &mut Pace) {
     }
 }
 
-/// How fast a body must come: some progress always, and an average rate over all.
+/// Required speed of a body: some progress within each timeout, and a minimum average rate.
 struct Pace {
     started: Instant,
     received: u64,
@@ -268,7 +275,7 @@ impl Pace {
         }
     }
 
-    /// The next data of the body; `None` at its end.
+    /// Returns the next data of the body, or `None` at its end.
     async fn frame(&mut self, body: &mut Body) -> Result<Option<bytes::Bytes>> {
         loop {
             let earned = Duration::from_secs(self.received / self.bytes_per_second_min);
@@ -292,7 +299,7 @@ impl Pace {
     }
 }
 
-/// A body ready to be decoded. Gives its bytes back to the budget when dropped.
+/// Decompressed body. Dropping it releases its bytes from the budget.
 #[derive(Debug)]
 pub struct BodyBytes(Buffer);
 
@@ -305,28 +312,29 @@ impl std::ops::Deref for BodyBytes {
 }
 
 impl ReceivedBody {
-    /// Whether decompressing costs a processor, so that it belongs on a blocking thread.
+    /// True if the body is compressed. Decompressing takes CPU time and belongs on a blocking thread.
     pub fn is_compressed(&self) -> bool {
         self.encoding != Encoding::Identity
     }
 
-    /// Bytes that the client has sent.
+    /// Returns the number of bytes that the client has sent.
     pub fn sent_bytes(&self) -> usize {
         self.sent.bytes.len()
     }
 
-    /// Decompresses the body, if it is compressed. Uses a processor: call it on a blocking thread.
+    /// Decompresses the body if it is compressed. Takes CPU time: call it on a blocking thread.
     ///
     /// # Errors
     ///
-    /// It is not what its encoding says, is too large, or all bodies together take too much.
+    /// Returns a [`BodyError`] if the body is not valid in its encoding, is too large, or the budget of all
+    /// bodies has no room.
     pub fn decode(self) -> Result<BodyBytes> {
         let is_empty = self.sent.bytes.is_empty();
         match self.encoding {
             Encoding::Identity => return Ok(BodyBytes(self.sent)),
-            // Agents that have nothing to say send nothing, whatever they call it.
+            // Agents without data send an empty body with any encoding.
             Encoding::Gzip | Encoding::Deflate if is_empty => return Ok(BodyBytes(self.sent)),
-            // A request of remote write that was lost on its way must not be acknowledged.
+            // An empty body is not a valid message: a write that was lost on its way must not be acknowledged.
             Encoding::Snappy | Encoding::Zstd if is_empty => {
                 return Err(invalid("compressed body: it is empty"));
             }
@@ -355,7 +363,8 @@ impl ReceivedBody {
         Ok(BodyBytes(decoded))
     }
 
-    /// Decompresses a snappy block. It begins with its size, which is believed only as far as a block can reach.
+    /// Decompresses a snappy block. The block starts with its decompressed size, which is checked against the
+    /// largest size that a block of this length can have.
     fn unsnap(self) -> Result<BodyBytes> {
         let sent = self.sent.bytes.as_slice();
         let bytes = snap::raw::decompress_len(sent).map_err(bad_snappy)?;
@@ -379,7 +388,7 @@ impl ReceivedBody {
         Ok(BodyBytes(decoded))
     }
 
-    /// Hands the decompressed body to `take`, step by step, within the limits.
+    /// Passes the decompressed body to `take` step by step, within the limits.
     fn unpack(&self, take: &mut Take<'_>) -> Result<ControlFlow<()>> {
         let sent = self.sent.bytes.as_slice();
         match self.encoding {
@@ -407,7 +416,7 @@ impl ReceivedBody {
     }
 }
 
-/// Takes a step of a decompressed body; breaks when it wants no more.
+/// Receiver of decompressed bytes, called per step. Returns `Break` to stop.
 type Take<'a> = dyn FnMut(&[u8]) -> Result<ControlFlow<()>> + 'a;
 
 fn inflate(
@@ -432,7 +441,7 @@ fn inflate(
         }
         let allowed = sent.saturating_mul(RATIO_MAX);
         if bytes > RATIO_FREE_BYTES && bytes > allowed {
-            let what = "decompressed body (100 times what was sent)";
+            let what = "decompressed body (at most 100 times the bytes sent)";
             return Err(too_large(what, allowed as u64, bytes as u64));
         }
         if take(&step[..read])?.is_break() {
@@ -459,15 +468,15 @@ fn invalid(message: impl Into<String>) -> BodyError {
     BodyError::Invalid(message.into())
 }
 
-/// How a body is compressed.
+/// Content encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Encoding {
     Identity,
     Gzip,
-    /// The zlib format, as HTTP defines it.
+    /// The zlib format, as defined by HTTP.
     Deflate,
     Zstd,
-    /// One block, without a frame: remote write only.
+    /// One block without frame format; remote write and remote read only.
     Snappy,
 }
 
@@ -499,7 +508,8 @@ impl Encoding {
     }
 }
 
-/// Returns the encoding that the headers name, in lower case; empty without a header, `None` for several or one that is not a text.
+/// Returns the encoding named by the headers, in lower case. It is empty without a header, and `None` for
+/// several headers or a value that is not text.
 fn encoding_name(headers: &HeaderMap) -> Option<String> {
     let mut sent = headers.get_all(header::CONTENT_ENCODING).iter();
     let (name, more) = (sent.next(), sent.next().is_some());

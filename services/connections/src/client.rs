@@ -1,9 +1,10 @@
-//! The address of a client: that of its connection, or the one that a trusted proxy names.
+//! Client address of a request: that of the connection, or the one named by a trusted proxy.
 //!
-//! A proxy in front makes all connections come from its own address. Where `http.trusted_proxies` lists that address, the header
-//! `Forwarded` (RFC 7239), or `X-Forwarded-For` of proxies that only have that, is read from its end: each address that is a
-//! trusted proxy as well was written by one, and the first other one is the client. From any other address these headers are
-//! ignored, since anyone can send them.
+//! Behind a proxy all connections have the proxy's address. If `http.trusted_proxies` contains that address,
+//! the client is read from the header `Forwarded` (RFC 7239), or from `X-Forwarded-For` of proxies that send
+//! only that. The list is read from its end: entries that are trusted proxies are skipped, and the first other
+//! address is the client. For connections from other addresses these headers are ignored, because any client
+//! can send them.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -13,15 +14,15 @@ use std::str::FromStr;
 use axum::http::{Extensions, HeaderMap, HeaderName, header};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// Bits of an IPv6 address that name a client's network: a host chooses the others as it likes.
+/// Leading bits of an IPv6 address that identify a client's network. A host chooses the other bits freely.
 const IPV6_CLIENT_BITS: u8 = 64;
 
-/// A client as fair shares count it: an IPv4 address or an IPv6 network of 64 bits.
+/// Client in the sense of fair shares: an IPv4 address or a /64 IPv6 network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Client(IpAddr);
 
 impl Client {
-    /// Stands for requests without a known address.
+    /// Client of requests without a known address.
     pub const UNKNOWN: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 }
 
@@ -34,7 +35,7 @@ impl From<IpAddr> for Client {
     }
 }
 
-/// Writes the address as one number: every request hashes its client several times.
+/// Hashes the address as one number, because every request hashes its client several times.
 impl Hash for Client {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self.0 {
@@ -53,17 +54,17 @@ impl fmt::Display for Client {
     }
 }
 
-/// Origin of a request; an extension of the request.
+/// Origin of a request, stored as a request extension.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin {
-    /// The other end of the connection.
+    /// Address of the other end of the connection.
     peer: SocketAddr,
-    /// The client that a trusted proxy named.
+    /// Client named by a trusted proxy.
     forwarded: Option<IpAddr>,
 }
 
 impl Origin {
-    /// Finds the client of a request that came from `peer`.
+    /// Determines the origin of a request received from `peer`. `proxies` lists the trusted proxies.
     pub fn find(peer: SocketAddr, headers: &HeaderMap, proxies: &[Network]) -> Self {
         let is_trusted = |address: IpAddr| proxies.iter().any(|network| network.contains(address));
         let forwarded = is_trusted(peer.ip()).then(|| forwarded_client(headers, &is_trusted));
@@ -73,23 +74,24 @@ impl Origin {
         }
     }
 
-    /// Returns the origin of a request; `None` where it did not come by a connection.
+    /// Returns the origin of a request, or `None` if no origin was stored with it.
     pub fn of(extensions: &Extensions) -> Option<Self> {
         extensions.get().copied()
     }
 
-    /// The client as fair shares count it.
+    /// Returns the client in the sense of fair shares.
     pub fn client(&self) -> Client {
         Client::from(self.forwarded.unwrap_or(self.peer.ip()))
     }
 
-    /// The proxy that the request came through.
+    /// Returns the address of the proxy that passed the request on, if any.
     pub fn proxy(&self) -> Option<SocketAddr> {
         self.forwarded.map(|_| self.peer)
     }
 }
 
-/// The address as logs show it: that of the client behind a proxy, otherwise address and port of the connection.
+/// Formats the origin for logs: the client's address if a proxy named it, otherwise address and port of the
+/// connection.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.forwarded {
@@ -99,8 +101,10 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Reads the client from the headers of a trusted proxy. `None` where they name none, or where `Forwarded` and
-/// `X-Forwarded-For` disagree: a proxy that writes one of them passes the other on as the client sent it.
+/// Reads the client from the headers of a trusted proxy.
+///
+/// Returns `None` if they contain no client, or if `Forwarded` and `X-Forwarded-For` disagree. A proxy that
+/// writes one of the two passes the other on as the client sent it.
 fn forwarded_client(headers: &HeaderMap, is_trusted: &dyn Fn(IpAddr) -> bool) -> Option<IpAddr> {
     let forwarded = list(headers, &header::FORWARDED);
     let forwarded = forwarded.map(|text| nearest(split(&text, ',').map(forwarded_for), is_trusted));
@@ -112,7 +116,7 @@ fn forwarded_client(headers: &HeaderMap, is_trusted: &dyn Fn(IpAddr) -> bool) ->
     }
 }
 
-/// All lines of a header as one list.
+/// Joins all lines of a header into one list.
 fn list(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let lines = headers
         .get_all(name)
@@ -122,7 +126,8 @@ fn list(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The last address that is not a trusted proxy; `None` where an entry on the way to it is not an address.
+/// Returns the last address that is not a trusted proxy, or the first entry if all are. Returns `None` if an
+/// entry on the way is not an address.
 fn nearest(
     entries: impl DoubleEndedIterator<Item = Option<IpAddr>>,
     is_trusted: &dyn Fn(IpAddr) -> bool,
@@ -137,7 +142,7 @@ fn nearest(
     last
 }
 
-/// Splits at a separator that is not within quotes.
+/// Splits at a separator outside of quotes, and trims the parts.
 fn split(text: &str, separator: char) -> std::vec::IntoIter<&str> {
     let mut quoted = false;
     let parts = text.split(move |c| {
@@ -147,7 +152,7 @@ fn split(text: &str, separator: char) -> std::vec::IntoIter<&str> {
     parts.map(str::trim).collect::<Vec<_>>().into_iter()
 }
 
-/// The parameter `for` of an element of `Forwarded`.
+/// Returns the address of parameter `for` in an element of `Forwarded`.
 fn forwarded_for(element: &str) -> Option<IpAddr> {
     split(element, ';').find_map(|pair| {
         let (name, value) = pair.split_once('=')?;
@@ -156,7 +161,7 @@ fn forwarded_for(element: &str) -> Option<IpAddr> {
     })
 }
 
-/// An address, perhaps with a port; `None` for `unknown` and for names that hide the address.
+/// Parses an address with an optional port. Returns `None` for `unknown` and for obfuscated names.
 fn node(text: &str) -> Option<IpAddr> {
     let parsed = text.parse().ok();
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
@@ -164,20 +169,20 @@ fn node(text: &str) -> Option<IpAddr> {
     parsed.or_else(with_port).or_else(in_brackets)
 }
 
-/// A network of addresses: `10.0.0.0/8`, `fd00::/8`; an address alone is a network of one.
+/// IP network such as `10.0.0.0/8` or `fd00::/8`. A single address is a network of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
     bits: u8,
 }
 
-/// The text is not a network.
+/// Error: the text is not an address or network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an address or network, such as 10.0.0.7, 10.0.0.0/8 or fd00::/8")]
 pub struct NotANetwork(String);
 
 impl Network {
-    /// Whether the network contains an address.
+    /// True if the network contains `address`.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => masked_v4(address, self.bits) == network,
@@ -255,7 +260,7 @@ mod tests {
             ("192.0.2.9", &[(FORWARDED, "for=192.0.2.1")], "192.0.2.9"),
             ("192.0.2.9", &[(X_FORWARDED, "192.0.2.1")], "192.0.2.9"),
             ("10.0.0.1", &[(X_FORWARDED, "192.0.2.1, 10.3.3.3")], "192.0.2.1"),
-            // Entries that the client claims stand left of the one that the proxy has appended.
+            // Entries sent by the client are left of the entry that the proxy has appended.
             ("10.0.0.1", &[(X_FORWARDED, "1.1.1.1, 192.0.2.1")], "192.0.2.1"),
             (
                 "10.0.0.1",
@@ -278,7 +283,7 @@ mod tests {
                 &[(FORWARDED, "for=192.0.2.1, for=_hidden")],
                 "10.0.0.1",
             ),
-            // One of the two is as the client sent it.
+            // One of the two headers was sent by the client.
             (
                 "10.0.0.1",
                 &[(FORWARDED, "for=1.1.1.1"), (X_FORWARDED, "192.0.2.1")],

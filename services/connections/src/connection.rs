@@ -1,10 +1,14 @@
-//! A client's connection with the timeouts that hyper does not have.
+//! Client connection with timeouts that hyper lacks.
 //!
-//! hyper's own header timeout also runs while a connection is idle, so it serves as the idle timeout. Here the head of a
-//! request gets its shorter time, counted from its first byte; so does the first byte of a new connection, counted from the
-//! accept. A client that takes nothing of its answer, or less than a rate, is cut off, since what it asked for would wait for
-//! it forever. [`Connections`]
-//! lists the open ones, so that the one that has been idle longest can make room for a new one.
+//! hyper's header timeout also runs while a connection is idle, so it serves as the idle timeout. This module
+//! adds:
+//!
+//! - A shorter timeout for a request head, counted from its first byte, and for the first byte of a new
+//!   connection, counted from the accept.
+//! - A minimum rate at which the client must read the response. A client that stalls or reads more slowly is
+//!   disconnected, because its request would otherwise hold its resources forever.
+//!
+//! [`Connections`] lists the open connections, so that idle ones can be closed in favour of new ones.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -26,24 +30,24 @@ use crate::client::Client;
 use crate::holding::holding;
 use crate::shares::Share;
 
-/// A TCP connection that gives up on clients that stall.
+/// TCP connection that fails if the client stalls.
 #[derive(Debug)]
 pub(crate) struct GuardedStream {
     stream: TcpStream,
     busy: Busy,
     header_timeout: Duration,
     pace: Pace,
-    /// Heads that were complete at the last read.
+    /// Number of complete request heads at the last read.
     heads: u64,
-    /// Whether the client has sent anything.
+    /// True once the client has sent anything.
     has_begun: bool,
-    /// When the first byte must be there, and afterwards when the head that is being read must be complete.
+    /// Deadline of the first byte, and afterwards of the request head that is being read.
     head_deadline: Option<Instant>,
-    /// Wakes the reader at `head_deadline`.
+    /// Timer that wakes the reader at `head_deadline`.
     head_timer: Option<Pin<Box<Sleep>>>,
 }
 
-/// The least that a client must take of its answers.
+/// Minimum speed at which a client must read its responses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadPace {
     /// Longest time without progress, and the time over which the rate is averaged.
@@ -51,41 +55,42 @@ pub(crate) struct ReadPace {
     pub(crate) bytes_per_second_min: u64,
 }
 
-/// Rate at which a client takes its answers, measured while bytes wait for it.
+/// Rate at which a client reads its responses, measured while bytes wait to be sent.
 #[derive(Debug)]
 struct Pace {
     least: ReadPace,
-    /// Since when bytes have waited without one being taken.
+    /// Time since which no waiting byte was accepted.
     stalled: Option<Instant>,
-    /// Wakes the writer when a stall has lasted too long.
+    /// Timer that wakes the writer when a stall has lasted too long.
     timer: Option<Pin<Box<Sleep>>>,
-    /// Time in which bytes waited, and the bytes taken meanwhile.
+    /// Time during which bytes waited. `taken` counts the bytes accepted meanwhile.
     waited: Duration,
     taken: u64,
 }
 
-/// Whether a request of the connection is being answered: what is read then is not a head.
+/// Shared state of a connection, which is busy while a request is being answered. Bytes read meanwhile do not
+/// belong to a request head.
 #[derive(Debug, Clone)]
 pub(crate) struct Busy(Arc<Progress>);
 
-/// How far a connection is.
+/// Progress of a connection.
 #[derive(Debug)]
 struct Progress {
     answering: AtomicBool,
-    /// Heads that came in whole.
+    /// Number of complete request heads.
     heads: AtomicU64,
-    /// Milliseconds from `opened` to the end of its last answer.
+    /// End of the last response, in milliseconds since `opened`.
     idle_from_ms: AtomicU64,
     opened: Instant,
     /// Signalled to close the connection in favour of a new one.
     evicted: Notify,
 }
 
-/// The open connections.
+/// List of the open connections. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Connections(Arc<Mutex<HashMap<u64, Open>>>);
 
-/// An open connection and the client at its other end.
+/// Entry of an open connection.
 #[derive(Debug)]
 struct Open {
     busy: Busy,
@@ -93,27 +98,28 @@ struct Open {
     kind: ConnectionKind,
 }
 
-/// Which limit a connection counts against.
+/// Limit that a connection counts against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionKind {
-    /// One of `connections_max`; carries every request.
+    /// Counts against `connections_max`; accepts every request.
     Ordinary,
-    /// Beyond that limit; carries health checks and metrics only.
+    /// Beyond that limit; accepts only health checks and metrics.
     Reserved,
 }
 
-/// An entry in the list of open connections; removes itself when dropped.
+/// Registration in the list of open connections; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Listed {
     list: Connections,
     number: u64,
 }
 
-/// One in this many connections is closed where a new one needs room: the list is read once for all of them.
+/// One in this many connections is closed when a new one needs room, so that the list is scanned once for all
+/// of them.
 const EVICTED_SHARE: usize = 100;
 
 impl Connections {
-    /// Lists a connection under a number that no other open connection has.
+    /// Adds a connection under a number that no other open connection has.
     pub(crate) fn add(&self, number: u64, client: Client, kind: ConnectionKind, busy: Busy) -> Listed {
         self.0.lock().insert(number, Open { busy, client, kind });
         Listed {
@@ -122,10 +128,12 @@ impl Connections {
         }
     }
 
-    /// Closes idle connections of a kind so that `newcomer` gets one: of the clients that have most of them, those that have
-    /// been idle longest; one in [`EVICTED_SHARE`], at least one. A client with fewer connections than the newcomer keeps its
-    /// own. Returns how many; 0 where all of these are answering requests. A connection that begins to answer a request before
-    /// it has noticed stays open.
+    /// Closes idle connections of a kind to make room for one of `newcomer`. Returns their number.
+    ///
+    /// It closes one connection in [`EVICTED_SHARE`], at least one: those of the clients with most connections
+    /// first, then those that have been idle longest. Clients with fewer connections than `newcomer` keep
+    /// theirs. The result is 0 if none of the remaining connections is idle. A connection stays open if its
+    /// next request starts before it handles the signal.
     pub(crate) fn evict_idle(&self, newcomer: Option<Client>, kind: ConnectionKind) -> usize {
         let list = self.0.lock();
         let mut counts: HashMap<Client, usize> = HashMap::new();
@@ -153,7 +161,7 @@ impl Drop for Listed {
 }
 
 impl Busy {
-    /// The state of a connection that was accepted now.
+    /// Creates the state of a newly accepted connection.
     pub(crate) fn new() -> Self {
         Self(Arc::new(Progress {
             answering: AtomicBool::new(false),
@@ -164,7 +172,7 @@ impl Busy {
         }))
     }
 
-    /// Resolves when the connection must make room and is not answering a request.
+    /// Waits until the connection is to be closed and is not answering a request.
     pub(crate) async fn evicted(&self) {
         loop {
             self.0.evicted.notified().await;
@@ -174,13 +182,14 @@ impl Busy {
         }
     }
 
-    /// A head is complete.
+    /// Marks a request head as complete: the connection is busy from now on.
     pub(crate) fn begin(&self) {
         self.0.heads.fetch_add(1, Ordering::Relaxed);
         self.0.answering.store(true, Ordering::Relaxed);
     }
 
-    /// The same answer, which ends being busy, and gives its share of the connections back, when all of it is sent or given up.
+    /// Wraps the response so that, once it is sent or dropped, the connection becomes idle and `share` is
+    /// released.
     pub(crate) fn until_sent(&self, answer: Response, share: Option<Share>) -> Response {
         let answering = Answering(self.clone());
         answer.map(|body| holding(body, (answering, share)))
@@ -193,7 +202,7 @@ impl Busy {
         self.0.answering.store(false, Ordering::Relaxed);
     }
 
-    /// When the connection last had nothing left to answer.
+    /// Returns the end of the last response, or the time of the accept.
     fn idle_from(&self) -> Instant {
         self.0.opened + Duration::from_millis(self.0.idle_from_ms.load(Ordering::Relaxed))
     }
@@ -241,14 +250,15 @@ impl GuardedStream {
         elapsed.map(|()| {
             Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                "the request or its head is late",
+                "request head not received in time",
             ))
         })
     }
 }
 
 impl Pace {
-    /// Passes on how many bytes the client took, if it took any; fails when it has taken none for too long, or too few.
+    /// Passes the result of a write through. Fails if the client has accepted no bytes for too long, or too
+    /// few.
     fn guard(&mut self, written: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let Poll::Ready(result) = written else {
             let deadline = *self.stalled.get_or_insert_with(Instant::now) + self.least.timeout;
@@ -257,13 +267,14 @@ impl Pace {
                 timer.as_mut().reset(deadline);
             }
             let elapsed = timer.as_mut().poll(cx);
-            return elapsed.map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "answer not taken")));
+            return elapsed.map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "response read stalled")));
         };
         let Ok(bytes) = result else {
             return Poll::Ready(result);
         };
         self.taken += bytes as u64;
-        // Bytes that were taken at once, as long as the answer is made slower than it is read, take no time.
+        // While the response is produced more slowly than it is read, bytes are accepted at once and count no
+        // time.
         if let Some(stalled) = self.stalled.take() {
             self.waited += stalled.elapsed();
         }
@@ -272,7 +283,7 @@ impl Pace {
             if (self.taken as f64) < self.least.bytes_per_second_min as f64 * seconds {
                 return Poll::Ready(Err(io::Error::new(
                     io::ErrorKind::TimedOut,
-                    "answer read too slowly",
+                    "response read too slowly",
                 )));
             }
             (self.waited, self.taken) = (Duration::ZERO, 0);
@@ -338,7 +349,7 @@ impl AsyncWrite for GuardedStream {
     }
 }
 
-/// An answer that a connection is busy with until this is dropped.
+/// Guard of a response; the connection becomes idle when it is dropped.
 struct Answering(Busy);
 
 impl Drop for Answering {

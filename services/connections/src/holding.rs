@@ -1,4 +1,5 @@
-//! A body that holds something until it has been sent or given up: memory, a share, a connection's place.
+//! Response body that keeps a value alive until it has been sent or dropped: reserved memory, a share, a
+//! permit.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,13 +8,13 @@ use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
-/// A body with what is dropped together with it.
+/// Body with a value that is dropped together with it.
 struct Holding<T> {
     body: Body,
     _held: T,
 }
 
-/// The same body, which holds a value until it is dropped.
+/// Returns `body` wrapped so that `held` is dropped together with it.
 pub fn holding<T: Send + Unpin + 'static>(body: Body, held: T) -> Body {
     Body::new(Holding { body, _held: held })
 }

@@ -1,18 +1,18 @@
-//! Connections of HTTP clients, whatever is served on them.
+//! HTTP connection handling that is independent of the served routes.
 //!
-//! A service passes its requests to [`serve`], which accepts connections, bounds how many there are and how long they may take,
-//! and shares them fairly among clients. It knows nothing of routes or of what the requests mean.
+//! A service passes its requests to [`serve`], which accepts connections, limits their number and duration, and
+//! shares them fairly among clients. Routes and the meaning of requests belong to the service.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`mod@serve`] | the accept loop, limits of connections, draining |
-//! | `connection` | one connection with its timeouts; the list of open ones |
-//! | [`body`] | bodies of requests, bounded as sent, after decompression and over all requests |
+//! | [`mod@serve`] | accept loop, connection limits, draining |
+//! | `connection` | one connection with its timeouts; the list of open connections |
+//! | [`body`] | request bodies: limited as sent, after decompression and over all requests |
 //! | [`client`] | the client of a request, also behind trusted proxies |
-//! | [`shares`], [`turns`] | fair shares of a bounded resource; how many requests of a kind run at once |
-//! | [`spool`] | chunks of an answer between a thread that writes and a client that reads |
-//! | [`pace`] | a rate of bytes that many senders share |
-//! | [`mod@holding`] | a body that holds something until it has been sent |
+//! | [`shares`], [`turns`] | fair shares of a bounded resource; limits of concurrent requests of one kind |
+//! | [`spool`] | queue of response chunks between a blocking writer and the connection |
+//! | [`pace`] | throttle: a rate of bytes that many senders share |
+//! | [`mod@holding`] | a response body that keeps a value alive until it has been sent |
 
 pub mod body;
 pub mod client;

@@ -1,23 +1,23 @@
-//! A rate of bytes that many senders share, each in turn.
+//! Throttle: a rate of bytes that many senders share, first come, first served.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// Time without sending that counts: so much may go out at once after it.
+/// Longest idle time that counts as credit. After it, the bytes of this duration may be sent at once.
 const BURST: Duration = Duration::from_millis(100);
 
-/// At most so many bytes a second, first come, first served.
+/// Limit of bytes per second over all callers, first come, first served.
 #[derive(Debug)]
 pub struct Pace {
     bytes_per_second: u64,
-    /// When all bytes that were let through would have gone out at the rate.
+    /// Time at which all admitted bytes have been sent at the configured rate.
     free_at: Mutex<Option<Instant>>,
 }
 
 impl Pace {
-    /// A rate of so many bytes a second, at least 1.
+    /// Creates a throttle of `bytes_per_second`, at least 1.
     pub fn new(bytes_per_second: u64) -> Self {
         Self {
             bytes_per_second: bytes_per_second.max(1),
@@ -25,13 +25,13 @@ impl Pace {
         }
     }
 
-    /// Waits until so many bytes may go out.
+    /// Waits until `bytes` may be sent.
     pub async fn take(&self, bytes: usize) {
         let begin = self.begin(bytes, Instant::now());
         sleep_until(begin).await;
     }
 
-    /// When bytes asked for now may go out.
+    /// Returns the time at which `bytes` requested at `now` may be sent, and reserves them.
     fn begin(&self, bytes: usize, now: Instant) -> Instant {
         let nanos = bytes as u128 * 1_000_000_000 / u128::from(self.bytes_per_second);
         let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));

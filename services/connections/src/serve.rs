@@ -1,8 +1,9 @@
-//! The accept loop: from a listener to answered requests, and back out of them in good order.
+//! Accept loop: accepts connections, limits them, serves their requests and drains them at shutdown.
 //!
-//! At `connections_max` the connection that has been idle longest makes room for a new one: one of the client that has most. Where
-//! all are answering requests, a few further connections are accepted that only health checks and metrics may use. Requests being
-//! answered are shared fairly among clients, so one client cannot keep all connections busy.
+//! At `connections_max` idle connections are closed in favour of new ones: those of the client with most
+//! connections, idle longest, first. If all are answering requests, a few further connections are accepted that
+//! only health checks and metrics may use. Concurrent requests are shared fairly among clients, so that one
+//! client cannot keep all connections busy.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,71 +26,77 @@ use crate::client::{Client, Network, Origin};
 use crate::connection::{Busy, ConnectionKind, Connections, GuardedStream, ReadPace};
 use crate::shares::Shares;
 
-/// Bytes of a connection's read buffer. Large writes come in few pieces.
+/// Size of a connection's read buffer. It is large so that large writes arrive in few parts.
 const READ_BUFFER_BYTES_MAX: usize = 256 << 10;
 /// Most bytes of a request head.
 const HEAD_BYTES_MAX: usize = 32 << 10;
 /// Most headers of a request.
 const HEADERS_MAX: usize = 64;
-/// Connections beyond the limit, for health checks and metrics.
+/// Connections accepted beyond the limit, for health checks and metrics.
 const RESERVED_CONNECTIONS: usize = 16;
-/// Time for an idle connection to close in favour of a new one. Passes in full only where a request came in meanwhile.
+/// Longest wait for an idle connection to close in favour of a new one. It is reached only if a request arrived
+/// on that connection meanwhile.
 const EVICTION_WAIT: Duration = Duration::from_millis(100);
-/// Evictions for a new connection that may fail in this way before it gets a reserved place.
+/// Failed evictions after which a new connection takes a reserved permit.
 const EVICTIONS_MAX: usize = 3;
-/// The wait after an accept that failed for want of file descriptors or memory; doubles up to a second.
+/// First wait after an accept failed for lack of file descriptors or memory. Doubles up to a second.
 const ACCEPT_BACKOFF_MIN: Duration = Duration::from_millis(10);
 const ACCEPT_BACKOFF_MAX: Duration = Duration::from_secs(1);
 
 /// Limits of connections.
 #[derive(Debug, Clone)]
 pub struct ConnectionSettings {
-    /// Connections held at once. At the limit the one that has been idle longest is closed for a new one; where all are busy, a
-    /// few more are accepted for requests that [`Service::is_operation`] admits.
+    /// Most open connections. At the limit an idle connection is closed for a new one. If all are busy, a few
+    /// more are accepted for requests that [`Service::is_operation`] admits.
     pub connections_max: usize,
-    /// How long a request head may take to arrive, from its first byte, and a new connection to send that.
+    /// Longest time for a request head to arrive, from its first byte; also for the first byte of a new
+    /// connection.
     pub header_timeout: Duration,
-    /// How long a connection may be idle between requests.
+    /// Longest idle time of a connection between requests.
     pub idle_timeout: Duration,
-    /// How long a client may not take any of the answer before it is cut off.
+    /// Longest time without a byte of a response being read, before the client is disconnected.
     pub answer_timeout: Duration,
-    /// The slowest client that may read an answer to its end, in bytes a second while bytes wait for it, averaged over
-    /// `answer_timeout`.
+    /// Minimum read rate of a response, in bytes per second. It is averaged over `answer_timeout` and counts
+    /// only while bytes wait to be sent.
     pub answer_bytes_per_second_min: u64,
-    /// How long requests may take to finish after the shutdown signal.
+    /// Longest time for running requests to finish after the shutdown signal.
     pub drain_timeout: Duration,
-    /// Proxies in front: the client that they name in `Forwarded` or `X-Forwarded-For` counts for shares.
+    /// Trusted proxies. The client that they name in `Forwarded` or `X-Forwarded-For` counts for fair shares.
     pub trusted_proxies: Vec<Network>,
 }
 
-/// The requests of a service. Clones share its state.
+/// Handler of requests. Clones share its state.
 pub trait Service: Clone + Send + Sync + 'static {
-    /// Held while a connection is open.
+    /// Guard that is held while a connection is open.
     type Guard: Send;
 
-    /// Answers a request, which has its [`Origin`] among its extensions.
+    /// Handles a request, which has its [`Origin`] among its extensions, and returns the response.
     fn answer(self, request: Request<Incoming>) -> impl Future<Output = Response> + Send;
 
-    /// Returns the answer to a request that is refused because of overload.
+    /// Returns the response to a request that is refused because of overload.
     fn overloaded(&self, message: String) -> Response;
 
-    /// Whether a path is also answered on connections beyond the limit, whatever the share of its client.
+    /// True if requests to `path` are also served on connections beyond the limit, regardless of the client's
+    /// share.
     fn is_operation(&self, path: &str) -> bool;
 
     /// Called for each accepted connection.
     fn connected(&self) -> Self::Guard;
 
-    /// Called once, when no further connection is accepted.
+    /// Called once, when no further connections are accepted.
     fn drain(&self);
 }
 
-/// Answers requests on `listener` until `shutdown` ends; then accepts no new connection, lets running requests finish
-/// within the drain timeout, and returns. Idle connections close at once. Calls `serving` when the next connection is accepted
-/// and answered at once. `answering` bounds the connections on which a request is being answered.
+/// Serves requests on `listener` until `shutdown` completes.
+///
+/// It then accepts no new connections, closes idle ones at once, and lets running requests finish within the
+/// drain timeout. `serving` is called once, when connections are accepted. `answering` limits the number of
+/// requests that are handled concurrently.
 ///
 /// # Errors
 ///
-/// The address of the listener is unknown. Later a failing connection ends alone, and a failing accept is tried again.
+/// Returns an error if the listener's address cannot be read. Later errors are not returned: a failing
+/// connection ends alone, and a failing accept is retried.
 pub async fn serve(
     listener: TcpListener,
     service: impl Service,
@@ -126,14 +133,14 @@ pub async fn serve(
     Ok(())
 }
 
-/// State of all connections.
+/// State shared by all connections.
 struct Serving<S> {
     service: S,
     answering: Shares,
     settings: ConnectionSettings,
 }
 
-/// Accepts connections until it is dropped.
+/// Accepts connections until the future is dropped.
 async fn accept<S: Service>(
     listener: &TcpListener,
     shared: &Arc<Serving<S>>,
@@ -150,7 +157,7 @@ async fn accept<S: Service>(
         while connections.try_join_next().is_some() {}
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
-            // The client left before it was accepted: nothing to wait for.
+            // The client disconnected before it was accepted. The next accept needs no wait.
             Err(error) if is_clients_fault(&error) => continue,
             Err(error) => {
                 tracing::warn!(%error, wait = ?backoff, "accepting a connection failed");
@@ -179,7 +186,7 @@ async fn accept<S: Service>(
     }
 }
 
-/// The connections that may be open.
+/// Permits of open connections, and the list of these.
 struct Places {
     ordinary: Arc<Semaphore>,
     reserved: Arc<Semaphore>,
@@ -187,7 +194,8 @@ struct Places {
 }
 
 impl Places {
-    /// Waits for a place: an ordinary one, if necessary of a connection that is idle, else a reserved one.
+    /// Waits for a permit: an ordinary one, if necessary that of an evicted idle connection, otherwise a
+    /// reserved one.
     async fn take(&self, client: Client) -> (OwnedSemaphorePermit, ConnectionKind) {
         const NEVER_CLOSED: &str = "these semaphores are never closed";
         let ordinary = || async {
@@ -209,7 +217,8 @@ impl Places {
             if self.open.evict_idle(Some(client), ConnectionKind::Ordinary) == 0 {
                 break;
             }
-            // An evicted connection that has begun to answer stays open: waiting for its place alone could take as long as it.
+            // An evicted connection that has started a request stays open, perhaps for as long as the request
+            // runs.
             if let Ok(place) = tokio::time::timeout(EVICTION_WAIT, ordinary()).await {
                 return (place, ConnectionKind::Ordinary);
             }
@@ -232,7 +241,7 @@ fn is_clients_fault(error: &io::Error) -> bool {
     )
 }
 
-/// An accepted connection.
+/// Accepted connection.
 struct Connection {
     stream: TcpStream,
     peer: SocketAddr,
@@ -241,7 +250,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Answers the requests of one connection, until it ends or has to make room while it is idle.
+    /// Serves the requests of one connection until it ends or is evicted while idle.
     async fn converse<S: Service>(self, shared: Arc<Serving<S>>, watcher: Watcher) {
         let Self {
             stream,
@@ -250,7 +259,7 @@ impl Connection {
             busy,
         } = self;
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "no TCP_NODELAY");
+            tracing::debug!(%error, "setting TCP_NODELAY failed");
         }
         let settings = &shared.settings;
         let evicted = busy.clone();
@@ -306,24 +315,26 @@ impl Connection {
             ended = watcher.watch(connection) => if let Err(error) = ended {
                 tracing::debug!(%error, "connection ended");
             },
-            () = evicted.evicted() => tracing::debug!("connection closed: it was idle longest and a new one needs room"),
+            () = evicted.evicted() => tracing::debug!("idle connection closed to make room for a new one"),
         }
     }
 }
 
-/// Message of the answer to other requests on a reserved connection, which ends with it.
+/// Returns the message for a request on a reserved connection that is not an operation. The connection closes
+/// afterwards.
 fn too_many(limit: usize) -> String {
     format!("{limit} connections are open, which is the limit, and all are busy")
 }
 
-/// Message of the answer to a request of a client that keeps more than its share of the connections busy.
+/// Returns the message for a request of a client that exceeds its share of concurrent requests.
 fn more_than_share(client: Client, limit: usize) -> String {
     format!(
-        "this client ({client}) keeps more than its share of {limit} connections busy; the rest is kept for other clients"
+        "this client ({client}) keeps more than its share of {limit} connections busy; \
+         the rest is kept for other clients"
     )
 }
 
-/// The same answer, after which the connection closes.
+/// Adds `Connection: close`, so that the connection closes after the response.
 fn closing(mut answer: Response) -> Response {
     let close = hyper::header::HeaderValue::from_static("close");
     answer.headers_mut().insert(hyper::header::CONNECTION, close);

@@ -1,9 +1,11 @@
 //! Fair shares of a bounded resource among clients.
 //!
-//! Up to four fifths of a resource are first come, first served, so that one busy address has them all while others want
-//! little. The last fifth goes only to clients that hold less than their share: the whole divided by the clients that hold or
-//! wait for some, and one more for a newcomer. So a client that takes all it can get never keeps others out, however long its requests
-//! take. Those who wait are served by how little they hold, then in the order in which they came.
+//! Four fifths of a resource are first come, first served, so that a single busy client can use them while
+//! other clients need little. The last fifth is reserved for clients that hold less than their share. A share
+//! is the whole divided by one more than the number of clients that hold or wait for units; the extra one is
+//! for a newcomer. A client that takes all it can get therefore never blocks others, however long its requests
+//! run. Waiting clients are served in the order of the units that they hold, fewest first, then in arrival
+//! order.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -14,19 +16,19 @@ use tokio::sync::oneshot;
 
 use crate::client::Client;
 
-/// Part of a resource, as a fraction, that is given away without regard to shares.
+/// Fraction of a resource that is granted without regard to shares, as numerator and denominator.
 const OPEN_NUMERATOR: usize = 4;
 const OPEN_DENOMINATOR: usize = 5;
 
-/// A bounded resource and who holds how much of it. A handle: clones share it.
+/// Bounded resource with the units held by each client. Clones share the resource.
 #[derive(Debug, Clone)]
 pub struct Shares(Arc<Pool>);
 
 #[derive(Debug)]
 struct Pool {
-    /// All units.
+    /// Total number of units.
     count: usize,
-    /// Units that are given away without regard to shares.
+    /// Units that are granted without regard to shares.
     open: usize,
     state: Mutex<State>,
 }
@@ -34,31 +36,31 @@ struct Pool {
 #[derive(Debug, Default)]
 struct State {
     used: usize,
-    /// Clients that hold or wait for something.
+    /// Clients that hold or wait for units.
     clients: HashMap<Client, Holding>,
-    /// Clients that wait.
+    /// Number of clients that wait.
     waiting: usize,
-    /// Number of the next one who waits.
+    /// Ticket of the next waiter.
     ticket: u64,
-    /// Requests refused although units were free.
+    /// Number of requests refused although units were free.
     refused: u64,
 }
 
-/// Units that a client holds and waits for.
+/// Units that a client holds, and its waiters.
 #[derive(Debug, Default)]
 struct Holding {
     units: usize,
     waiting: VecDeque<Waiter>,
 }
 
-/// A wait for one unit.
+/// Waiter for one unit.
 #[derive(Debug)]
 struct Waiter {
     ticket: u64,
     grant: oneshot::Sender<()>,
 }
 
-/// Units that a client holds; given back when dropped.
+/// Units held by a client; released when dropped.
 #[derive(Debug)]
 pub struct Share {
     pool: Shares,
@@ -76,7 +78,7 @@ pub struct InUse {
 }
 
 impl Shares {
-    /// A resource of `count` units.
+    /// Creates a resource of `count` units.
     pub fn new(count: usize) -> Self {
         let open = count.saturating_mul(OPEN_NUMERATOR).div_ceil(OPEN_DENOMINATOR);
         Self(Arc::new(Pool {
@@ -86,7 +88,8 @@ impl Shares {
         }))
     }
 
-    /// Takes units if they are free and the client may have them.
+    /// Takes units if they are free and the client may have them. A refusal although units were free is
+    /// counted.
     pub fn try_take(&self, client: Client, units: usize) -> Option<Share> {
         let mut state = self.0.state.lock();
         let taken = self.take_from(&mut state, client, units);
@@ -97,8 +100,8 @@ impl Shares {
         taken
     }
 
-    /// Takes units if they are free and the client may have them, for a caller that otherwise waits: a failure is not counted as a
-    /// refusal.
+    /// Takes units if they are free and the client may have them. A failure is not counted as a refusal,
+    /// because the caller waits instead.
     pub fn take_if_free(&self, client: Client, units: usize) -> Option<Share> {
         self.take_from(&mut self.0.state.lock(), client, units)
     }
@@ -112,7 +115,7 @@ impl Shares {
         Some(self.share(client, units))
     }
 
-    /// Waits for one unit, without end: the caller sets the time.
+    /// Waits for one unit. There is no timeout; the caller has to add one.
     pub async fn take(&self, client: Client) -> Share {
         let mut wait = {
             let mut state = self.0.state.lock();
@@ -141,7 +144,7 @@ impl Shares {
         self.share(client, 1)
     }
 
-    /// Units in use.
+    /// Returns the units in use by all clients and by `client`.
     pub fn in_use(&self, client: Client) -> InUse {
         let state = self.0.state.lock();
         InUse {
@@ -150,17 +153,17 @@ impl Shares {
         }
     }
 
-    /// Units in use.
+    /// Returns the units in use by all clients.
     pub fn used(&self) -> usize {
         self.0.state.lock().used
     }
 
-    /// Units in all.
+    /// Returns the total number of units.
     pub fn count(&self) -> usize {
         self.0.count
     }
 
-    /// Requests refused although units were free.
+    /// Returns how many requests were refused although units were free.
     pub fn refused(&self) -> u64 {
         self.0.state.lock().refused
     }
@@ -182,7 +185,7 @@ impl Shares {
 }
 
 impl Pool {
-    /// Whether a client may have further units now.
+    /// True if a client may take further units now.
     fn admits(&self, state: &State, client: Client, units: usize) -> bool {
         let used = state.used.saturating_add(units);
         if used <= self.open {
@@ -192,7 +195,7 @@ impl Pool {
         used <= self.count && (held == 0 || held < self.count / (state.clients.len() + 1))
     }
 
-    /// Grants free units to those who wait.
+    /// Grants free units to waiting clients.
     fn grant(&self, state: &mut State) {
         while state.waiting > 0 {
             let waiting = state.clients.iter().filter_map(|(client, holding)| {
@@ -202,7 +205,7 @@ impl Pool {
             let Some((_, _, client)) = waiting.min() else {
                 return;
             };
-            // The client that holds least is admitted first.
+            // The client that holds fewest units is first. If it is not admitted, no other client is.
             if !self.admits(state, client, 1) {
                 return;
             }
@@ -222,7 +225,7 @@ impl Pool {
 }
 
 impl State {
-    /// Subtracts units from those of a client, and removes a client that neither holds nor waits for anything.
+    /// Subtracts units from those of a client. Removes a client that neither holds nor waits for units.
     fn release(&mut self, client: Client, units: usize) {
         let Entry::Occupied(mut entry) = self.clients.entry(client) else {
             return;
@@ -236,7 +239,7 @@ impl State {
 }
 
 impl Share {
-    /// Adds units of the same client and resource.
+    /// Adds the units of another share of the same client and resource.
     pub fn merge(&mut self, mut other: Self) {
         debug_assert_eq!(self.client, other.client);
         self.units += std::mem::take(&mut other.units);
@@ -251,12 +254,12 @@ impl Drop for Share {
     }
 }
 
-/// A wait that may be given up.
+/// Wait for a unit, cancelled when dropped.
 struct Wait<'a> {
     pool: &'a Shares,
     client: Client,
     ticket: u64,
-    /// `None` once the unit has been handed over.
+    /// `None` once the unit has been granted.
     granted: Option<oneshot::Receiver<()>>,
 }
 
@@ -306,7 +309,7 @@ mod tests {
         assert_eq!(
             (shares.used(), shares.refused()),
             (20, 1),
-            "the second was refused by the bound"
+            "a refusal at the total is not counted"
         );
         busy.truncate(14);
         assert_eq!(take_all(&shares, client(3)).len(), 2);
@@ -336,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waits_end_for_whoever_holds_least() {
+    async fn waits_end_for_the_client_that_holds_least() {
         let shares = Shares::new(4);
         let mut held = take_all(&shares, client(1));
         let (report, mut order) = tokio::sync::mpsc::unbounded_channel();
@@ -359,7 +362,7 @@ mod tests {
             drop(wait.await);
         }
         drop(held);
-        assert_eq!(shares.used(), 0, "a wait that is given up leaves nothing behind");
+        assert_eq!(shares.used(), 0, "a cancelled wait releases everything");
         assert!(shares.0.state.lock().clients.is_empty());
     }
 

@@ -1,4 +1,7 @@
-//! The part of an answer that is written and not yet sent.
+//! Queue of response chunks between the writer and the connection.
+//!
+//! The writer runs on a thread and may block; the connection must not block. The queue holds chunks that are
+//! written but not yet sent, within a byte limit and the memory account.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,18 +11,18 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tideline_runtime::{MemoryAccount, Reservation};
 
-/// Bytes of an answer that are kept for its client. Answers of dashboards fit; of longer ones it is enough that reading and
-/// sending go on beside each other.
+/// Most bytes queued per response. Responses to dashboards fit. For longer ones the queue only has to be large
+/// enough that reading and sending overlap.
 const SPOOL_BYTES_MAX: usize = 4 << 20;
 
-/// A queue of chunks between a writer that may block and a connection that may not.
+/// Queue of chunks between a writer that may block and a connection that must not.
 ///
-/// One chunk always has room. More are kept as far as the memory account has plenty of room, so that slow readers make
-/// answers wait, and never refuse the memory of others.
+/// The queue always accepts a chunk when it is empty. It accepts more only while the memory account has spare
+/// room: slow clients then slow down their own responses, and do not cause other requests to be refused.
 #[derive(Debug)]
 pub struct Spool {
     queue: Mutex<Queue>,
-    /// Signalled when chunks were taken, or the client has left.
+    /// Signalled when chunks were removed or the client has disconnected.
     has_room: Condvar,
 }
 
@@ -28,26 +31,26 @@ struct Queue {
     chunks: VecDeque<Bytes>,
     bytes: usize,
     memory: Reservation,
-    /// Outcome of the answer once it has ended; the error is given to the client once.
+    /// Outcome of the response once it has ended. An error is returned to the reader once.
     end: Option<io::Result<()>>,
     has_left: bool,
-    /// Waits for a chunk or the end.
+    /// Waker of the task that waits for a chunk or the end.
     reader: Option<Waker>,
 }
 
-/// The outcome of offering a chunk.
+/// Outcome of [`Spool::push`].
 #[derive(Debug)]
 pub enum Pushed {
-    /// The chunk waits for the client.
+    /// The chunk was queued.
     Kept,
-    /// There is no room for it: wait, and offer it again.
+    /// The queue has no room. Wait for room and push the returned chunk again.
     Full(Bytes),
-    /// The client has left; the chunk is dropped.
+    /// The client has disconnected; the chunk was dropped.
     ClientLeft,
 }
 
 impl Spool {
-    /// An empty one, whose chunks count in an account.
+    /// Creates an empty queue whose chunks are reserved in `memory`.
     pub fn new(memory: &MemoryAccount) -> Self {
         Self {
             queue: Mutex::new(Queue {
@@ -62,7 +65,7 @@ impl Spool {
         }
     }
 
-    /// Keeps a chunk, if there is room.
+    /// Queues a chunk if there is room.
     pub fn push(&self, chunk: Bytes) -> Pushed {
         let mut queue = self.queue.lock();
         if queue.has_left {
@@ -80,7 +83,7 @@ impl Spool {
         Pushed::Kept
     }
 
-    /// Blocks until half of what is kept now was taken, or the client has left.
+    /// Blocks until half of the bytes queued now were removed, or the client has disconnected.
     pub fn wait_for_room(&self) {
         let mut queue = self.queue.lock();
         let half = queue.bytes / 2;
@@ -89,7 +92,7 @@ impl Spool {
         }
     }
 
-    /// Ends the answer, well or by an error that cuts it off. Returns false if the client has left before.
+    /// Ends the response, with an error if it is cut off. Returns false if the client has already disconnected.
     pub fn end(&self, end: io::Result<()>) -> bool {
         let mut queue = self.queue.lock();
         queue.end = Some(end);
@@ -97,7 +100,7 @@ impl Spool {
         !queue.has_left
     }
 
-    /// The next chunk, once there is one; `None` after the last.
+    /// Polls for the next chunk. Returns the error of the response, if any, after the last chunk, then `None`.
     pub fn poll_chunk(&self, cx: &Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         let mut queue = self.queue.lock();
         if let Some(chunk) = queue.chunks.pop_front() {
@@ -119,7 +122,7 @@ impl Spool {
         }
     }
 
-    /// The client takes no more chunks.
+    /// Marks the client as disconnected and drops all queued chunks.
     pub fn leave(&self) {
         let mut queue = self.queue.lock();
         queue.has_left = true;

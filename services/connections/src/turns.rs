@@ -1,4 +1,6 @@
-//! Turns: how many requests of a kind run at once.
+//! Limits of concurrent requests of one kind, shared fairly among clients.
+//!
+//! A permit can be released and acquired again while a request waits for a slow client.
 
 use std::time::Duration;
 
@@ -7,7 +9,7 @@ use tokio::runtime::Handle;
 use crate::client::Client;
 use crate::shares::{Share, Shares};
 
-/// Limit of concurrent requests of a kind, shared fairly among clients. Clones share it.
+/// Limit of concurrent requests of one kind, shared fairly among clients. Clones share the limit.
 #[derive(Debug, Clone)]
 pub struct Turns {
     what: &'static str,
@@ -15,13 +17,14 @@ pub struct Turns {
     shares: Shares,
 }
 
-/// No turn became free in time; retryable.
+/// Error: no permit became free in time. The request may be retried.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoTurn(String);
 
 impl Turns {
-    /// Turns of `count` requests at once. `what` names them in messages; a request waits for its turn for at most `timeout`.
+    /// Creates a limit of `count` concurrent requests. `what` names the requests in messages. A request waits
+    /// for its permit for at most `timeout`.
     pub fn new(what: &'static str, count: usize, timeout: Duration) -> Self {
         Self {
             what,
@@ -30,11 +33,11 @@ impl Turns {
         }
     }
 
-    /// Waits for a turn of a client. It ends when it is dropped.
+    /// Waits for a permit for `client`, which is released when the returned value is dropped.
     ///
     /// # Errors
     ///
-    /// No turn of the client became free in time.
+    /// Returns [`NoTurn`] if no permit became free for the client within the timeout.
     pub async fn take(&self, client: Client) -> Result<Turn, NoTurn> {
         match tokio::time::timeout(self.timeout, self.shares.take(client)).await {
             Ok(share) => Ok(Turn {
@@ -47,7 +50,7 @@ impl Turns {
         }
     }
 
-    /// Returns a turn of a client if one is free now. It cannot be paused.
+    /// Returns a permit for `client` if one is free now. It cannot be paused.
     pub fn take_if_free(&self, client: Client) -> Option<Share> {
         self.shares.take_if_free(client, 1)
     }
@@ -57,42 +60,43 @@ impl Turns {
         let message = match in_use.all < count {
             false => format!("{count} {what} are running, which is the limit, and none ended in time"),
             true => format!(
-                "{own} of {count} {what} that may run at once are of this client ({client}), which is more than its share, \
-                 and none of them ended in time; the rest is kept for other clients",
+                "this client ({client}) runs {own} of at most {count} concurrent {what}, which is more than \
+                 its share, and none of them ended in time; the rest is kept for other clients",
                 own = in_use.own
             ),
         };
         NoTurn(message)
     }
 
-    /// Requests that run now.
+    /// Returns the number of running requests.
     pub fn running(&self) -> usize {
         self.shares.used()
     }
 
-    /// Requests refused although turns were free.
+    /// Returns how many requests were refused although permits were free.
     pub fn refused(&self) -> u64 {
         self.shares.refused()
     }
 }
 
-/// A turn among requests of a kind; ends when it is dropped.
+/// Permit to run one request; released when dropped.
 #[derive(Debug)]
 pub struct Turn {
     turns: Turns,
     client: Client,
-    /// None while another request has the turn.
+    /// `None` while the permit is released by [`pause`](Self::pause).
     share: Option<Share>,
     runtime: Handle,
 }
 
 impl Turn {
-    /// Leaves the turn to another request.
+    /// Releases the permit so that another request can run.
     pub fn pause(&mut self) {
         self.share = None;
     }
 
-    /// Waits for a turn again, behind those that wait already. Blocks: not for async code.
+    /// Acquires the permit again, after requests that already wait. Blocks the thread: must not be called from
+    /// async code.
     pub fn resume(&mut self) {
         self.share = Some(self.runtime.block_on(self.turns.shares.take(self.client)));
     }

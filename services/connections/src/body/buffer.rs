@@ -1,13 +1,13 @@
-//! The bytes of a body, within the budget of all bodies in flight.
+//! Byte buffer of a request body, reserved in the budget of all bodies in flight.
 
 use super::{BodyError, Result, STEP_BYTES};
 use crate::client::Client;
 use crate::shares::{Share, Shares};
 
-/// By how much a body of unknown size gets more room. What it leaves behind stays resident for a while, so fewer and
-/// larger steps cost less at the peak; room that is never written costs nothing.
+/// Growth factor for a body of unknown size. Memory freed by growing stays resident for a while, so fewer and
+/// larger steps lower the peak. Capacity that is never written costs no memory.
 const GROWTH: usize = 4;
-/// Budget of all bodies in flight, and the client of this one.
+/// Budget of all bodies in flight, with the client of this body.
 #[derive(Debug, Clone)]
 pub(super) struct Budget {
     pub(super) bytes: Shares,
@@ -18,7 +18,7 @@ pub(super) struct Budget {
 #[derive(Debug)]
 pub(super) struct Buffer {
     pub(super) bytes: Vec<u8>,
-    /// Bytes that it will never need more than.
+    /// Upper bound of the bytes needed, which limits growth.
     most: usize,
     pub(super) budget: Budget,
     reserved: Option<Share>,
@@ -34,7 +34,8 @@ impl Buffer {
         }
     }
 
-    /// Makes room for `bytes` in all.
+    /// Grows the capacity to at least `bytes` in total. Fails with [`BodyError::Overloaded`] if the budget has
+    /// no room.
     pub(super) fn reserve(&mut self, bytes: usize) -> Result<()> {
         let more = bytes.saturating_sub(self.bytes.capacity());
         if more == 0 {

@@ -1,4 +1,6 @@
-//! Bodies of each encoding, and bombs.
+//! Tests of decoding: each encoding, damaged bodies and decompression bombs.
+//!
+//! They check that limits hold and that the budget is released.
 
 use std::io::Write;
 
@@ -46,7 +48,7 @@ fn a_snappy_block_is_believed_only_as_far_as_it_can_reach() {
         .decode()
         .expect("a block");
     assert_eq!(&*decoded, &text);
-    // The header says 3 MiB, the block has four bytes.
+    // The header declares 3 MiB; the block has six bytes.
     let bomb = [0x80, 0x80, 0xc0, 0x01, 0x00, b'a'];
     let failure = received(&bomb, Encoding::Snappy, 4 << 20)
         .decode()
