@@ -1,7 +1,7 @@
-//! A client of a running server: the one place of the command line that speaks HTTP to it.
+//! HTTP client of a running server. All requests of the command line go through it.
 //!
-//! Questions and answers are plain JSON: what the server knows and this binary does not is passed on, and refused by
-//! whoever understands it.
+//! Requests and responses are plain JSON. The client passes unknown members through and leaves their validation
+//! to the server, so that it works with servers of other versions.
 
 use std::io::{ErrorKind, Read};
 use std::time::Duration;
@@ -17,14 +17,14 @@ mod tls;
 use crate::error::{CliError, Refusal, Result};
 pub(crate) use profile::{ConnectionArguments, TableArguments, duration};
 
-/// How long a connection may take to come about.
+/// Longest time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most bytes of an answer that is read as a whole.
+/// Most bytes of a response that is read as a whole.
 pub(crate) const ANSWER_BYTES_MAX: u64 = 1 << 30;
-/// Most bytes of an answer that says what went wrong.
+/// Most bytes of an error response.
 const REFUSAL_BYTES_MAX: u64 = 4 << 20;
 
-/// A client of one server and, where a command is about one, of a table. Clones share its connections.
+/// Client of one server, with the table that table commands apply to. Clones share its connections.
 #[derive(Clone)]
 pub(crate) struct Client {
     agent: Agent,
@@ -33,16 +33,17 @@ pub(crate) struct Client {
     table: String,
 }
 
-/// An answer that was read: a success or not.
+/// Response with any status, read as a whole.
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// Seconds of the header `Retry-After`.
+    /// Value of the header `Retry-After`.
     pub(crate) retry_after: Option<Duration>,
     pub(crate) text: String,
 }
 
 impl Client {
-    /// `silence_max`: how long the server may take no byte and send none, at whatever point of a request.
+    /// Creates a client. `silence_max` is the longest time without a byte sent or received, at any point of a
+    /// request.
     fn new(
         base: String,
         tls: TlsConfig,
@@ -53,7 +54,7 @@ impl Client {
     ) -> Self {
         let connect_timeout = CONNECT_TIMEOUT.min(silence_max);
         let agent = Agent::config_builder()
-            // A proxy of the environment would be asked for servers of this machine too, and see the token.
+            // A proxy from the environment would also receive requests to this machine, and see the token.
             .proxy(None)
             .tls_config(tls)
             .timeout_connect(Some(connect_timeout))
@@ -73,35 +74,35 @@ impl Client {
         }
     }
 
-    /// Where the server is.
+    /// Returns the URL of the server.
     pub(crate) fn base(&self) -> &str {
         &self.base
     }
 
-    /// The table that commands are about.
+    /// Returns the name of the table that table commands apply to.
     pub(crate) fn table(&self) -> &str {
         &self.table
     }
 
-    /// The path of something of the table.
+    /// Returns the path of a resource of the table. `rest` is the part after the table's name.
     pub(crate) fn of_table(&self, rest: &str) -> String {
         format!("/v1/tables/{}{rest}", encoded(&self.table))
     }
 
-    /// Reads what is there; the text of the answer.
+    /// Sends GET and returns the body of a successful response.
     pub(crate) fn get(&self, path: &str) -> Result<String> {
         let request = self.signed(self.agent.get(self.url(path)));
         self.text_of(request.header("accept", "application/json").call())
     }
 
-    /// Reads what is there, whatever its status.
+    /// Sends GET and returns the response, whatever its status.
     pub(crate) fn ask(&self, path: &str) -> Result<Answer> {
         let request = self.signed(self.agent.get(self.url(path)));
         let answer = request.call().map_err(|error| self.unreachable(&error))?;
         self.read(answer, REFUSAL_BYTES_MAX)
     }
 
-    /// Asks for something, with a body.
+    /// Sends POST with a JSON body and returns the body of a successful response.
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<String> {
         let request = self.signed(self.agent.post(self.url(path)));
         let request = request
@@ -110,7 +111,7 @@ impl Client {
         self.text_of(request.send(body.to_string()))
     }
 
-    /// Asks for an answer of at most so many bytes; `None` when it is longer.
+    /// Sends POST like [`post`](Self::post). Returns `None` if the response is longer than `bytes_max`.
     pub(crate) fn post_within(&self, path: &str, body: &Value, bytes_max: u64) -> Result<Option<String>> {
         let request = self.signed(self.agent.post(self.url(path)));
         let request = request
@@ -130,7 +131,7 @@ impl Client {
         }
     }
 
-    /// Changes something.
+    /// Sends PATCH with a JSON body and returns the body of a successful response.
     pub(crate) fn patch(&self, path: &str, body: &Value) -> Result<String> {
         let request = self.signed(self.agent.patch(self.url(path)));
         self.text_of(
@@ -140,14 +141,14 @@ impl Client {
         )
     }
 
-    /// Puts something in its place.
+    /// Sends PUT with a JSON body and returns the body of a successful response.
     pub(crate) fn put(&self, path: &str, body: &Value) -> Result<String> {
         let request = self.signed(self.agent.put(self.url(path)));
         let request = request.header("content-type", "application/json");
         self.text_of(request.send(body.to_string()))
     }
 
-    /// Sends a form.
+    /// Sends POST with a form and returns the body of a successful response.
     pub(crate) fn form(&self, path: &str, fields: &[(&str, &str)]) -> Result<String> {
         let request = self.signed(self.agent.post(self.url(path)));
         let fields: Vec<String> = fields
@@ -158,12 +159,12 @@ impl Client {
         self.text_of(request.send(fields.join("&")))
     }
 
-    /// Takes something away.
+    /// Sends DELETE and returns the body of a successful response.
     pub(crate) fn delete(&self, path: &str) -> Result<String> {
         self.text_of(self.signed(self.agent.delete(self.url(path))).call())
     }
 
-    /// Asks, and hands out the answer as it comes.
+    /// Sends POST with a JSON body and returns a reader of the successful response's body.
     pub(crate) fn stream(&self, path: &str, accept: &str, body: &str) -> Result<impl Read + use<>> {
         let request = self.signed(self.agent.post(self.url(path)));
         let request = request
@@ -176,7 +177,7 @@ impl Client {
         Ok(answer.into_body().into_with_config().limit(u64::MAX).reader())
     }
 
-    /// Sends points. Whatever the server answers is an answer; an error means that its outcome is unknown.
+    /// Sends points. Returns the response whatever its status; an error means that the outcome is unknown.
     pub(crate) fn write(&self, path: &str, content_type: &str, key: &str, body: &[u8]) -> Result<Answer> {
         let request = self.signed(self.agent.post(self.url(path)));
         let request = request
@@ -186,19 +187,19 @@ impl Client {
         self.read(answer, REFUSAL_BYTES_MAX)
     }
 
-    /// Reads an answer as JSON.
+    /// Parses a response body as JSON.
     pub(crate) fn parse(&self, text: &str) -> Result<Value> {
         serde_json::from_str(text).map_err(|error| self.strange(&error.to_string()))
     }
 
-    /// An error answer in its own words.
+    /// Converts an error response into an error with the server's code and message.
     pub(crate) fn refusal(&self, answer: &Answer) -> CliError {
         let body: Value = serde_json::from_str(&answer.text).unwrap_or_default();
         let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
-        // Prometheus' routes have other names for the same.
+        // Routes of the Prometheus API use other member names.
         let message = text("message").or_else(|| text("error"));
         let message = message.unwrap_or_else(|| match answer.text.trim() {
-            "" => format!("{} answered without a word", self.base),
+            "" => format!("{} sent an error without a message", self.base),
             other => other.chars().take(1_000).collect(),
         });
         CliError::Refused(Box::new(Refusal {
@@ -211,7 +212,7 @@ impl Client {
         }))
     }
 
-    /// An answer that cannot be understood.
+    /// Returns the error for a response that cannot be parsed.
     pub(crate) fn strange(&self, reason: &str) -> CliError {
         CliError::Strange {
             server: self.base.clone(),
@@ -261,11 +262,11 @@ impl Client {
                 reason,
             };
         }
-        let is_nobody =
+        let is_refused =
             matches!(error, ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused);
-        let reason = match is_nobody {
+        let reason = match is_refused {
             true => {
-                "nobody listens there; --server, TIDELINE_SERVER or a profile names another server".to_owned()
+                "connection refused; choose a server by --server, TIDELINE_SERVER or a profile".to_owned()
             }
             false => error.to_string(),
         };
@@ -276,7 +277,7 @@ impl Client {
     }
 }
 
-/// A text as a part of a path or of a query string.
+/// Percent-encodes a text as a part of a path or query string.
 pub(crate) fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,4 +1,6 @@
-//! The commands, as one part of the command line of a binary.
+//! Client commands, as a flattened subcommand of a binary's command line.
+//!
+//! A private enum holds the commands, so that their argument types stay private to this crate.
 
 use clap::{ArgMatches, FromArgMatches, Subcommand};
 
@@ -26,22 +28,23 @@ use crate::commands::{
 use crate::error::Result;
 use crate::write::{self, WriteArguments};
 
-/// A command that uses a running server over HTTP. A binary has it as a flattened subcommand beside its own.
+/// Command that uses a running server over HTTP. A binary adds it as a flattened subcommand to its own
+/// commands.
 #[derive(Debug)]
 pub struct ClientCommand(Box<Command>);
 
-// Without a doc comment: it would become the description of the binary that these commands are a part of.
+// Without a doc comment: it would become the description of the binary that includes these commands.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Write files, folders or standard input into a running server.
+    /// Write files, folders or standard input to a running server.
     Write(WriteArguments),
-    /// Read points, or compute from them: tables, charts, CSV, JSON.
+    /// Read points or compute aggregates: tables, charts, CSV, JSON.
     Query(QueryArguments),
-    /// Show what a query would read, without reading it.
+    /// Show what a query would read, without running it.
     Explain(ExplainArguments),
-    /// Evaluate a query in PromQL, at one time or over a range.
+    /// Evaluate a PromQL query, at one time or over a range.
     Promql(PromqlArguments),
-    /// List or cancel the queries that run now.
+    /// List or cancel running queries.
     #[command(subcommand)]
     Queries(QueriesCommand),
     /// Find timelines by conditions.
@@ -54,7 +57,7 @@ enum Command {
     /// List, save, run and delete saved searches.
     #[command(subcommand)]
     Searches(SearchesCommand),
-    /// List the keys of tags, or the values of one.
+    /// List tag keys, or the values of one key.
     Tags(TagsArguments),
     /// List fields with their types.
     Fields(FieldsArguments),
@@ -63,23 +66,28 @@ enum Command {
     /// List, create, show, alter and drop tables.
     #[command(subcommand)]
     Tables(TablesCommand),
-    /// List, watch and steer the work in the background.
+    /// List, watch and control background jobs.
     #[command(subcommand)]
     Jobs(JobsCommand),
     /// Delete points by selection and range.
     Delete(DeleteArguments),
-    /// Write points to a file that `write` reads back.
+    /// Export points to a file that `write` can read.
     Export(ExportArguments),
-    /// Follow new points and timelines while they are acknowledged.
+    /// Follow new points and timelines as they are acknowledged.
     Watch(WatchArguments),
-    /// Say whether a running server keeps its promises now.
+    /// Check whether a running server is ready.
     Ready(ReadyArguments),
-    /// Watch a running server: rates, routes, tiers, jobs.
+    /// Show live statistics of a running server: rates, routes, tiers, jobs.
     Top(TopArguments),
 }
 
 impl ClientCommand {
     /// Runs the command and prints its result.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`CliError`](crate::CliError) if the arguments are invalid, the server cannot be reached or
+    /// refuses the request, or a file or the output fails.
     pub fn run(&self) -> Result<()> {
         match &*self.0 {
             Command::Write(arguments) => write::run(arguments),

@@ -1,4 +1,4 @@
-//! The commands that query a running server, or steer it; and the completions and manual pages of the whole command line.
+//! Commands that query or control a running server, and completions and manual pages of the whole command line.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -26,9 +26,9 @@ pub(crate) mod tables;
 pub(crate) mod top;
 pub(crate) mod watch;
 
-/// Waits from one look at a server to the next.
+/// Sleeps between two polls of a server.
 pub(crate) fn pause(time: Duration) {
-    // Nobody sends: the timeout is what is waited for.
+    // No message is ever sent, so that the call always ends by its timeout.
     let (_sender, never) = mpsc::channel::<()>();
     let _ = never.recv_timeout(time);
 }

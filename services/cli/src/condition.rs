@@ -1,7 +1,7 @@
-//! Conditions on the command line: arguments, and trees for the API.
+//! Conditions on the command line, and their conversion to JSON trees of the API.
 //!
-//! [`tideline_condition::command_line`] parses what people type. A tree in JSON is passed to the server as it is, which may
-//! have operators that this build does not have.
+//! [`tideline_condition::command_line`] parses the short syntax. A JSON tree is passed to the server unchanged,
+//! because the server may support operators that this build does not.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -10,13 +10,14 @@ use tideline_openapi::plain;
 
 use crate::error::{CliError, Result};
 
-/// Which timelines, on the command line. All conditions must hold.
+/// Arguments that select timelines. A timeline must match all conditions.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct WhereArguments {
-    /// A condition: key=value, key!=value, key^=prefix, key=~regex, key!~regex, or a tree in JSON; of several all hold
+    /// Condition: key=value, key!=value, key^=prefix, key=~regex, key!~regex, or a JSON tree; timelines must
+    /// match all
     ///
     /// A key is a tag, `measurement`, `source`, `id`, or an attribute as @key; `last_seen>=now-1h` and
-    /// `first_seen<2026-01-01T00:00:00Z` compare times. `tag:source` is the tag that is called like a property.
+    /// `first_seen<2026-01-01T00:00:00Z` compare times. `tag:source` is the tag with the name of a property.
     #[arg(
         help_heading = "Timelines",
         long = "where",
@@ -30,7 +31,7 @@ pub(crate) struct WhereArguments {
 }
 
 impl WhereArguments {
-    /// The tree of all conditions; `None` where there are none.
+    /// Returns the tree of all conditions, or `None` without conditions.
     pub(crate) fn tree(&self) -> Result<Option<Value>> {
         let measurement = self.measurement.as_ref();
         let measurement = measurement.map(|name| json!({"property": "measurement", "equals": name}));
@@ -42,7 +43,7 @@ impl WhereArguments {
     }
 }
 
-/// Joins conditions by and; `None` where there are none.
+/// Joins conditions with `and`. Returns `None` without conditions.
 pub(crate) fn joined(mut all: Vec<Value>) -> Option<Value> {
     match all.len() {
         0 => None,

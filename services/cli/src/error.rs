@@ -1,52 +1,55 @@
-//! Why a command fails, its exit status, and the error in JSON.
+//! Error of a command, its exit status and its JSON form.
+//!
+//! Refusals of the server keep its code and message, so that programs handle the API and the command line
+//! alike.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-/// The result of a command.
+/// Result of a command.
 pub type Result<T> = std::result::Result<T, CliError>;
 
-/// A command that failed.
+/// Error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// The command line or the file of profiles is wrong.
+    /// The command line or the profile file is invalid.
     #[error("{0}")]
     Usage(String),
     /// The server refused the request.
     #[error("{0}")]
     Refused(Box<Refusal>),
-    /// No response, or an incomplete one.
+    /// There was no response, or an incomplete one.
     #[error("cannot reach {server}: {reason}")]
     Unreachable {
-        /// Its address.
+        /// URL of the server.
         server: String,
-        /// Why.
+        /// Reason of the failure.
         reason: String,
     },
-    /// The server shows no certificate that is trusted, or does not speak TLS.
+    /// The server's certificate is not trusted, or the server does not use TLS.
     #[error("no TLS connection to {server}: {reason}")]
     Tls {
-        /// Its address.
+        /// URL of the server.
         server: String,
-        /// Why.
+        /// Reason of the failure.
         reason: String,
     },
-    /// This version cannot read the response of the server.
-    #[error("{server} answered something else than expected: {reason}")]
+    /// The response of the server cannot be parsed by this version.
+    #[error("unexpected response from {server}: {reason}")]
     Strange {
-        /// Its address.
+        /// URL of the server.
         server: String,
-        /// The unexpected part.
+        /// Unexpected part of the response.
         reason: String,
     },
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Reason of the failure.
         source: io::Error,
     },
     /// The output could not be written.
@@ -55,20 +58,20 @@ pub enum CliError {
     /// A query names fields, tags or measurements that the table does not have.
     #[error("{0}")]
     UnknownName(String),
-    /// The command did only a part of its work, or found damage.
+    /// The command completed only a part of its work, or found damage.
     #[error("{0}")]
     Incomplete(String),
 }
 
-/// An error response of the server.
+/// Error response of the server.
 #[derive(Debug, Clone, Default)]
 pub struct Refusal {
     pub(crate) status: u16,
     pub(crate) code: String,
     pub(crate) message: String,
-    /// Whether sending the same again can help.
+    /// True if repeating the request may succeed.
     pub(crate) retryable: bool,
-    /// The part of the request that is wrong, where the server names it.
+    /// Invalid part of the request, if the server names it.
     pub(crate) field: Option<String>,
     pub(crate) request_id: Option<String>,
 }
@@ -79,7 +82,7 @@ impl std::fmt::Display for Refusal {
         if let Some(field) = &self.field {
             write!(f, "\n  field    {field}")?;
         }
-        write!(f, "\n  answer   {} {}", self.status, self.code)?;
+        write!(f, "\n  status   {} {}", self.status, self.code)?;
         match &self.request_id {
             Some(id) => write!(f, "\n  request  {id}"),
             None => Ok(()),
@@ -88,7 +91,7 @@ impl std::fmt::Display for Refusal {
 }
 
 impl CliError {
-    /// Exit status of the process.
+    /// Returns the exit status of the process: 2 for usage errors, 1 for all others.
     pub const fn exit_status(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
@@ -96,9 +99,10 @@ impl CliError {
         }
     }
 
-    /// Returns the error as JSON for programs: `{"error": {code, message, retryable, …}}`. The code is that of the server, or,
-    /// for an error that is not its response, one of `usage`, `unreachable`, `tls`, `unexpected_answer`, `file`, `output`,
-    /// `unknown_name` and `incomplete`.
+    /// Returns the error as JSON for programs: `{"error": {code, message, retryable, …}}`.
+    ///
+    /// The code of a refusal is that of the server. Other errors have one of the codes `usage`, `unreachable`,
+    /// `tls`, `unexpected_answer`, `file`, `output`, `unknown_name` and `incomplete`.
     pub fn to_json(&self) -> Value {
         let (code, retryable) = match self {
             Self::Refused(refusal) => {
@@ -125,17 +129,17 @@ impl CliError {
         json(code, &self.to_string(), retryable)
     }
 
-    /// True if the reader of the output has closed it, as `head` does. That is not reported as an error.
+    /// True if the reader of standard output has closed it, as `head` does. This is not reported as an error.
     pub fn is_closed_output(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// Returns a usage error.
+    /// Creates a usage error.
     pub fn usage(text: impl Into<String>) -> Self {
         Self::Usage(text.into())
     }
 
-    /// Returns an error of a file.
+    /// Creates an error of a file.
     pub fn file(path: &Path, source: io::Error) -> Self {
         Self::File {
             path: path.to_owned(),
@@ -144,7 +148,7 @@ impl CliError {
     }
 }
 
-/// Returns an error as JSON for programs, with the members that every error has.
+/// Returns an error as JSON for programs, with the members that all errors have.
 pub fn json(code: &str, message: &str, retryable: bool) -> Value {
     json!({"error": {"code": code, "message": message, "retryable": retryable}})
 }

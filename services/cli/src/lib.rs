@@ -1,17 +1,17 @@
-//! The command line of a running server: commands that use it over HTTP, and what they share.
+//! Command line client: commands that use a running server over HTTP, and their shared parts.
 //!
-//! The binary `tideline` joins these commands with those that run the server in their own process. Nothing here depends
-//! on the server's code, so both compile at the same time.
+//! The binary `tideline` joins these commands with those that run the server in their own process. The crate
+//! does not depend on the server's code, so that both compile in parallel.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `command` | [`ClientCommand`]: the commands, for the command line of a binary |
-//! | [`commands`] | one module a command |
-//! | `write` | `tideline write`: files into a server |
-//! | `client` | the client, profiles, TLS |
-//! | `condition` | conditions of the command line |
-//! | [`output`] | tables and charts for people, JSON for programs |
-//! | [`usage`] | errors of the command line itself |
+//! | `command` | [`ClientCommand`]: the commands, to be added to a binary's command line |
+//! | [`commands`] | one module per command |
+//! | `write` | `tideline write`: sends files to a server |
+//! | `client` | HTTP client, profiles, TLS |
+//! | `condition` | conditions on the command line |
+//! | [`output`] | tables and charts for terminals, JSON for programs |
+//! | [`usage`] | usage errors of the command line |
 //! | [`error`] | [`CliError`]: exit statuses, errors in JSON |
 
 mod client;

@@ -1,4 +1,6 @@
-//! Output of commands: tables and charts for people, the server's JSON for programs.
+//! Output of commands: tables and charts for terminals, the server's JSON for programs.
+//!
+//! A terminal gets shortened tables; a pipe or a file gets every value in full.
 
 use std::io::{self, Read, Write};
 
@@ -10,10 +12,14 @@ mod readable;
 
 use crate::error::Result;
 
-/// Bytes copied at once from an answer to the output.
+/// Size of the copy buffer.
 const COPY_BYTES: usize = 64 << 10;
 
-/// Writes a text to standard output, with a line end if it has none.
+/// Writes a text to standard output, and a line end if the text has none.
+///
+/// # Errors
+///
+/// Returns [`CliError::Output`](crate::CliError::Output) if standard output cannot be written.
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -23,13 +29,14 @@ pub fn print(text: &str) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Columns of the terminal that standard output is; `None` where it is a pipe or a file, which get everything in full.
+/// Returns the width of the terminal, or `None` if standard output is a pipe or a file. Output is shortened for
+/// terminals only.
 pub(crate) fn columns() -> Option<usize> {
     let (_, columns) = console::Term::stdout().size_checked()?;
     Some(usize::from(columns)).filter(|columns| *columns > 0)
 }
 
-/// Hands an answer on as it comes. Errors of reading and of writing are told apart.
+/// Copies all bytes as they arrive. The error states whether reading or writing failed.
 pub(crate) fn copy(from: &mut dyn Read, to: &mut dyn Write) -> std::result::Result<(), CopyError> {
     let mut buffer = vec![0; COPY_BYTES];
     loop {
@@ -42,13 +49,13 @@ pub(crate) fn copy(from: &mut dyn Read, to: &mut dyn Write) -> std::result::Resu
     }
 }
 
-/// Which end of a copy failed.
+/// Failed end of a copy.
 pub(crate) enum CopyError {
     Read(io::Error),
     Write(io::Error),
 }
 
-/// A JSON value as a cell of a table.
+/// Formats a JSON value as a cell of a table.
 pub(crate) fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -57,12 +64,12 @@ pub(crate) fn cell(value: &Value) -> String {
     }
 }
 
-/// A member of an object as a cell.
+/// Formats a member of an object as a cell. A missing member is an empty cell.
 pub(crate) fn member(object: &Value, name: &str) -> String {
     object.get(name).map(cell).unwrap_or_default()
 }
 
-/// An object of texts as `key=value` pairs.
+/// Formats an object as `key=value` pairs, separated by spaces.
 pub(crate) fn pairs(object: &Value) -> String {
     let entries = object.as_object().into_iter().flatten();
     let pairs: Vec<String> = entries
@@ -71,7 +78,7 @@ pub(crate) fn pairs(object: &Value) -> String {
     pairs.join(" ")
 }
 
-/// Formats a number of bytes for people, such as `1.5 KiB`.
+/// Formats a number of bytes, such as `1.5 KiB`.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut shown = bytes as f64;

@@ -1,4 +1,4 @@
-//! Command lines that cannot be parsed.
+//! Reporting of command lines that cannot be parsed.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use tideline_openapi::plain;
 
 use crate::error::CliError;
 
-/// True if the command line has `--json`. It need not be valid otherwise.
+/// True if the command line has `--json`, even if it is invalid otherwise.
 pub fn wants_json() -> bool {
     let arguments = std::env::args_os()
         .skip(1)
@@ -14,10 +14,11 @@ pub fn wants_json() -> bool {
     arguments.into_iter().any(|argument| argument == "--json")
 }
 
-/// Prints the error of a command line, or the requested help or version. Returns the exit status.
+/// Prints the error of a command line, or the requested help or version. Returns the exit status: 2 for errors,
+/// 0 otherwise.
 pub fn not_understood(error: &clap::Error, in_json: bool) -> ExitCode {
     if !error.use_stderr() {
-        // An error of standard output has no other place to be reported.
+        // A failing standard output is ignored, because the error could not be shown either.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }

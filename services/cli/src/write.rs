@@ -1,9 +1,10 @@
-//! `tideline write`: files, folders and standard input into a running server.
+//! `tideline write`: sends files, folders and standard input to a running server.
 //!
-//! 1. `input` finds what is to be sent, `feed` reads several files in turn and cuts them into batches at record
+//! 1. `input` finds the inputs. `feed` reads several files in turn and cuts them into batches at record
 //!    boundaries (`cutter`, `record`), so that memory is bounded whatever their size.
-//! 2. `sender`, one thread a connection, sends batches, again and again where the server says later (`pace`).
-//! 3. What is acknowledged is noted in the resume file (`resume`), what is rejected in the file of rejects (`rejects`).
+//! 2. `sender`, one thread per connection, sends batches and retries them if the server is busy (`pace`).
+//! 3. Acknowledged ranges are recorded in the resume file (`resume`), rejected lines in the rejects file
+//!    (`rejects`).
 
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -50,50 +51,51 @@ Examples:
   tideline write logs/ --measurement cpu --tag-from-file 'host=metrics-*.csv' --tag dc=fra
   tideline write trips.parquet --measurement trip --tag city --time started
 
-Where the same point occurs twice with different values, either may win; --parallel 1 keeps the order of files and
-lines. Lines without a time get that at which they were read.
+If the same point occurs twice with different values, either may be stored; --parallel 1 keeps the
+order of files and lines. Lines without a time get the time at which they were read.
 
-Each column of CSV has one type, which holds all of its cells: integers, else floats, booleans or texts. A text among
-numbers is an error unless --field says what it is. Files are read once before for that; of a stream the first batch decides.
- Native histograms in files of an archive or an export are
-passed over and counted: remote write and `tideline archive attach` bring them.
+Each column of CSV has one type that fits all its cells: integers, else floats, booleans or texts.
+A text among numbers is an error unless --field sets the type. Files are scanned first to determine
+the types; for a stream the first batch is used. Native histograms in files of an archive or an
+export are skipped and counted; use remote write or `tideline archive attach` to import them.
 
-Exit status: 0 all stored, 1 something was rejected or not sent, 2 wrong usage.";
+Exit status: 0 all stored, 1 something was rejected or not sent, 2 invalid usage.";
 
-/// What `write` takes.
+/// Arguments of `write`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct WriteArguments {
     #[command(flatten)]
     connection: TableArguments,
-    /// Files, folders (their .lp, .txt, .csv, .ndjson, .jsonl files, also as .gz and .zst, and .parquet), or `-` for standard input
+    /// Files, folders (their .lp, .txt, .csv, .ndjson, .jsonl files, also as .gz and .zst, and .parquet), or
+    /// `-` for standard input
     #[arg(value_name = "PATH", default_value = "-")]
     paths: Vec<PathBuf>,
-    /// The format, where the name of a file does not say it [default for standard input: lp]
+    /// Format of inputs whose file name does not determine it [default for standard input: lp]
     #[arg(long, value_enum)]
     format: Option<FormatName>,
-    /// The unit of integer times [default: ns; of CSV the unit that their size suggests]
+    /// Unit of integer times [default: ns; for CSV the unit suggested by their magnitude]
     #[arg(long, value_name = "UNIT", value_enum)]
     precision: Option<Unit>,
     #[command(flatten)]
     csv: CsvArguments,
-    /// Connections that send at once
+    /// Number of parallel connections
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     parallel: u16,
-    /// Most bytes of a batch, such as 512KiB; from 1KiB to 16MiB
+    /// Most bytes per batch, such as 512KiB; from 1KiB to 16MiB
     #[arg(long, value_name = "BYTES", default_value = "4MiB", value_parser = batch_bytes)]
     batch_bytes: usize,
-    /// Most rows of a batch
+    /// Most rows per batch
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     batch_rows: u32,
-    /// Note here what was acknowledged; a run with the same file goes on where the last one ended
+    /// Record acknowledged data in this file; a run with the same file continues where the last one ended
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
-    /// Write rejected lines here, each below a comment with its place and the reason
+    /// Write rejected lines to this file, each after a comment with its position and the reason
     #[arg(long, value_name = "FILE")]
     rejects: Option<PathBuf>,
-    /// How long a batch is tried when the server is busy or away
+    /// How long a batch is retried while the server is busy or unreachable
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     patience: std::time::Duration,
     /// Show no progress
@@ -101,7 +103,7 @@ pub(crate) struct WriteArguments {
     quiet: bool,
 }
 
-/// A unit of integer times.
+/// Unit of integer times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Unit {
     Ns,
@@ -113,7 +115,7 @@ enum Unit {
 }
 
 impl Unit {
-    /// As the server names it.
+    /// Returns the name of the unit in the API.
     const fn name(self) -> &'static str {
         match self {
             Self::Ns => "ns",
@@ -131,13 +133,13 @@ impl WriteArguments {
         self.precision.unwrap_or(Unit::Ns)
     }
 
-    /// The unit of integer times.
+    /// Returns the unit of integer times.
     fn precision(&self) -> &'static str {
         self.csv.precision().unwrap_or(self.unit().name())
     }
 }
 
-/// Sends everything; an error when not all was stored.
+/// Sends all inputs. Fails if not everything was stored.
 pub(crate) fn run(arguments: &WriteArguments) -> Result<()> {
     let inputs = input::find(&arguments.paths, arguments.format, &arguments.csv)?;
     keep_inputs(&inputs, [&arguments.rejects, &arguments.resume])?;
@@ -189,7 +191,7 @@ pub(crate) fn run(arguments: &WriteArguments) -> Result<()> {
     }
 }
 
-/// What decides how bytes become points, by the names of options.
+/// Returns the options that determine how bytes become points, by option name.
 fn reading(arguments: &WriteArguments) -> Result<Map<String, Value>> {
     let mapping = serde_json::to_value(&arguments.csv).map_err(|error| CliError::usage(error.to_string()))?;
     let mut reading = match mapping {
@@ -198,12 +200,13 @@ fn reading(arguments: &WriteArguments) -> Result<Map<String, Value>> {
     };
     reading.insert("precision".into(), arguments.unit().name().into());
     reading.insert("format".into(), json!(arguments.format));
-    // What was not said is left out, so that an option that is added later changes nothing.
+    // Options that are not given are omitted, so that options added by later versions do not invalidate the
+    // file.
     reading.retain(|_, value| !value.is_null() && value != &json!([]));
     Ok(reading)
 }
 
-/// Refuses to write into what is read.
+/// Refuses output files that are also inputs.
 fn keep_inputs(inputs: &[input::Input], outputs: [&Option<PathBuf>; 2]) -> Result<()> {
     for output in outputs.into_iter().flatten() {
         let Ok(output_path) = output.canonicalize() else {
@@ -213,7 +216,7 @@ fn keep_inputs(inputs: &[input::Input], outputs: [&Option<PathBuf>; 2]) -> Resul
             |input: &&input::Input| input.path.canonicalize().is_ok_and(|path| path == output_path);
         if inputs.iter().any(|input| is_output(&input)) {
             return Err(CliError::Usage(format!(
-                "{} is one of the files to send: name another file for rejects or progress, or move it elsewhere first",
+                "{} is one of the files to send; use another file for rejects or resume, or move it first",
                 output.display()
             )));
         }
@@ -221,7 +224,7 @@ fn keep_inputs(inputs: &[input::Input], outputs: [&Option<PathBuf>; 2]) -> Resul
     Ok(())
 }
 
-/// Reads in this thread, sends in others, until all is done or something cannot be.
+/// Reads in this thread and sends in others, until all is sent or the run has failed.
 fn transfer(mut feed: Feed<'_>, sender: &Sender<'_>, connections: usize, is_shown: bool) -> Result<()> {
     let (batches, receiver) = mpsc::sync_channel::<Batch>(connections);
     let receiver = Arc::new(Mutex::new(receiver));
@@ -240,7 +243,7 @@ fn transfer(mut feed: Feed<'_>, sender: &Sender<'_>, connections: usize, is_show
         let fed = feed.run(&batches, sender.progress);
         drop(batches);
         for worker in workers {
-            // A panic has been printed by its thread, and counts as one.
+            // The thread has already printed its panic, which counts as a failure of the run.
             if worker.join().is_err() {
                 sender
                     .pace
@@ -293,12 +296,12 @@ fn summary(
         eprintln!("{line}");
     }
     if let (Some(path), true) = (&arguments.rejects, figures.rejected > 0) {
-        eprintln!("they are in {}", path.display());
+        eprintln!("rejected lines are in {}", path.display());
     }
     Ok(())
 }
 
-/// Names a run, so that its batches can be told from those of any other.
+/// Returns a unique name for the run, which is part of the idempotency keys of its batches.
 fn new_run() -> String {
     format!("{:x}-{:x}", SystemClock.now().nanos(), std::process::id())
 }
@@ -320,7 +323,7 @@ fn batch_bytes(text: &str) -> std::result::Result<usize, String> {
         .and_then(|digits| digits.checked_mul(unit));
     bytes
         .filter(|bytes| (1 << 10..=16 << 20).contains(bytes))
-        .ok_or_else(|| "write a size from 1KiB to 16MiB, such as 512KiB".to_owned())
+        .ok_or_else(|| "expected a size from 1KiB to 16MiB, such as 512KiB".to_owned())
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Which server a command speaks to, and how it shows who it is.
+//! Server selection and authentication of a command.
 //!
-//! The server is the first of: `--server`, `--profile`, `TIDELINE_SERVER`, the default profile, this machine. The token
-//! comes from a file and from nowhere else: that of the profile goes to the server of the profile only, that of
-//! `TIDELINE_TOKEN_FILE` to whichever server was chosen. It is never shown. The same holds for the file of the authorities
-//! that are trusted, which `--ca` names too.
+//! The server is the first of `--server`, `--profile`, `TIDELINE_SERVER`, the default profile, and this
+//! machine. The token is only read from a file. The profile's token file is used only for the profile's server;
+//! the file of `TIDELINE_TOKEN_FILE` is used for any server. The token is never printed. The file of trusted
+//! authorities follows the same rules, and can also be given by `--ca`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,20 +18,20 @@ use tideline_openapi::plain;
 use super::{Client, tls};
 use crate::error::{CliError, Result};
 
-/// Where a server listens that nobody said anything about.
+/// Server that is used if none is configured.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8490";
-/// The table that a server has from the start.
+/// Name of the table that every server has.
 const DEFAULT_TABLE: &str = "default";
 
-/// How a server is reached, on the command line.
+/// Options that select the server.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ConnectionArguments {
-    /// Where the server is, such as http://db-1:8490 [env: TIDELINE_SERVER] [default: http://127.0.0.1:8490]
+    /// Server URL, such as http://db-1:8490 [env: TIDELINE_SERVER] [default: http://127.0.0.1:8490]
     #[arg(help_heading = "Server", long, value_name = "URL", conflicts_with = "profile")]
     server: Option<String>,
-    /// A profile of ~/.config/tideline/profiles.toml: its server, token file and table [env file: TIDELINE_PROFILES]
+    /// Profile of ~/.config/tideline/profiles.toml: server, token file and table [env file: TIDELINE_PROFILES]
     ///
-    /// The file looks like this; a token is read from the profile's file or from that of TIDELINE_TOKEN_FILE:
+    /// Format of the file; the token is read from the profile's token file or from that of TIDELINE_TOKEN_FILE:
     ///
     ///   default = "lab"
     ///   [profiles.lab]
@@ -41,50 +41,51 @@ pub(crate) struct ConnectionArguments {
     ///   table = "default"
     #[arg(help_heading = "Server", long, value_name = "NAME", verbatim_doc_comment)]
     profile: Option<String>,
-    /// Certificates (PEM) of the authorities that an https:// server is trusted by, in place of the system's [env: TIDELINE_CA_FILE]
+    /// PEM file of the authorities trusted for an https:// server, instead of the system's [env:
+    /// TIDELINE_CA_FILE]
     #[arg(help_heading = "Server", long, value_name = "FILE")]
     ca: Option<String>,
-    /// Answer in JSON, for programs
+    /// Print JSON, for programs
     #[arg(help_heading = "Server", long)]
     pub(crate) json: bool,
-    /// How long the server may be silent before it counts as unreachable
+    /// Longest time without a byte from the server before it counts as unreachable
     #[arg(help_heading = "Server", long, value_name = "DURATION", default_value = "3m", value_parser = some_time)]
     timeout: Duration,
 }
 
-/// How a table of a server is reached.
+/// Options that select the server and the table.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TableArguments {
     #[command(flatten)]
     pub(crate) server: ConnectionArguments,
-    /// The table [default: that of the profile, else `default`]
+    /// Table name [default: that of the profile, else `default`]
     #[arg(long, value_name = "NAME", help_heading = "Server")]
     pub(crate) table: Option<String>,
 }
 
 impl TableArguments {
-    /// The client that they mean.
+    /// Creates the client of the selected server and table.
     pub(crate) fn client(&self) -> Result<Client> {
         self.client_of(1)
     }
 
-    /// A client with so many connections at once.
+    /// Creates the client with `connections` parallel connections.
     pub(crate) fn client_of(&self, connections: usize) -> Result<Client> {
         self.server.connect(self.table.as_deref(), connections)
     }
 }
 
-/// The file of profiles.
+/// Content of the profile file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Profiles {
-    /// The profile that holds where none is named.
+    /// Name of the profile that is used if none is selected.
     default: Option<String>,
     #[serde(default)]
     profiles: BTreeMap<String, Profile>,
 }
 
-/// One server.
+/// Profile of one server.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Profile {
@@ -95,7 +96,7 @@ struct Profile {
 }
 
 impl ConnectionArguments {
-    /// The client that they mean, of what is no table's own.
+    /// Creates the client of the selected server, for commands that do not apply to a table.
     pub(crate) fn client(&self) -> Result<Client> {
         self.connect(None, 1)
     }
@@ -118,7 +119,7 @@ impl ConnectionArguments {
         let is_clear = !server.starts_with("https://");
         if is_clear && self.ca.is_some() {
             return Err(CliError::usage(format!(
-                "--ca is for servers of https://, and {server} is reached in clear text"
+                "--ca applies to https:// servers only, and {server} is not one"
             )));
         }
         let ca_file = self.ca.clone();
@@ -138,7 +139,7 @@ impl ConnectionArguments {
     }
 }
 
-/// A duration of the command line.
+/// Parses a duration argument.
 pub(crate) fn duration(text: &str) -> std::result::Result<Duration, String> {
     let nanos =
         tideline_openapi::model::time::parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok());
@@ -146,7 +147,7 @@ pub(crate) fn duration(text: &str) -> std::result::Result<Duration, String> {
     Ok(Duration::from_nanos(nanos))
 }
 
-/// A duration longer than none.
+/// Parses a duration argument above zero.
 fn some_time(text: &str) -> std::result::Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("write a duration such as 90s, 5m or 1h".to_owned()),
@@ -181,7 +182,7 @@ impl Profiles {
     }
 }
 
-/// Where the profiles are.
+/// Returns the path of the profile file; `None` if no home folder is known.
 fn file() -> Option<PathBuf> {
     match std::env::var_os("TIDELINE_PROFILES") {
         Some(path) if !path.is_empty() => Some(PathBuf::from(path)),
@@ -194,7 +195,7 @@ fn file() -> Option<PathBuf> {
     }
 }
 
-/// The profiles; none where there is no file.
+/// Reads the profiles. Without a file there are none.
 fn load() -> Result<Profiles> {
     let Some(path) = file() else {
         return Ok(Profiles::default());
@@ -207,16 +208,16 @@ fn load() -> Result<Profiles> {
     toml::from_str(&text).map_err(|error| unreadable(&path, &text, &error))
 }
 
-/// What is wrong with the file of profiles, without its lines and values: somebody may have put a token there.
+/// Returns the error for an invalid profile file. It omits lines and values, because they may contain a token.
 fn unreadable(path: &Path, text: &str, error: &toml::de::Error) -> CliError {
     let message = error.message();
     let reason = match (message.starts_with("invalid"), message.rsplit_once(", expected ")) {
-        // As in: invalid type: string "a value", expected a map
+        // For example: invalid type: string "a value", expected a map
         (true, Some((_, expected))) => {
             let expected = plain::expected(expected).replace("an object", "a table");
-            format!("here belongs {expected}")
+            format!("expected {expected}")
         }
-        (true, None) => "this cannot be read".to_owned(),
+        (true, None) => "invalid value".to_owned(),
         (false, _) => plain::message(message.lines().next().unwrap_or_default()),
     };
     let before = error.span().and_then(|span| text.get(..span.start));
@@ -227,7 +228,7 @@ fn unreadable(path: &Path, text: &str, error: &toml::de::Error) -> CliError {
     ))
 }
 
-/// A path in which `~/` stands for the home folder.
+/// Expands a leading `~/` to the home folder.
 fn at_home(path: &str) -> PathBuf {
     match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
@@ -240,19 +241,19 @@ fn read_token(path: &Path) -> Result<String> {
     let token = text.trim();
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(CliError::usage(format!(
-            "{}: a token file holds one token of visible ASCII characters",
+            "{}: a token file must contain one token of visible ASCII characters",
             path.display()
         )));
     }
     Ok(token.to_owned())
 }
 
-/// The address of a server, without a slash at its end.
+/// Validates a server URL and removes trailing slashes.
 fn checked(server: &str) -> Result<String> {
     if server.contains('@') {
-        // Not shown: it may hold a password.
+        // The URL is not printed, because it may contain a password.
         return Err(CliError::usage(
-            "the address of a server holds no user and no password; put a token into a token file",
+            "a server URL must not contain a user or password; use a token file",
         ));
     }
     let host = server
@@ -261,7 +262,7 @@ fn checked(server: &str) -> Result<String> {
         .unwrap_or_default();
     if host.trim_matches('/').is_empty() || host.contains(['?', '#', ' ']) {
         return Err(CliError::usage(format!(
-            "{server:?} is no address of a server; write one such as {DEFAULT_SERVER} or https://db-1"
+            "{server:?} is not a valid server URL; use one such as {DEFAULT_SERVER} or https://db-1"
         )));
     }
     Ok(server.trim_end_matches('/').to_owned())
@@ -309,12 +310,12 @@ mod tests {
                 3,
                 "the member \"token\" is not known here",
             ),
-            ("[profiles]\na = \"s3cret\"\n", 2, "here belongs a table"),
+            ("[profiles]\na = \"s3cret\"\n", 2, "expected a table"),
             ("[profiles.a]\nserver = \"x\" s3cret\n", 2, "expected"),
             (
                 "default = \"a\"\n[profiles.a]\nserver = \"x\"\ntable = [\"s3cret\"]\n",
                 4,
-                "here belongs a text",
+                "expected a text",
             ),
         ] {
             let error = toml::from_str::<Profiles>(text).expect_err(text);

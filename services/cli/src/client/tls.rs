@@ -1,6 +1,7 @@
-//! TLS to a server: the certificates that are trusted, and the words for a connection that fails for them.
+//! TLS connections to a server: trusted certificates, and messages for failed handshakes.
 //!
-//! Without `--ca` those of the system are trusted; with it, those of the file and no others.
+//! Without `--ca` the certificates of the system are trusted. With it, only those of the given file are
+//! trusted.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,7 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::error::{CliError, Result};
 
-/// How connections of `https://` are made; the file holds certificates of authorities in PEM.
+/// Returns the TLS configuration of `https://` connections. `ca_file` holds certificates of authorities in PEM.
 pub(super) fn config(ca_file: Option<&Path>) -> Result<TlsConfig> {
     let roots = match ca_file {
         Some(path) => RootCerts::from(authorities(path)?),
@@ -33,19 +34,19 @@ fn authorities(path: &Path) -> Result<Vec<Certificate<'static>>> {
         }
     }
     match found.is_empty() {
-        true => Err(unusable(path, "there is no certificate in it")),
+        true => Err(unusable(path, "it contains no certificate")),
         false => Ok(found),
     }
 }
 
 fn unusable(path: &Path, reason: &str) -> CliError {
     CliError::usage(format!(
-        "{}: {reason}; --ca takes a file of certificates in PEM (-----BEGIN CERTIFICATE-----)",
+        "{}: {reason}; --ca requires a PEM file of certificates (-----BEGIN CERTIFICATE-----)",
         path.display()
     ))
 }
 
-/// Why there is no TLS connection, if that is what failed.
+/// Returns the reason if `error` is a failure of TLS.
 pub(super) fn failure(error: &ureq::Error) -> Option<String> {
     let error = match error {
         ureq::Error::Rustls(error) => error,
@@ -56,11 +57,11 @@ pub(super) fn failure(error: &ureq::Error) -> Option<String> {
     Some(match error {
         rustls::Error::InvalidCertificate(reason) => {
             format!(
-                "its certificate is not trusted ({reason}); --ca names the file of the authority that issued it"
+                "its certificate is not trusted ({reason}); pass its authority's certificate file by --ca"
             )
         }
         rustls::Error::InvalidMessage(_) => {
-            "it does not speak TLS; write http:// to reach it in clear text".to_owned()
+            "it does not use TLS; use http:// to connect in clear text".to_owned()
         }
         other => other.to_string(),
     })

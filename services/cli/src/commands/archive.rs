@@ -1,4 +1,4 @@
-//! `tideline archive`: the archives of a running server.
+//! `tideline archive`: commands for the archives of a running server.
 
 use clap::Subcommand;
 
@@ -11,20 +11,25 @@ mod attach;
 mod orphans;
 mod standing;
 
-/// Commands about the archives of a running server.
+/// Subcommands of `archive`.
 #[derive(Debug, Subcommand)]
 pub enum ArchiveCommand {
-    /// Show how the archives of a running server stand.
+    /// Show the state of the archives of a running server.
     Status(StatusArguments),
-    /// Bring archived points of a running server back into its cold tier for a while.
+    /// Restore archived points of a running server to its cold tier for a while.
     Restore(RestoreArguments),
-    /// Make tables of a running server of what another database has archived.
+    /// Create tables of a running server from the archive of another database.
     Attach(AttachArguments),
-    /// List and remove objects at a target that nothing names any more.
+    /// List and remove objects at a target that no database uses any more.
     Orphans(OrphansArguments),
 }
 
 /// Runs the command and prints its result.
+///
+/// # Errors
+///
+/// Returns a [`CliError`](crate::CliError) if the arguments are invalid, the server cannot be reached or
+/// refuses the request, or work is left over.
 pub fn run(command: &ArchiveCommand) -> Result<()> {
     match command {
         ArchiveCommand::Status(arguments) => standing::status(arguments),

@@ -1,4 +1,6 @@
-//! `tideline attributes`: what people add to timelines.
+//! `tideline attributes`: shows and changes attributes that users add to timelines.
+//!
+//! Changes select timelines by conditions or ids, and are followed until the server reports the end.
 
 use std::io::{BufRead, BufReader};
 
@@ -14,7 +16,7 @@ use crate::output::grid::Grid;
 /// Subcommands of `attributes`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AttributesCommand {
-    /// Show the attributes of a timeline, or the keys that the table has with their types
+    /// Show the attributes of a timeline, or the attribute keys of the table with their types
     #[command(after_help = "\
 Examples:
   tideline attributes show
@@ -22,7 +24,7 @@ Examples:
     Show(ShowArguments),
     /// Set attributes of timelines
     #[command(after_help = "\
-A value is JSON, or a text as it stands.
+A value is JSON; anything else is taken as text.
 
 Examples:
   tideline attributes set owner=team-a rack=12 -w 'host^=web-'
@@ -38,19 +40,19 @@ Example:
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArguments {
-    /// The timeline, by its id
+    /// Timeline id
     #[arg(value_name = "ID")]
     id: Option<String>,
     #[command(flatten)]
     connection: TableArguments,
 }
 
-/// Which timelines are changed: conditions or ids.
+/// Options that select the timelines to change: conditions or ids.
 #[derive(Debug, Args)]
 struct Selected {
     #[command(flatten)]
     timelines: WhereArguments,
-    /// A timeline, by its id
+    /// Timeline id; may be repeated
     #[arg(help_heading = "Timelines", long = "id", value_name = "ID", conflicts_with_all = ["conditions", "measurement"])]
     ids: Vec<String>,
     /// All timelines of the table
@@ -60,7 +62,7 @@ struct Selected {
 
 #[derive(Debug, Args)]
 pub(crate) struct SetArguments {
-    /// What is set
+    /// Attributes to set
     #[arg(value_name = "KEY=VALUE", required = true)]
     set: Vec<String>,
     #[command(flatten)]
@@ -71,7 +73,7 @@ pub(crate) struct SetArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArguments {
-    /// What is removed
+    /// Attribute keys to remove
     #[arg(value_name = "KEY", required = true)]
     keys: Vec<String>,
     #[command(flatten)]
@@ -88,11 +90,11 @@ pub(crate) fn run(command: &AttributesCommand) -> Result<()> {
             let mut set = Map::new();
             for pair in &arguments.set {
                 let (key, value) = pair.split_once('=').ok_or_else(|| {
-                    CliError::usage(format!("{pair:?}: write KEY=VALUE, such as owner=team-a"))
+                    CliError::usage(format!("{pair:?}: expected KEY=VALUE, such as owner=team-a"))
                 })?;
                 let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
                 if set.insert(key.to_owned(), value).is_some() {
-                    return Err(CliError::usage(format!("{key} is there twice")));
+                    return Err(CliError::usage(format!("{key} is given twice")));
                 }
             }
             change(&arguments.connection, &arguments.selected, json!({"set": set}))
@@ -135,7 +137,7 @@ fn show(arguments: &ShowArguments) -> Result<()> {
     output::print(&grid.render())
 }
 
-/// Changes attributes of the selected timelines, and follows that to its end.
+/// Changes attributes of the selected timelines and waits for the end of the change.
 fn change(connection: &TableArguments, selected: &Selected, mut body: Value) -> Result<()> {
     body["timelines"] = match (selected.timelines.tree()?, &selected.ids[..]) {
         (Some(tree), _) => json!({"where": tree}),
@@ -143,7 +145,7 @@ fn change(connection: &TableArguments, selected: &Selected, mut body: Value) -> 
         (None, []) if selected.all => json!({"where": {"and": []}}),
         (None, []) => {
             return Err(CliError::usage(
-                "name the timelines by --where, --measurement or --id, or all of them by --all-timelines",
+                "missing timelines: use --where, --measurement, --id or --all-timelines",
             ));
         }
     };
@@ -152,18 +154,18 @@ fn change(connection: &TableArguments, selected: &Selected, mut body: Value) -> 
     let stream = client.stream(&path, "application/x-ndjson", &body.to_string())?;
     let mut last = Value::Null;
     for line in BufReader::new(stream).lines() {
-        let line = line.map_err(|error| client.strange(&format!("the answer was cut off: {error}")))?;
+        let line = line.map_err(|error| client.strange(&format!("the response was cut off: {error}")))?;
         last = client.parse(&line)?;
     }
     if last["done"] != true {
-        return Err(client.strange("the answer ended before the change"));
+        return Err(client.strange("the response ended before the change"));
     }
     if connection.server.json {
         output::print(&last.to_string())?;
     }
     let number = |name: &str| last[name].as_u64().unwrap_or_default();
     let text = format!(
-        "{} timelines changed, {} as they were before, of {}",
+        "{} timelines changed, {} unchanged, of {}",
         output::count(number("changed")),
         output::count(number("unchanged")),
         output::count(number("selected"))
@@ -172,7 +174,7 @@ fn change(connection: &TableArguments, selected: &Selected, mut body: Value) -> 
         (0, _) if connection.server.json => Ok(()),
         (0, _) => output::print(&text),
         (refused, reason) => Err(CliError::Incomplete(format!(
-            "{text}; {refused} refused the change, the first because: {}",
+            "{text}; {refused} were refused, the first because: {}",
             reason.unwrap_or("no reason given")
         ))),
     }

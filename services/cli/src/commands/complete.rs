@@ -1,7 +1,7 @@
-//! `tideline complete`: what can stand at the cursor of a command line, from the server that the line names.
+//! `tideline complete`: completions at the cursor of a command line, from the server that the line selects.
 //!
-//! The scripts of `tideline completions` call it. It is silent whatever goes wrong, and gives up on a server that does not
-//! answer at once: the shell then completes what needs no server.
+//! The scripts of `tideline completions` call it. It prints no errors and gives up on a server that does not
+//! respond at once; the shell then completes only words that need no server.
 
 use clap::{Arg, Args, Command, Parser};
 use clap_complete::Shell;
@@ -11,15 +11,15 @@ use crate::client::{Client, TableArguments, encoded};
 use crate::error::Result;
 use crate::output;
 
-/// Time limit of a request; longer waits would disturb typing.
+/// Request timeout; longer waits would disturb typing.
 const TIMEOUT: &str = "700ms";
-/// Most candidates.
+/// Most candidates printed.
 const CANDIDATES_MAX: usize = 200;
-/// Operators of conditions behind which values of a tag can stand; the first one of this list holds.
+/// Condition operators that a tag value can follow. The first match in this order is used.
 const OPERATORS: [&str; 3] = ["!=", "^=", "="];
-/// Characters at which bash begins a new word within one.
+/// Characters at which bash starts a new word.
 const BASH_BREAKS: [char; 2] = ['=', ':'];
-/// The command whose arguments mean other things by the same names.
+/// Command without candidates, because its options of the same names have other meanings.
 const WITHOUT_CANDIDATES: &str = "write";
 
 /// Arguments of `complete`.
@@ -28,7 +28,7 @@ pub struct CompleteArguments {
     /// The command line up to the cursor
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     line: String,
-    /// The shell that asks
+    /// The calling shell
     #[arg(long)]
     shell: Option<Shell>,
 }
@@ -40,27 +40,27 @@ struct Reached {
     connection: TableArguments,
 }
 
-/// Names that a server can list.
+/// Kind of names that a server can list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     Tables,
     Measurements,
     Fields,
-    /// Keys of tags, in a list with commas.
+    /// Tag keys, separated by commas.
     Tags,
-    /// A condition: a key, an operator and a value.
+    /// Condition: a key, an operator and a value.
     Condition,
     Searches,
 }
 
-/// A command line up to the cursor.
+/// Command line up to the cursor.
 #[derive(Debug, Default)]
 struct Typed {
-    /// The words before the one at the cursor.
+    /// Words before the one at the cursor.
     words: Vec<String>,
-    /// The word at the cursor, without quotes.
+    /// Word at the cursor, without quotes.
     current: String,
-    /// Whether the cursor is within quotes.
+    /// True if the cursor is within quotes.
     is_quoted: bool,
 }
 
@@ -68,12 +68,17 @@ struct Typed {
 #[derive(Debug, Default)]
 struct Context {
     wanted: Option<Wanted>,
-    /// Options of the connection as they were typed.
+    /// Connection options as they were typed.
     connection: Vec<String>,
     measurement: Option<String>,
 }
 
-/// Prints a candidate a line. The whole command line is `command`.
+/// Prints one candidate per line. `command` is the definition of the whole command line. Prints nothing if the
+/// server does not respond.
+///
+/// # Errors
+///
+/// Returns an error if standard output cannot be written.
 pub fn run(arguments: &CompleteArguments, command: &Command) -> Result<()> {
     let typed = Typed::read(&arguments.line);
     let context = Context::of(command, &typed.words);
@@ -94,7 +99,7 @@ pub fn run(arguments: &CompleteArguments, command: &Command) -> Result<()> {
     }
 }
 
-/// A candidate as the shell puts it into the line.
+/// Formats a candidate as the shell inserts it into the line.
 fn written(candidate: &str, typed: &Typed, shell: Option<Shell>) -> String {
     if shell != Some(Shell::Bash) || typed.is_quoted {
         return candidate.to_owned();
@@ -110,7 +115,7 @@ fn written(candidate: &str, typed: &Typed, shell: Option<Shell>) -> String {
 }
 
 impl Typed {
-    /// Splits the last command of a line as shells do.
+    /// Splits the last command of a line into words, following the quoting rules of shells.
     fn read(line: &str) -> Self {
         let mut typed = Self::default();
         let mut quote = None;
@@ -149,7 +154,7 @@ impl Typed {
 }
 
 impl Context {
-    /// Walks the words as clap would, without its complaints.
+    /// Walks the words like clap, ignoring errors.
     fn of(mut command: &Command, words: &[String]) -> Self {
         let mut path = Vec::new();
         let mut open: Option<&Arg> = None;
@@ -193,7 +198,7 @@ impl Context {
     }
 }
 
-/// The option of a command that is called so.
+/// Returns the option of a command with this name.
 fn option_of<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     let long = name.strip_prefix("--");
     let short = name.strip_prefix('-').and_then(|name| name.chars().next());
@@ -203,7 +208,7 @@ fn option_of<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     })
 }
 
-/// Candidates for the value of an option.
+/// Returns the candidates for the value of an option.
 fn of_option(id: &str) -> Option<Wanted> {
     match id {
         "table" => Some(Wanted::Tables),
@@ -215,7 +220,7 @@ fn of_option(id: &str) -> Option<Wanted> {
     }
 }
 
-/// Candidates for a positional argument of a command.
+/// Returns the candidates for a positional argument of a command.
 fn of_command(path: &[&str]) -> Option<Wanted> {
     match path {
         ["tags" | "facets"] => Some(Wanted::Tags),
@@ -227,7 +232,7 @@ fn of_command(path: &[&str]) -> Option<Wanted> {
     }
 }
 
-/// The names that begin as the word at the cursor does; `None` where the server did not answer.
+/// Returns the names that begin with the word at the cursor, or `None` if the server did not respond.
 fn candidates(wanted: Wanted, context: &Context, current: &str) -> Option<Vec<String>> {
     if current.starts_with('-') {
         return None;
@@ -260,7 +265,7 @@ fn candidates(wanted: Wanted, context: &Context, current: &str) -> Option<Vec<St
     }
 }
 
-/// Keys of conditions, or behind an operator the values of one.
+/// Returns condition keys, or after an operator the values of the key.
 fn conditions(client: &Client, current: &str) -> Option<Vec<String>> {
     let typed = current.char_indices().find_map(|(at, _)| {
         let operator = OPERATORS
@@ -291,13 +296,13 @@ fn conditions(client: &Client, current: &str) -> Option<Vec<String>> {
     )
 }
 
-/// A list of names of the table that the server filters.
+/// Returns names of a list of the table that the server filters by prefix.
 fn names(client: &Client, rest: &str, prefix: &str) -> Option<Vec<String>> {
     let path = format!("{rest}?prefix={}&limit={CANDIDATES_MAX}", encoded(prefix));
     listed(client, &client.of_table(&path), "names", "name", prefix)
 }
 
-/// A member of each object of a list, where it begins so.
+/// Returns `member` of each object in `list` that begins with `prefix`, sorted and without duplicates.
 fn listed(client: &Client, path: &str, list: &str, member: &str, prefix: &str) -> Option<Vec<String>> {
     let answer: Value = client.parse(&client.get(path).ok()?).ok()?;
     let names = answer[list].as_array()?.iter();

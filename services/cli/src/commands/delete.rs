@@ -1,4 +1,6 @@
-//! `tideline delete`: points of a selection in a range, after a look at what that is.
+//! `tideline delete`: deletes points of a selection in a range, after a preview and a confirmation.
+//!
+//! A selection and a range are required, so that a missing argument never deletes more than intended.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -11,10 +13,10 @@ use crate::condition::WhereArguments;
 use crate::error::{CliError, Result};
 use crate::output;
 
-/// Timelines that are shown before the question.
+/// Timelines shown before the confirmation.
 const SHOWN: u64 = 5;
 
-/// What `delete` takes.
+/// Arguments of `delete`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -22,39 +24,39 @@ Examples:
   tideline delete -w host=web-9 --all-time --yes
   tideline delete --all-timelines --to now-365d --dry-run
 
-Timelines stay, also without points; a point that is written afterwards is visible.")]
+Timelines are kept, even without points. Points written after the delete are visible.")]
 pub(crate) struct DeleteArguments {
     #[command(flatten)]
     connection: TableArguments,
     #[command(flatten)]
     timelines: WhereArguments,
-    /// Of every timeline of the table
+    /// Delete from all timelines of the table
     #[arg(long, conflicts_with_all = ["conditions", "measurement"])]
     all_timelines: bool,
     #[command(flatten)]
     range: RangeArguments,
-    /// However old or young
+    /// Delete points of any age
     #[arg(long, conflicts_with_all = ["last", "from", "to"])]
     all_time: bool,
-    /// Show what would be deleted, and end
+    /// Show what would be deleted, without deleting
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
-    /// Do not ask
+    /// Delete without confirmation
     #[arg(long, short)]
     yes: bool,
 }
 
-/// Shows, asks, deletes.
+/// Shows the selection, asks for confirmation and deletes.
 pub(crate) fn run(arguments: &DeleteArguments) -> Result<()> {
     let tree = arguments.timelines.tree()?;
     if tree.is_none() && !arguments.all_timelines {
         return Err(CliError::usage(
-            "say of which timelines, by --where or --measurement, or --all-timelines",
+            "missing timelines: use --where, --measurement or --all-timelines",
         ));
     }
     if arguments.range.is_open() && !arguments.all_time {
         return Err(CliError::usage(
-            "say in which range, by --from, --to or --last, or --all-time",
+            "missing range: use --from, --to, --last or --all-time",
         ));
     }
     let client = arguments.connection.client()?;

@@ -1,4 +1,4 @@
-//! `tideline explain`: what a query would read.
+//! `tideline explain`: shows what a query would read.
 
 use clap::Args;
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub(crate) struct ExplainArguments {
     question: QuestionArguments,
 }
 
-/// Shows what a query would read, without reading a point.
+/// Shows what a query would read, without reading points.
 pub(crate) fn run(arguments: &ExplainArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let question = client.parse(&arguments.question.json(None)?)?;

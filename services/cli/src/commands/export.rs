@@ -1,8 +1,8 @@
-//! `tideline export`: the points of a selection and a range as a file that `tideline write` reads back.
+//! `tideline export`: writes the points of a selection and range to a file that `tideline write` can read.
 //!
-//! Points come page by page, so a table of any size goes through in flat memory and within the server's budgets.
-//! Numbers are handed on as the server spelled them; what it does not spell, integer or unsigned, the list of fields
-//! says.
+//! Line protocol and ndjson are exported page by page, so that a table of any size needs constant memory and
+//! stays within the server's budgets. Numbers are copied as the server writes them. The list of fields
+//! determines which integers are unsigned.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
@@ -23,19 +23,20 @@ use crate::condition::WhereArguments;
 use crate::error::{CliError, Result};
 use crate::output;
 
-/// Points of the first page; later ones have as many as make [`PAGE_BYTES`] by what was met so far.
+/// Points of the first page. Later pages are sized to [`PAGE_BYTES`] by the average size of the page before.
 const FIRST_POINTS: u64 = 1_000;
-/// Most points of a page: more make pages no quicker.
+/// Most points per page. Larger pages are not faster.
 const POINTS_MAX: u64 = 50_000;
-/// Bytes of an answer that are aimed at.
+/// Target size of a page, in bytes.
 const PAGE_BYTES: u64 = 4 << 20;
-/// An answer beyond this is given up, and fewer points are asked for. Only a point by itself may be larger.
+/// Largest accepted page, in bytes. A larger one is requested again with fewer points; only a page of one point
+/// may be larger.
 const PAGE_BYTES_MAX: u64 = 32 << 20;
 
-/// The type of fields that hold native histograms.
+/// Name of the type of native histograms.
 const HISTOGRAM: &str = "histogram";
 
-/// What `export` takes.
+/// Arguments of `export`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -44,10 +45,11 @@ Examples:
   tideline export -m cpu --last 30d --out cpu.parquet
   tideline export -m room --format ndjson | tideline write - --format ndjson --server http://other:8490
 
-Line protocol cannot hold NaN, infinities and some odd names; ndjson can. Neither holds native histograms. Values that were
-left out are counted, and the exit status is 1. Parquet says which of its columns are tags, and `write` reads it back as it
-is, but for native histograms: they are in it as texts, which `write` passes over, and count as left out too. CSV tells no
-tags from fields and no integers from unsigned ones: `write` reads it when it is told which columns are tags.")]
+Line protocol cannot represent NaN, infinities and some unusual names; ndjson can. Neither supports
+native histograms. Omitted values are counted, and the exit status is then 1. Parquet marks its tag
+columns, so `write` reads it without options. Native histograms are stored in Parquet as text, which
+`write` skips; they count as omitted. CSV does not distinguish tags from fields, or integers from
+unsigned integers; `write` needs the names of the tag columns.")]
 pub(crate) struct ExportArguments {
     #[command(flatten)]
     connection: TableArguments,
@@ -55,31 +57,31 @@ pub(crate) struct ExportArguments {
     timelines: WhereArguments,
     #[command(flatten)]
     range: RangeArguments,
-    /// A field to export [default: all]
+    /// Field to export; may be repeated [default: all]
     #[arg(long = "field", short = 'f', value_name = "NAME")]
     fields: Vec<String>,
-    /// The format [default: by the ending of --out (.lp, .ndjson, .csv, .parquet), else lp]
+    /// Format [default: by the ending of --out (.lp, .ndjson, .csv, .parquet), else lp]
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
-    /// Where to write [default: standard output]
+    /// Output file [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-/// A format that points are exported in.
+/// Export format of points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ExportFormat {
     /// InfluxDB line protocol
     Lp,
-    /// One JSON object a line
+    /// One JSON object per line
     Ndjson,
-    /// A header line, then a line a row
+    /// A header line, then one line per row
     Csv,
-    /// A Parquet file: tags and fields as typed columns
+    /// A Parquet file with tags and fields as typed columns
     Parquet,
 }
 
-/// Endings of files and the formats that they name.
+/// File endings and their formats.
 const ENDINGS: &[(&str, ExportFormat)] = &[
     ("lp", ExportFormat::Lp),
     ("ndjson", ExportFormat::Ndjson),
@@ -88,7 +90,7 @@ const ENDINGS: &[(&str, ExportFormat)] = &[
     ("parquet", ExportFormat::Parquet),
 ];
 
-/// A page of points; names and values borrow from its text.
+/// Page of points. Values borrow from the response text.
 #[derive(Deserialize)]
 struct Page<'a> {
     #[serde(borrow)]
@@ -105,17 +107,17 @@ struct Series<'a> {
     points: Vec<Vec<&'a RawValue>>,
 }
 
-/// Every type that a field was written with, by measurement and name.
+/// All types that a field was written with, by measurement and field name.
 type Types = HashMap<(String, String), Vec<String>>;
 
-/// What was written.
+/// Number of exported points and omitted values.
 #[derive(Default)]
 struct Written {
     points: u64,
     left_out: u64,
 }
 
-/// Exports; an error where some value could not be written in the format.
+/// Exports the points. Fails at the end if a value could not be written in the format.
 pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
     let format = match (arguments.format, &arguments.out) {
         (Some(format), _) => format,
@@ -125,7 +127,7 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let mut question = selection::question(&arguments.timelines, &arguments.fields)?;
     question.insert("range".into(), arguments.range.range().into());
-    // An export that is written back must be complete.
+    // An export that is imported again must be complete.
     question.insert("sample_details".into(), true.into());
     known::check(&client, &question.clone().into())?;
     let failed = |error: std::io::Error| match &arguments.out {
@@ -148,8 +150,8 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
     report(arguments, format, &written)
 }
 
-/// Hands one answer on as it comes. Histograms in a Parquet file are asked for by their number, as those that were left
-/// out of others are counted: they are in it for people and other tools alone.
+/// Streams a single response to the output. For Parquet it first counts the native histograms: the file
+/// contains them as text, which `write` skips, so they are reported as omitted.
 fn in_one(
     client: &Client,
     question: Map<String, serde_json::Value>,
@@ -166,13 +168,13 @@ fn in_one(
     match histograms {
         0 => Ok(()),
         count => Err(CliError::Incomplete(format!(
-            "{} values that are histograms are in it as texts, which `tideline write` leaves out",
+            "{} values are histograms; the file contains them as text, which `tideline write` skips",
             output::count(count)
         ))),
     }
 }
 
-/// How many native histograms an answer has.
+/// Returns the number of native histograms in the result of a query.
 fn histograms(client: &Client, question: &Map<String, serde_json::Value>, wanted: &[String]) -> Result<u64> {
     #[derive(Deserialize)]
     struct Counts {
@@ -202,7 +204,7 @@ fn histograms(client: &Client, question: &Map<String, serde_json::Value>, wanted
     Ok(cells.filter_map(serde_json::Value::as_u64).sum())
 }
 
-/// Goes through all pages.
+/// Exports all pages.
 fn pages(
     client: &Client,
     mut question: Map<String, serde_json::Value>,
@@ -224,7 +226,7 @@ fn pages(
         let path = client.of_table("/query");
         let Some(answer) = client.post_within(&path, &question.clone().into(), bytes_max)? else {
             if points == 1 {
-                return Err(client.strange("a point of more than a gigabyte"));
+                return Err(client.strange("one point is larger than 1 GiB"));
             }
             points = (points / 8).max(1);
             continue;
@@ -234,7 +236,7 @@ fn pages(
         for series in &page.series {
             for row in &series.points {
                 point(series, row, types, format, &mut text, &mut written)
-                    .ok_or_else(|| client.strange("a point that cannot be read"))?;
+                    .ok_or_else(|| client.strange("a point cannot be parsed"))?;
             }
             out.write_all(&text).map_err(failed)?;
             text.clear();
@@ -267,12 +269,12 @@ fn report(arguments: &ExportArguments, format: ExportFormat, written: &Written) 
     match written.left_out {
         0 => Ok(()),
         left_out => Err(CliError::Incomplete(format!(
-            "{} values that {}",
+            "{} values were omitted, {}",
             output::count(left_out),
             match format {
-                ExportFormat::Ndjson => "are histograms were left out",
+                ExportFormat::Ndjson => "because they are histograms",
                 _ => {
-                    "line protocol cannot hold were left out; --format ndjson holds them, but for histograms"
+                    "because line protocol cannot represent them; use --format ndjson for all but histograms"
                 }
             }
         ))),
@@ -296,7 +298,7 @@ fn types(client: &Client) -> Result<Types> {
     Ok(list.fields.into_iter().map(typed).collect())
 }
 
-/// Appends one point; `None` when it cannot be understood.
+/// Appends one point. Returns `None` if it cannot be parsed.
 fn point(
     series: &Series<'_>,
     row: &[&RawValue],
@@ -338,7 +340,7 @@ fn point(
     Some(())
 }
 
-/// Appends a point in line protocol; false, and nothing appended, where that cannot hold it.
+/// Appends a point in line protocol. Returns false and appends nothing if the format cannot represent it.
 fn line_of_protocol(
     series: &Series<'_>,
     fields: &[(&str, Value)],
@@ -350,14 +352,14 @@ fn line_of_protocol(
     line_protocol::write(out, &series.measurement, tags, fields, time).is_ok()
 }
 
-/// What an answer spells.
+/// Parsed value of a result.
 enum Spelled {
     Value(Value),
-    /// A native histogram, which no format holds: whether its text can be read matters to nobody.
+    /// Native histogram, which no export format supports. Its text is not parsed.
     Histogram,
 }
 
-/// A value as the answer spells it, with the types that its field was written with.
+/// Parses a value from its JSON text, using the types that its field was written with.
 fn value(text: &str, types: &[String]) -> Option<Spelled> {
     let has = |name: &str| types.iter().any(|one| one == name);
     if text.starts_with('"') {
@@ -381,7 +383,7 @@ fn value(text: &str, types: &[String]) -> Option<Spelled> {
     }))
 }
 
-/// A point as `write` and the API take it, every type said outright.
+/// Formats a point as JSON for `write` and the API, with explicit types.
 fn line_of_json(series: &Series<'_>, fields: &[(&str, Value)], time: Timestamp) -> String {
     let spelled = |value: &Value| {
         Some(match value {

@@ -1,4 +1,6 @@
-//! `tideline facets`: how many timelines have which values.
+//! `tideline facets`: counts timelines by the values of tags, attributes, measurement or source.
+//!
+//! Counts are nested by up to four keys and computed by the server.
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -22,18 +24,19 @@ pub(crate) struct FacetsArguments {
     connection: TableArguments,
     #[command(flatten)]
     timelines: WhereArguments,
-    /// Count by these, 1 to 4, each within the one before: a tag, an attribute as @key, measurement or source
+    /// Count by these keys, 1 to 4, each nested in the one before: a tag, an attribute as @key, measurement or
+    /// source
     #[arg(value_name = "KEY", required = true, num_args = 1..=4)]
     keys: Vec<String>,
-    /// Most values of each level
+    /// Most values per level
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     limit: u64,
-    /// Which values come first
+    /// Order of the values
     #[arg(long, value_enum, default_value_t = Order::Count)]
     order: Order,
 }
 
-/// An order of values.
+/// Order of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Order {
     /// Most timelines first
@@ -42,7 +45,7 @@ enum Order {
     Value,
 }
 
-/// Counts and shows.
+/// Counts timelines and shows the groups.
 pub(crate) fn run(arguments: &FacetsArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let by = |key: &String| match (key.as_str(), key.strip_prefix('@')) {
@@ -61,7 +64,7 @@ pub(crate) fn run(arguments: &FacetsArguments) -> Result<()> {
     }
     let text = client.post(&client.of_table("/timelines/facets"), &search)?;
     let answer = client.parse(&text)?;
-    // Attributes are added by people, and none may have one yet: all timelines are below "(none)" then.
+    // A valid attribute may not be set on any timeline yet; all timelines are then counted as "(none)".
     UnknownNames::of(&client, &answer, |kind, name| {
         answer["timelines"] == 0 || (kind == "tag" && by.iter().any(|by| by[kind] == name))
     })
@@ -87,7 +90,7 @@ pub(crate) fn run(arguments: &FacetsArguments) -> Result<()> {
     ))
 }
 
-/// Adds a row for each group of the last level, below the values of the levels before.
+/// Adds a row for each group of the last level, preceded by the values of the levels above.
 fn put(groups: &Value, values: &mut Vec<String>, grid: &mut Grid) {
     for group in groups.as_array().into_iter().flatten() {
         let value = match &group["value"] {

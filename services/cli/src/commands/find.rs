@@ -1,4 +1,6 @@
-//! `tideline find`: timelines by conditions.
+//! `tideline find`: finds timelines by conditions.
+//!
+//! With `--ids --all` the pages of the server are requested one after the other until the last one.
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -13,10 +15,10 @@ use crate::output;
 use crate::output::grid::Grid;
 
 const EXAMPLES: &str = "\
-Conditions, which all must hold:
-  host=web-1  host!=web-1     a tag is, or is not; a missing tag equals the empty text
-  host^=web-                  it begins with
-  host=~web-[0-9]+            all of it fits the regular expression; !~ that it does not
+Conditions; a timeline must match all of them:
+  host=web-1  host!=web-1     the tag equals, or does not equal; a missing tag equals the empty text
+  host^=web-                  the tag begins with
+  host=~web-[0-9]+            the whole tag matches the regular expression; with !~ it does not
   measurement=cpu  source=web-1  id=3f2a9c017bde45a18c40f1e29d3b6a57
   last_seen>=now-1h  first_seen<2026-01-01T00:00:00Z
   @owner=team-a               an attribute
@@ -27,13 +29,13 @@ Examples:
   tideline find 'last_seen<now-1d' --sort last_seen --desc --limit 20
   tideline find measurement=cpu --ids --all | wc -l";
 
-/// What `find` takes.
+/// Arguments of `find`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct FindArguments {
     #[command(flatten)]
     connection: TableArguments,
-    /// What must hold of a timeline; see below
+    /// Condition that timelines must match; see below
     #[arg(value_name = "CONDITION")]
     conditions: Vec<String>,
     /// Sort by a tag, an attribute as @key, or measurement, source, first_seen, last_seen
@@ -45,21 +47,21 @@ pub(crate) struct FindArguments {
     /// Most timelines
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     limit: u64,
-    /// `next` of the page before
+    /// `next` of the previous page
     #[arg(long, value_name = "TOKEN")]
     page: Option<String>,
-    /// Show nothing but ids, one a line
+    /// Print only ids, one per line
     #[arg(long, conflicts_with = "json")]
     ids: bool,
-    /// All of them, however many
+    /// Print all ids, without a limit
     #[arg(long, requires = "ids", conflicts_with_all = ["limit", "page"])]
     all: bool,
 }
 
-/// Timelines of a page where all are wanted: as many as a search gives at once.
+/// Timelines per page for `--all`: the limit of a search request.
 const PAGE_MAX: u64 = 10_000;
 
-/// Finds and shows.
+/// Searches timelines and shows them.
 pub(crate) fn run(arguments: &FindArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let mut search = Map::new();
@@ -95,10 +97,10 @@ pub(crate) fn run(arguments: &FindArguments) -> Result<()> {
     }
     let found = answer["timelines"]
         .as_array()
-        .ok_or_else(|| client.strange("a search without timelines"))?;
+        .ok_or_else(|| client.strange("a search result without timelines"))?;
     if arguments.ids {
         if let Some(next) = answer["next"].as_str() {
-            eprintln!("there are more: --all shows all, --page {next} the next ones");
+            eprintln!("there are more; use --all for all, or --page {next} for the next page");
         }
         return print_ids(found);
     }
@@ -115,7 +117,7 @@ pub(crate) fn run(arguments: &FindArguments) -> Result<()> {
     ))
 }
 
-/// Shows the ids of all that are found, page by page.
+/// Prints the ids of all matching timelines, page by page.
 fn all_ids(client: &Client, mut search: Map<String, Value>) -> Result<()> {
     search.insert("limit".into(), PAGE_MAX.into());
     loop {
@@ -125,7 +127,7 @@ fn all_ids(client: &Client, mut search: Map<String, Value>) -> Result<()> {
             unknown(client, &answer, &search).report()?;
         }
         let found = answer["timelines"].as_array();
-        print_ids(found.ok_or_else(|| client.strange("a search without timelines"))?)?;
+        print_ids(found.ok_or_else(|| client.strange("a search result without timelines"))?)?;
         match answer["next"].as_str() {
             Some(next) => search.insert("page".into(), next.into()),
             None => return Ok(()),
@@ -133,7 +135,8 @@ fn all_ids(client: &Client, mut search: Map<String, Value>) -> Result<()> {
     }
 }
 
-/// The unknown names of a search: fatal are the key to sort by, and all where nothing is found.
+/// Returns the unknown names of a search. An unknown sort key is an error; other names are errors only if no
+/// timeline matches.
 fn unknown(client: &Client, answer: &Value, search: &Map<String, Value>) -> UnknownNames {
     let is_empty = answer["total"] == 0;
     let sorts = search.get("sort").and_then(Value::as_array);
@@ -152,7 +155,7 @@ fn print_ids(found: &[Value]) -> Result<()> {
     }
 }
 
-/// Timelines as a table.
+/// Formats timelines as a table.
 pub(crate) fn table(found: &[Value]) -> String {
     let has_attributes = found.iter().any(|one| {
         one["attributes"]
@@ -176,7 +179,7 @@ pub(crate) fn table(found: &[Value]) -> String {
     grid.render()
 }
 
-/// How many timelines meet a condition, and the first of them.
+/// Returns the number of timelines that match a condition, and the first `limit` of them.
 pub(crate) fn look(client: &Client, tree: Option<&Value>, limit: u64) -> Result<(u64, Vec<Value>)> {
     let mut search = json!({"limit": limit});
     if let Some(tree) = tree {
@@ -187,7 +190,7 @@ pub(crate) fn look(client: &Client, tree: Option<&Value>, limit: u64) -> Result<
         (Some(total), Some(found)) => Ok((total, found.clone())),
         _ => Err(CliError::Strange {
             server: client.base().to_owned(),
-            reason: "a search without a total".into(),
+            reason: "a search result without a total".into(),
         }),
     }
 }

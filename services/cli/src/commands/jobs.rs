@@ -1,4 +1,6 @@
-//! `tideline jobs`: the work that a server does in the background, listed, watched and steered.
+//! `tideline jobs`: lists, watches and controls the background jobs of a server.
+//!
+//! Jobs are followed by polling; the exit status of a followed job reports its outcome.
 
 use std::time::Duration;
 
@@ -13,20 +15,20 @@ use crate::error::{CliError, Result};
 use crate::output;
 use crate::output::grid::Grid;
 
-/// From one look at a job to the next.
+/// Interval between two polls of a job.
 const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What `jobs` does.
+/// Subcommands of `jobs`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsCommand {
-    /// List jobs: the running one, waiting ones, past ones
+    /// List jobs: running, waiting and past ones
     #[command(after_help = "\
 Example:
   tideline jobs list --state failed --table default")]
     List(ListArguments),
     /// Show a job
     Show(JobArguments),
-    /// Run work of a kind now, whatever its schedule
+    /// Run a kind of job now, regardless of its schedule
     #[command(after_help = "\
 Examples:
   tideline jobs run migrate --table default --wait
@@ -34,11 +36,11 @@ Examples:
     Run(RunArguments),
     /// Pause a job
     Pause(JobArguments),
-    /// Let a paused job go on
+    /// Resume a paused job
     Resume(JobArguments),
-    /// Cancel a job; what it has moved stays moved
+    /// Cancel a job; its completed work stays
     Cancel(JobArguments),
-    /// Follow a job to its end; the exit status is 1 unless it was done
+    /// Follow a job to its end; the exit status is 1 unless it succeeded
     Watch(JobArguments),
 }
 
@@ -46,13 +48,13 @@ Examples:
 pub(crate) struct ListArguments {
     #[command(flatten)]
     connection: ConnectionArguments,
-    /// Only of this table
+    /// Only jobs of this table
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
-    /// Only in this state
+    /// Only jobs in this state
     #[arg(long, value_parser = ["planned", "running", "paused", "done", "failed", "cancelled"])]
     state: Option<String>,
-    /// Only of this kind
+    /// Only jobs of this kind
     #[arg(long, value_parser = kinds(|_| true))]
     kind: Option<String>,
     /// Most jobs
@@ -62,7 +64,7 @@ pub(crate) struct ListArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct JobArguments {
-    /// Its number
+    /// Job number
     id: u64,
     #[command(flatten)]
     connection: ConnectionArguments,
@@ -70,12 +72,12 @@ pub(crate) struct JobArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// The kind of work
+    /// Kind of job
     #[arg(value_parser = kinds(|kind| !kind.needs_parameters()))]
     kind: String,
     #[command(flatten)]
     connection: ConnectionArguments,
-    /// Only of this table [default: all]
+    /// Only for this table [default: all]
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
     /// Follow the jobs to their end
@@ -83,13 +85,13 @@ pub(crate) struct RunArguments {
     wait: bool,
 }
 
-/// Accepts the names of some kinds of jobs.
+/// Returns a parser that accepts the names of the selected job kinds.
 fn kinds(is_accepted: impl Fn(JobKind) -> bool) -> PossibleValuesParser {
     let kinds = JobKind::ALL.into_iter().filter(|kind| is_accepted(*kind));
     PossibleValuesParser::new(kinds.map(JobKind::name))
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub(crate) fn run(command: &JobsCommand) -> Result<()> {
     match command {
         JobsCommand::List(arguments) => list(arguments),
@@ -132,7 +134,7 @@ fn list(arguments: &ListArguments) -> Result<()> {
     output::print(&table(&client.parse(&text)?["jobs"]))
 }
 
-/// Jobs as a table.
+/// Formats jobs as a table.
 pub(crate) fn table(jobs: &Value) -> String {
     let mut grid = Grid::new([
         "job", "kind", "table", "state", "done", "left", "created", "reason",
@@ -154,10 +156,10 @@ pub(crate) fn table(jobs: &Value) -> String {
     grid.render()
 }
 
-/// How much of a job is done.
+/// Returns the completed share of a job in percent.
 fn share(job: &Value) -> String {
     if job["state"] == "done" {
-        // Amounts are planned ones, of which a part may have gone meanwhile, and some work has none.
+        // Totals are planned amounts. Part of them may have disappeared meanwhile, and some jobs have none.
         return "100%".to_owned();
     }
     let of = |amount: &str| {
@@ -165,7 +167,7 @@ fn share(job: &Value) -> String {
         Some(job["done"][amount].as_f64()? / total)
     };
     let share = of("bytes").or_else(|| of("timelines"));
-    // All of it is only done when the job has ended.
+    // 100 % is shown only when the job has ended.
     share.map_or_else(String::new, |share| {
         format!("{:.0}%", (share * 100.0).floor().min(99.0))
     })
@@ -197,7 +199,7 @@ fn steer(arguments: &JobArguments, verb: &str) -> Result<()> {
 
 fn start(arguments: &RunArguments) -> Result<()> {
     let client = arguments.connection.client()?;
-    // A seal is short: the answer is the job that has ended.
+    // A seal is short, so the request waits for its end.
     let mut body = json!({"kind": arguments.kind, "wait": arguments.kind == JobKind::Seal.name()});
     if let Some(table) = &arguments.table {
         body["table"] = table.as_str().into();
@@ -231,7 +233,7 @@ fn start(arguments: &RunArguments) -> Result<()> {
     output::print(&table(&answer["jobs"]))
 }
 
-/// Shows a job whenever it has changed, until it has ended.
+/// Prints a job each time it changes, until it has ended.
 pub(crate) fn watch(client: &Client, connection: &ConnectionArguments, id: u64) -> Result<()> {
     let mut shown = String::new();
     loop {

@@ -1,43 +1,47 @@
-//! Names of a question that the table does not have: reported with similar ones, instead of an empty answer.
+//! Unknown names of a query: reported with similar names, instead of an empty result.
+//!
+//! The server returns the unknown names with suggestions. This module decides whether they are an error or a
+//! warning.
 
 use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::error::{CliError, Result};
 
-/// The unknown names of a question.
+/// Unknown names of a query.
 #[derive(Debug, Default)]
 pub(crate) struct UnknownNames {
-    /// One sentence each.
+    /// One sentence per name.
     messages: Vec<String>,
-    /// Whether the answer would lack what was asked for.
+    /// True if the result would lack requested data.
     is_fatal: bool,
 }
 
-/// Checks the names of a question to `/query` before it is sent: an answer that streams cannot be taken back.
+/// Checks the names of a query before it is sent, because a streamed result cannot be taken back.
 ///
 /// # Errors
 ///
-/// If a field or a tag to group by is unknown, or a name of the condition is and no timeline matches. Where timelines match
-/// all the same, as for `rack!=r1`, an unknown name is a warning on standard error.
+/// Returns an error if a field or a tag to group by is unknown, or if a name of the condition is unknown and no
+/// timeline matches. If timelines match nevertheless, as for `rack!=r1`, an unknown name is a warning on
+/// standard error.
 pub(crate) fn check(client: &Client, question: &Value) -> Result<()> {
     find(client, question)?.report()
 }
 
-/// Returns the unknown names of a question to `/query`. Selects its timelines and reads no point.
+/// Returns the unknown names of a query. Its timelines are selected, but no point is read.
 pub(crate) fn find(client: &Client, question: &Value) -> Result<UnknownNames> {
     let mut question = question.clone();
-    // A range that no segment needs to be looked up for.
+    // This range needs no segment lookup.
     question["range"] = json!({"start": 0, "end": 1});
     if let Some(question) = question.as_object_mut() {
-        // A page belongs to the question that it continues.
+        // The page token is only valid for the unchanged query.
         question.remove("page");
     }
     let explained = client.parse(&client.post(&client.of_table("/explain"), &question)?)?;
     Ok(of_plan(client, &explained, &question))
 }
 
-/// Returns the unknown names of a question that was explained.
+/// Returns the unknown names of an explained query.
 pub(crate) fn of_plan(client: &Client, explained: &Value, question: &Value) -> UnknownNames {
     let is_empty = explained["plan"]["timelines"] == 0;
     let groups = question["aggregate"]["group_by"].as_array().cloned();
@@ -48,8 +52,8 @@ pub(crate) fn of_plan(client: &Client, explained: &Value, question: &Value) -> U
 }
 
 impl UnknownNames {
-    /// Reads `suggestions` of an answer; `is_fatal` gets the kind of a name (`measurement`, `tag`, `attribute`, `field`) and the
-    /// name.
+    /// Reads `suggestions` of a response. `is_fatal` is called with the kind of a name (`measurement`, `tag`,
+    /// `attribute`, `field`) and the name.
     pub(crate) fn of(client: &Client, answer: &Value, is_fatal: impl Fn(&str, &str) -> bool) -> Self {
         let mut unknown = Self::default();
         for suggestion in answer["suggestions"].as_array().into_iter().flatten() {
@@ -74,7 +78,7 @@ impl UnknownNames {
         unknown
     }
 
-    /// Adds what the server refused about a name.
+    /// Converts a refusal with status 400 into an unknown name. Other errors are returned.
     pub(crate) fn refused(error: CliError) -> Result<Self> {
         match error {
             CliError::Refused(refusal) if refusal.status == 400 => Ok(Self {
@@ -85,23 +89,23 @@ impl UnknownNames {
         }
     }
 
-    /// Whether the answer lacks what was asked for.
+    /// True if the result would lack requested data.
     pub(crate) const fn is_fatal(&self) -> bool {
         self.is_fatal
     }
 
-    /// Prints the names as warnings.
+    /// Prints the messages as warnings.
     pub(crate) fn warn(&self) {
         for message in &self.messages {
             eprintln!("warning: {message}");
         }
     }
 
-    /// Prints the names as warnings.
+    /// Prints the messages as warnings.
     ///
     /// # Errors
     ///
-    /// If the answer would lack what was asked for; the names are in the error then.
+    /// Returns [`CliError::UnknownName`] with the messages if the result would lack requested data.
     pub(crate) fn report(self) -> Result<()> {
         if self.is_fatal {
             return Err(CliError::UnknownName(self.messages.join("\n")));

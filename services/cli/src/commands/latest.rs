@@ -1,4 +1,4 @@
-//! `tideline latest`: the newest value of each field.
+//! `tideline latest`: shows the newest value of each field.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use crate::condition::WhereArguments;
 use crate::error::Result;
 use crate::output;
 
-/// Timelines that a table shows where nobody says how many.
+/// Timelines shown in a table without `--limit`.
 const TABLE_TIMELINES: u64 = 100;
 
-/// What `latest` takes.
+/// Arguments of `latest`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,21 +27,21 @@ pub(crate) struct LatestArguments {
     connection: TableArguments,
     #[command(flatten)]
     timelines: WhereArguments,
-    /// A field to show [default: all]
+    /// Field to show; may be repeated [default: all]
     #[arg(long = "field", short = 'f', value_name = "NAME")]
     fields: Vec<String>,
     /// Most timelines [default: 100 for tables, else all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// How to show the answer [default: table, or json with --json]
+    /// Output format [default: table, or json with --json]
     #[arg(long, short, value_enum)]
     output: Option<Output>,
-    /// Where to write [default: standard output]
+    /// Output file [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-/// Asks and shows.
+/// Queries the newest values and shows them.
 pub(crate) fn run(arguments: &LatestArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let output = Output::chosen(arguments.output, arguments.connection.server.json, None)?;

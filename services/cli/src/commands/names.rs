@@ -1,4 +1,6 @@
-//! `tideline tags` and `tideline fields`: the names that a table has.
+//! `tideline tags` and `tideline fields`: list the tag keys, tag values and fields of a table.
+//!
+//! An unknown key or measurement is an error with suggestions, not an empty list.
 
 use clap::Args;
 use serde_json::Value;
@@ -9,12 +11,12 @@ use crate::error::Result;
 use crate::output;
 use crate::output::grid::Grid;
 
-/// What `tags` takes.
+/// Arguments of `tags`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tideline tags                      # the keys
-  tideline tags host --prefix web-   # the values of one")]
+  tideline tags host --prefix web-   # the values of one key")]
 pub(crate) struct TagsArguments {
     #[command(flatten)]
     connection: TableArguments,
@@ -27,12 +29,12 @@ pub(crate) struct TagsArguments {
     /// Most names
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     limit: u64,
-    /// `next` of the page before
+    /// `next` of the previous page
     #[arg(long, value_name = "TOKEN")]
     page: Option<String>,
 }
 
-/// What `fields` takes.
+/// Arguments of `fields`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +48,7 @@ pub(crate) struct FieldsArguments {
     measurement: Option<String>,
 }
 
-/// Shows the keys of tags, or the values of one.
+/// Shows tag keys, or the values of one key.
 pub(crate) fn tags(arguments: &TagsArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let of = match &arguments.key {

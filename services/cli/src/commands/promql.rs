@@ -1,4 +1,6 @@
-//! `tideline promql`: a query in PromQL, at one time or over a range.
+//! `tideline promql`: evaluates a PromQL query at one time or over a range.
+//!
+//! Results are converted to the shape of `tideline query`, so that both share tables and charts.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -23,12 +25,12 @@ Examples:
   tideline promql 'rate(requests_total[5m])' --last 1h --step 1m --chart
   tideline promql 'up == 0' --at 2026-11-20T12:00:00Z --json
 
-A field of a measurement is the metric MEASUREMENT_FIELD; a field that is called value is the metric MEASUREMENT. Without a range
-the query is evaluated at one time.")]
+A field of a measurement is the metric MEASUREMENT_FIELD; a field named value is the metric
+MEASUREMENT. Without a range the query is evaluated at one time.")]
 pub(crate) struct PromqlArguments {
     #[command(flatten)]
     connection: TableArguments,
-    /// The query
+    /// The PromQL query
     #[arg(value_name = "QUERY")]
     query: String,
     #[command(flatten)]
@@ -48,7 +50,7 @@ pub(crate) struct PromqlArguments {
     chart: bool,
 }
 
-/// Evaluates and shows.
+/// Evaluates the query and shows the result.
 pub(crate) fn run(arguments: &PromqlArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let now = SystemClock.now();
@@ -101,13 +103,13 @@ pub(crate) fn run(arguments: &PromqlArguments) -> Result<()> {
     Ok(())
 }
 
-/// The instant that a time means.
+/// Resolves a time argument to a timestamp; `now` is the base of relative times.
 fn resolved(text: &str, now: Timestamp) -> Result<Timestamp> {
     let time = TimeInput::parse(text).map_err(|error| CliError::usage(error.to_string()))?;
     Ok(time.resolve(now))
 }
 
-/// The series of an answer in the shape of a query's.
+/// Converts a Prometheus result to the series of a query result.
 fn series(data: &Value) -> Value {
     let result = &data["result"];
     if matches!(data["resultType"].as_str(), Some("scalar" | "string")) {
@@ -132,7 +134,7 @@ fn series(data: &Value) -> Value {
     result.as_array().into_iter().flatten().map(one).collect()
 }
 
-/// A time in seconds and a value in a text, as a row.
+/// Converts a sample (seconds, value as text) to a row.
 fn point(point: &Value) -> Value {
     let millis = (point[0].as_f64().unwrap_or_default() * 1_000.0).round() as i64;
     let time = Timestamp::from_nanos_clamped(millis.saturating_mul(1_000_000)).to_rfc3339();
@@ -145,7 +147,7 @@ fn point(point: &Value) -> Value {
 
 fn step(text: &str) -> std::result::Result<i64, String> {
     let nanos = parse_duration(text).filter(|nanos| *nanos > 0);
-    nanos.ok_or_else(|| "write a duration such as 15s, 1m or 1h".to_owned())
+    nanos.ok_or_else(|| "expected a duration such as 15s, 1m or 1h".to_owned())
 }
 
 #[cfg(test)]

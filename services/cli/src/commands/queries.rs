@@ -1,4 +1,4 @@
-//! `tideline queries`: the queries that run now.
+//! `tideline queries`: lists and cancels running queries.
 
 use clap::{Args, Subcommand};
 
@@ -10,12 +10,12 @@ use crate::output::grid::Grid;
 /// Subcommands of `queries`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueriesCommand {
-    /// List the queries that run now, the oldest first
+    /// List running queries, the oldest first
     #[command(after_help = "\
 Example:
   tideline queries list --json")]
     List(ListArguments),
-    /// Cancel a query; exit status 1 where none with this number runs
+    /// Cancel a query; the exit status is 1 if no such query is running
     #[command(after_help = "\
 Example:
   tideline queries cancel 17")]
@@ -30,7 +30,7 @@ pub(crate) struct ListArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct CancelArguments {
-    /// Its number, as `queries list` shows it
+    /// Query number, as shown by `queries list`
     id: u64,
     #[command(flatten)]
     connection: ConnectionArguments,
@@ -50,7 +50,7 @@ fn list(ListArguments { connection }: &ListArguments) -> Result<()> {
     if connection.json {
         return output::print(&text);
     }
-    let mut grid = Grid::new(["query", "table", "asks", "started", "points", "timelines", "text"]).wrapping();
+    let mut grid = Grid::new(["query", "table", "kind", "started", "points", "timelines", "text"]).wrapping();
     for query in client.parse(&text)?["queries"].as_array().into_iter().flatten() {
         let number = |name: &str| query[name].as_u64().map(output::count).unwrap_or_default();
         grid.row(vec![
@@ -77,7 +77,7 @@ fn cancel(CancelArguments { id, connection }: &CancelArguments) -> Result<()> {
         true if connection.json => Ok(()),
         true => output::print(&format!("cancelled query {id}")),
         false => Err(CliError::Incomplete(format!(
-            "no query {id} runs; `tideline queries list` shows those that do"
+            "no query {id} is running; `tideline queries list` shows the running ones"
         ))),
     }
 }

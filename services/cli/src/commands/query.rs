@@ -1,4 +1,6 @@
-//! `tideline query`: points, or what is computed from them, as a table, a chart, or for programs.
+//! `tideline query`: runs a query and shows its result as a table, a chart, or in a format for programs.
+//!
+//! Tables and charts read the whole result; other formats are streamed as the server sends them.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -18,9 +20,9 @@ use crate::output::{self, CopyError};
 
 pub(crate) use show::{charts, grid, table};
 
-/// Rows that a table shows where nobody says how many.
+/// Rows shown in a table without `--limit`.
 const TABLE_ROWS: u64 = 1_000;
-/// Rows that charts are drawn from.
+/// Most rows that charts are drawn from.
 const CHART_ROWS: u64 = 1_000_000;
 
 const EXAMPLES: &str = "\
@@ -36,7 +38,7 @@ Examples:
   tideline query -m cpu --last 30d --fn mean --window 1h --each --out cpu.parquet
   echo '{\"fields\": [\"usage_user\"], \"limit\": 5}' | tideline query --body -";
 
-/// What `query` takes.
+/// Arguments of `query`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct QueryArguments {
@@ -44,36 +46,36 @@ pub(crate) struct QueryArguments {
     connection: TableArguments,
     #[command(flatten)]
     question: QuestionArguments,
-    /// How to show the answer [default: by the ending of --out (.csv, .ndjson, .json, .arrow, .parquet, .txt), else table, or
-    /// json with --json]
+    /// Output format [default: by the ending of --out (.csv, .ndjson, .json, .arrow, .parquet, .txt), else
+    /// table, or json with --json]
     #[arg(long, short, value_enum)]
     output: Option<Output>,
-    /// Where to write [default: standard output]
+    /// Output file [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Draw each field over time, its series on one axis
+    /// Draw each field over time, all series on one axis
     #[arg(long, conflicts_with_all = ["output", "json"])]
     chart: bool,
 }
 
-/// How an answer is shown.
+/// Output format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
-    /// For people
+    /// A table for terminals
     Table,
-    /// A header line, then a line a row
+    /// A header line, then one line per row
     Csv,
-    /// An object a line, the last one with the cost
+    /// One object per line, the last one with the cost
     Ndjson,
-    /// The answer of the server
+    /// The response of the server
     Json,
-    /// An Arrow stream: typed columns, times in nanoseconds
+    /// An Arrow stream with typed columns, times in nanoseconds
     Arrow,
-    /// A Parquet file of the same columns
+    /// A Parquet file with the same columns
     Parquet,
 }
 
-/// Endings of files and the forms that they name.
+/// File endings and their formats.
 const ENDINGS: &[(&str, Output)] = &[
     ("csv", Output::Csv),
     ("ndjson", Output::Ndjson),
@@ -85,11 +87,11 @@ const ENDINGS: &[(&str, Output)] = &[
 ];
 
 impl Output {
-    /// What was asked for, or what fits programs or people.
+    /// Returns the requested format, or the one of `file`'s ending, or JSON if `json` is true, or a table.
     ///
     /// # Errors
     ///
-    /// If nothing was requested and the ending of `file` names no format.
+    /// Returns a usage error if no format is requested and the ending of `file` is unknown.
     pub(crate) fn chosen(asked: Option<Self>, json: bool, file: Option<&Path>) -> Result<Self> {
         let by_ending = || file.map_or(Ok(None), |path| by_ending(path, ENDINGS, "--output"));
         let default = if json { Self::Json } else { Self::Table };
@@ -100,7 +102,7 @@ impl Output {
     }
 }
 
-/// Asks and shows.
+/// Runs the query and shows the result.
 pub(crate) fn run(arguments: &QueryArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let output = Output::chosen(
@@ -129,14 +131,14 @@ pub(crate) fn run(arguments: &QueryArguments) -> Result<()> {
     stream(&client, &path, output, &question, arguments.out.as_ref())
 }
 
-/// Reads an answer as a whole.
+/// Reads a whole result.
 pub(crate) fn read(client: &Client, path: &str, question: &str) -> Result<Value> {
     let answer = client.stream(path, "application/json", question)?;
     serde_json::from_reader(std::io::BufReader::new(answer))
         .map_err(|error| client.strange(&error.to_string()))
 }
 
-/// Hands an answer on as it comes, to a file or to standard output.
+/// Streams a result to a file or to standard output.
 pub(crate) fn stream(
     client: &Client,
     path: &str,
@@ -156,7 +158,7 @@ pub(crate) fn stream(
             "refusing to write binary data to a terminal; use --out FILE or a pipe",
         ));
     }
-    // Asked before the file is made: what is refused leaves no empty file behind.
+    // The request is sent before the file is created, so that a refused request leaves no empty file.
     let mut answer = client.stream(path, accept, question)?;
     let mut out = selection::output_to(file)?;
     match output::copy(&mut answer, &mut out) {
@@ -166,6 +168,6 @@ pub(crate) fn stream(
             Some(path) => CliError::file(path, error),
             None => CliError::Output(error),
         }),
-        Err(CopyError::Read(error)) => Err(client.strange(&format!("the answer was cut off: {error}"))),
+        Err(CopyError::Read(error)) => Err(client.strange(&format!("the response was cut off: {error}"))),
     }
 }

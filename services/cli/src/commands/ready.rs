@@ -1,4 +1,4 @@
-//! `tideline ready`: whether a server keeps its promises just now, for probes of containers and for scripts.
+//! `tideline ready`: checks whether a server is ready, for container probes and scripts.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -7,10 +7,10 @@ use crate::client::ConnectionArguments;
 use crate::error::{CliError, Result};
 use crate::output;
 
-/// What `ready` takes.
+/// Arguments of `ready`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit status: 0 ready, 1 not ready or not reached.
+Exit status: 0 ready, 1 not ready or unreachable.
 
 Examples:
   tideline ready && tideline write today.lp")]
@@ -19,7 +19,7 @@ pub(crate) struct ReadyArguments {
     connection: ConnectionArguments,
 }
 
-/// Asks; an error where reads or writes are not taken.
+/// Requests the readiness of the server. Fails if it does not accept reads or writes.
 pub(crate) fn run(arguments: &ReadyArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let answer = client.ask("/ready")?;

@@ -1,4 +1,6 @@
-//! `tideline searches`: conditions that are saved under a name.
+//! `tideline searches`: lists, saves, runs and deletes saved searches.
+//!
+//! A saved search is a condition that is stored on the server under a name.
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
@@ -15,10 +17,10 @@ use crate::output::grid::Grid;
 pub(crate) enum SearchesCommand {
     /// List saved searches
     List(ListArguments),
-    /// Save a condition under a name; a search of this name is replaced
+    /// Save a condition under a name; replaces a search of the same name
     #[command(after_help = "\
 Example:
-  tideline searches save web -w 'host^=web-' -w 'last_seen>=now-1d' --description 'web servers that live'")]
+  tideline searches save web -w 'host^=web-' -w 'last_seen>=now-1d' --description 'active web servers'")]
     Save(SaveArguments),
     /// Find the timelines of a saved search
     #[command(after_help = "\
@@ -41,7 +43,7 @@ pub(crate) struct ListArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct NamedArguments {
-    /// The name of the search
+    /// Name of the search
     name: String,
     #[command(flatten)]
     connection: TableArguments,
@@ -49,20 +51,20 @@ pub(crate) struct NamedArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct SaveArguments {
-    /// The name of the search
+    /// Name of the search
     name: String,
     #[command(flatten)]
     connection: TableArguments,
     #[command(flatten)]
     timelines: WhereArguments,
-    /// A description for people
+    /// Human-readable description
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// The name of the search
+    /// Name of the search
     name: String,
     #[command(flatten)]
     connection: TableArguments,
@@ -111,7 +113,7 @@ fn list(ListArguments { connection }: &ListArguments) -> Result<()> {
 
 fn save(arguments: &SaveArguments) -> Result<()> {
     let tree = arguments.timelines.tree()?;
-    let tree = tree.ok_or_else(|| CliError::usage("name a condition to save by --where or --measurement"))?;
+    let tree = tree.ok_or_else(|| CliError::usage("missing condition: use --where or --measurement"))?;
     let mut search = Map::from_iter([("where".to_owned(), tree)]);
     if let Some(description) = &arguments.description {
         search.insert("description".into(), description.as_str().into());
@@ -126,7 +128,7 @@ fn save(arguments: &SaveArguments) -> Result<()> {
 
 fn find_saved(arguments: &RunArguments) -> Result<()> {
     let client = arguments.connection.client()?;
-    // A search for an unknown name is an error of the server; the path names it as such.
+    // An unknown name is refused by the server; the error has the path of the member.
     let search = json!({"where": {"saved": arguments.name}, "limit": arguments.limit});
     let text = client.post(&client.of_table("/timelines/search"), &search)?;
     if arguments.connection.server.json {
@@ -134,7 +136,7 @@ fn find_saved(arguments: &RunArguments) -> Result<()> {
     }
     let answer = client.parse(&text)?;
     let found = answer["timelines"].as_array();
-    let found = found.ok_or_else(|| client.strange("a search without timelines"))?;
+    let found = found.ok_or_else(|| client.strange("a search result without timelines"))?;
     output::print(&find::table(found))?;
     output::print(&format!(
         "\n{} of {}",

@@ -1,4 +1,6 @@
-//! What several commands let choose: a range of time, fields, a body from a file.
+//! Arguments and helpers that several commands share: time range, query body, confirmation, output file.
+//!
+//! Times are validated here, so that a time in the wrong unit is refused before a request is sent.
 
 use std::fs;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
@@ -13,23 +15,23 @@ use tideline_openapi::time::TimeInput;
 use crate::condition::WhereArguments;
 use crate::error::{CliError, Result};
 
-/// A range of time, on the command line.
+/// Arguments of a time range.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct RangeArguments {
-    /// The time before now, such as 15m, 1h or 7d
+    /// Duration before now, such as 15m, 1h or 7d
     #[arg(help_heading = "Time", long, value_name = "DURATION", value_parser = duration)]
     #[arg(conflicts_with_all = ["from", "to"])]
     last: Option<String>,
-    /// The first time: RFC 3339, a date, now-1h, or an integer with a unit such as 1795392000s
+    /// Start of the range: RFC 3339, a date, now-1h, or an integer with a unit such as 1795392000s
     #[arg(help_heading = "Time", long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     from: Option<String>,
-    /// The first time after the range
+    /// End of the range, exclusive
     #[arg(help_heading = "Time", long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     to: Option<String>,
 }
 
 impl RangeArguments {
-    /// The range as the API takes it; an end that is not said is open.
+    /// Returns the range for the API. A missing end is open.
     pub(crate) fn range(&self) -> Map<String, Value> {
         let mut range = Map::new();
         if let Some(last) = &self.last {
@@ -44,13 +46,13 @@ impl RangeArguments {
         range
     }
 
-    /// Whether nothing was said.
+    /// True if no end of the range is given.
     pub(crate) const fn is_open(&self) -> bool {
         self.last.is_none() && self.from.is_none() && self.to.is_none()
     }
 }
 
-/// A question about timelines and fields; what is not said means all.
+/// Returns a query for timelines and fields. Without conditions or fields it selects all.
 pub(crate) fn question(timelines: &WhereArguments, fields: &[String]) -> Result<Map<String, Value>> {
     let mut question = Map::new();
     if let Some(tree) = timelines.tree()? {
@@ -62,7 +64,7 @@ pub(crate) fn question(timelines: &WhereArguments, fields: &[String]) -> Result<
     Ok(question)
 }
 
-/// A body in JSON from a file, or from standard input for `-`.
+/// Reads a JSON body from a file, or from standard input for `-`.
 pub(crate) fn body(path: &Path) -> Result<String> {
     let text = if path == Path::new("-") {
         let mut text = String::new();
@@ -83,12 +85,10 @@ pub(crate) fn body(path: &Path) -> Result<String> {
     }
 }
 
-/// Asks whether to go on. Who is not at a terminal has to say so beforehand.
+/// Asks for confirmation on the terminal. Without a terminal it fails and names `--yes`.
 pub(crate) fn confirm(question: &str) -> Result<()> {
     if !io::stdin().is_terminal() {
-        return Err(CliError::usage(format!(
-            "{question} Add --yes to do it without being asked."
-        )));
+        return Err(CliError::usage(format!("{question} Add --yes to confirm.")));
     }
     eprint!("{question} [y/N] ");
     io::stderr().flush()?;
@@ -100,11 +100,12 @@ pub(crate) fn confirm(question: &str) -> Result<()> {
     }
 }
 
-/// Returns the format that the ending of a file names; `None` where it has no ending.
+/// Returns the format of a file's ending, or `None` if the file has no ending.
 ///
 /// # Errors
 ///
-/// If `endings` lacks the ending: the message lists them and the flag that names a format.
+/// Returns a usage error if `endings` lacks the ending. The message lists them and `flag`, which selects a
+/// format.
 pub(crate) fn by_ending<F: Copy>(path: &Path, endings: &[(&str, F)], flag: &str) -> Result<Option<F>> {
     let Some(ending) = path.extension() else {
         return Ok(None);
@@ -115,7 +116,7 @@ pub(crate) fn by_ending<F: Copy>(path: &Path, endings: &[(&str, F)], flag: &str)
     let unknown = || {
         let known: Vec<String> = endings.iter().map(|(known, _)| format!(".{known}")).collect();
         CliError::usage(format!(
-            "{} has none of the endings {}; name the format with {flag}",
+            "{} has none of the endings {}; set the format with {flag}",
             path.display(),
             known.join(", ")
         ))
@@ -123,7 +124,7 @@ pub(crate) fn by_ending<F: Copy>(path: &Path, endings: &[(&str, F)], flag: &str)
     known.map(|(_, format)| Some(*format)).ok_or_else(unknown)
 }
 
-/// A file to write to, or standard output.
+/// Opens a file for writing, or standard output without a path.
 pub(crate) fn output_to(path: Option<&PathBuf>) -> Result<Box<dyn Write>> {
     match path {
         None => Ok(Box::new(io::stdout().lock())),
@@ -134,12 +135,12 @@ pub(crate) fn output_to(path: Option<&PathBuf>) -> Result<Box<dyn Write>> {
     }
 }
 
-/// Smallest integer without a unit that is taken for nanoseconds: it is a time in 1973. Seconds, milliseconds and microseconds
-/// of our days are smaller.
+/// Smallest integer without a unit that is accepted as nanoseconds: a time in 1973. Current times in seconds,
+/// milliseconds or microseconds are smaller.
 const BARE_NANOS_MIN: u64 = 100_000_000_000_000_000;
 
-/// Checks a time as the API takes it. An integer that looks like another unit than nanoseconds is refused, since it would mean a
-/// time in 1970 and return everything or nothing.
+/// Validates a time for the API. An integer whose magnitude suggests another unit than nanoseconds is refused,
+/// because it would be a time in 1970 and select everything or nothing.
 pub(crate) fn time(text: &str) -> std::result::Result<String, String> {
     if let Ok(count) = text.parse::<i64>()
         && count.unsigned_abs() < BARE_NANOS_MIN
@@ -150,8 +151,8 @@ pub(crate) fn time(text: &str) -> std::result::Result<String, String> {
             _ => "us",
         };
         return Err(format!(
-            "an integer without a unit is nanoseconds, and this one is a time near 1970; did you mean {text}{unit}? \
-             ({text}ns for nanoseconds)"
+            "an integer without a unit means nanoseconds, and this one is a time near 1970; \
+             did you mean {text}{unit}? ({text}ns for nanoseconds)"
         ));
     }
     match TimeInput::parse(text) {
@@ -163,6 +164,6 @@ pub(crate) fn time(text: &str) -> std::result::Result<String, String> {
 fn duration(text: &str) -> std::result::Result<String, String> {
     match tideline_openapi::model::time::parse_duration(text) {
         Some(1..) => Ok(text.to_owned()),
-        _ => Err("write a duration such as 15m, 1h or 7d".into()),
+        _ => Err("expected a duration such as 15m, 1h or 7d".into()),
     }
 }

@@ -1,4 +1,4 @@
-//! `tideline completions` and `tideline man`: the command line as shells and `man` know it.
+//! `tideline completions` and `tideline man`: shell completions and manual pages of the command line.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,8 +17,8 @@ Examples:
   tideline completions zsh > ~/.zfunc/_tideline
   tideline completions fish > ~/.config/fish/completions/tideline.fish
 
-The scripts of these three shells also offer tables, measurements, tags with their values, fields and saved searches of the
-server that the command line, TIDELINE_SERVER or the default profile names.")]
+The scripts of these three shells also offer tables, measurements, tags with their values, fields and
+saved searches of the server that the command line, TIDELINE_SERVER or the default profile selects.")]
 pub struct CompletionsArguments {
     /// The shell
     shell: Shell,
@@ -30,18 +30,23 @@ pub struct CompletionsArguments {
 Example:
   tideline man ~/.local/share/man/man1 && man tideline-write")]
 pub struct ManArguments {
-    /// The folder to write the pages to; it is made if it is not there
+    /// Folder for the pages; created if it does not exist
     folder: PathBuf,
 }
 
-/// Prints the completions of `tideline`, whose whole command line is `command`.
+/// Prints the completions of `tideline`. `command` is the definition of the whole command line.
+///
+/// # Errors
+///
+/// Returns an error if standard output cannot be written.
 pub fn completions(arguments: &CompletionsArguments, mut command: Command) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "tideline", &mut script);
     output::print(&with_server(arguments.shell, &String::from_utf8_lossy(&script)))
 }
 
-/// A script that first offers what the server knows: tables, measurements, tags with their values, fields, saved searches.
+/// Extends a script so that it first offers names from the server: tables, measurements, tags with their
+/// values, fields, saved searches.
 fn with_server(shell: Shell, script: &str) -> String {
     const ZSH_BEGIN: &str = "_tideline() {\n";
     match shell {
@@ -56,7 +61,11 @@ fn with_server(shell: Shell, script: &str) -> String {
     }
 }
 
-/// Writes a page for `command`, the whole command line, and one for each command below it.
+/// Writes a page for `command`, the whole command line, and one for each subcommand.
+///
+/// # Errors
+///
+/// Returns an error if the folder or a page cannot be written.
 pub fn man(arguments: &ManArguments, command: Command) -> Result<()> {
     let folder = &arguments.folder;
     fs::create_dir_all(folder).map_err(|error| CliError::file(folder, error))?;

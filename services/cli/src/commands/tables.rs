@@ -1,4 +1,6 @@
-//! `tideline tables`: list, make, describe, alter and drop tables.
+//! `tideline tables`: lists, creates, shows, alters and drops tables.
+//!
+//! Changes that hide or drop points show their effect and ask for confirmation, unless `--yes` is given.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
@@ -11,7 +13,7 @@ use crate::error::{CliError, Result};
 use crate::output;
 use crate::output::grid::Grid;
 
-/// What `tables` does.
+/// Subcommands of `tables`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TablesCommand {
     /// List all tables
@@ -21,11 +23,11 @@ pub(crate) enum TablesCommand {
 Example:
   tideline tables create devices --source-tag device --set hot_ttl=3d --set retention=90d")]
     Create(CreateArguments),
-    /// Show a table with its policy and what it holds
+    /// Show a table with its policy and its size per tier
     Show(NamedArguments),
-    /// Alter the policy of a table, or see what a change would do
+    /// Change the policy of a table, or preview a change
     ///
-    /// A change that hides points shows how many and asks before it is made.
+    /// A change that hides points shows their number and asks for confirmation.
     #[command(after_help = "\
 Examples:
   tideline tables policy default --set hot_ttl=2d --set retention=30d --preview
@@ -46,7 +48,7 @@ pub(crate) struct ListArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct NamedArguments {
-    /// The name of the table
+    /// Name of the table
     name: String,
     #[command(flatten)]
     connection: ConnectionArguments,
@@ -54,59 +56,60 @@ pub(crate) struct NamedArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateArguments {
-    /// The name of the table: 1 to 64 characters of a-z, 0-9, _ and -
+    /// Name of the table: 1 to 64 characters of a-z, 0-9, _ and -
     name: String,
     #[command(flatten)]
     connection: ConnectionArguments,
-    /// The shape of its keys and rows [default: series]
+    /// Model of keys and rows [default: series]
     #[arg(long, value_parser = PossibleValuesParser::new(TableModel::ALL.map(TableModel::name)))]
     model: Option<String>,
-    /// A tag that names the machine, the first one present wins [default: host, hostname, instance, machine, device]
+    /// Tag that identifies the source; the first present one is used [default: host, hostname, instance,
+    /// machine, device]
     #[arg(long = "source-tag", value_name = "TAG")]
     source_tags: Vec<String>,
-    /// What the acknowledgement of a write promises
+    /// Durability of a write when it is acknowledged
     #[arg(long, value_parser = ["synced", "buffered"])]
     durability: Option<String>,
-    /// How far before now a point may lie
+    /// Largest age of a written point
     #[arg(long, value_name = "DURATION")]
     write_past: Option<String>,
-    /// How far after now a point may lie
+    /// Largest time after now of a written point
     #[arg(long, value_name = "DURATION")]
     write_future: Option<String>,
-    /// A key of its policy
+    /// Policy setting; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PolicyArguments {
-    /// The name of the table
+    /// Name of the table
     name: String,
     #[command(flatten)]
     connection: ConnectionArguments,
-    /// A key and what it is set to; null takes it away
+    /// Policy setting and its value; null removes it; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Show what it would move, hide and free, and change nothing
+    /// Show what the change would move, hide and free, without applying it
     #[arg(long)]
     preview: bool,
-    /// Hide points without asking
+    /// Hide points without confirmation
     #[arg(long, short, conflicts_with = "preview")]
     yes: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DropArguments {
-    /// The name of the table
+    /// Name of the table
     name: String,
     #[command(flatten)]
     connection: ConnectionArguments,
-    /// Do not ask
+    /// Drop without confirmation
     #[arg(long, short)]
     yes: bool,
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub(crate) fn run(command: &TablesCommand) -> Result<()> {
     match command {
         TablesCommand::List(arguments) => list(arguments),
@@ -223,7 +226,8 @@ fn policy(arguments: &PolicyArguments) -> Result<()> {
     output::print(&settings(&client.parse(&text)?["policy"]))
 }
 
-/// Returns what changes of a policy would hide beyond what it hides already; `None` where that is nothing.
+/// Describes the points that a policy change would hide in addition to those hidden already. Returns `None` if
+/// there are none.
 fn newly_hidden(client: &Client, name: &str, changes: &Value) -> Result<Option<String>> {
     let preview = |body: Value| client.parse(&client.post("/v1/policies/preview", &body)?);
     let points = |preview: &Value| preview["hide"]["points"].as_u64().unwrap_or_default();
@@ -267,7 +271,7 @@ fn drop_table(arguments: &DropArguments) -> Result<()> {
     }
 }
 
-/// What a table holds, in a few words.
+/// Describes the content of a table in a few words.
 fn held(client: &Client, name: &str) -> Result<String> {
     let table = client.parse(&client.get(&path(name))?)?;
     let statistics = &table["statistics"];
@@ -280,24 +284,24 @@ fn held(client: &Client, name: &str) -> Result<String> {
     ))
 }
 
-/// `KEY=VALUE` pairs as changes of a policy; a value is JSON, or a text as it stands.
+/// Converts `KEY=VALUE` pairs to policy changes. A value is JSON; anything else is taken as text.
 fn changes(set: &[String]) -> Result<Value> {
     let mut changes = Map::new();
     for pair in set {
         let Some((key, value)) = pair.split_once('=') else {
             return Err(CliError::usage(format!(
-                "--set {pair}: write KEY=VALUE, such as retention=90d"
+                "--set {pair}: expected KEY=VALUE, such as retention=90d"
             )));
         };
         let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
         if changes.insert(key.to_owned(), value).is_some() {
-            return Err(CliError::usage(format!("--set {key} is there twice")));
+            return Err(CliError::usage(format!("--set {key} is given twice")));
         }
     }
     Ok(changes.into())
 }
 
-/// An object as lines of key and value.
+/// Formats an object as a table of keys and values.
 fn settings(object: &Value) -> String {
     let mut grid = Grid::new(["setting", "value"]).wrapping();
     for (key, value) in object.as_object().into_iter().flatten() {
@@ -351,7 +355,7 @@ fn previewed(preview: &Value) -> String {
     for (name, what) in [
         ("migrate", "moves to cold"),
         ("archive", "moves to files"),
-        ("hide", "is hidden at once"),
+        ("hide", "is hidden immediately"),
         ("free", "is freed"),
     ] {
         let amount = &preview[name];
@@ -369,7 +373,7 @@ fn previewed(preview: &Value) -> String {
         ]);
     }
     let paused = match preview["paused"].as_str() {
-        Some(reason) => format!("\nnothing is freed just now: {reason}\n"),
+        Some(reason) => format!("\nfreeing is paused: {reason}\n"),
         None => String::new(),
     };
     format!("{}{paused}\n{}", grid.render(), settings(&preview["policy"]))

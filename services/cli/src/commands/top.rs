@@ -1,4 +1,6 @@
-//! `tideline top`: what a running server does just now, from its own figures.
+//! `tideline top`: shows live rates and sizes of a running server, from its metrics.
+//!
+//! Rates are differences between two scrapes of `/metrics`.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -13,39 +15,39 @@ use crate::error::Result;
 use crate::output;
 use crate::output::grid::Grid;
 
-/// Routes that are shown, those with the most requests first.
+/// Most routes shown, those with the most requests first.
 const ROUTES_MAX: usize = 8;
 
-/// What `top` takes.
+/// Arguments of `top`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tideline top                          # until Ctrl-C
-  tideline top --count 1 --json         # one look, for programs")]
+  tideline top --count 1 --json         # one update, for programs")]
 pub(crate) struct TopArguments {
     #[command(flatten)]
     connection: ConnectionArguments,
-    /// From one look to the next; rates are over this time
+    /// Interval between two updates; rates are averaged over it
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = interval)]
     interval: Duration,
-    /// End after so many looks
+    /// Number of updates before the command ends
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }
 
-/// All samples of one moment, by name and labels as the server writes them.
+/// All samples of one scrape, by name and labels as the server writes them.
 struct Samples {
     at: Instant,
     values: BTreeMap<String, f64>,
 }
 
-/// Two moments, the later one last.
+/// Two consecutive scrapes.
 struct Look<'a> {
     before: &'a Samples,
     now: &'a Samples,
 }
 
-/// Looks again and again.
+/// Prints the figures at each interval.
 pub(crate) fn run(arguments: &TopArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let is_terminal = std::io::stdout().is_terminal();
@@ -66,7 +68,7 @@ pub(crate) fn run(arguments: &TopArguments) -> Result<()> {
             if running["jobs"].as_array().is_some_and(|jobs| !jobs.is_empty()) {
                 text = format!("{text}\n{}", jobs::table(&running["jobs"]));
             }
-            // The upper left corner, and nothing left of the look before.
+            // Moves the cursor to the upper left corner and clears the screen.
             output::print(&format!(
                 "{}{text}",
                 if is_terminal { "\x1b[H\x1b[2J" } else { "" }
@@ -92,7 +94,7 @@ fn samples(client: &Client) -> Result<Samples> {
 }
 
 impl Samples {
-    /// The sum over all labels that contain `label`.
+    /// Returns the sum over all label sets that contain `label`.
     fn sum(&self, name: &str, label: &str) -> f64 {
         let is_meant = |key: &str| {
             let labels = key.strip_prefix(name);
@@ -109,7 +111,8 @@ impl Samples {
 }
 
 impl Look<'_> {
-    /// How much a counter grew in a second. A server that was started again counts from zero.
+    /// Returns the growth of a counter per second. A smaller value means a restart of the server, where the
+    /// counter starts at zero.
     fn rate(&self, name: &str, label: &str) -> f64 {
         let (before, now) = (self.before.sum(name, label), self.now.sum(name, label));
         let grown = if now < before { now } else { now - before };
@@ -123,7 +126,7 @@ impl Look<'_> {
     }
 
     fn gauge(&self, name: &str, label: &str) -> u64 {
-        // Gauges of counts and bytes are whole and not negative.
+        // Gauges of counts and bytes are non-negative integers.
         self.now.sum(name, label) as u64
     }
 
@@ -157,7 +160,7 @@ impl Look<'_> {
                 "NOT ready"
             }
         };
-        let mut flow = Grid::new(["flow", "a second", "in all"]);
+        let mut flow = Grid::new(["flow", "per second", "total"]);
         for (what, name) in [
             ("points", "tideline_ingest_points_total"),
             ("values", "tideline_ingest_values_total"),
@@ -172,7 +175,7 @@ impl Look<'_> {
                 output::count(self.gauge(name, "")),
             ]);
         }
-        let mut held = Grid::new(["held", "points", "bytes", "segments"]);
+        let mut held = Grid::new(["tier", "points", "bytes", "segments"]);
         let head = |name: &str| self.gauge(name, "");
         held.row(vec![
             "head".into(),
@@ -205,7 +208,7 @@ impl Look<'_> {
         )
     }
 
-    /// The busiest routes, with the mean time of their answers.
+    /// Formats the busiest routes with the mean duration of their requests.
     fn routes(&self) -> String {
         let counter = "tideline_http_request_duration_seconds_count";
         let mut routes: Vec<(f64, f64, &str)> = Vec::new();
@@ -224,7 +227,7 @@ impl Look<'_> {
             }
         }
         routes.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let mut grid = Grid::new(["route", "a second", "ms"]);
+        let mut grid = Grid::new(["route", "per second", "ms"]);
         for (rate, ms, route) in routes.into_iter().take(ROUTES_MAX) {
             grid.row(vec![route.to_owned(), format!("{rate:.1}"), format!("{ms:.2}")]);
         }
@@ -238,5 +241,5 @@ fn interval(text: &str) -> std::result::Result<Duration, String> {
     nanos
         .map(Duration::from_nanos)
         .filter(|interval| *interval >= Duration::from_millis(100))
-        .ok_or_else(|| "write a duration from 100ms on, such as 2s".to_owned())
+        .ok_or_else(|| "expected a duration of at least 100ms, such as 2s".to_owned())
 }

@@ -1,4 +1,6 @@
-//! `tideline watch`: new points, timelines and deletes while the server acknowledges them.
+//! `tideline watch`: follows new points, timelines and deletes as the server acknowledges them.
+//!
+//! Events are read from a stream of server-sent events and printed one by one.
 
 use std::io::{BufRead, BufReader};
 
@@ -12,36 +14,36 @@ use crate::condition::WhereArguments;
 use crate::error::{CliError, Result};
 use crate::output;
 
-/// What `watch` takes.
+/// Arguments of `watch`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tideline watch -m cpu -w 'host^=web-' --field usage_user      # until Ctrl-C
   tideline watch --timelines --json | jq .timelines[].id
-  tideline watch --for 0s --from 1-2a7f-0-0 --json              # what came since an earlier event")]
+  tideline watch --for 0s --from 1-2a7f-0-0 --json              # events since an earlier one")]
 pub(crate) struct WatchArguments {
     #[command(flatten)]
     connection: TableArguments,
     #[command(flatten)]
     timelines: WhereArguments,
-    /// A field to show [default: all]
+    /// Field to show; may be repeated [default: all]
     #[arg(long = "field", short = 'f', value_name = "NAME")]
     fields: Vec<String>,
-    /// Tell of new and edited timelines, and not of points
+    /// Report new and changed timelines instead of points
     #[arg(long = "timelines")]
     only_timelines: bool,
-    /// Tell of deletes, and not of points
+    /// Report deletes instead of points
     #[arg(long = "deletes")]
     only_deletes: bool,
-    /// Go on behind the event with this id [default: from now on]
+    /// Continue after the event with this id [default: start now]
     #[arg(long, value_name = "ID")]
     from: Option<String>,
-    /// End after this time; 0s tells what is at hand [default: until Ctrl-C]
+    /// End after this time; 0s prints the backlog and ends [default: until Ctrl-C]
     #[arg(long = "for", value_name = "DURATION")]
     time: Option<String>,
 }
 
-/// One event as it came.
+/// Server-sent event.
 #[derive(Default)]
 struct Event {
     id: Option<String>,
@@ -49,7 +51,7 @@ struct Event {
     data: String,
 }
 
-/// Asks, and shows each event when it comes.
+/// Starts the watch and prints each event.
 pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let mut request = selection::question(&arguments.timelines, &arguments.fields)?;
@@ -61,7 +63,7 @@ pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
             .collect(),
     };
     let unknown = known::find(&client, &Value::from(request.clone())).or_else(UnknownNames::refused)?;
-    // An unknown name may be written while the watch lasts.
+    // An unknown name may be written during the watch.
     unknown.warn();
     request.insert("tell".into(), json!(kinds));
     for (name, value) in [("from", &arguments.from), ("for", &arguments.time)] {
@@ -74,7 +76,7 @@ pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
     let mut event = Event::default();
     let mut is_empty = true;
     for line in BufReader::new(stream).lines() {
-        let line = line.map_err(|error| client.strange(&format!("the watch broke off: {error}")))?;
+        let line = line.map_err(|error| client.strange(&format!("the watch was cut off: {error}")))?;
         match line.split_once(": ") {
             Some(("id", id)) => event.id = Some(id.to_owned()),
             Some(("event", name)) => event.name = name.to_owned(),
@@ -96,11 +98,11 @@ pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
     }
 }
 
-/// Shows an event; the last one of a watch that cannot go on is an error.
+/// Prints an event. The event `failed`, which ends a watch, is returned as an error.
 fn show(client: &Client, event: &Event, in_json: bool) -> Result<()> {
     let data = client.parse(&event.data)?;
     if event.name == "failed" {
-        let message = data["message"].as_str().unwrap_or("the server says no more");
+        let message = data["message"].as_str().unwrap_or("no reason given");
         return Err(CliError::Incomplete(format!("the watch has ended: {message}")));
     }
     if in_json {
@@ -128,7 +130,7 @@ fn show(client: &Client, event: &Event, in_json: bool) -> Result<()> {
     output::print(&text)
 }
 
-/// A line for each timeline: what of it is gone.
+/// Appends a line per timeline with the deleted range, or `removed`.
 fn put_deleted(deleted: &Value, text: &mut String) {
     let what = match deleted["removed"].as_bool() {
         Some(true) => "removed".to_owned(),
@@ -142,7 +144,7 @@ fn put_deleted(deleted: &Value, text: &mut String) {
     }
 }
 
-/// A line for each point: when, who, what.
+/// Appends a line per point: time, measurement with tags, values.
 fn put_points(series: &Value, text: &mut String) {
     let who = who(series);
     let columns: Vec<&str> = series["columns"]

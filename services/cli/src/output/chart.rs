@@ -1,41 +1,44 @@
-//! A small chart in characters: time to the right, values upwards, all series on one axis.
+//! Charts of characters: time on the horizontal axis, values on the vertical one, all series on one axis.
+//!
+//! A single series is drawn as an area, several series as letters. Columns keep the minimum and maximum of
+//! their points, so that spikes stay visible.
 
 use tideline_openapi::model::time::{NANOS_PER_SECOND, format_duration};
 
 use super::grid::Grid;
 use super::readable::{number, span};
 
-/// The parts of a cell that are filled, from an eighth to all of it.
+/// Characters that fill one to eight eighths of a cell.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Between the lowest and the highest value of a column.
+/// Character between the lowest and the highest value of a column.
 const BAND: char = '▒';
-/// Mark at which several series meet.
+/// Mark of cells that several series share.
 const SEVERAL: char = '+';
-/// Lines of a chart.
+/// Height of a chart of one series, in lines.
 const HEIGHT: usize = 8;
-/// Lines of a chart of several series, whose marks need more room.
+/// Height of a chart of several series, in lines. Their marks need more room.
 const HEIGHT_OF_SEVERAL: usize = 14;
-/// Width of a chart that is written to a pipe or a file.
+/// Width of a chart in a pipe or a file, in columns.
 const WIDTH_OF_FILES: usize = 80;
-/// Fewest columns of a chart, however narrow the terminal is.
+/// Minimum number of columns, however narrow the terminal is.
 const COLUMNS_MIN: usize = 8;
-/// Most series of one chart: as many as there are letters that are easily told apart.
+/// Most series per chart: the number of letters that are easily distinguished.
 pub(crate) const SERIES_MAX: usize = 10;
 
-/// Points of one series, as nanoseconds and value in any order.
+/// Points of one series, as nanoseconds and value, in any order.
 pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) points: Vec<(i64, f64)>,
 }
 
-/// The values of a series within one column of a chart.
+/// Lowest and highest value of a series within one column.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     low: f64,
     high: f64,
 }
 
-/// The axes that all series of a chart share.
+/// Axes that all series of a chart share.
 struct Axes {
     first: i64,
     last: i64,
@@ -45,8 +48,8 @@ struct Axes {
     height: usize,
 }
 
-/// Draws series on one axis. Each column of a chart shows the lowest and the highest of its points, and nothing where it has
-/// none. `width` is that of the terminal.
+/// Draws series on one axis. Each column shows the lowest and highest of its points, and is blank without
+/// points. `width` is that of the terminal, if any.
 pub(crate) fn chart(title: &str, lines: &[Line], width: Option<usize>) -> String {
     let width = width.unwrap_or(WIDTH_OF_FILES);
     let mut out = format!("{}\n", super::grid::elide(title, width));
@@ -76,7 +79,7 @@ pub(crate) fn chart(title: &str, lines: &[Line], width: Option<usize>) -> String
 }
 
 impl Axes {
-    /// The axes for all finite points; `None` without any.
+    /// Creates the axes for all finite points. Returns `None` without any.
     fn of(lines: &[Line], width: usize) -> Option<Self> {
         let finite = || {
             let points = lines.iter().flat_map(|line| &line.points);
@@ -108,7 +111,7 @@ impl Axes {
         })
     }
 
-    /// The extent of each column.
+    /// Returns the extent of each column.
     fn columns_of(&self, line: &Line) -> Vec<Option<Extent>> {
         let span = i128::from(self.last) - i128::from(self.first);
         let mut columns: Vec<Option<Extent>> = vec![None; self.columns];
@@ -132,9 +135,10 @@ impl Axes {
         columns
     }
 
-    /// The steps from the bottom to a value, of `steps` in all; values that are all equal lie in the middle.
+    /// Returns the step of a value, counted from the bottom, of `steps` in total. If all values are equal, they
+    /// are in the middle.
     fn steps(&self, value: f64, steps: usize) -> usize {
-        // Halved first: the difference of two doubles may be beyond a double.
+        // Halved first, because the difference of two doubles may exceed the range of a double.
         let span = self.highest / 2.0 - self.lowest / 2.0;
         let share = match span > 0.0 {
             true => (value / 2.0 - self.lowest / 2.0) / span,
@@ -143,11 +147,12 @@ impl Axes {
         (share * (steps - 1) as f64).round() as usize
     }
 
-    /// One series: filled up to the lowest value of each column, and lightly from there to the highest.
+    /// Draws one series: full blocks up to the lowest value of each column, light blocks from there to the
+    /// highest.
     fn area(&self, columns: &[Option<Extent>]) -> Vec<String> {
         let steps = self.height * BLOCKS.len();
         let cell = |line: usize, extent: Extent| {
-            // One step at least, so that the lowest value is seen too.
+            // At least one step, so that the lowest value is visible too.
             let (low, high) = (
                 1 + self.steps(extent.low, steps),
                 1 + self.steps(extent.high, steps),
@@ -167,7 +172,7 @@ impl Axes {
         (0..self.height).rev().map(row).collect()
     }
 
-    /// Several series: the letter of each from its lowest to its highest value of a column.
+    /// Draws several series: the letter of each from its lowest to its highest value of a column.
     fn marks(&self, series: &[Vec<Option<Extent>>]) -> Vec<String> {
         let mut cells = vec![vec![' '; self.columns]; self.height];
         for (number, columns) in series.iter().enumerate() {
@@ -189,7 +194,7 @@ impl Axes {
         cells.iter().rev().map(|row| row.iter().collect()).collect()
     }
 
-    /// The line below the chart: when it begins and ends.
+    /// Returns the line below the chart, with the first and the last time.
     fn times(&self, margin: usize) -> String {
         let (from, to) = span(self.first, self.last);
         let space = self.columns.saturating_sub(from.len() + to.len()).max(1);
@@ -200,7 +205,7 @@ impl Axes {
         format!("{:margin$}  {from}{to}\n", "")
     }
 
-    /// The time that a column stands for.
+    /// Returns the time span of a column.
     fn column(&self) -> String {
         let nanos = (i128::from(self.last) - i128::from(self.first)) / (self.columns as i128 - 1).max(1);
         let nanos = i64::try_from(nanos).unwrap_or(i64::MAX);
@@ -212,7 +217,8 @@ impl Axes {
     }
 }
 
-/// A column for each step of time, as long as there is room: so windows that follow each other leave no gaps.
+/// Returns the number of columns: one per smallest time step while there is room, so that consecutive windows
+/// leave no gaps.
 fn steps(mut times: Vec<i64>, first: i64, last: i64, room: usize) -> usize {
     times.sort_unstable();
     let steps = times
@@ -223,7 +229,7 @@ fn steps(mut times: Vec<i64>, first: i64, last: i64, room: usize) -> usize {
     usize::try_from(steps).unwrap_or(room).min(room)
 }
 
-/// Legend: the figures of each series and its mark.
+/// Returns the legend: statistics of each series and its mark.
 fn legend(lines: &[Line], columns: &[Vec<Option<Extent>>], axes: &Axes, width: usize) -> String {
     let figures = |line: &Line| {
         let finite = || line.points.iter().filter(|(_, value)| value.is_finite());
@@ -263,18 +269,18 @@ fn legend(lines: &[Line], columns: &[Vec<Option<Extent>>], axes: &Axes, width: u
     }
     let band = match has_band {
         true => format!(
-            "letters reach from the minimum to the maximum of each {}; ",
+            "letters extend from the minimum to the maximum of each {}; ",
             axes.column()
         ),
         false => String::new(),
     };
     format!(
-        "{}{band}{SEVERAL} is several series\n",
+        "{}{band}{SEVERAL} marks several series\n",
         grid.render_within(Some(width))
     )
 }
 
-/// The mark of a series.
+/// Returns the letter of a series.
 fn letter(number: usize) -> char {
     char::from(b'a' + u8::try_from(number.min(25)).unwrap_or_default())
 }

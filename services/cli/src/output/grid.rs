@@ -1,7 +1,8 @@
-//! A table of text: columns as wide as their widest cell, numbers to the right.
+//! Tables of text. Columns are as wide as their widest cell; numbers are right-aligned.
 //!
-//! In a terminal a table keeps within its width: times and numbers lose needless digits, long texts lose their
-//! middle, and where that is not enough each row becomes a block of lines. In a pipe or a file everything is written in full.
+//! In a terminal a table is fitted to its width. Times and numbers lose unneeded digits first, then long texts
+//! lose their middle. If the table still does not fit, each row becomes a block of lines. In a pipe or a file
+//! all cells are written in full.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -9,16 +10,16 @@ use super::readable::{self, Kind};
 
 /// Space between two columns.
 const GAP: usize = 2;
-/// Least width of a text that loses its middle.
+/// Minimum width of a shortened text.
 const TEXT_MIN: usize = 16;
-/// The same of a timeline id, whose ends tell it from others.
+/// Minimum width of a shortened timeline id. Ids are distinguished by their ends.
 const ID_MIN: usize = 11;
-/// The same of the head of a column of times or numbers.
+/// Minimum width of the head of a column of times or numbers.
 const HEAD_MIN: usize = 8;
-/// Widest line that separates two rows that are blocks of lines.
+/// Maximum width of the line that separates two blocks.
 const RULE_MAX: usize = 40;
 
-/// A table under one heading.
+/// Table with a head.
 pub(crate) struct Grid {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -26,7 +27,7 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// A table with these columns.
+    /// Creates a table with these columns.
     pub(crate) fn new<S: Into<String>>(head: impl IntoIterator<Item = S>) -> Self {
         Self {
             head: head.into_iter().map(Into::into).collect(),
@@ -35,23 +36,23 @@ impl Grid {
         }
     }
 
-    /// Lets texts of the last column take several lines instead of losing their middle.
+    /// Allows texts of the last column to wrap instead of losing their middle.
     pub(crate) fn wrapping(mut self) -> Self {
         self.wraps = true;
         self
     }
 
-    /// Adds a row of as many cells as there are columns.
+    /// Adds a row. It must have one cell per column.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
-    /// The table for standard output, a line end after each line.
+    /// Formats the table for standard output. Every line ends with a line end.
     pub(crate) fn render(&self) -> String {
         self.render_within(super::columns())
     }
 
-    /// The table within so many columns of a terminal; in full without a width.
+    /// Formats the table for a terminal of `width` columns, or in full without a width.
     pub(crate) fn render_within(&self, width: Option<usize>) -> String {
         let shown = self.shown();
         let Some(width) = width else {
@@ -62,7 +63,7 @@ impl Grid {
         shown.fitted(width).unwrap_or_else(|| shown.blocks(width))
     }
 
-    /// The table without characters that could steer a terminal, each row with a cell for each column.
+    /// Returns the table without control characters, and with one cell per column in each row.
     fn shown(&self) -> Self {
         let row = |row: &Vec<String>| {
             let cells = (0..self.head.len()).map(|at| steered(row.get(at).map_or("", String::as_str)));
@@ -75,7 +76,7 @@ impl Grid {
         }
     }
 
-    /// The table with times and numbers in as many digits as people read.
+    /// Returns the table with shortened times and numbers.
     fn readable(mut self) -> Self {
         for at in 0..self.head.len() {
             let mut cells: Vec<&mut String> = self.rows.iter_mut().map(|row| &mut row[at]).collect();
@@ -88,13 +89,13 @@ impl Grid {
         self.rows.iter().map(move |row| &*row[column])
     }
 
-    /// The widest cell of each column, its head included.
+    /// Returns the width of the widest cell of each column, including its head.
     fn natural(&self) -> Vec<usize> {
         let natural = |(at, head): (usize, &String)| self.cells(at).map(width).fold(width(head), usize::max);
         self.head.iter().enumerate().map(natural).collect()
     }
 
-    /// True for columns of numbers only.
+    /// Returns true for columns that contain only numbers.
     fn numbers(&self) -> Vec<bool> {
         let is_number = |at| {
             let mut cells = self.cells(at).map(str::trim_end);
@@ -104,7 +105,7 @@ impl Grid {
         (0..self.head.len()).map(is_number).collect()
     }
 
-    /// The least width of each column at which it still can be read.
+    /// Returns the minimum readable width of each column.
     fn least(&self, natural: &[usize]) -> Vec<usize> {
         let least = |(at, natural): (usize, &usize)| match readable::kind(self.cells(at)) {
             Kind::Text => TEXT_MIN.min(*natural),
@@ -117,7 +118,8 @@ impl Grid {
         natural.iter().enumerate().map(least).collect()
     }
 
-    /// The table in lines of at most `width`; `None` where that would make two values look alike, or texts too short.
+    /// Formats the table within `width_max`. Returns `None` if texts would become too short or two different
+    /// values equal.
     fn fitted(&self, width_max: usize) -> Option<String> {
         let is_number = self.numbers();
         let mut widths = self.natural();
@@ -126,7 +128,7 @@ impl Grid {
         if least.iter().sum::<usize>() > room {
             return None;
         }
-        // The widest column that can lose something loses a character, until all fit.
+        // Shorten the widest column that can be shortened by one character, until all columns fit.
         while widths.iter().sum::<usize>() > room {
             let widest = (0..widths.len()).filter(|at| widths[*at] > least[*at]);
             let widest = widest.max_by_key(|at| widths[*at])?;
@@ -148,7 +150,7 @@ impl Grid {
         keeps_all.then(|| narrow.lines(&widths, &is_number))
     }
 
-    /// Each row as a block of lines, a line a column; empty cells are left out.
+    /// Formats each row as a block with one line per column. Empty cells are omitted.
     fn blocks(&self, width_max: usize) -> String {
         let names = self.head.iter().map(|name| width(name)).max().unwrap_or_default();
         let names = names.min(width_max / 3).max(1);
@@ -169,7 +171,7 @@ impl Grid {
         out
     }
 
-    /// Head, rule and rows as text.
+    /// Formats head, rule and rows.
     fn lines(&self, widths: &[usize], is_number: &[bool]) -> String {
         let mut out = String::new();
         line(&self.head, widths, is_number, &mut out);
@@ -196,7 +198,7 @@ impl Grid {
     }
 }
 
-/// Writes one line of cells.
+/// Appends one line of cells.
 fn line(cells: &[String], widths: &[usize], is_number: &[bool], out: &mut String) {
     let begin = out.len();
     for (at, (cell, wide)) in cells.iter().zip(widths).enumerate() {
@@ -215,12 +217,12 @@ fn line(cells: &[String], widths: &[usize], is_number: &[bool], out: &mut String
     out.push('\n');
 }
 
-/// A text with spaces up to a width.
+/// Pads a text with spaces to a width.
 fn padded(text: &str, wide: usize) -> String {
     format!("{text}{}", " ".repeat(wide.saturating_sub(width(text))))
 }
 
-/// Cells within their widths; those of the column `whole` stay as they are.
+/// Shortens cells to their widths. Cells of the column `whole` are unchanged.
 fn elided(cells: &[String], widths: &[usize], whole: Option<usize>) -> Vec<String> {
     let cells = cells.iter().zip(widths).enumerate();
     cells
@@ -231,7 +233,7 @@ fn elided(cells: &[String], widths: &[usize], whole: Option<usize>) -> Vec<Strin
         .collect()
 }
 
-/// A text of at most `wide` columns of a terminal, without its middle where it is longer.
+/// Shortens a text to at most `wide` terminal columns by replacing its middle with `…`.
 pub(crate) fn elide(text: &str, wide: usize) -> String {
     if width(text) <= wide {
         return text.to_owned();
@@ -242,7 +244,7 @@ pub(crate) fn elide(text: &str, wide: usize) -> String {
     format!("{head}…{}", tail.into_iter().rev().collect::<String>())
 }
 
-/// The first characters that fit.
+/// Returns the first characters that fit into `wide` columns.
 fn taken(chars: impl Iterator<Item = char>, wide: usize) -> String {
     let mut left = wide;
     chars
@@ -256,7 +258,7 @@ fn taken(chars: impl Iterator<Item = char>, wide: usize) -> String {
         .collect()
 }
 
-/// A text in lines of at most `wide`, cut behind a space or a comma where there is one.
+/// Wraps a text to lines of at most `wide` columns, after a space or a comma if possible.
 fn wrap(text: &str, wide: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest = text;
@@ -280,17 +282,18 @@ fn distinct<S: AsRef<str> + Ord>(cells: impl IntoIterator<Item = S>) -> usize {
     cells.into_iter().collect::<std::collections::BTreeSet<_>>().len()
 }
 
-/// A cell on one line, without what could steer a terminal.
+/// Replaces characters that would control the terminal.
 fn steered(cell: &str) -> String {
     cell.chars().map(|c| if steers(c) { '·' } else { c }).collect()
 }
 
-/// Whether a character moves, colours or turns around what stands near it.
+/// True if a character moves the cursor, colours text or changes the writing direction.
 fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Columns of a terminal: two for characters of East Asia and most pictures, none for those that join others.
+/// Returns the width in terminal columns: two for East Asian characters and most emoji, zero for combining
+/// characters.
 fn width(text: &str) -> usize {
     text.width()
 }

@@ -1,28 +1,30 @@
-//! Times and numbers in as many digits as people read.
+//! Formats times and numbers with the digits that readers need.
+//!
+//! Shortened times stay distinct. Numbers keep six significant digits and are aligned at their decimal point.
 
 use tideline_openapi::model::Timestamp;
 
-/// Digits of a number that are shown, beyond those of a large integer part.
+/// Significant digits shown of a number. More are shown only for a large integer part.
 const DIGITS: usize = 6;
-/// Digits of a second that are shown, the fewest first.
+/// Numbers of fractional digits of seconds, in the order in which they are tried.
 const FRACTIONS: [usize; 4] = [0, 3, 6, 9];
-/// Fewest hexadecimal digits of an id.
+/// Minimum length of an id, in hexadecimal digits.
 const ID_CHARS_MIN: usize = 24;
 
-/// Kind of the cells of a column.
+/// Content of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Times as the server writes them.
+    /// Times in RFC 3339.
     Time,
     /// Numbers.
     Number,
-    /// Ids of timelines.
+    /// Timeline ids.
     Id,
     /// Anything else.
     Text,
 }
 
-/// Returns what the cells of a column are; empty ones are passed over.
+/// Returns the content of a column. Empty cells are ignored; mixed cells count as text.
 pub(crate) fn kind<'a>(cells: impl Iterator<Item = &'a str>) -> Kind {
     let kind_of = |cell: &str| match cell {
         _ if is_time(cell) => Kind::Time,
@@ -38,8 +40,8 @@ pub(crate) fn kind<'a>(cells: impl Iterator<Item = &'a str>) -> Kind {
     }
 }
 
-/// Drops digits that people do not need from the cells of a column: of a second, as long as different times stay different;
-/// of numbers, those behind the sixth. Numbers get spaces so that their points stand below each other.
+/// Shortens the cells of a column. Fractions of seconds are dropped while different times stay different;
+/// numbers are rounded to six digits. Trailing spaces align the decimal points of numbers.
 pub(crate) fn shorten(cells: &mut [&mut String]) {
     match kind(cells.iter().map(|cell| cell.as_str())) {
         Kind::Time => shorten_times(cells),
@@ -48,7 +50,7 @@ pub(crate) fn shorten(cells: &mut [&mut String]) {
     }
 }
 
-/// A time without needless digits of a second: those that are needed to tell it from the other of two.
+/// Formats two times with the fractional digits that are needed to distinguish them.
 pub(crate) fn span(first: i64, last: i64) -> (String, String) {
     let text = |nanos| Timestamp::from_nanos_clamped(nanos).to_rfc3339();
     let (mut first, mut last) = (text(first), text(last));
@@ -56,7 +58,7 @@ pub(crate) fn span(first: i64, last: i64) -> (String, String) {
     (first, last)
 }
 
-/// A number in a few digits.
+/// Formats a number with at most six significant digits.
 pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     let text = match size {
@@ -93,7 +95,7 @@ fn shorten_times(cells: &mut [&mut String]) {
     }
 }
 
-/// A time with so many digits of a second.
+/// Formats a time with `digits` fractional digits of seconds.
 fn with_fraction(time: &str, digits: usize) -> String {
     let Some(time) = time.strip_suffix('Z') else {
         return time.to_owned();
@@ -112,7 +114,7 @@ fn shorten_numbers(cells: &mut [&mut String]) {
     }
     for cell in cells.iter_mut() {
         let digits = cell.bytes().filter(u8::is_ascii_digit).count();
-        // Short cells and whole numbers stay as they were written: they may be texts such as versions.
+        // Short cells and whole numbers are unchanged, because they may be texts such as versions.
         if let (true, false, Ok(value)) = (digits > DIGITS, cell.ends_with(".0"), cell.parse::<f64>())
             && cell.contains(['.', 'e'])
         {

@@ -1,5 +1,8 @@
-//! What of a batch is sent: all of it, or, where the server has stored a part and takes the rest later, that rest. Lines
-//! that the server names are found in the batch again.
+//! Request body of a batch: the whole batch, or the records that are still to be stored after a partial
+//! success.
+//!
+//! The server reports rejected records by line number of the body. This module maps these lines back to
+//! positions in the batch.
 
 use std::borrow::Cow;
 
@@ -7,34 +10,34 @@ use super::csv::Converted;
 use super::feed::Batch;
 use super::record::Framing;
 
-/// The body of a request.
+/// Body of a request.
 pub(super) struct Body<'b> {
     bytes: Cow<'b, [u8]>,
     framing: Framing,
     origins: Origins<'b>,
-    /// How many of its records are not stored, where that is known.
+    /// Number of its records that are not stored yet, if known.
     pub(super) owed: Option<u64>,
 }
 
-/// Where the records of a body begin in the batch.
+/// Positions in the batch of the body's records.
 enum Origins<'b> {
     /// The body is the batch.
     Same,
-    /// The row of each line.
+    /// Position of the row of each line.
     Rows(&'b [usize]),
-    /// The line with which a record begins here, and where it begins there; in the order of both.
+    /// First line of each record in the body, and its position in the batch; ascending in both.
     Chosen(Vec<(usize, usize)>),
 }
 
-/// A body with its lines counted.
+/// Body with the offsets of its lines.
 pub(super) struct Places<'p, 'b> {
     body: &'p Body<'b>,
-    /// Where lines begin.
+    /// Offset of each line.
     starts: Vec<usize>,
 }
 
 impl<'b> Body<'b> {
-    /// A whole batch, as it is or as it was converted.
+    /// Creates the body of a whole batch, converted or as it is.
     pub(super) fn of(batch: &'b Batch, converted: Option<&'b Converted>) -> Self {
         let (bytes, framing, origins) = match converted {
             Some(converted) => (&converted.body, Framing::Ndjson, Origins::Rows(&converted.starts)),
@@ -59,7 +62,7 @@ impl<'b> Body<'b> {
         }
     }
 
-    /// Counts its lines.
+    /// Finds the offsets of all lines.
     pub(super) fn places(&self) -> Places<'_, 'b> {
         let starts = std::iter::once(0).chain(memchr::memchr_iter(b'\n', &self.bytes).map(|end| end + 1));
         Places {
@@ -70,7 +73,7 @@ impl<'b> Body<'b> {
 }
 
 impl Places<'_, '_> {
-    /// Where the record that begins with this line begins in the batch; lines count from 1.
+    /// Returns the position in the batch of the record that begins with this line. Lines count from 1.
     pub(super) fn origin(&self, line: usize) -> Option<usize> {
         let at = line.checked_sub(1)?;
         match &self.body.origins {
@@ -83,8 +86,8 @@ impl Places<'_, '_> {
         }
     }
 
-    /// A body of the records that begin with these lines, in rising order, and of all records behind that of the line
-    /// `behind`; 0 stands for all.
+    /// Creates a body of the records that begin with `lines`, which must ascend, followed by all records after
+    /// that of line `behind`. If `behind` is 0, it contains all records.
     pub(super) fn again(&self, lines: &[usize], behind: Option<usize>, owed: u64) -> Body<'static> {
         let mut bytes = Vec::new();
         let mut chosen = Vec::new();
@@ -125,14 +128,14 @@ impl Places<'_, '_> {
         }
     }
 
-    /// The record that begins with a line.
+    /// Returns the record that begins with a line.
     fn record(&self, line: usize) -> Option<&[u8]> {
         let start = *self.starts.get(line.checked_sub(1)?)?;
         Some(record_at(self.body.framing, &self.body.bytes, start))
     }
 }
 
-/// The record that begins at `start`; its first line where it has no end.
+/// Returns the record that begins at `start`, or its first line if the record is not complete.
 pub(super) fn record_at(framing: Framing, bytes: &[u8], start: usize) -> &[u8] {
     if start >= bytes.len() {
         return &[];
@@ -171,7 +174,7 @@ mod tests {
         let rest = all.places().again(&[2, 4], None, 2);
         assert_eq!(rest.bytes(), b"b s=\"x\ny\"\nc v=1\n");
         assert_eq!(origins(&rest, &[1, 2, 3, 4]), [Some(6), None, Some(16), None]);
-        // And of the rest, the rest.
+        // A further partial body still maps to positions in the batch.
         let last = rest.places().again(&[3], None, 1);
         assert_eq!(
             (last.bytes(), origins(&last, &[1])),

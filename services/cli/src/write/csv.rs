@@ -1,7 +1,8 @@
-//! CSV into points: which column is what, and each row as a line of JSON, which holds any text.
+//! Conversion of CSV to points: assigns a role to each column and writes each row as a line of JSON, which can
+//! hold any text.
 //!
-//! A file is read twice: `scan` decides the type of each column and the form of its times, then rows are converted. Of a
-//! stream the first batch decides.
+//! A file is read twice. `scan` first determines the type of each column and the form of its times; then rows
+//! are converted. For a stream the first batch is scanned.
 
 mod replaced;
 mod scan;
@@ -25,11 +26,11 @@ pub(super) use times::likely_unit;
 pub(super) use values::Kind;
 use values::{split_field, value};
 
-/// How CSV is read.
+/// Options that define how CSV and Parquet are read.
 #[derive(Debug, Clone, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct CsvArguments {
-    /// The measurement of all rows [default: the column `measurement`]
+    /// Measurement of all rows [default: the column `measurement`]
     #[arg(
         help_heading = "CSV and Parquet",
         long,
@@ -37,10 +38,10 @@ pub(super) struct CsvArguments {
         conflicts_with = "measurement_column"
     )]
     measurement: Option<String>,
-    /// The column that holds the measurement
+    /// Column that holds the measurement
     #[arg(help_heading = "CSV and Parquet", long, value_name = "COLUMN")]
     measurement_column: Option<String>,
-    /// A column that is a tag, or of CSV a tag that all rows have
+    /// Tag column; for CSV also a constant tag of all rows; may be repeated
     #[arg(
         help_heading = "CSV and Parquet",
         long = "tag",
@@ -48,12 +49,12 @@ pub(super) struct CsvArguments {
     )]
     #[serde(rename = "tag")]
     tags: Vec<String>,
-    /// A tag whose value is the name of the file without its endings, or the part for which * stands in a pattern, as in
-    /// host=metrics-*.csv; of CSV
+    /// Tag whose value is the file name without its endings, or the part that * matches in a pattern, as in
+    /// host=metrics-*.csv; CSV only
     #[arg(help_heading = "CSV and Parquet", long, value_name = "KEY[=PATTERN]")]
     tag_from_file: Vec<String>,
-    /// A column that is a field, with its type: float, int, uint, bool or string; without one, the type that holds all of
-    /// its cells [default: all columns that are nothing else]
+    /// Field column with its type: float, int, uint, bool or string; without a type, the one that fits all
+    /// cells [default: all other columns]
     #[arg(
         help_heading = "CSV and Parquet",
         long = "field",
@@ -61,14 +62,15 @@ pub(super) struct CsvArguments {
     )]
     #[serde(rename = "field")]
     fields: Vec<String>,
-    /// The column that holds the time [default: `time`, where there is one]
+    /// Column that holds the time [default: `time`, if it exists]
     #[arg(help_heading = "CSV and Parquet", long, value_name = "COLUMN")]
     time: Option<String>,
-    /// How times are written: rfc3339, s, ms, us, ns, or a pattern such as '%d.%m.%Y %H:%M:%S' (UTC without a %z) [default: of
-    /// CSV any of RFC 3339, a date, a date with a time, and numbers in the unit that their size suggests]
+    /// Format of times: rfc3339, s, ms, us, ns, or a pattern such as '%d.%m.%Y %H:%M:%S' (UTC without a %z)
+    /// [default for CSV: RFC 3339, a date, a date with a time, or numbers in the unit suggested by their
+    /// magnitude]
     #[arg(help_heading = "CSV and Parquet", long, value_name = "FORMAT")]
     time_format: Option<String>,
-    /// The names of the columns, separated by commas, of files without a header
+    /// Column names, separated by commas, for files without a header
     #[arg(
         help_heading = "CSV and Parquet",
         long,
@@ -76,12 +78,12 @@ pub(super) struct CsvArguments {
         value_delimiter = ','
     )]
     columns: Vec<String>,
-    /// What stands between cells
+    /// Character that separates cells
     #[arg(help_heading = "CSV and Parquet", long, value_name = "CHARACTER", default_value = ",", value_parser = delimiter)]
     delimiter: u8,
 }
 
-/// What a column is.
+/// Role of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Role {
     Measurement,
@@ -91,29 +93,29 @@ pub(super) enum Role {
     Nothing,
 }
 
-/// How the rows of a file become points.
+/// Plan for converting the rows of a file to points.
 #[derive(Debug)]
 pub(super) struct CsvPlan {
-    /// The columns.
+    /// Column names.
     names: Vec<String>,
     roles: Vec<Role>,
     measurement: Option<String>,
-    /// Tags that all rows have.
+    /// Tags of all rows.
     tags: Vec<(String, String)>,
     times: TimeForm,
     delimiter: u8,
     met: Met,
 }
 
-/// The rows of a batch as lines of JSON.
+/// Converted rows of a batch, as lines of JSON.
 #[derive(Debug, Default)]
 pub(super) struct Converted {
     pub(super) body: Vec<u8>,
-    /// Where the row of each line begins in the batch.
+    /// Position in the batch of the row of each line.
     pub(super) starts: Vec<usize>,
-    /// Rows that are no points: where they begin, and why.
+    /// Rows that are not valid points: their position and the reason.
     pub(super) refused: Vec<(usize, String)>,
-    /// Counts of replaced and repeated rows of the file.
+    /// Counts of compared rows.
     pub(super) compared: Compared,
 }
 
@@ -122,12 +124,12 @@ impl CsvArguments {
         self.delimiter
     }
 
-    /// Whether files have a header.
+    /// True if files have a header.
     pub(super) fn has_header(&self) -> bool {
         self.columns.is_empty()
     }
 
-    /// The unit of integer times, where the format of times is one.
+    /// Returns the unit of integer times if `--time-format` is a unit.
     pub(super) fn precision(&self) -> Option<&'static str> {
         let units = ["s", "ms", "us", "ns"].into_iter();
         units
@@ -135,12 +137,12 @@ impl CsvArguments {
             .find(|unit| self.time_format.as_deref() == Some(unit))
     }
 
-    /// The measurement of all rows, where it is in no column.
+    /// Returns the measurement of all rows if it is not in a column.
     pub(super) fn measurement(&self) -> Option<&str> {
         self.measurement.as_deref()
     }
 
-    /// Whether no column is said to be anything.
+    /// True if no option assigns a role to a column.
     pub(super) fn says_nothing(&self) -> bool {
         let names = [
             &self.measurement,
@@ -152,19 +154,19 @@ impl CsvArguments {
         names.iter().all(|name| name.is_none()) && lists.iter().all(|list| list.is_empty())
     }
 
-    /// Refuses what has no meaning without an input of columns, or none at all.
+    /// Validates the options. Fails if an option needs an input with columns and there is none.
     pub(super) fn check(&self, has_columns: bool) -> Result<()> {
         if !has_columns && !self.says_nothing() {
             return Err(CliError::usage(
-                "--measurement, --tag, --tag-from-file, --field, --time, --time-format and --columns are for CSV and \
-                 Parquet, and nothing here is",
+                "--measurement, --tag, --tag-from-file, --field, --time, --time-format and --columns apply \
+                 to CSV and Parquet, and no input has one of these formats",
             ));
         }
         let format = self.time_format.as_deref().unwrap_or("rfc3339");
         let is_known = format == "rfc3339" || self.precision().is_some() || format.contains('%');
         if !is_known {
             return Err(CliError::usage(format!(
-                "--time-format {format:?} is none of rfc3339, s, ms, us, ns, or a pattern such as %Y-%m-%d"
+                "invalid --time-format {format:?}: use rfc3339, s, ms, us, ns, or a pattern such as %Y-%m-%d"
             )));
         }
         for field in &self.fields {
@@ -173,7 +175,7 @@ impl CsvArguments {
         self.tag_from_file.iter().try_for_each(|rule| tags::check(rule))
     }
 
-    /// Refuses what has no meaning for Parquet.
+    /// Refuses options that do not apply to Parquet.
     pub(super) fn check_for_parquet(&self) -> Result<()> {
         let has_pattern = self
             .time_format
@@ -181,19 +183,19 @@ impl CsvArguments {
             .is_some_and(|format| format.contains('%'));
         if has_pattern || !self.columns.is_empty() {
             return Err(CliError::usage(
-                "--columns and patterns of --time-format are for CSV; in Parquet columns have names, and times a type",
+                "--columns and patterns of --time-format apply to CSV only; Parquet has names and types",
             ));
         }
         if !self.tag_from_file.is_empty() || self.tags.iter().any(|tag| tags::constant(tag).is_some()) {
             return Err(CliError::usage(
-                "--tag-from-file and --tag KEY=VALUE are for CSV; a Parquet file says itself which tags its rows have",
+                "--tag-from-file and --tag KEY=VALUE apply to CSV only; for Parquet use tag columns",
             ));
         }
         Ok(())
     }
 
-    /// How a file with this header is read; with `None` as `--columns` says. Types of columns and the form of times are open
-    /// until a [`ColumnScan`] decides.
+    /// Creates the plan for a file with this header, or with the names of `--columns` if it is `None`. Column
+    /// types and the form of times are open until a [`ColumnScan`] determines them.
     pub(super) fn plan(&self, header: Option<&[u8]>, path: &str) -> Result<CsvPlan> {
         let names = match header {
             None => self.columns.clone(),
@@ -215,7 +217,7 @@ impl CsvArguments {
         })
     }
 
-    /// The tags that all rows of a file have.
+    /// Returns the tags that all rows of a file share.
     fn shared_tags(&self, roles: &[Role], path: &str) -> Result<Vec<(String, String)>> {
         let said = self.tags.iter().filter_map(|tag| tags::constant(tag));
         let mut shared: Vec<(String, String)> = said
@@ -235,12 +237,12 @@ impl CsvArguments {
             .find(|pair| pair[0].0 == pair[1].0)
             .map(|pair| &pair[0].0);
         match twice.or_else(|| shared.iter().map(|(key, _)| key).find(|key| is_column(key))) {
-            Some(key) => Err(CliError::usage(format!("the tag {key:?} is named twice"))),
+            Some(key) => Err(CliError::usage(format!("the tag {key:?} is given twice"))),
             None => Ok(shared),
         }
     }
 
-    /// What each column is.
+    /// Returns the role of each column.
     pub(super) fn roles(&self, names: &[String]) -> Result<Vec<Role>> {
         let column = |name: &str| {
             names.iter().position(|other| other == name).ok_or_else(|| {
@@ -254,7 +256,7 @@ impl CsvArguments {
         let mut assign = |at: usize, role: Role| match roles.insert(at, role) {
             None => Ok(()),
             Some(_) => Err(CliError::usage(format!(
-                "the column {:?} is named twice",
+                "the column {:?} is given twice",
                 names[at]
             ))),
         };
@@ -265,7 +267,7 @@ impl CsvArguments {
                 Ok(at) => assign(at, Role::Measurement)?,
                 Err(_) => {
                     return Err(CliError::usage(
-                        "there is no column \"measurement\"; say --measurement NAME or --measurement-column COLUMN",
+                        "there is no column \"measurement\"; use --measurement or --measurement-column",
                     ));
                 }
             },
@@ -298,7 +300,7 @@ impl CsvArguments {
 }
 
 impl CsvPlan {
-    /// The unit of integer times, where their size decides it.
+    /// Returns the unit of integer times if it was determined from their magnitude or `--precision`.
     pub(super) const fn unit(&self) -> Option<&'static str> {
         match self.times {
             TimeForm::Common(unit) => Some(unit),
@@ -306,7 +308,7 @@ impl CsvPlan {
         }
     }
 
-    /// Turns whole rows into lines of JSON.
+    /// Converts whole rows to lines of JSON.
     pub(super) fn convert(&self, bytes: &[u8]) -> Converted {
         let mut converted = Converted::default();
         let mut hashes = Vec::new();
@@ -340,7 +342,7 @@ impl CsvPlan {
         }
         for (role, cell) in self.roles.iter().zip(row) {
             let cell = std::str::from_utf8(cell).map_err(|_| "invalid UTF-8".to_owned())?;
-            // No value is an empty cell.
+            // An empty cell has no value.
             if cell.is_empty() {
                 continue;
             }
@@ -364,7 +366,7 @@ impl CsvPlan {
             return Err("no field has a value".into());
         }
         if self.roles.contains(&Role::Time) && !point.contains_key("time") {
-            return Err("it has no time".into());
+            return Err("the row has no time".into());
         }
         point.insert("tags".into(), tags.into());
         point.insert("fields".into(), fields.into());
@@ -372,7 +374,7 @@ impl CsvPlan {
     }
 }
 
-/// Hands out each row with the place at which it begins.
+/// Calls `each` for each row with its position.
 fn rows(bytes: &[u8], delimiter: u8, mut each: impl FnMut(usize, &::csv::ByteRecord)) {
     let mut reader = ::csv::ReaderBuilder::new()
         .has_headers(false)
@@ -380,13 +382,13 @@ fn rows(bytes: &[u8], delimiter: u8, mut each: impl FnMut(usize, &::csv::ByteRec
         .delimiter(delimiter)
         .from_reader(bytes);
     let mut row = ::csv::ByteRecord::new();
-    // Reading memory does not fail.
+    // Reading from memory cannot fail.
     while let Ok(true) = reader.read_byte_record(&mut row) {
         let start = row
             .position()
             .and_then(|position| usize::try_from(position.byte()).ok());
         let mut start = start.unwrap_or_default();
-        // The reader counts the rest of a line end, and blank lines, to the row behind them.
+        // The reader includes the rest of a line end, and blank lines, in the row after them.
         while matches!(bytes.get(start), Some(b'\r' | b'\n')) {
             start += 1;
         }
@@ -394,7 +396,7 @@ fn rows(bytes: &[u8], delimiter: u8, mut each: impl FnMut(usize, &::csv::ByteRec
     }
 }
 
-/// A hash of the timeline and the time of a point that has one.
+/// Returns a hash of timeline and time. Returns `None` for a point without a time.
 fn place_of(point: &Value) -> Option<u64> {
     let time = point.get("time")?;
     let place = json!([point.get("measurement"), point.get("tags"), time]);
@@ -410,8 +412,8 @@ fn cells_of_header(header: &[u8], delimiter: u8) -> Result<Vec<String>> {
     let mut row = ::csv::StringRecord::new();
     match reader.read_record(&mut row) {
         Ok(true) => Ok(row.iter().map(|name| name.trim().to_owned()).collect()),
-        Ok(false) => Err(CliError::usage("it has no header")),
-        Err(error) => Err(CliError::usage(format!("its header cannot be read: {error}"))),
+        Ok(false) => Err(CliError::usage("the header is missing")),
+        Err(error) => Err(CliError::usage(format!("the header cannot be read: {error}"))),
     }
 }
 
@@ -419,7 +421,7 @@ fn delimiter(text: &str) -> std::result::Result<u8, String> {
     match text.as_bytes() {
         b"\\t" => Ok(b'\t'),
         [byte] if !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
-        _ => Err("write one ASCII character, or \\t".into()),
+        _ => Err("expected one ASCII character, or \\t".into()),
     }
 }
 

@@ -1,4 +1,7 @@
-//! Cuts a stream of bytes into batches of whole records, within a number of bytes and of rows.
+//! Cuts a stream of bytes into batches of whole records, limited in bytes and rows.
+//!
+//! Lines without quotes are found with vector instructions; only records with quotes are parsed one by one.
+//! Positions and line numbers of batches refer to the uncompressed stream.
 
 use std::io::{self, ErrorKind, Read};
 
@@ -6,45 +9,45 @@ use super::record::Framing;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
-/// Most bytes of one record. A quote that nobody closes would otherwise make one record of the rest of a file; such a
-/// line is sent by itself instead, so that the server rejects it and nothing else.
+/// Most bytes of one record. An unclosed quote would otherwise join the rest of a file into one record. Instead
+/// its first line is sent alone, so that the server rejects only that line.
 const RECORD_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes in which plain lines are looked for at once, before they have left the cache.
+/// Bytes scanned at once for plain lines, small enough to stay in the cache.
 const BLOCK_BYTES: usize = 16 << 10;
 
-/// How large batches may be.
+/// Limits of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BatchLimits {
     pub(super) bytes: usize,
     pub(super) rows: usize,
 }
 
-/// A stream that is cut.
+/// Cutter of one stream.
 pub(super) struct Cutter<R> {
     reader: R,
     framing: Framing,
     limits: BatchLimits,
-    /// What was read and not handed out, at its beginning; the rest is room to read into, whatever it holds.
+    /// Bytes read but not returned yet, followed by free space whose content is undefined.
     buffer: Vec<u8>,
     filled: usize,
-    /// The next buffer, if one was lent.
+    /// Buffer for the next batch, if one was lent.
     spare: Option<Vec<u8>>,
     is_at_end: bool,
-    /// Where the buffer begins in the stream.
+    /// Offset of the buffer in the stream.
     offset: u64,
-    /// The number of its first line.
+    /// Line number of the first line in the buffer.
     line: u64,
 }
 
 /// Some whole records.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// Where it begins in the stream.
+    /// Offset of the first byte in the stream.
     pub(super) start: u64,
-    /// Where it ends.
+    /// Offset after the last byte.
     pub(super) end: u64,
-    /// The number of its first line; the first of the stream is 1.
+    /// Line number of the first line; the stream starts with line 1.
     pub(super) first_line: u64,
     pub(super) bytes: Vec<u8>,
 }
@@ -64,31 +67,32 @@ impl<R: Read> Cutter<R> {
         }
     }
 
-    /// Lends it a buffer for what it reads: memory that is in use already costs neither page faults nor zeros.
+    /// Lends a buffer for the next batch. Reused memory causes no page faults and needs no zeroing.
     pub(super) fn lend(&mut self, spare: impl FnOnce() -> Option<Vec<u8>>) {
         if self.spare.is_none() {
             self.spare = spare();
         }
     }
 
-    /// Where the next piece begins.
+    /// Returns the offset of the next piece.
     pub(super) const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The next batch, which ends at `stop` or before; `None` at the end of the stream.
+    /// Returns the next batch, which ends at `stop` or before. Returns `None` at the end of the stream.
     pub(super) fn next(&mut self, stop: Option<u64>) -> io::Result<Option<Piece>> {
         let room = stop.map_or(u64::MAX, |stop| stop.saturating_sub(self.offset));
         let bytes_max = self.limits.bytes.min(usize::try_from(room).unwrap_or(usize::MAX));
         self.cut(bytes_max, self.limits.rows)
     }
 
-    /// The next record by itself.
+    /// Returns the next record alone.
     pub(super) fn record(&mut self) -> io::Result<Option<Piece>> {
         self.cut(0, 1)
     }
 
-    /// The next `bytes`, or fewer at the end of the stream. They may be given back.
+    /// Returns the next `bytes`, or fewer at the end of the stream. They may be returned by
+    /// [`give_back`](Self::give_back).
     pub(super) fn take(&mut self, bytes: usize) -> io::Result<Piece> {
         while self.filled < bytes && !self.is_at_end {
             self.fill()?;
@@ -96,7 +100,7 @@ impl<R: Read> Cutter<R> {
         Ok(self.hand_out(bytes.min(self.filled), 0, 0))
     }
 
-    /// Takes back what was handed out last.
+    /// Takes back the piece that was returned last.
     pub(super) fn give_back(&mut self, piece: Piece) {
         self.offset = piece.start;
         self.line = piece.first_line;
@@ -126,8 +130,8 @@ impl<R: Read> Cutter<R> {
                     self.fill()?;
                     continue;
                 }
-                // A record without an end is a piece of its own: should the stream be longer the next time, it is the
-                // only one that has changed. And on the other side an open quote would take in what follows.
+                // An incomplete record is a separate piece: if the stream is longer the next time, only this
+                // piece has changed. On the server an open quote would also include the records after it.
                 None if cut > 0 => break,
                 None if !read.contains(&b'\n') && self.is_at_end => read.len(),
                 None => {
@@ -144,10 +148,10 @@ impl<R: Read> Cutter<R> {
         Ok((cut > 0).then(|| self.hand_out(cut, plain, plain_rows)))
     }
 
-    /// The lines, at most so many, before the first that holds a quote: they are records without a look at each. Where the
-    /// last one ends, and how many there are.
+    /// Finds the lines before the first one with a quote, at most `rows_max`. They are records without further
+    /// parsing. Returns the end of the last one and their number.
     ///
-    /// Costs two passes of vector instructions over what was just read, whatever the length of the lines.
+    /// It costs two passes of vector instructions over the bytes just read, whatever the length of the lines.
     fn plain_lines(&mut self, bytes_max: usize, rows_max: usize) -> io::Result<(usize, usize)> {
         if bytes_max == 0 {
             return Ok((0, 0));
@@ -184,18 +188,19 @@ impl<R: Read> Cutter<R> {
         }
     }
 
-    /// Where the first line ends, of a record that has no end.
+    /// Returns the end of the first line, for a record without an end.
     fn end_of_broken_record(&self) -> io::Result<usize> {
         match memchr::memchr(b'\n', &self.buffer[..self.filled]) {
             Some(found) => Ok(found + 1),
             None => Err(io::Error::new(
                 ErrorKind::InvalidData,
-                format!("line {} is longer than {RECORD_BYTES_MAX} bytes", self.line),
+                format!("line {} exceeds {RECORD_BYTES_MAX} bytes", self.line),
             )),
         }
     }
 
-    /// Hands out the first bytes that were read, of which the lines of some more at the beginning are counted already.
+    /// Returns the first `bytes` as a piece. The first `counted` of them contain `lines` line ends, which are
+    /// not counted again.
     fn hand_out(&mut self, bytes: usize, counted: usize, lines: usize) -> Piece {
         let rest = self.filled - bytes;
         let mut next = self.spare.take().unwrap_or_default();
@@ -221,7 +226,7 @@ impl<R: Read> Cutter<R> {
     fn fill(&mut self) -> io::Result<()> {
         let room = self.filled + READ_BYTES;
         if self.buffer.is_empty() {
-            // Fresh memory is zero by itself, and as long as nobody writes to it, it is only a number.
+            // Fresh memory is zeroed by the system, and takes no space until it is written.
             self.buffer = vec![0; room.max(self.limits.bytes.saturating_add(READ_BYTES))];
         } else if self.buffer.len() < room {
             self.buffer.resize(room, 0);
@@ -283,7 +288,7 @@ mod tests {
         assert_eq!(all.len(), 20);
     }
 
-    /// Cuts as the slow way does: record by record.
+    /// Cuts in the slow way: record by record.
     fn naive(text: &str, framing: Framing, bytes: usize, rows: usize) -> Vec<&str> {
         let mut pieces = Vec::new();
         let (mut start, mut cut, mut count) = (0, 0, 0);
@@ -318,7 +323,7 @@ mod tests {
                     _ => text.push_str(&format!("m f={}\n", "1".repeat(below(300) as usize))),
                 }
             }
-            // The rest of an open quote is cut by other rules.
+            // Text after an open quote is cut by other rules, which `naive` does not follow.
             if below(2) == 0 && !text.ends_with("\"\n") {
                 text.pop();
             }

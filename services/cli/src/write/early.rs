@@ -1,4 +1,6 @@
-//! Times near 1970, which are mostly integers of another unit than the one that was said.
+//! Detection of times near 1970, which are mostly integers of another unit than the configured one.
+//!
+//! A forgotten `--precision` would store all points in 1970, so a warning names the likely unit.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,11 +10,11 @@ use tideline_openapi::model::time::NANOS_PER_DAY;
 use super::csv::likely_unit;
 use super::record::Framing;
 
-/// Integers that are times of our days in microseconds, and of the years 1970 to 1973 in nanoseconds.
+/// Integers that are current times in microseconds. As nanoseconds they are times from 1970 to 1973.
 const MICROS: std::ops::Range<u64> = 1_000_000_000_000_000..100_000_000_000_000_000;
 
-/// Returns the unit that is likely meant where most times of some records are near 1970; `unit` is the one that integers are
-/// taken for.
+/// Returns the likely unit if most times of some records are near 1970. `unit` is the configured unit of
+/// integers.
 pub(super) fn likely_unit_of(records: &[u8], framing: Framing, unit: &str) -> Option<&'static str> {
     let (mut times, mut near, mut largest) = (0u64, 0u64, 0u64);
     let mut at = 0;
@@ -30,7 +32,7 @@ pub(super) fn likely_unit_of(records: &[u8], framing: Framing, unit: &str) -> Op
     (near > times / 2).then(|| likely_unit(largest))
 }
 
-/// Whether an integer of a unit is a time near 1970 that would be one of our days in another unit.
+/// True if an integer of a unit is a time near 1970, but would be a current time in another unit.
 pub(super) fn is_near_1970(time: i64, unit: &str) -> bool {
     let nanos = Precision::parse(unit).unwrap_or_default().nanos();
     let size = time.unsigned_abs();
@@ -38,7 +40,7 @@ pub(super) fn is_near_1970(time: i64, unit: &str) -> bool {
         || (nanos == 1 && MICROS.contains(&size))
 }
 
-/// The time of a record, where it is an integer.
+/// Returns the time of a record if it is an integer.
 fn time_of(record: &[u8], framing: Framing) -> Option<i64> {
     #[derive(Deserialize)]
     struct Record {
@@ -55,7 +57,7 @@ fn time_of(record: &[u8], framing: Framing) -> Option<i64> {
             Value::String(text) => text.parse().ok(),
             _ => None,
         },
-        // Its times have a column, and are checked with it.
+        // Times of CSV are checked by the scan of their column.
         Framing::Csv { .. } => None,
     }
 }

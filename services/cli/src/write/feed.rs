@@ -1,5 +1,7 @@
-//! Reads the inputs and cuts them into batches. Several files are read in turn, so that batches that follow each other
-//! are about different machines and the load spreads.
+//! Reads the inputs and cuts them into batches.
+//!
+//! Several files are read alternately in random order, so that consecutive batches belong to different machines
+//! and the load is spread. Ranges acknowledged by an earlier run are skipped after a check of their hash.
 
 use std::cell::Cell;
 use std::io::Read;
@@ -23,71 +25,71 @@ use super::resume::{Acknowledged, Ranges};
 use super::{Unit, WriteArguments};
 use crate::error::{CliError, Result};
 
-/// Most files that are read in turn.
+/// Most files that are read alternately.
 const OPEN_FILES_MAX: usize = 16;
 
-/// Some records of one input.
+/// Records of one input.
 pub(super) struct Batch {
-    /// The path of the input.
+    /// Path of the input.
     pub(super) path: Arc<str>,
     pub(super) framing: Framing,
-    /// The unit of integer times.
+    /// Unit of integer times.
     pub(super) precision: &'static str,
-    /// How rows of CSV become points.
+    /// Conversion plan for rows of CSV.
     pub(super) csv: Option<Arc<CsvPlan>>,
     pub(super) piece: Piece,
-    /// Of its bytes, where a later run may have to tell whether they have changed.
+    /// Hash of the bytes, if the run has a resume file: a later run detects changes by it.
     pub(super) hash: Option<u64>,
-    /// When it was read, in nanoseconds since 1970: the time of points that have none.
+    /// Time of reading, in nanoseconds since the Unix epoch. Points without a time get it.
     pub(super) time: i64,
-    /// Bytes on disk that were read for it.
+    /// Bytes on disk that were read for the batch.
     pub(super) source_bytes: u64,
 }
 
-/// All inputs, as batches.
+/// Source of the batches of all inputs.
 pub(super) struct Feed<'a> {
-    /// Not opened yet, the next one last.
+    /// Inputs that are not opened yet, the next one last.
     waiting: Vec<Input>,
     open: Vec<Source>,
     open_max: usize,
     acknowledged: Acknowledged,
     csv: &'a CsvArguments,
     precision: &'static str,
-    /// The unit of `--precision`, where it was given.
+    /// Unit of `--precision`, if given.
     unit: Option<&'static str>,
     limits: BatchLimits,
     random: u64,
-    /// Whether batches are hashed.
+    /// True if batches are hashed for the resume file.
     is_resumable: bool,
-    /// Buffers of batches that are done.
+    /// Buffers of completed batches, for reuse.
     spares: Receiver<Vec<u8>>,
-    /// Set when nothing more can be sent.
+    /// Set when the run has failed.
     stopped: Arc<AtomicBool>,
 }
 
-/// The records of an input.
+/// Reader of the records of an input.
 enum Records {
     Text(Cutter<Box<dyn Read>>),
     Parquet {
         rows: Box<ParquetRows>,
-        /// Bytes of the file.
+        /// Size of the file, in bytes.
         bytes: u64,
     },
 }
 
-/// An input that is read.
+/// Input that is being read.
 struct Source {
     path: Arc<str>,
     framing: Framing,
     csv: Option<Arc<CsvPlan>>,
     records: Records,
-    /// Of integer times.
+    /// Unit of integer times.
     precision: &'static str,
-    /// Bytes read of it on disk, and how many of them are accounted for.
+    /// Bytes read on disk. `accounted` counts those assigned to batches so far.
     read: Rc<Cell<u64>>,
     accounted: u64,
     acknowledged: Ranges,
-    /// Whether its first times were looked at.
+    /// True once the first times were checked.
     is_checked: bool,
 }
 
@@ -128,7 +130,7 @@ impl<'a> Feed<'a> {
         feed
     }
 
-    /// Hands out all batches; ends early when nobody takes them any more.
+    /// Sends all batches to the channel. Ends early if the channel is closed.
     pub(super) fn run(&mut self, batches: &SyncSender<Batch>, progress: &Progress) -> Result<()> {
         loop {
             while self.open.len() < self.open_max
@@ -185,7 +187,7 @@ impl<'a> Feed<'a> {
                 false => None,
             };
             if self.csv.has_header() && header.is_none() {
-                // An empty file has no header and needs none.
+                // An empty file needs no header.
                 return Ok(source);
             }
             let plan = self
@@ -203,7 +205,7 @@ impl<'a> Feed<'a> {
         Ok(source)
     }
 
-    /// Looks through all rows of a file, or those of the first batch of a stream.
+    /// Scans all rows of a file, or those of the first batch of a stream.
     fn scan(&self, input: &Input, source: &mut Source, plan: &CsvPlan) -> Result<ColumnScan> {
         let mut scan = ColumnScan::new(plan);
         if input.bytes.is_none() {
@@ -240,16 +242,17 @@ impl<'a> Feed<'a> {
                 rows: Box::new(rows),
                 bytes: input.bytes.unwrap_or_default(),
             },
-            // Of whatever type times are there, here they are nanoseconds.
+            // Times of any Parquet type are converted to nanoseconds.
             precision: "ns",
             read: Rc::default(),
             accounted: 0,
-            // Its times have a type, or are integers of the unit that was said for this file.
+            // Times have a type, or are integers in the configured unit.
             is_checked: true,
         })
     }
 
-    /// A number below `bound` by xorshift: which file comes next needs to be spread, not secret.
+    /// Returns a random number below `bound`, by xorshift. The choice of the next file only has to be spread,
+    /// not secret.
     fn below(&mut self, bound: usize) -> usize {
         if self.open_max == 1 {
             return 0;
@@ -269,7 +272,7 @@ impl Records {
         }
     }
 
-    /// The next batch, which ends at `stop` or before; `None` at the end.
+    /// Returns the next batch, which ends at `stop` or before. Returns `None` at the end.
     fn next(&mut self, stop: Option<u64>) -> std::io::Result<Option<Piece>> {
         match self {
             Self::Text(cutter) => cutter.next(stop),
@@ -277,7 +280,7 @@ impl Records {
         }
     }
 
-    /// Lends it a buffer, where it can use one.
+    /// Lends a buffer. Parquet readers ignore it.
     fn lend(&mut self, spare: impl FnOnce() -> Option<Vec<u8>>) {
         match self {
             Self::Text(cutter) => cutter.lend(spare),
@@ -285,7 +288,7 @@ impl Records {
         }
     }
 
-    /// So much of it, or less at its end: bytes of text, rows of Parquet.
+    /// Returns the next `length` bytes of text or rows of Parquet, or fewer at the end.
     fn take(&mut self, length: usize) -> std::io::Result<Piece> {
         match self {
             Self::Text(cutter) => cutter.take(length),
@@ -293,7 +296,7 @@ impl Records {
         }
     }
 
-    /// Takes back what was handed out last.
+    /// Takes back the piece that was returned last.
     fn give_back(&mut self, piece: Piece) {
         match self {
             Self::Text(cutter) => cutter.give_back(piece),
@@ -301,7 +304,7 @@ impl Records {
         }
     }
 
-    /// The next record by itself.
+    /// Returns the next record alone.
     fn record(&mut self) -> std::io::Result<Option<Piece>> {
         match self {
             Self::Text(cutter) => cutter.record(),
@@ -311,7 +314,7 @@ impl Records {
 }
 
 impl Source {
-    /// The next batch that is not acknowledged.
+    /// Returns the next batch that is not acknowledged yet.
     fn next(&mut self, progress: &Progress, is_resumable: bool) -> std::io::Result<Option<Batch>> {
         loop {
             let offset = self.records.offset();
@@ -329,7 +332,7 @@ impl Source {
                             }
                         }
                     } else {
-                        // The file has changed here: what was noted of the rest is about something else.
+                        // The file has changed here, so later ranges do not apply any more.
                         self.records.give_back(piece);
                         self.acknowledged.clear();
                         self.records.next(None)?
@@ -358,7 +361,8 @@ impl Source {
         }
     }
 
-    /// The whole of a record of which an earlier run had sent `piece`, when the file ended there.
+    /// Returns the whole record if an earlier run sent only its beginning, `piece`, because the file ended
+    /// there.
     fn grown(&mut self, piece: Piece, progress: &Progress) -> std::io::Result<Option<Piece>> {
         if self.framing.end(&piece.bytes, 0).is_some() {
             return Ok(None);
@@ -368,8 +372,8 @@ impl Source {
         let record = self.records.record()?.filter(|record| record.bytes != sent);
         if let Some(record) = &record {
             progress.note(format!(
-                "{}:{}: an earlier run sent the first {} bytes of this record, behind which the file ended then; it is \
-                 sent again as a whole",
+                "{}:{}: an earlier run sent only the first {} bytes of this record, because the file \
+                 ended there; the whole record is sent again",
                 self.path,
                 record.first_line,
                 sent.len()
@@ -378,7 +382,7 @@ impl Source {
         Ok(record)
     }
 
-    /// Bytes on disk that were read since the last call.
+    /// Returns the bytes on disk that were read since the last call.
     fn source_bytes(&mut self) -> u64 {
         if let Records::Parquet { rows, bytes } = &self.records {
             self.read.set(rows.read_of(*bytes));

@@ -1,4 +1,6 @@
-//! What is to be sent: files and folders found and opened, packed ones unpacked as they are read.
+//! Inputs to send: finds and opens files and folders, and decompresses them as they are read.
+//!
+//! The format is taken from the file name or an option; compression is detected from the first bytes.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -19,15 +21,15 @@ use crate::error::{CliError, Result};
 
 /// Bytes read at once from a file.
 const READ_BYTES: usize = 256 << 10;
-/// How often one that waits for bytes looks whether they are still wanted: 200 ms.
+/// Interval at which a read that waits for bytes checks whether the run has failed: 200 ms.
 const LOOK_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
 };
-/// The largest window that a zstd stream may ask for, as a power of two: 128 MiB.
+/// Largest accepted window of a zstd stream, as a power of two: 128 MiB.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
-/// A format, as people name it.
+/// Format of an input, by its option name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum FormatName {
@@ -35,28 +37,28 @@ pub(super) enum FormatName {
     Lp,
     /// CSV
     Csv,
-    /// One JSON object a line
+    /// One JSON object per line
     Ndjson,
-    /// Parquet, from a file
+    /// Parquet, files only
     Parquet,
 }
 
-/// Something to send.
+/// One input to send.
 #[derive(Debug)]
 pub(super) struct Input {
-    /// Its path, `-` for standard input.
+    /// Path of the input, `-` for standard input.
     pub(super) path: PathBuf,
     pub(super) format: FormatName,
     pub(super) framing: Framing,
-    /// Bytes on disk; unknown for what is no regular file.
+    /// Bytes on disk; `None` unless it is a regular file.
     pub(super) bytes: Option<u64>,
 }
 
-/// An input that is read.
+/// Opened input.
 pub(super) struct Opened {
-    /// Its bytes, unpacked.
+    /// Decompressed bytes.
     pub(super) reader: Box<dyn Read>,
-    /// Bytes that were read of it as it lies on the disk.
+    /// Number of compressed bytes read so far.
     pub(super) read: Rc<Cell<u64>>,
 }
 
@@ -77,14 +79,14 @@ impl Input {
                 FormatName::Csv => Framing::Csv {
                     delimiter: csv.delimiter(),
                 },
-                // A row becomes a line of JSON.
+                // Each row is converted to a line of JSON.
                 FormatName::Ndjson | FormatName::Parquet => Framing::Ndjson,
             },
             bytes,
         })
     }
 
-    /// Opens it. What waits for bytes that are still to come, as a pipe does, gives up once `stopped` is set.
+    /// Opens the input. A read that waits for bytes, as of a pipe, fails once `stopped` is set.
     pub(super) fn open(&self, stopped: &Arc<AtomicBool>) -> io::Result<Opened> {
         let file = if self.path == Path::new("-") {
             File::from(io::stdin().as_fd().try_clone_to_owned()?)
@@ -104,7 +106,7 @@ impl Input {
             read: Rc::clone(&read),
         };
         let mut buffered = BufReader::with_capacity(READ_BYTES, counted);
-        // Looked at, not believed: a packed stream has no name, and a name may lie.
+        // The first bytes decide, because a stream has no name and a name may be wrong.
         let head = buffered.fill_buf()?;
         let reader: Box<dyn Read> = if head.starts_with(&[0x1f, 0x8b]) {
             Box::new(flate2::bufread::MultiGzDecoder::new(buffered))
@@ -119,7 +121,7 @@ impl Input {
     }
 }
 
-/// A pipe or the like: its bytes come when its other end sends them.
+/// Pipe or similar file whose reads wait for the other end.
 struct Waiting {
     file: File,
     stopped: Arc<AtomicBool>,
@@ -141,7 +143,7 @@ impl Read for Waiting {
     }
 }
 
-/// Counts what is read.
+/// Reader that counts the bytes read.
 struct Counted {
     inner: Box<dyn Read>,
     read: Rc<Cell<u64>>,
@@ -155,19 +157,19 @@ impl Read for Counted {
     }
 }
 
-/// Finds everything that the paths mean; a usage error where that is nothing.
+/// Finds all inputs of the paths. Fails with a usage error if there are none or an option does not apply.
 pub(super) fn find(paths: &[PathBuf], format: Option<FormatName>, csv: &CsvArguments) -> Result<Vec<Input>> {
     let mut inputs = Vec::new();
     for path in paths {
         if path == Path::new("-") {
             if io::stdin().is_terminal() {
                 return Err(CliError::usage(
-                    "nothing to send: name files or folders, or give lines on standard input",
+                    "nothing to send: pass files or folders, or pipe lines to standard input",
                 ));
             }
             if format == Some(FormatName::Parquet) {
                 return Err(CliError::usage(
-                    "Parquet is read from files only: its directory is at the end",
+                    "Parquet is read from files only, because its metadata is at the end; use a file",
                 ));
             }
             inputs.push(Input::new(path, format.unwrap_or(FormatName::Lp), csv)?);
@@ -176,14 +178,14 @@ pub(super) fn find(paths: &[PathBuf], format: Option<FormatName>, csv: &CsvArgum
             below(path, format, csv, &mut inputs)?;
             if inputs.len() == before {
                 return Err(CliError::usage(format!(
-                    "{}: no .lp, .txt, .csv, .ndjson, .jsonl or .parquet file lies in it",
+                    "{}: the folder contains no .lp, .txt, .csv, .ndjson, .jsonl or .parquet file",
                     path.display()
                 )));
             }
         } else {
             let format = format.or_else(|| format_of(path)).ok_or_else(|| {
                 CliError::usage(format!(
-                    "{}: its name does not say its format; add --format lp, csv, ndjson or parquet",
+                    "{}: unknown file ending; use --format lp, csv, ndjson or parquet",
                     path.display()
                 ))
             })?;
@@ -198,7 +200,8 @@ pub(super) fn find(paths: &[PathBuf], format: Option<FormatName>, csv: &CsvArgum
     Ok(inputs)
 }
 
-/// The files below a folder whose names say their format, by name. Links to folders are not followed.
+/// Adds the files below a folder whose names have a known ending, sorted by name. Links to folders are not
+/// followed.
 fn below(
     folder: &Path,
     format: Option<FormatName>,
@@ -220,7 +223,7 @@ fn below(
     Ok(())
 }
 
-/// The format that a name says.
+/// Returns the format of a file's ending.
 fn format_of(path: &Path) -> Option<FormatName> {
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
     let is_plain = name.ends_with(".parquet");
@@ -232,7 +235,7 @@ fn format_of(path: &Path) -> Option<FormatName> {
         "lp" | "txt" => Some(FormatName::Lp),
         "csv" => Some(FormatName::Csv),
         "ndjson" | "jsonl" => Some(FormatName::Ndjson),
-        // It is packed inside, and cannot be read from its beginning.
+        // Parquet files are compressed internally, and are not read sequentially.
         "parquet" if is_plain => Some(FormatName::Parquet),
         _ => None,
     }

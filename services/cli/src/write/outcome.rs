@@ -1,18 +1,21 @@
-//! What answers to a batch mean, and what they come to in the end.
+//! Interpretation of responses to a batch, and their sum over all its requests.
+//!
+//! A batch may need several requests, because the server can store some lines and reject others until later. An
+//! [`Outcome`] adds up the reports and counts each record once.
 
 use serde_json::Value;
 
 use super::body::Body;
 
-/// What the server says of one request.
+/// Report of one request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Report {
     points: u64,
     values: u64,
     rejected: u64,
-    /// In the order of lines; not more than the server names.
+    /// Rejected lines, ascending; at most as many as the server names.
     rejects: Vec<Reject>,
-    /// Whether some of what was rejected may be stored later.
+    /// True if some rejected lines may be stored later.
     pub(super) has_later: bool,
 }
 
@@ -23,22 +26,22 @@ struct Reject {
     is_for_now: bool,
 }
 
-/// How a batch ended.
+/// Result of a batch.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) points: u64,
     pub(super) values: u64,
     pub(super) rejected: u64,
-    /// Where records begin in the batch, and what was wrong with them.
+    /// Positions of rejected records in the batch, with the reasons.
     pub(super) rejects: Vec<(usize, String)>,
-    /// Rejected ones that the server did not name, all behind the last one that it named.
+    /// Number of rejected records that the server did not name. All are after the last named one.
     pub(super) unnamed: u64,
-    /// Where that one begins in the batch.
+    /// Position of the last named record in the batch.
     pub(super) last_named: Option<usize>,
 }
 
 impl Report {
-    /// Of an answer that points were stored.
+    /// Parses the response to a request that stored points.
     pub(super) fn of_success(body: &Value) -> Option<Self> {
         Some(Self {
             points: body.get("points")?.as_u64()?,
@@ -49,10 +52,10 @@ impl Report {
         })
     }
 
-    /// Of an answer that none were.
+    /// Parses the response to a request that stored no points.
     pub(super) fn of_refusal(body: &Value) -> Self {
         let rejects = rejects_of(body);
-        // The server says in its words how many; the lines that it names are all there are up to its limit.
+        // The number of rejected lines is only in the message. The named lines are complete up to a limit.
         let rejected = body["message"].as_str().and_then(count_in);
         Self {
             rejected: rejected.unwrap_or_default().max(rejects.len() as u64),
@@ -62,18 +65,18 @@ impl Report {
         }
     }
 
-    /// Whether it names what was rejected.
+    /// True if the report names rejected lines.
     pub(super) fn names_rejects(&self) -> bool {
         !self.rejects.is_empty()
     }
 }
 
 impl Outcome {
-    /// Adds what became of `body`. What the server takes later comes back as a body of its own, unless this is the last
-    /// word: then it is rejected.
+    /// Adds the report of `body`. Returns a body of the records that may be stored later. If `is_last` is true,
+    /// these count as rejected instead.
     pub(super) fn add(&mut self, body: &Body<'_>, report: Report, is_last: bool) -> Option<Body<'static>> {
-        // Records behind the last one that was named are sent again where some of them were rejected: those that had been
-        // stored count once. Of their values only the share is known.
+        // All records after the last named one are sent again if some of them were rejected. Those stored
+        // before count once. Their values are counted in proportion, because the server reports only the total.
         let again = body
             .owed
             .map_or(0, |owed| (report.points + report.rejected).saturating_sub(owed));
@@ -123,7 +126,7 @@ fn rejects_of(report: &Value) -> Vec<Reject> {
     rejects.into_iter().flatten().filter_map(read).collect()
 }
 
-/// The first number of a text.
+/// Returns the first number in a text.
 fn count_in(message: &str) -> Option<u64> {
     message
         .split(|c: char| !c.is_ascii_digit())

@@ -1,7 +1,8 @@
-//! How many batches are on their way at once: as many as there are connections, fewer when the server is busy.
+//! Concurrency control: the number of batches in flight adapts to the load of the server.
 //!
-//! A server that answers 429 or 503 halves the number and is left alone for as long as it asks; each batch that is
-//! stored adds a part of one again. So several writers share a server without being told of each other.
+//! At most one batch per connection is in flight. A response 429 or 503 halves the number and pauses sending
+//! for the time that the server requests. Each stored batch increases the number by a fraction of one. Several
+//! writers thus share a server without coordination.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use crate::error::CliError;
 
-/// The first wait where the server does not say how long; it doubles from try to try.
+/// First wait if the server gives no time. It doubles with each retry.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
-/// The longest such wait, and the most that is waited whatever the server says.
+/// Longest wait, also if the server requests more.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Shared by all connections.
+/// Concurrency limit shared by all connections.
 pub(super) struct Pace {
     state: Mutex<State>,
     changed: Condvar,
     most: usize,
-    /// Set when the run has failed, for who waits elsewhere.
+    /// Set when the run has failed, for threads that wait for input.
     stopped: Arc<AtomicBool>,
 }
 
@@ -27,19 +28,19 @@ struct State {
     allowed: f64,
     in_flight: usize,
     not_before: Option<Instant>,
-    /// When the number was last halved.
+    /// Time at which the number was last halved.
     slowed: Option<Instant>,
     failure: Option<CliError>,
     has_failed: bool,
 }
 
-/// A batch may go. Given back by [`Pace::stored`], [`Pace::busy`] or [`Pace::leave`].
+/// Permit to send a batch. It must be returned by [`Pace::stored`], [`Pace::busy`] or [`Pace::leave`].
 pub(super) struct Turn {
     begun: Instant,
 }
 
 impl Pace {
-    /// At most `most` at once.
+    /// Creates a limit of `most` batches in flight.
     pub(super) fn new(most: usize) -> Self {
         Self {
             state: Mutex::new(State {
@@ -56,7 +57,7 @@ impl Pace {
         }
     }
 
-    /// Waits until a batch may go; `None` when the run has failed.
+    /// Waits for a permit. Returns `None` if the run has failed.
     pub(super) fn turn(&self) -> Option<Turn> {
         let mut state = self.lock();
         loop {
@@ -82,7 +83,7 @@ impl Pace {
         }
     }
 
-    /// The batch was stored: more may go.
+    /// Returns the permit of a stored batch, and raises the limit.
     pub(super) fn stored(&self, turn: &Turn) {
         let mut state = self.lock();
         if state.slowed.is_none_or(|slowed| slowed < turn.begun) {
@@ -91,10 +92,11 @@ impl Pace {
         self.end(state);
     }
 
-    /// The server is busy or away: fewer go, and none for a while.
+    /// Returns the permit of a batch that the server did not accept, lowers the limit and pauses sending.
+    /// `asked` is the time that the server requested.
     pub(super) fn busy(&self, turn: &Turn, tries: u32, asked: Option<Duration>) {
         let mut state = self.lock();
-        // Answers to batches that were sent together say the same once.
+        // Batches that were sent at the same time reduce the limit only once.
         if state.slowed.is_none_or(|slowed| slowed < turn.begun) {
             state.allowed = (state.allowed / 2.0).max(1.0);
             state.slowed = Some(Instant::now());
@@ -105,12 +107,12 @@ impl Pace {
         self.end(state);
     }
 
-    /// The batch came to an end that says nothing about the server's load.
+    /// Returns the permit of a batch whose result does not depend on the server's load.
     pub(super) fn leave(&self, _turn: &Turn) {
         self.end(self.lock());
     }
 
-    /// Ends the run. The first failure is the one that is told.
+    /// Ends the run. Only the first failure is kept.
     pub(super) fn fail(&self, failure: CliError) {
         let mut state = self.lock();
         if !state.has_failed {
@@ -122,12 +124,12 @@ impl Pace {
         self.changed.notify_all();
     }
 
-    /// Becomes true when the run has failed.
+    /// Returns the flag that is set when the run has failed.
     pub(super) fn stopped(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stopped)
     }
 
-    /// Why the run has failed, if it has.
+    /// Takes the failure of the run, if any.
     pub(super) fn failure(&self) -> Option<CliError> {
         self.lock().failure.take()
     }
@@ -154,12 +156,16 @@ mod tests {
         for turn in &turns {
             pace.busy(turn, 0, Some(Duration::from_millis(20)));
         }
-        assert_eq!(pace.lock().allowed, 4.0, "halved once for all that went together");
+        assert_eq!(
+            pace.lock().allowed,
+            4.0,
+            "halved once for all that were sent together"
+        );
         let begun = Instant::now();
         let turn = pace.turn().expect("after the wait");
         assert!(
             begun.elapsed() >= Duration::from_millis(15),
-            "as long as the server asks"
+            "as long as the server requests"
         );
         pace.stored(&turn);
         for _ in 0..100 {

@@ -1,8 +1,8 @@
-//! Parquet into points: which column is what, as for CSV, and each row as a line of JSON. What a value is, the type of
-//! its column says.
+//! Conversion of Parquet to points. Roles of columns are assigned as for CSV; the type of a value is that of
+//! its column.
 //!
-//! Files are read row group by row group and page by page, some thousand rows at once, so memory is bounded by the pages
-//! of one row group, not by the file. A place in a file is the number of a row.
+//! Files are read by row group and page, about a thousand rows at once, so that memory is bounded by the pages
+//! of one row group, not by the file. Positions in a file are row numbers. Each row becomes a line of JSON.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -30,48 +30,48 @@ use super::csv::{CsvArguments, Kind, Role};
 use super::cutter::{BatchLimits, Piece};
 use crate::error::{CliError, Result};
 
-/// Rows that are unpacked at once.
+/// Rows decoded at once.
 const ROWS_AT_ONCE: usize = 1_024;
 const NANOS_PER_DAY: i64 = 86_400_000_000_000;
 
-/// A file that is read.
+/// Reader of one file.
 pub(super) struct ParquetRows {
     reader: ParquetRecordBatchReader,
-    /// Beside it, where some columns are of a type whose times reach further than ours.
+    /// Second reader, if some columns have times beyond the range of nanoseconds since 1970.
     wide: Option<WideTimes>,
-    /// What the columns of a batch are, in their order.
+    /// Columns of a batch, in their order.
     columns: Vec<Column>,
     measurement: Option<String>,
-    /// Native histograms in columns that are passed over.
+    /// Number of native histograms in skipped columns.
     histograms: u64,
     limits: BatchLimits,
-    /// What was unpacked last, and the next row of it.
+    /// Rows decoded last, and the index of the next one.
     unpacked: Option<(Rows, usize)>,
-    /// What was given back.
+    /// Piece that was given back.
     returned: Option<Piece>,
-    /// The number of the next row, from 0.
+    /// Number of the next row, from 0.
     row: u64,
-    /// Rows of the whole file.
+    /// Number of rows of the file.
     rows: u64,
 }
 
-/// Rows that were unpacked.
+/// Decoded rows.
 struct Rows {
     batch: RecordBatch,
     seconds: Seconds,
 }
 
-/// A column that is wanted.
+/// Column that is read.
 #[derive(Debug, Clone)]
 struct Column {
     role: Role,
-    /// Its name as JSON.
+    /// Name in JSON.
     name: Vec<u8>,
-    /// Nanoseconds of a unit, where it is an integer that is a time.
+    /// Nanoseconds per unit, for integers that are times.
     unit_nanos: i64,
 }
 
-/// A value of a column.
+/// Value of a column.
 enum Cell<'a> {
     Nothing,
     Boolean(bool),
@@ -79,12 +79,12 @@ enum Cell<'a> {
     Unsigned(u64),
     Float(f64),
     Text(&'a str),
-    /// Nanoseconds since 1970; `None` where it lies beyond what can be told.
+    /// Nanoseconds since the Unix epoch; `None` outside of the supported range.
     Time(Option<i64>),
 }
 
 impl ParquetRows {
-    /// Opens a file. A usage error where its columns do not fit what was said of them.
+    /// Opens a file. Fails with a usage error if the options do not match its columns.
     pub(super) fn open(
         path: &Path,
         arguments: &CsvArguments,
@@ -94,7 +94,7 @@ impl ParquetRows {
         let failed = |error: io::Error| CliError::file(path, error);
         let unreadable = |error: parquet::errors::ParquetError| failed(invalid(&error));
         let file = File::open(path).map_err(failed)?;
-        // Types are those of Parquet, whatever the writer's own library called them.
+        // Use the types of Parquet, not those of the library that wrote the file.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let builder =
             ParquetRecordBatchReaderBuilder::try_new_with_options(file, options).map_err(unreadable)?;
@@ -155,30 +155,30 @@ impl ParquetRows {
         })
     }
 
-    /// The number of the next row.
+    /// Returns the number of the next row.
     pub(super) fn offset(&self) -> u64 {
         self.returned.as_ref().map_or(self.row, |piece| piece.start)
     }
 
-    /// Native histograms of the whole file, which no form of a write holds.
+    /// Returns the number of native histograms in the file, which no write format supports.
     pub(super) fn histograms(&self) -> u64 {
         self.histograms
     }
 
-    /// Which share of the rows was read, in parts of `whole`.
+    /// Returns the share of rows read so far, scaled to `whole`.
     pub(super) fn read_of(&self, whole: u64) -> u64 {
         let share = u128::from(whole) * u128::from(self.row) / u128::from(self.rows.max(1));
         u64::try_from(share).unwrap_or(whole)
     }
 
-    /// The next batch, which ends at the row `stop` or before; `None` at the end of the file.
+    /// Returns the next batch, which ends at row `stop` or before. Returns `None` at the end of the file.
     pub(super) fn next(&mut self, stop: Option<u64>) -> io::Result<Option<Piece>> {
         let room = stop.map_or(u64::MAX, |stop| stop.saturating_sub(self.row));
         let rows = self.limits.rows.min(usize::try_from(room).unwrap_or(usize::MAX));
         self.read(rows, self.limits.bytes)
     }
 
-    /// The next rows, however many bytes they make; fewer at the end of the file.
+    /// Returns the next `rows` rows, however large, or fewer at the end of the file.
     pub(super) fn take(&mut self, rows: usize) -> io::Result<Piece> {
         let at_end = Piece {
             start: self.row,
@@ -189,7 +189,7 @@ impl ParquetRows {
         Ok(self.read(rows, usize::MAX)?.unwrap_or(at_end))
     }
 
-    /// Takes back what was handed out last.
+    /// Takes back the piece that was returned last.
     pub(super) fn give_back(&mut self, piece: Piece) {
         self.returned = Some(piece);
     }
@@ -227,7 +227,7 @@ impl ParquetRows {
         }))
     }
 
-    /// The next rows; `None` at the end of the file.
+    /// Decodes the next rows. Returns `None` at the end of the file.
     fn unpack(&mut self) -> io::Result<Option<Rows>> {
         let Some(batch) = self.reader.next() else {
             return Ok(None);
@@ -240,8 +240,8 @@ impl ParquetRows {
         Ok(Some(Rows { batch, seconds }))
     }
 
-    /// Appends a row as a line of JSON. What is wrong with it the server says. A row of nothing but histograms is a blank
-    /// line, so that lines count rows.
+    /// Appends a row as a line of JSON. Invalid values are refused by the server. If a row has only histograms,
+    /// its line is blank, so that line numbers still count rows.
     fn point(&self, rows: &Rows, row: usize, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(b"{\"measurement\":");
@@ -293,7 +293,7 @@ impl ParquetRows {
 }
 
 impl Rows {
-    /// A value of a wanted column.
+    /// Returns the value of a column in a row.
     fn cell(&self, column: usize, row: usize) -> Cell<'_> {
         let cell = cell(self.batch.column(column), row);
         match (&self.seconds[column], &cell) {
@@ -303,7 +303,7 @@ impl Rows {
     }
 }
 
-/// Whether a column can be what it is said to be.
+/// Checks that the type of a column fits its role.
 fn check_type(role: &Role, data_type: &DataType) -> std::result::Result<(), String> {
     use DataType as T;
     let is_integer = data_type.is_integer();
@@ -312,16 +312,16 @@ fn check_type(role: &Role, data_type: &DataType) -> std::result::Result<(), Stri
     let is_plain = is_integer || is_text || matches!(data_type, T::Boolean | T::Float32 | T::Float64);
     match role {
         Role::Time if is_time || is_integer || is_text => Ok(()),
-        Role::Time => Err(format!("its type {data_type} is no time")),
+        Role::Time => Err(format!("its type {data_type} is not a time")),
         Role::Measurement | Role::Tag(_) if is_text || is_integer || *data_type == T::Boolean => Ok(()),
         Role::Field(..) if is_plain || matches!(data_type, T::Decimal128(..)) || is_time => Ok(()),
         _ => Err(format!(
-            "its type {data_type} cannot be read here; name the columns that are wanted with --tag and --field"
+            "its type {data_type} is not supported; select other columns by --tag and --field"
         )),
     }
 }
 
-/// A value of an array whose type was checked.
+/// Returns a value of an array whose type was checked.
 fn cell(array: &ArrayRef, row: usize) -> Cell<'_> {
     if array.is_null(row) {
         return Cell::Nothing;
@@ -368,7 +368,7 @@ fn cell(array: &ArrayRef, row: usize) -> Cell<'_> {
     }
 }
 
-/// Nanoseconds, or a text that the server reads or refuses.
+/// Appends a time as nanoseconds, or as a text that the server parses or refuses.
 fn time(cell: &Cell<'_>, unit_nanos: i64, out: &mut Vec<u8>) {
     let nanos = match cell {
         Cell::Time(nanos) => *nanos,
@@ -399,10 +399,10 @@ fn as_text(cell: &Cell<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// What stands for an instant that cannot be stored; the server refuses it with its row.
+/// Text written for a time outside of the supported range; the server refuses the row because of it.
 const BEYOND: &str = "beyond the years 1677 to 2262";
 
-/// A value as a field of the type that was asked for, or of its own.
+/// Appends a field value of the requested type, or of its own type.
 fn as_field(cell: &Cell<'_>, kind: Kind, out: &mut Vec<u8>) {
     let typed = |name: &str, value: &str, out: &mut Vec<u8>| {
         out.extend_from_slice(format!("{{\"{name}\":\"{value}\"}}").as_bytes());
@@ -416,7 +416,7 @@ fn as_field(cell: &Cell<'_>, kind: Kind, out: &mut Vec<u8>) {
         (Kind::Float, Cell::Unsigned(value)) => typed("float", &value.to_string(), out),
         (_, Cell::Float(value)) if kind != Kind::Auto && kind != Kind::Float => {
             let name = if kind == Kind::Uint { "unsigned" } else { "signed" };
-            // A float with a fraction is refused by the server, in words.
+            // The server refuses a number with a fraction.
             typed(name, &value.to_string(), out);
         }
         (_, Cell::Float(value)) => match value.is_finite() {
@@ -439,7 +439,7 @@ fn as_field(cell: &Cell<'_>, kind: Kind, out: &mut Vec<u8>) {
             text(value.trim(), out);
             out.push(b'}');
         }
-        // What is not of the type is refused by the server, in words.
+        // The server refuses a boolean for a number.
         (Kind::Float, Cell::Boolean(value)) => typed("float", &value.to_string(), out),
         (Kind::Uint, Cell::Boolean(value)) => typed("unsigned", &value.to_string(), out),
         (_, Cell::Boolean(value)) => typed("signed", &value.to_string(), out),

@@ -1,4 +1,7 @@
-//! How far a run is: one line that is kept up to date on a terminal, a line now and then elsewhere, figures at the end.
+//! Progress of a run: a line that is updated on a terminal, a line from time to time elsewhere, and figures at
+//! the end.
+//!
+//! Counters are atomic, because all threads of the run update them.
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -11,17 +14,17 @@ use super::csv::{COMPARED_MAX, Compared};
 use super::input::Input;
 use crate::output;
 
-/// From one look to the next on a terminal.
+/// Update interval on a terminal.
 const TERMINAL_INTERVAL: Duration = Duration::from_millis(250);
-/// From one line to the next elsewhere.
+/// Update interval elsewhere.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Counts of a run, shared by all its threads.
+/// Counters of a run, shared by all its threads.
 pub(super) struct Progress {
     begun: Instant,
-    /// Bytes on disk of all inputs, where all are known.
+    /// Bytes on disk of all inputs, if known for all.
     total: Option<u64>,
-    /// Of them: acknowledged now or before.
+    /// Bytes on disk that were acknowledged in this run or before.
     done: AtomicU64,
     files: AtomicU64,
     bytes: AtomicU64,
@@ -35,30 +38,30 @@ pub(super) struct Progress {
     rejected_before: AtomicU64,
     histograms: AtomicU64,
     is_partly_compared: AtomicBool,
-    /// What else is to be said at the end.
+    /// Notes printed at the end.
     notes: Mutex<Vec<String>>,
-    /// Messages printed at once.
+    /// Warnings, which were printed immediately.
     warnings: Mutex<Vec<String>>,
 }
 
-/// The counts at one moment.
+/// Snapshot of the counters.
 #[derive(Debug, Clone)]
 pub(super) struct Figures {
     pub(super) files: u64,
-    /// Unpacked bytes that were sent and acknowledged.
+    /// Decompressed bytes that were sent and acknowledged.
     pub(super) bytes: u64,
-    /// Unpacked bytes that an earlier run had sent.
+    /// Decompressed bytes that an earlier run had sent.
     pub(super) skipped_bytes: u64,
     pub(super) batches: u64,
     pub(super) points: u64,
     pub(super) values: u64,
     pub(super) rejected: u64,
-    /// Rows of CSV that have the timeline and time of another row of their file.
+    /// Rows of CSV with the timeline and time of another row of their file.
     pub(super) replaced: u64,
     pub(super) retries: u64,
     /// Rows of the skipped bytes that were not stored.
     pub(super) rejected_before: u64,
-    /// Native histograms that were passed over.
+    /// Native histograms that were skipped.
     pub(super) histograms: u64,
     pub(super) seconds: f64,
 }
@@ -86,34 +89,34 @@ impl Progress {
         }
     }
 
-    /// An input was read to its end.
+    /// Counts an input that was read to its end.
     pub(super) fn file_read(&self) {
         self.files.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Native histograms of a file that are not sent.
+    /// Counts native histograms of a file that are not sent, and adds a note.
     pub(super) fn passed_over(&self, path: &str, histograms: u64) {
         if histograms > 0 {
             self.histograms.fetch_add(histograms, Ordering::Relaxed);
             self.note(format!(
-                "{path}: {} native histograms are passed over: remote write and `tideline archive attach` bring them",
+                "{path}: {} native histograms are skipped; use remote write or `tideline archive attach`",
                 output::count(histograms)
             ));
         }
     }
 
-    /// Rows of CSV were compared with others of their file.
+    /// Adds counts of compared CSV rows.
     pub(super) fn compared(&self, path: &str, compared: Compared) {
         self.replaced.fetch_add(compared.replaced, Ordering::Relaxed);
         if compared.unknown > 0 && !self.is_partly_compared.swap(true, Ordering::Relaxed) {
             self.note(format!(
-                "{path}: rows after the first {} points are not compared: more of them may replace others",
+                "{path}: only the first {} points were compared; later ones may replace others, too",
                 output::count(COMPARED_MAX as u64)
             ));
         }
     }
 
-    /// Something to say at the end.
+    /// Adds a note for the end of the run.
     pub(super) fn note(&self, note: String) {
         self.notes
             .lock()
@@ -121,16 +124,16 @@ impl Progress {
             .push(note);
     }
 
-    /// What is to be said.
+    /// Returns all notes.
     pub(super) fn notes(&self) -> Vec<String> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Prints a warning at once: there may still be time to stop.
+    /// Prints a warning immediately, so that the run can still be stopped.
     pub(super) fn warn(&self, warning: String) {
         let mut out = std::io::stderr();
         let clear = if out.is_terminal() { "\r\x1b[K" } else { "" };
-        // The warning is in the figures as well.
+        // A failing standard error is ignored; the warning is also in the figures.
         let _ = writeln!(out, "{clear}warning: {warning}");
         self.warnings
             .lock()
@@ -138,7 +141,7 @@ impl Progress {
             .push(warning);
     }
 
-    /// Warnings given.
+    /// Returns all warnings.
     pub(super) fn warnings(&self) -> Vec<String> {
         self.warnings
             .lock()
@@ -146,21 +149,22 @@ impl Progress {
             .clone()
     }
 
-    /// Warns that times of an input are near 1970.
+    /// Warns that most times of an input are near 1970.
     pub(super) fn warn_of_1970(&self, path: &str, unit: &str, likely: &str) {
         self.warn(format!(
-            "{path}: most times are near 1970, since integers are taken for {unit}; did you mean --precision {likely}?"
+            "{path}: most times are near 1970, because integers are read as {unit}; \
+             did you mean --precision {likely}?"
         ));
     }
 
-    /// Bytes that an earlier run had sent, and rows of them that were not stored.
+    /// Counts bytes that an earlier run had sent, and the rows in them that were not stored.
     pub(super) fn skipped(&self, bytes: u64, source_bytes: u64, rejected: u64) {
         self.rejected_before.fetch_add(rejected, Ordering::Relaxed);
         self.skipped_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.done.fetch_add(source_bytes, Ordering::Relaxed);
     }
 
-    /// A batch was acknowledged.
+    /// Counts an acknowledged batch.
     pub(super) fn acknowledged(
         &self,
         bytes: u64,
@@ -177,7 +181,7 @@ impl Progress {
         self.rejected.fetch_add(rejected, Ordering::Relaxed);
     }
 
-    /// A batch has to be sent again.
+    /// Counts a retry.
     pub(super) fn retried(&self) {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
@@ -200,7 +204,7 @@ impl Progress {
         }
     }
 
-    /// Shows how far it is, on standard error, until `ended` closes.
+    /// Prints the progress to standard error until `ended` is closed.
     pub(super) fn show(&self, ended: &Receiver<()>) {
         let mut out = std::io::stderr();
         let is_terminal = out.is_terminal();
@@ -221,7 +225,7 @@ impl Progress {
             }
         }
         if is_terminal {
-            // Nobody is left to tell when this fails.
+            // A failing terminal is ignored, because the error could not be shown either.
             let _ = write!(out, "\r\x1b[K");
         }
     }
@@ -244,7 +248,7 @@ impl Progress {
                 ));
             }
         }
-        for (count, what) in [(figures.rejected, "rejected"), (figures.retries, "tried again")] {
+        for (count, what) in [(figures.rejected, "rejected"), (figures.retries, "retried")] {
             if count > 0 {
                 line.push_str(&format!(", {} {what}", output::count(count)));
             }
@@ -281,7 +285,7 @@ impl fmt::Display for Figures {
             )?;
         }
         if self.retries > 0 {
-            write!(f, "; {} batches tried again", output::count(self.retries))?;
+            write!(f, "; {} batches retried", output::count(self.retries))?;
         }
         if self.replaced > 0 {
             write!(
@@ -297,7 +301,7 @@ impl fmt::Display for Figures {
     }
 }
 
-/// A time for people.
+/// Formats a remaining time.
 fn left(seconds: f64) -> String {
     let seconds = seconds as u64;
     match seconds {

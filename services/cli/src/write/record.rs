@@ -1,20 +1,24 @@
-//! Where records end: a batch is only ever cut between two of them.
+//! Record boundaries of the input formats. Batches are cut only between records.
+//!
+//! Quoted line ends do not end a record, so the functions follow the quoting rules of each format without
+//! parsing more.
 
 use memchr::{memchr, memchr2};
 
-/// How records are told apart.
+/// Rule that separates records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     /// Line protocol: a line end inside a quoted string does not end a record.
     Lines,
     /// CSV: a line end inside a quoted cell does not end a record.
     Csv { delimiter: u8 },
-    /// One JSON value a line.
+    /// One JSON value per line.
     Ndjson,
 }
 
 impl Framing {
-    /// Where the record that begins at `at` ends, its line end included; `None` when `bytes` end before it does.
+    /// Returns the end of the record that begins at `at`, including its line end. Returns `None` if the record
+    /// is incomplete.
     #[inline]
     pub(super) fn end(self, bytes: &[u8], at: usize) -> Option<usize> {
         match self {
@@ -25,13 +29,13 @@ impl Framing {
     }
 }
 
-/// The position behind what was found in the bytes from `at` on.
+/// Returns the position after a byte that was found in the bytes from `at` on.
 fn after(found: Option<usize>, at: usize) -> Option<usize> {
     found.map(|found| at + found + 1)
 }
 
-/// In line protocol only a field value can be quoted: fields begin at the first space that no backslash precedes, and a
-/// quoted value directly behind an equals sign.
+/// Returns the end of a point in line protocol. Only field values can be quoted: fields begin at the first
+/// space without a preceding backslash, and a quoted value directly follows an equals sign.
 fn end_of_point(bytes: &[u8], start: usize) -> Option<usize> {
     let mut at = start;
     while matches!(bytes.get(at), Some(b' ' | b'\t')) {
@@ -62,7 +66,7 @@ fn end_of_point(bytes: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-/// The position behind the quote that ends a string; a backslash takes away the meaning of what follows.
+/// Returns the position after the quote that ends a string. A backslash escapes the next byte.
 fn end_of_string(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         let found = at + memchr2(b'"', b'\\', bytes.get(at..)?)?;
@@ -73,7 +77,8 @@ fn end_of_string(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// A cell is quoted when its first byte is a quote; two quotes inside stand for one.
+/// Returns the end of a CSV row. A cell is quoted if its first byte is a quote; two quotes inside stand for
+/// one.
 fn end_of_row(bytes: &[u8], start: usize, delimiter: u8) -> Option<usize> {
     let mut at = start;
     loop {

@@ -1,5 +1,7 @@
-//! Lines that were not stored: all of them in a file, each below a comment that names its place and the reason, or the
-//! first few shown at the end. Mended, a file of rejected line protocol can be written as it is.
+//! Lines that were not stored. All are written to the rejects file, each after a comment with its position and
+//! the reason; the first few are shown at the end of the run.
+//!
+//! After correction, a rejects file of line protocol can be written as it is.
 
 use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};
@@ -8,12 +10,12 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::{CliError, Result};
 
-/// Rejects that are shown at the end.
+/// Most rejects shown at the end.
 const SHOWN_MAX: usize = 5;
-/// Most bytes of a reason that is shown.
+/// Most characters shown of a reject.
 const SHOWN_BYTES_MAX: usize = 300;
 
-/// Where rejects go.
+/// Output of rejected lines.
 pub(super) struct Rejects {
     path: PathBuf,
     state: Mutex<State>,
@@ -24,18 +26,18 @@ struct State {
     first: Vec<String>,
 }
 
-/// A line or row that was not stored.
+/// Line or row that was not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RejectedRow<'a> {
-    /// The number of its line in the input.
+    /// Line number in the input.
     pub(super) line: u64,
     pub(super) reason: String,
-    /// The row as it stands there.
+    /// Bytes of the row in the input.
     pub(super) row: &'a [u8],
 }
 
 impl Rejects {
-    /// Begins the file, or goes on with it.
+    /// Opens the file. It is truncated unless `goes_on` is true.
     pub(super) fn open(path: Option<&Path>, goes_on: bool) -> Result<Self> {
         let file = path.map(|path| {
             let mut options = OpenOptions::new();
@@ -55,8 +57,9 @@ impl Rejects {
         })
     }
 
-    /// Adds those of one batch, and what lies behind them if the server did not name all: then `unnamed` says how many of
-    /// these rows it has rejected. The others are stored; those that bear a time may be stored again.
+    /// Adds the rejects of one batch. If the server did not name all, `behind` holds the rows after the last
+    /// named one, of which `unnamed` were rejected. The others are stored; storing those with a time again is
+    /// harmless.
     pub(super) fn add(
         &self,
         input: &str,
@@ -86,25 +89,25 @@ impl Rejects {
         if let (Some(file), true) = (&mut state.file, unnamed > 0) {
             let written = writeln!(
                 file,
-                "# {input}: {unnamed} of these behind line {line}, which the server did not name"
+                "# {input}: {unnamed} of these rows after line {line}; the server did not report which"
             )
             .and_then(|()| file.write_all(behind.trim_ascii_end()))
             .and_then(|()| file.write_all(b"\n"));
             written.map_err(|error| CliError::file(&self.path, error))?;
         }
-        // Before the batch counts as acknowledged.
+        // The batch counts as acknowledged only after this.
         match &mut state.file {
             Some(file) => file.flush().map_err(|error| CliError::file(&self.path, error)),
             None => Ok(()),
         }
     }
 
-    /// Whether there is a file for them.
+    /// True if there is a rejects file.
     pub(super) fn has_file(&self) -> bool {
         !self.path.as_os_str().is_empty()
     }
 
-    /// The first of all.
+    /// Returns the first rejects.
     pub(super) fn first(&self) -> Vec<String> {
         self.state
             .lock()

@@ -1,10 +1,11 @@
-//! The resume file: which ranges of bytes of which files the server has acknowledged; of Parquet files, ranges of rows.
+//! Resume file: records which byte ranges of the inputs the server has acknowledged. For Parquet files these
+//! are ranges of rows.
 //!
-//! A line of JSON each, appended as acknowledgements come; the first line names the run, the server, the table and
-//! how the inputs are read: a range that was sent in seconds is not done for a run that means milliseconds.
-//! Ranges bear a hash of their bytes, so a file that was changed is sent again from the changed place on. A line that
-//! a crash cut short is left aside: its batch is sent again, which is safe, and under the same key, which stores
-//! nothing twice.
+//! Each line is JSON, appended when a batch is acknowledged. The first line contains the run, the server, the
+//! table and the options that determine how inputs are read: a range sent with seconds is not complete for a
+//! run with milliseconds. Ranges have a hash of their bytes, so that a changed file is sent again from the
+//! change on. An incomplete line, left by a crash, is ignored. Its batch is sent again under the same
+//! idempotency key, so that nothing is stored twice.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
@@ -19,9 +20,9 @@ use super::cutter::Piece;
 use crate::client::Client;
 use crate::error::{CliError, Result};
 
-/// The form of the file.
+/// Version of the file format.
 const VERSION: u32 = 2;
-/// Most bytes of a range that is believed; no batch is as large.
+/// Longest accepted range, in bytes. No batch is as large.
 const RANGE_BYTES_MAX: u64 = 32 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,7 +31,7 @@ struct Header {
     run: String,
     server: String,
     table: String,
-    /// How inputs are read, by the names of options.
+    /// Options that determine how inputs are read, by name.
     #[serde(default)]
     reading: Map<String, Value>,
 }
@@ -41,40 +42,40 @@ struct Entry {
     start: u64,
     end: u64,
     hash: String,
-    /// Rows of it that were not stored.
+    /// Number of rows in the range that were not stored.
     #[serde(default, skip_serializing_if = "is_zero")]
     rejected: u64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// The open file.
+/// Open resume file.
 pub(super) struct ResumeLog {
     path: PathBuf,
     file: Mutex<File>,
     run: String,
 }
 
-/// What earlier runs sent.
+/// Ranges that earlier runs sent, by input.
 #[derive(Debug, Default)]
 pub(super) struct Acknowledged {
     files: HashMap<String, Ranges>,
 }
 
-/// What they sent of one file, by the start of the range.
+/// Ranges that earlier runs sent of one input, by start.
 #[derive(Debug, Default)]
 pub(super) struct Ranges(BTreeMap<u64, Range>);
 
-/// Bytes that were acknowledged.
+/// Acknowledged range of an input.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Range {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) hash: u64,
-    /// Rows of it that were not stored.
+    /// Number of rows in the range that were not stored.
     pub(super) rejected: u64,
 }
 
@@ -85,7 +86,7 @@ impl Range {
 }
 
 impl Ranges {
-    /// The first range that begins at `offset` or behind; those before it are forgotten.
+    /// Returns the first range that starts at `offset` or later, and drops those before it.
     pub(super) fn next_from(&mut self, offset: u64) -> Option<Range> {
         self.0 = self.0.split_off(&offset);
         self.0.first_key_value().map(|(_, range)| *range)
@@ -101,16 +102,17 @@ impl Acknowledged {
         self.files.is_empty()
     }
 
-    /// What was sent of a file.
+    /// Takes the acknowledged ranges of an input.
     pub(super) fn take(&mut self, path: &str) -> Ranges {
         self.files.remove(path).unwrap_or_default()
     }
 }
 
 impl ResumeLog {
-    /// Opens the file, or begins it as that of `run`.
+    /// Opens the file, or creates it for `run`.
     ///
-    /// A usage error where it belongs to a run into another table, or one that read its inputs in another way.
+    /// Fails with a usage error if the file belongs to a run with another table, server or reading options, or
+    /// is in use.
     pub(super) fn open(
         path: &Path,
         client: &Client,
@@ -131,13 +133,13 @@ impl ResumeLog {
             .map_err(failed)?;
         if file.try_lock().is_err() {
             return Err(CliError::usage(format!(
-                "{} is in use by another run; take another file, or wait for its end",
+                "{} is in use by another run; use another file, or wait for its end",
                 path.display()
             )));
         }
         let run = match header {
             Some(header) => {
-                // Behind a line that was cut short.
+                // Ends a line that a crash has left incomplete.
                 file.write_all(b"\n").map_err(failed)?;
                 header.run
             }
@@ -162,12 +164,12 @@ impl ResumeLog {
         Ok((log, acknowledged))
     }
 
-    /// The name of the run that the file belongs to.
+    /// Returns the name of the run that the file belongs to.
     pub(super) fn run(&self) -> &str {
         &self.run
     }
 
-    /// Notes that a piece was acknowledged, of which so many rows were not stored.
+    /// Appends a piece as acknowledged. `rejected` rows of it were not stored.
     pub(super) fn acknowledge(&self, path: &str, piece: &Piece, hash: u64, rejected: u64) -> Result<()> {
         let entry = Entry {
             file: path.to_owned(),
@@ -183,7 +185,7 @@ impl ResumeLog {
     }
 }
 
-/// Reads the file; `None` where not even its first line is whole.
+/// Reads the file. Returns `None` if its first line is incomplete.
 fn read(
     path: &Path,
     mut lines: impl BufRead,
@@ -201,20 +203,20 @@ fn read(
     next(&mut line)?;
     let header: Header = match serde_json::from_slice(&line) {
         Ok(header) => header,
-        // A crash in the very first write; anything else is somebody's file.
+        // A crash during the first write. Any other content is not a resume file.
         Err(_) if line.is_empty() || (line.starts_with(b"{\"r") && !line.ends_with(b"\n")) => {
             return Ok(None);
         }
         Err(_) => {
             return Err(CliError::usage(format!(
-                "{} is no resume file of `tideline write`",
+                "{} is not a resume file of `tideline write`",
                 path.display()
             )));
         }
     };
     if header.tideline_write != VERSION || header.server != client.base() || header.table != client.table() {
         return Err(CliError::usage(format!(
-            "{} belongs to a run into table {} of {}; take another file, or delete it to begin anew",
+            "{} belongs to a run into table {} of {}; use another file, or delete it to start over",
             path.display(),
             header.table,
             header.server
@@ -229,8 +231,8 @@ fn read(
             Some(other) => other.to_string(),
         };
         return Err(CliError::usage(format!(
-            "{} belongs to a run with {} for --{name}, and this one has {}; give the same options, take another file, \
-             or delete it to begin anew",
+            "{} belongs to a run with {} for --{name}, and this one has {}; use the same options or \
+             another file, or delete it to start over",
             path.display(),
             shown(&header.reading),
             shown(reading)

@@ -1,8 +1,9 @@
 //! Sends batches until each is acknowledged: stored, or rejected line by line.
 //!
-//! What the server may do later (429, 503, no answer) is sent again under the same key, so that an outcome that was
-//! lost stores nothing twice. Of a batch of which some lines may be stored later only those are sent again, under a new
-//! key. Every request names the time of lines that have none, so that one stored twice is one point.
+//! Requests that the server may accept later (429, 503, no response) are repeated under the same idempotency
+//! key, so that a lost response does not store points twice. If only some lines of a batch may be stored later,
+//! these are sent under a new key. Every request has the time for lines without one, so that storing such a
+//! line twice results in one point.
 
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,10 +23,10 @@ use super::resume::ResumeLog;
 use crate::client::{Answer, Client};
 use crate::error::{CliError, Result};
 
-/// The wait before lines are sent again whose timelines the table did not take in this minute.
+/// Wait before lines are sent again that the table refused because of its limit of new timelines per minute.
 const TIMELINES_WAIT: Duration = Duration::from_secs(5);
 
-/// What all connections share.
+/// State shared by all connections.
 pub(super) struct Sender<'a> {
     pub(super) client: &'a Client,
     pub(super) run: &'a str,
@@ -34,26 +35,26 @@ pub(super) struct Sender<'a> {
     pub(super) resume: Option<&'a ResumeLog>,
     pub(super) rejects: &'a Rejects,
     pub(super) progress: &'a Progress,
-    /// Takes back the buffers of batches that are done.
+    /// Returns buffers of completed batches to the feed.
     pub(super) spares: SyncSender<Vec<u8>>,
 }
 
-/// What an answer to a batch means.
+/// Interpretation of a response to a batch.
 enum Reading {
     Report(Report),
-    /// Nothing was done: send it again, at once or after so long.
+    /// Nothing was stored. Send the request again, after this time if given.
     Later(Option<Duration>),
     Failed(CliError),
 }
 
 impl Sender<'_> {
-    /// Sends what comes until nothing more does, or the run has failed.
+    /// Sends batches from the channel until it is closed or the run has failed.
     pub(super) fn work(&self, batches: &Arc<Mutex<Receiver<Batch>>>) {
         loop {
             let next = batches.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(batch) = next else { return };
             match self.transfer(&batch) {
-                // With enough of them waiting, another one is let go.
+                // If the channel of spare buffers is full, the buffer is dropped.
                 Ok(true) => drop(self.spares.try_send(batch.piece.bytes)),
                 Ok(false) => return,
                 Err(failure) => return self.pace.fail(failure),
@@ -61,7 +62,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Brings one batch to its end; false when the run has failed elsewhere.
+    /// Sends one batch until it is complete. Returns false if the run has failed elsewhere.
     fn transfer(&self, batch: &Batch) -> Result<bool> {
         let converted = batch.csv.as_ref().map(|plan| plan.convert(&batch.piece.bytes));
         let body = Body::of(batch, converted.as_ref());
@@ -77,7 +78,7 @@ impl Sender<'_> {
         Ok(true)
     }
 
-    /// Sends a body until it has an outcome; `None` when the run has failed elsewhere.
+    /// Sends a body until it has an outcome. Returns `None` if the run has failed elsewhere.
     fn send(&self, batch: &Batch, mut body: Body<'_>) -> Result<Option<Outcome>> {
         let path = format!("/points?precision={}&time={}", batch.precision, batch.time);
         let path = self.client.of_table(&path);
@@ -91,7 +92,8 @@ impl Sender<'_> {
             let Some(turn) = self.pace.turn() else {
                 return Ok(None);
             };
-            // A rest is named by what it holds: after an interruption another run may have another one.
+            // The key of a partial body contains its hash, because after an interruption another run may have
+            // other records left.
             let key = match keys_used {
                 0 => format!("{key}-0"),
                 _ => format!("{key}-{keys_used}-{:x}", xxh3_64(body.bytes())),
@@ -107,7 +109,7 @@ impl Sender<'_> {
                         }
                         Some(rest) if rest.bytes().is_empty() => {
                             self.pace.leave(&turn);
-                            return Err(self.client.strange("it refused lines that it was not sent"));
+                            return Err(self.client.strange("it rejected lines that were not sent"));
                         }
                         Some(rest) => {
                             body = rest;
@@ -122,7 +124,7 @@ impl Sender<'_> {
                         if !report.names_rejects() {
                             return Err(refusal);
                         }
-                        // Lines that a table would take in another minute are rejected ones in the end.
+                        // Lines that still exceed the limit of new timelines now count as rejected.
                         outcome.add(&body, report, is_last);
                         return Ok(Some(outcome));
                     }
@@ -151,7 +153,7 @@ impl Sender<'_> {
         Ok(match answer.status {
             200 => {
                 let report = Report::of_success(&body);
-                Reading::Report(report.ok_or_else(|| self.client.strange("a write without a report"))?)
+                Reading::Report(report.ok_or_else(|| self.client.strange("the response has no report"))?)
             }
             422 if body["code"] == "all_rejected" => Reading::Report(Report::of_refusal(&body)),
             408 | 429 | 502..=504 | 507 => Reading::Later(answer.retry_after),
@@ -160,7 +162,7 @@ impl Sender<'_> {
         })
     }
 
-    /// Notes rejects and the acknowledgement, in this order: a crash between them repeats, but loses nothing.
+    /// Records rejects, then the acknowledgement. A crash in between sends the batch again, but loses nothing.
     fn end(&self, batch: &Batch, converted: Option<&Converted>, outcome: Outcome) -> Result<()> {
         let bytes = &batch.piece.bytes;
         let here = converted.map_or(&[][..], |converted| &converted.refused);
@@ -187,7 +189,7 @@ impl Sender<'_> {
             self.rejects
                 .add(&batch.path, &rows, unnamed, &bytes[bytes.len().min(behind)..])?;
         }
-        // What was rejected and is noted nowhere is to be sent again by the next run.
+        // Rejected rows that are recorded nowhere must be sent again by the next run.
         let is_noted = unnamed == 0 || self.rejects.has_file();
         if let Some((resume, hash)) = self.resume.filter(|_| is_noted).zip(batch.hash) {
             resume.acknowledge(&batch.path, &batch.piece, hash, rejected)?;

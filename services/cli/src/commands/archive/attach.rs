@@ -1,4 +1,6 @@
-//! `tideline archive attach`: what another database has archived becomes tables of a running server.
+//! `tideline archive attach`: creates tables of a running server from files that another database has archived.
+//!
+//! The server attaches segment by segment and streams its progress, which is shown until the end.
 
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 
@@ -12,41 +14,42 @@ use crate::output;
 /// Arguments of `archive attach`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Points, timelines, tags and attributes are as they were when the files were written; deletes that had not reached the files
-are not known. Tables that are missing are made with the settings they had. The files stay where they are. Given again, it goes
-on with what is left.
+Points, timelines, tags and attributes are those of the time when the files were written; deletes
+that had not reached the files are not applied. Missing tables are created with their former
+settings. The files stay where they are. Repeating the command continues with the rest.
 
   tideline archive attach s3://bucket/prefix                   # all tables
   tideline archive attach default --table metrics --as metrics_before
-  tideline archive attach default --own                        # the database that wrote it is gone for good
+  tideline archive attach default --own                        # the database that wrote it no longer exists
 
-A target is named as in policies: it is the server's archive.target, lies below it, or archive.allowed_targets lists it.
+A target is written as in policies: it is the server's archive.target, a location below it, or one that
+archive.allowed_targets lists.
 
-Exit status: 0 all is attached, 1 some is not, 2 what was asked cannot be right.")]
+Exit status: 0 everything is attached, 1 something is not, 2 the request is invalid.")]
 pub struct AttachArguments {
     #[command(flatten)]
     connection: ConnectionArguments,
-    /// The target, as in policies: `default`, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix
+    /// Archive target, as in policies: `default`, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix
     #[arg(value_name = "TARGET")]
     target: String,
-    /// Attach one table, as it is called there [default: all]
+    /// Attach only this table, by its name in the archive [default: all]
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
-    /// Call it so here
+    /// Name of the table on this server
     #[arg(long = "as", value_name = "NAME", requires = "table")]
     rename: Option<String>,
-    /// Attach only what this database has written: the first part of the names of its objects
+    /// Attach only objects that this database has written: the first part of their names
     #[arg(long, value_name = "ORIGIN")]
     origin: Option<String>,
-    /// Take the files over: they are removed with their points, and swept. No other database may use them any more
+    /// Take ownership of the files: they are deleted with their points. No other database may use them any more
     #[arg(long)]
     own: bool,
-    /// Return at once; `tideline jobs` lists the job
+    /// Return immediately; `tideline jobs` lists the job
     #[arg(long)]
     no_wait: bool,
 }
 
-/// Asks, and shows how far it comes.
+/// Starts the job and shows its progress.
 pub(crate) fn run(arguments: &AttachArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let mut request = json!({"target": arguments.target, "own": arguments.own});
@@ -67,12 +70,12 @@ pub(crate) fn run(arguments: &AttachArguments) -> Result<()> {
             return output::print(&text);
         }
         let job = output::member(&client.parse(&text)?, "id");
-        return output::print(&format!("job {job} attaches it\n"));
+        return output::print(&format!("started job {job}\n"));
     }
     let stream = client.stream("/v1/archive/attach", "application/x-ndjson", &request.to_string())?;
     let mut last = Value::Null;
     for line in BufReader::new(stream).lines() {
-        let line = line.map_err(|error| client.strange(&format!("the answer broke off: {error}")))?;
+        let line = line.map_err(|error| client.strange(&format!("the response was cut off: {error}")))?;
         last = client.parse(&line)?;
         if arguments.connection.json {
             output::print(&format!("{line}\n"))?;
@@ -84,16 +87,16 @@ pub(crate) fn run(arguments: &AttachArguments) -> Result<()> {
     end(&client, arguments, &last)
 }
 
-/// Writes a line over the one before, where somebody looks.
+/// Writes a progress line over the previous one if standard error is a terminal.
 fn show(line: &str) {
     let mut terminal = std::io::stderr();
     if terminal.is_terminal() {
-        // Nobody is left to tell when this fails.
+        // A failing terminal is ignored, because the error could not be shown either.
         let _ = write!(terminal, "\r{line}\x1b[K").and_then(|()| terminal.flush());
     }
 }
 
-/// One line about how far it has come.
+/// Formats the progress in one line.
 fn short(progress: &Value) -> String {
     let count = |name: &str| output::count(progress[name].as_u64().unwrap_or(0));
     format!(
@@ -128,11 +131,11 @@ fn end(client: &Client, arguments: &AttachArguments, last: &Value) -> Result<()>
     }
     if let Some(error) = last["error"].as_str() {
         return Err(CliError::Incomplete(format!(
-            "{error}; what is attached stays, and the same command goes on with the rest"
+            "{error}; attached segments stay, and the same command continues with the rest"
         )));
     }
     if last["done"] != true {
-        return Err(client.strange("the answer ended before its end"));
+        return Err(client.strange("the response ended before the job"));
     }
     match count("problem_count") {
         0 => Ok(()),

@@ -1,4 +1,7 @@
-//! `tideline archive orphans`: objects at a target that nothing names, listed and removed by a running server.
+//! `tideline archive orphans`: lists and removes unused objects at an archive target, by a running server.
+//!
+//! The server removes a limited number of objects per request, so the command repeats its request until none is
+//! left.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -10,31 +13,33 @@ use crate::output;
 /// Arguments of `archive orphans`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Files and descriptions that failed or killed archive jobs have left at a target. Without --remove nothing is changed. What the
-server's database or a finished description of another database names is never removed.
+Lists files and descriptions that failed or killed archive jobs have left at a target. Without
+--remove nothing is changed. Objects that the server's database or a complete description of
+another database refers to are never removed.
 
   tideline archive orphans default
   tideline archive orphans default --remove
-  tideline archive orphans s3://bucket/prefix --origin 00f3a91c5be07d42   # a database that is gone for good
+  tideline archive orphans s3://bucket/prefix --origin 00f3a91c5be07d42   # a database that no longer exists
 
-A target is named as in policies: it is the server's archive.target, lies below it, or archive.allowed_targets lists it.
+A target is written as in policies: it is the server's archive.target, a location below it, or one that
+archive.allowed_targets lists.
 
-Exit status: 0 nothing is left over, or all of it was removed; 1 something is left over, or the server refused.")]
+Exit status: 0 no object is left over, or all were removed; 1 objects are left over, or the server refused.")]
 pub struct OrphansArguments {
     #[command(flatten)]
     connection: ConnectionArguments,
-    /// The target, as in policies: `default`, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix
+    /// Archive target, as in policies: `default`, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix
     #[arg(value_name = "TARGET")]
     target: String,
-    /// Look at what this other database has written: the first part of the names of its objects
+    /// Check only objects that this other database has written: the first part of their names
     #[arg(long, value_name = "ORIGIN")]
     origin: Option<String>,
-    /// Remove what is found
+    /// Remove the unused objects
     #[arg(long)]
     remove: bool,
 }
 
-/// Lists what is left over, and removes it where that is wanted.
+/// Lists unused objects, and removes them if requested.
 pub(crate) fn run(arguments: &OrphansArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let mut found = ask(&client, arguments)?;
@@ -59,7 +64,7 @@ pub(crate) fn run(arguments: &OrphansArguments) -> Result<()> {
     }
     if let Some(error) = found["error"].as_str() {
         return Err(CliError::Incomplete(format!(
-            "{error}; the same command goes on with the rest"
+            "{error}; the same command continues with the rest"
         )));
     }
     let left = match arguments.remove {
@@ -69,7 +74,7 @@ pub(crate) fn run(arguments: &OrphansArguments) -> Result<()> {
     match left {
         0 => Ok(()),
         _ if arguments.remove => Err(CliError::Incomplete(format!(
-            "{} objects are left over; the same command goes on with them",
+            "{} objects are left over; the same command continues with them",
             output::count(left)
         ))),
         objects => Err(CliError::Incomplete(format!(
@@ -105,18 +110,18 @@ fn text(found: &Value, removes: bool) -> String {
         text.push_str(&format!("and {} more\n", output::count(more)));
     }
     for reason in found["broken"].as_array().into_iter().flatten() {
-        text.push_str(&format!("cannot be read, and stays: {}\n", output::cell(reason)));
+        text.push_str(&format!("unreadable, kept: {}\n", output::cell(reason)));
     }
     if number("young") > 0 {
         text.push_str(&format!(
-            "{} objects are less than a day old and stay: their database may be archiving\n",
+            "{} objects are less than a day old and were kept: their database may be archiving\n",
             output::count(number("young"))
         ));
     }
     for (origin, objects) in found["others"].as_object().into_iter().flatten() {
         let objects = output::count(objects.as_u64().unwrap_or(0));
         text.push_str(&format!(
-            "{objects} objects of database {origin} were not looked at\n"
+            "{objects} objects of database {origin} were not checked\n"
         ));
     }
     let (count, bytes, what) = match removes {

@@ -1,5 +1,5 @@
-//! `tideline archive status` and `restore`: how the archives of a running server stand, and archived points back into its
-//! cold tier.
+//! `tideline archive status` and `archive restore`: the state of a running server's archives, and the restore
+//! of archived points to the cold tier.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub struct StatusArguments {
 /// Arguments of `archive restore`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Whole segments come back, and the archive's policy leaves them in the cold tier for as long as is asked for.
+Whole segments are restored. The archive policy leaves them in the cold tier for the requested time.
 
   tideline archive restore --table metrics --from 2026-01-01T00:00:00Z --to 2026-01-08T00:00:00Z
   tideline archive restore --table metrics --all-time --for 30d --wait
@@ -31,21 +31,21 @@ pub struct RestoreArguments {
     connection: TableArguments,
     #[command(flatten)]
     range: RangeArguments,
-    /// However old or young
+    /// Restore points of any age
     #[arg(long, conflicts_with_all = ["last", "from", "to"])]
     all_time: bool,
-    /// For how long it stays in the cold tier, such as 30d; 7d where it is not said
+    /// Time that the points stay in the cold tier, such as 30d [default: 7d]
     #[arg(long = "for", value_name = "DURATION", conflicts_with = "into")]
     lasting: Option<String>,
     /// Copy the points of the range into this table instead, whatever their tier
     #[arg(long, value_name = "TABLE")]
     into: Option<String>,
-    /// Show how far it is until it has ended
+    /// Show the progress until the job has ended
     #[arg(long)]
     wait: bool,
 }
 
-/// Shows what is in files, what waits to be, and what keeps it from that.
+/// Shows archived, copied, waiting and late points per table, and errors per target.
 pub(crate) fn status(arguments: &StatusArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let text = client.get("/v1/archive")?;
@@ -98,11 +98,11 @@ fn standing(answer: &Value) -> String {
     format!("{}\n{}{troubles}", targets.render(), tables.render())
 }
 
-/// Begins it, and follows it where that is wanted.
+/// Starts the restore, and follows its job if requested.
 pub(crate) fn restore(arguments: &RestoreArguments) -> Result<()> {
     if arguments.range.is_open() && !arguments.all_time {
         return Err(CliError::usage(
-            "say in which range, by --from, --to or --last, or --all-time",
+            "missing range: use --from, --to, --last or --all-time",
         ));
     }
     let client = arguments.connection.client()?;
@@ -118,6 +118,6 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<()> {
         Some(job) if arguments.wait => jobs::watch(&client, &arguments.connection.server, job),
         _ if arguments.connection.server.json => output::print(&text),
         Some(_) => output::print(&jobs::table(&Value::Array(vec![answer["job"].clone()]))),
-        None => output::print("nothing of that range is in the archive or the cold tier"),
+        None => output::print("neither the archive nor the cold tier has points in that range"),
     }
 }

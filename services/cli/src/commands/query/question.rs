@@ -1,4 +1,6 @@
-//! The query of a command line: what `query` and `explain` share.
+//! Query arguments that `query` and `explain` share, and their conversion to the JSON of the API.
+//!
+//! Arguments are converted without validating names, functions or durations; the server reports errors in them.
 
 use std::path::PathBuf;
 
@@ -10,7 +12,7 @@ use crate::commands::selection::{self, RangeArguments, body};
 use crate::condition::{self, WhereArguments, joined};
 use crate::error::{CliError, Result};
 
-/// Arguments that a query in JSON replaces.
+/// Arguments that conflict with `--body`, which replaces them.
 const OF_QUESTION: [&str; 23] = [
     "conditions",
     "measurement",
@@ -37,7 +39,7 @@ const OF_QUESTION: [&str; 23] = [
     "limit",
 ];
 
-/// Which points are read, and what is computed from them.
+/// Arguments that select points and the computations on them.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("aggregates").args(["functions", "compute_windows"]).multiple(true))]
 #[command(group = ArgGroup::new("ranked").args(["top", "bottom"]))]
@@ -46,28 +48,30 @@ pub(crate) struct QuestionArguments {
     timelines: WhereArguments,
     #[command(flatten)]
     range: RangeArguments,
-    /// A field to read [default: all]
+    /// Field to read; may be repeated [default: all]
     #[arg(long = "field", short = 'f', value_name = "NAME")]
     fields: Vec<String>,
-    /// A condition on the values of each point, such as usage>90, state=idle or a tree in JSON; of several all hold
+    /// Condition on the values of each point, such as usage>90, state=idle or a JSON tree; points must match
+    /// all
     #[arg(long = "value", value_name = "CONDITION")]
     values: Vec<String>,
-    /// A field that is computed from those of each point, such as busy=usage_user+usage_system
+    /// Field computed from other fields of each point, such as busy=usage_user+usage_system
     #[arg(long, value_name = "NAME=EXPRESSION")]
     compute: Vec<String>,
-    /// Only so many points of each series, those that show its shape best
+    /// Return at most N points per series, chosen to preserve its shape
     #[arg(long, value_name = "N", conflicts_with = "aggregates")]
     sample: Option<u64>,
-    /// Rows in the order of this field, the highest first
+    /// Order rows by this field, the highest first
     #[arg(long, value_name = "FIELD", conflicts_with_all = ["aggregates", "sample", "lowest"])]
     highest: Option<String>,
-    /// Rows in the order of this field, the lowest first
+    /// Order rows by this field, the lowest first
     #[arg(long, value_name = "FIELD", conflicts_with_all = ["aggregates", "sample"])]
     lowest: Option<String>,
-    /// What to compute of each field: count, sum, mean, min, max, first, last, rate, increase, p95 or another percentile, …
+    /// Functions computed per field: count, sum, mean, min, max, first, last, rate, increase, p95 or another
+    /// percentile, …
     ///
-    /// All of them: count, count_distinct, sum, mean, stddev, min, max, spread, mode, first, last, delta, rate, increase,
-    /// integral, time_weighted_mean, and percentiles such as p50, p95 and p99.9.
+    /// All functions: count, count_distinct, sum, mean, stddev, min, max, spread, mode, first, last, delta,
+    /// rate, increase, integral, time_weighted_mean, and percentiles such as p50, p95 and p99.9.
     #[arg(
         help_heading = "Windows",
         long = "fn",
@@ -75,10 +79,10 @@ pub(crate) struct QuestionArguments {
         value_delimiter = ','
     )]
     functions: Vec<String>,
-    /// A column that is computed from aggregates of a window, such as 'range=max(usage)-min(usage)'
+    /// Column computed from aggregates of a window, such as 'range=max(usage)-min(usage)'
     #[arg(help_heading = "Windows", long, value_name = "NAME=EXPRESSION")]
     compute_windows: Vec<String>,
-    /// The width of the windows to compute in, such as 1m or 1mo [default: the whole range]
+    /// Width of the windows, such as 1m or 1mo [default: the whole range]
     #[arg(
         help_heading = "Windows",
         long,
@@ -86,16 +90,17 @@ pub(crate) struct QuestionArguments {
         requires = "aggregates"
     )]
     window: Option<String>,
-    /// The time zone in which days, weeks, months and years begin, such as Europe/Berlin [default: UTC]
+    /// Time zone in which days, weeks, months and years begin, such as Europe/Berlin [default: UTC]
     #[arg(help_heading = "Windows", long, value_name = "NAME", requires = "window")]
     zone: Option<String>,
-    /// Begins the windows so much later
+    /// Shift the start of the windows by this time
     #[arg(help_heading = "Windows", long, value_name = "DURATION", requires = "window")]
     offset: Option<String>,
-    /// What stands in windows without a value: null, linear, previous:10m, or a value such as 0 [default: they are left out]
+    /// Fill for windows without a value: null, linear, previous:10m, or a value such as 0 [default: they are
+    /// omitted]
     #[arg(help_heading = "Windows", long, value_name = "FILL", requires = "window")]
     fill: Option<String>,
-    /// Put timelines together by these tags [default: all together]
+    /// Group timelines by these tags [default: one group]
     #[arg(
         help_heading = "Windows",
         long,
@@ -108,16 +113,16 @@ pub(crate) struct QuestionArguments {
     /// Compute for each timeline separately
     #[arg(help_heading = "Windows", long, requires = "aggregates")]
     each: bool,
-    /// Only the N series with the highest values of --by, the highest first
+    /// Return only the N series with the highest values of --by, the highest first
     #[arg(help_heading = "Windows", long, value_name = "N", requires = "aggregates")]
     top: Option<u64>,
-    /// Only the N series with the lowest values of --by, the lowest first
+    /// Return only the N series with the lowest values of --by, the lowest first
     #[arg(help_heading = "Windows", long, value_name = "N", requires = "aggregates")]
     bottom: Option<u64>,
-    /// What series are ranked by: a function, or one of a field such as max(usage) [default: the first of --fn]
+    /// Ranking of series: a function, or a function of a field such as max(usage) [default: the first of --fn]
     #[arg(help_heading = "Windows", long, value_name = "FUNCTION", requires = "ranked")]
     by: Option<String>,
-    /// Which tier to read
+    /// Tier to read
     #[arg(long, value_name = "TIER", value_parser = ["all", "hot", "cold", "archive"], default_value = "all")]
     tier: String,
     /// Newest first
@@ -126,13 +131,13 @@ pub(crate) struct QuestionArguments {
     /// Most rows [default: 1000 for tables, else all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// The query in JSON, as the API takes it, from a file or `-` for standard input
+    /// File with the query in JSON, as for the API, or `-` for standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = OF_QUESTION)]
     body: Option<PathBuf>,
 }
 
 impl QuestionArguments {
-    /// The query in JSON; `limit` rows where the command line does not say how many.
+    /// Returns the query in JSON. `limit` is the number of rows without `--limit`.
     pub(crate) fn json(&self, limit: Option<u64>) -> Result<String> {
         match &self.body {
             Some(path) => body(path),
@@ -210,11 +215,10 @@ impl QuestionArguments {
         Ok(aggregate)
     }
 
-    /// The function, and perhaps the field, that series are ranked by.
+    /// Returns the function, and the field if given, by which series are ranked.
     fn ranked_by(&self) -> Result<Map<String, Value>> {
         let by = self.by.as_ref().or_else(|| self.functions.first());
-        let by =
-            by.ok_or_else(|| CliError::usage("name what series are ranked by, such as --by 'max(usage)'"))?;
+        let by = by.ok_or_else(|| CliError::usage("missing ranking: use --by, such as --by 'max(usage)'"))?;
         let (name, field) = match by.strip_suffix(')').and_then(|by| by.split_once('(')) {
             Some((name, field)) => (name, Some(field)),
             None => (by.as_str(), None),
@@ -227,7 +231,7 @@ impl QuestionArguments {
     }
 }
 
-/// A function as the API takes it: `p95` and `percentile_95` are percentiles, other words stay.
+/// Converts a function name to the API: `p95` and `percentile_95` become percentiles, other names stay.
 fn function(text: &str) -> Value {
     let share = text
         .strip_prefix("percentile_")
@@ -249,14 +253,14 @@ fn fill(text: &str) -> Value {
     }
 }
 
-/// `NAME=EXPRESSION` as the API takes it.
+/// Converts `NAME=EXPRESSION` arguments to the API.
 fn computations(texts: &[String]) -> Result<Value> {
     let computation = |text: &String| match text.split_once('=') {
         Some((name, expression)) if !name.trim().is_empty() => {
             Ok(json!({"name": name.trim(), "expression": expression.trim()}))
         }
         _ => Err(CliError::usage(format!(
-            "{text:?} is not a computation; write NAME=EXPRESSION, such as busy=usage_user+usage_system"
+            "{text:?} is not a computation; use NAME=EXPRESSION, such as busy=usage_user+usage_system"
         ))),
     };
     texts.iter().map(computation).collect()

@@ -1,4 +1,7 @@
-//! Answers about points for people: a table, or charts.
+//! Formats query results for terminals, as a table or as charts.
+//!
+//! Both forms read the whole result. Series with different columns share one table; charts draw numeric columns
+//! only.
 
 use serde_json::Value;
 use tideline_openapi::model::Timestamp;
@@ -7,21 +10,21 @@ use crate::output;
 use crate::output::chart::{Line, SERIES_MAX, chart};
 use crate::output::grid::Grid;
 
-/// Charts of one answer.
+/// Most charts per result.
 const CHARTS_MAX: usize = 8;
 
-/// Formats the rows of an answer and its notes. `width` is that of the terminal.
+/// Formats the rows of a result and its notes. `width` is that of the terminal, if any.
 pub(crate) fn table(answer: &Value, width: Option<usize>) -> String {
     let (grid, rows) = grid(answer);
     let cost = &answer["cost"];
     let more = match answer["more"].as_bool() {
-        Some(true) => ", and there are more: raise --limit, or narrow the question",
+        Some(true) => ", and there are more: raise --limit, or narrow the query",
         _ => "",
     };
     let mut notes = String::new();
     for (member, what) in [
         ("estimated", "estimates"),
-        ("overflowed", "empty where a sum of integers is beyond 64 bits"),
+        ("overflowed", "empty where a sum of integers exceeds 64 bits"),
     ] {
         let columns = answer[member].as_array().into_iter().flatten();
         let columns: Vec<String> = columns.map(output::cell).collect();
@@ -40,8 +43,8 @@ pub(crate) fn table(answer: &Value, width: Option<usize>) -> String {
     )
 }
 
-/// The rows of all series in one table, and how many they are: the measurement where some series has one, the tags that some
-/// series has, then all columns.
+/// Returns the rows of all series as one table, and their number. Columns are the measurement if a series has
+/// one, the tags of all series, then all columns.
 pub(crate) fn grid(answer: &Value) -> (Grid, u64) {
     let series = || answer["series"].as_array().into_iter().flatten();
     let mut tags: Vec<&str> = series()
@@ -80,13 +83,13 @@ pub(crate) fn grid(answer: &Value) -> (Grid, u64) {
     (grid, rows)
 }
 
-/// The names of the columns of a series.
+/// Returns the column names of a series.
 fn names(series: &Value) -> impl Iterator<Item = &str> {
     let columns = series["columns"].as_array().into_iter().flatten();
     columns.filter_map(Value::as_str)
 }
 
-/// The series of a field of a measurement, on one axis.
+/// Chart of one field of a measurement, with all its series on one axis.
 struct Drawn<'a> {
     measurement: String,
     column: &'a str,
@@ -94,7 +97,7 @@ struct Drawn<'a> {
     left_out: usize,
 }
 
-/// A chart for each field of each measurement, all series of it on one axis. `width` is that of the terminal.
+/// Draws one chart per field and measurement. `width` is that of the terminal, if any.
 pub(crate) fn charts(answer: &Value, width: Option<usize>) -> String {
     let mut drawn: Vec<Drawn<'_>> = Vec::new();
     for series in answer["series"].as_array().into_iter().flatten() {
@@ -157,7 +160,7 @@ impl Drawn<'_> {
     }
 }
 
-/// The points of a column that are numbers.
+/// Returns the points of a column that are numbers or booleans, as nanoseconds and value.
 fn points(series: &Value, column: usize) -> Vec<(i64, f64)> {
     let rows = series["points"].as_array().into_iter().flatten();
     rows.filter_map(|row| {
@@ -167,7 +170,7 @@ fn points(series: &Value, column: usize) -> Vec<(i64, f64)> {
     .collect()
 }
 
-/// A value as a number; booleans are 0 and 1.
+/// Converts a value to a number; booleans become 0 and 1.
 fn number(value: &Value) -> Option<f64> {
     value
         .as_f64()

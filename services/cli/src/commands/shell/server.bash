@@ -1,4 +1,4 @@
-# Offers what the server knows; without an answer, what needs no server.
+# Offers names from the server. Without candidates from it, falls back to the static completions.
 _tideline_with_server() {
     local found
     COMPREPLY=()

@@ -1,4 +1,4 @@
-# Offers what the server knows.
+# Offers names from the server.
 function __tideline_of_server
     command tideline complete --shell fish --line (commandline -cp | string collect) 2>/dev/null
 end

@@ -1,4 +1,4 @@
-    # Offers what the server knows; without an answer, what needs no server.
+    # Offers names from the server. Without candidates from it, falls back to the static completions.
     local -a of_server space
     of_server=("${(@f)$(${words[1]} complete --shell zsh --line "$LBUFFER" 2>/dev/null)}")
     of_server=(${of_server:#})

@@ -1,4 +1,6 @@
-//! Charts at 60, 80 and 200 columns.
+//! Tests of charts at 60, 80 and 200 columns.
+//!
+//! They cover scaling, spikes, gaps, extreme values and several series.
 
 use super::*;
 
@@ -127,7 +129,7 @@ cpu usage
 ─  ──────  ───────  ────  ───────  ────
 a  host=a        0   1.5        3     3
 b  host=b        0   1.5        3     0
-+ is several series
++ marks several series
 "
     );
 }

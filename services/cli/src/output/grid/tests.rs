@@ -1,4 +1,6 @@
-//! Tables in a pipe, and in terminals of 60 and 200 columns.
+//! Tests of tables in a pipe and in terminals of various widths.
+//!
+//! They cover alignment, shortening, wrapping, blocks and control characters.
 
 use super::*;
 
@@ -36,7 +38,7 @@ fn wide_characters_take_two_columns() {
     assert_eq!(elide("日本語日本語", 7), "日…語");
 }
 
-/// A table as of `find`: ids of 32 digits, times with nanoseconds, long tags.
+/// Returns a table like that of `find`: ids of 32 digits, times with nanoseconds, long tags.
 fn timelines() -> Grid {
     let mut grid = Grid::new(["measurement", "tags", "first seen", "last seen", "id"]);
     for (host, id, seen) in [

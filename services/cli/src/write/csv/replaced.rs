@@ -1,26 +1,29 @@
-//! Counts rows that have the timeline and time of another row of their file.
+//! Counts rows that have the same timeline and time as another row of their file.
+//!
+//! Rows are compared by hash, up to a limit that bounds memory.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-/// Most rows of a file that are compared: 8 bytes and some room each, about 150 MB.
+/// Most rows per file that are compared. A row takes 8 bytes and the overhead of the set, about 150 MB in
+/// total.
 pub(in crate::write) const COMPARED_MAX: usize = 8 << 20;
 
-/// Hashes of the timelines and times that were met.
+/// Hashes of the timelines and times seen so far.
 #[derive(Debug, Default)]
 pub(in crate::write) struct Met(Mutex<HashSet<u64>>);
 
-/// Counts of rows that repeat or replace earlier ones.
+/// Counts of compared rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::write) struct Compared {
     /// Rows that have the timeline and time of another one.
     pub(in crate::write) replaced: u64,
-    /// Rows that were not compared.
+    /// Rows that were not compared, because the limit was reached.
     pub(in crate::write) unknown: u64,
 }
 
 impl Met {
-    /// Adds rows.
+    /// Adds rows by hash, and returns their counts.
     pub(super) fn add(&self, hashes: &[u64]) -> Compared {
         let mut met = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut compared = Compared::default();

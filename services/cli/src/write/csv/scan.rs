@@ -1,4 +1,7 @@
-//! Looks through a file, or the beginning of a stream, and decides the type of each column and the form of its times.
+//! Scan of a file, or of the first batch of a stream, that determines column types and the form of times.
+//!
+//! A column gets the narrowest type that fits all its cells. Texts in a column of mostly numbers are reported
+//! instead of turning the column into text.
 
 use super::times::{TimeForm, TimeNumbers, decimal, likely_unit};
 use super::values::{Kind, boolean, is_float};
@@ -7,18 +10,18 @@ use crate::error::{CliError, Result};
 use crate::write::cutter::Piece;
 use crate::write::early::is_near_1970;
 
-/// Result of a scan of the columns.
+/// Result of a scan: counts per column, and the forms of times.
 #[derive(Debug)]
 pub(in crate::write) struct ColumnScan {
     columns: Vec<ColumnCounts>,
     times: TimeNumbers,
-    /// Times in words that can be read.
+    /// Number of parsed times that are not numbers.
     dates: u64,
-    /// The first time that cannot be read.
+    /// First time that cannot be parsed.
     no_time: Option<Cell>,
 }
 
-/// A cell that does not fit.
+/// Cell that does not fit, with its line.
 #[derive(Debug)]
 struct Cell {
     line: u64,
@@ -30,12 +33,12 @@ struct Cell {
 struct ColumnCounts {
     booleans: u64,
     integers: u64,
-    /// Integers beyond the signed ones.
+    /// Integers above the signed range.
     unsigned: u64,
     negative: u64,
     floats: u64,
     texts: u64,
-    /// The first cell that is no number.
+    /// First cell that is not a number.
     no_number: Option<Cell>,
 }
 
@@ -49,7 +52,7 @@ impl ColumnScan {
         }
     }
 
-    /// Looks at whole rows.
+    /// Adds whole rows.
     pub(in crate::write) fn add(&mut self, plan: &CsvPlan, piece: &Piece) {
         let (mut line, mut counted) = (piece.first_line, 0);
         rows(&piece.bytes, plan.delimiter, |start, row| {
@@ -89,18 +92,19 @@ impl ColumnScan {
         }
     }
 
-    /// Returns the unit that is likely meant where all times are near 1970 as integers of `unit`.
+    /// Returns the likely unit of times if all are near 1970 as integers of `unit`.
     pub(in crate::write) fn likely_unit(&self, unit: &str) -> Option<&'static str> {
         let largest = self.times.largest()?;
         let is_near = i64::try_from(largest).is_ok_and(|time| is_near_1970(time, unit));
         is_near.then(|| likely_unit(largest))
     }
 
-    /// Puts types and times into the plan; `unit` is that of `--precision`, where it was given.
+    /// Sets types and times in the plan. `unit` is that of `--precision`, if given.
     ///
     /// # Errors
     ///
-    /// If a column of numbers has other cells, or no time can be read: with the place of the first one.
+    /// Returns a usage error with the position of the first bad cell if a column of numbers has other cells, if
+    /// no time can be parsed, or if the numbers of times suggest several units.
     pub(in crate::write) fn decide(
         &self,
         plan: &mut CsvPlan,
@@ -112,8 +116,9 @@ impl ColumnScan {
             if let Role::Field(_, kind @ Kind::Auto) = role {
                 *kind = counts.kind().map_err(|(cell, numbers)| {
                     CliError::usage(format!(
-                        "{path}:{}: column {column}: {:?} is no number, as {numbers} other cells are; correct it, or say \
-                         --field {column}:string to keep texts, or --field {column}:float to reject such rows",
+                        "{path}:{}: column {column}: {:?} is not a number, but {numbers} other cells are; \
+                         correct it, use --field {column}:string to keep texts, or --field {column}:float to \
+                         reject such rows",
                         cell.line, cell.text
                     ))
                 })?;
@@ -167,7 +172,8 @@ impl ColumnCounts {
         });
     }
 
-    /// The one type that holds all cells; else the first cell that is no number, and how many are.
+    /// Returns the type that fits all cells. If most but not all cells are numbers, returns the first other
+    /// cell and the count of numbers.
     fn kind(&self) -> std::result::Result<Kind, (&Cell, u64)> {
         let numbers = self.integers + self.unsigned + self.floats;
         let others = self.booleans + self.texts;

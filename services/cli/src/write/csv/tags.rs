@@ -1,22 +1,24 @@
-//! Tags that all rows of a file share: given on the command line, or taken from the file's name.
+//! Tags that all rows of a file share, given on the command line or taken from the file's name.
+//!
+//! Such a tag must not have the name of a tag column; the plan of a file checks that.
 
 use std::path::Path;
 
 use crate::error::{CliError, Result};
 
-/// Endings of packed files.
+/// Endings of compressed files.
 const PACKED: [&str; 2] = [".gz", ".zst"];
 
-/// Splits `KEY=VALUE`; `None` is the name of a column.
+/// Splits `KEY=VALUE`. Returns `None` for the name of a column.
 pub(super) fn constant(tag: &str) -> Option<(&str, &str)> {
     tag.split_once('=').filter(|(key, _)| !key.is_empty())
 }
 
-/// Returns the tag that `KEY` or `KEY=PATTERN` takes from the name of a file.
+/// Returns the tag that the rule `KEY` or `KEY=PATTERN` derives from a file name.
 ///
 /// # Errors
 ///
-/// If the file has no name, or one that the pattern does not match.
+/// Returns a usage error if the input has no name, or its name does not match the pattern.
 pub(super) fn from_file(rule: &str, path: &str) -> Result<(String, String)> {
     let (key, pattern) = match rule.split_once('=') {
         Some((key, pattern)) => (key, Some(pattern)),
@@ -25,14 +27,14 @@ pub(super) fn from_file(rule: &str, path: &str) -> Result<(String, String)> {
     let name = Path::new(path).file_name().and_then(|name| name.to_str());
     let Some(name) = name.filter(|_| path != "-") else {
         return Err(CliError::usage(format!(
-            "--tag-from-file {rule}: standard input has no name; say --tag {key}=VALUE"
+            "--tag-from-file {rule}: standard input has no name; use --tag {key}=VALUE"
         )));
     };
     let plain = unpacked(name);
     let stem = plain.rsplit_once('.').map_or(plain, |(stem, _)| stem);
     let value = match pattern {
         None => Some(stem),
-        // The shortest name first: a star at the end of a pattern does not take the endings.
+        // The shortest name is tried first, so that a star at the end of a pattern does not match file endings.
         Some(pattern) => [stem, plain, name].iter().find_map(|name| between(pattern, name)),
     };
     match value.filter(|value| !value.is_empty()) {
@@ -43,7 +45,7 @@ pub(super) fn from_file(rule: &str, path: &str) -> Result<(String, String)> {
     }
 }
 
-/// Refuses a rule that cannot match anything.
+/// Refuses a rule without a key, or a pattern without exactly one star.
 pub(super) fn check(rule: &str) -> Result<()> {
     let (key, stars) = match rule.split_once('=') {
         Some((key, pattern)) => (key, pattern.matches('*').count()),
@@ -51,19 +53,20 @@ pub(super) fn check(rule: &str) -> Result<()> {
     };
     if key.is_empty() || stars != 1 {
         return Err(CliError::usage(format!(
-            "--tag-from-file {rule}: write KEY, or KEY=PATTERN with one * for the value, such as host=metrics-*.csv"
+            "--tag-from-file {rule}: expected KEY, or KEY=PATTERN with one * for the value, \
+             such as host=metrics-*.csv"
         )));
     }
     Ok(())
 }
 
-/// A name without the ending of a packed file.
+/// Removes the ending of a compressed file.
 fn unpacked(name: &str) -> &str {
     let plain = PACKED.iter().find_map(|ending| name.strip_suffix(ending));
     plain.unwrap_or(name)
 }
 
-/// The part of a name that the star of a pattern stands for.
+/// Returns the part of a name that the star of a pattern matches.
 fn between<'a>(pattern: &str, name: &'a str) -> Option<&'a str> {
     let (before, after) = pattern.split_once('*')?;
     name.strip_prefix(before)?.strip_suffix(after)

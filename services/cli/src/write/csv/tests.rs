@@ -1,4 +1,6 @@
-//! Rows of CSV as points.
+//! Tests of the conversion of CSV rows to points.
+//!
+//! They cover roles, types, times, shared tags, replaced rows and usage errors.
 
 use clap::Parser;
 
@@ -112,8 +114,8 @@ fn what_does_not_fit_is_a_usage_error() {
             "there is no column \"x\"; the columns are: measurement, a",
         ),
         (&[], "a,b", "no column \"measurement\""),
-        (&["--tag", "a", "--field", "a"], "measurement,a", "named twice"),
-        (&["--tag", "a", "--tag", "a=1"], "measurement,a,b", "named twice"),
+        (&["--tag", "a", "--field", "a"], "measurement,a", "given twice"),
+        (&["--tag", "a", "--tag", "a=1"], "measurement,a,b", "given twice"),
         (&["--tag-from-file", "host"], "measurement,a", "has no name"),
     ] {
         let error = arguments(line)
@@ -184,7 +186,7 @@ fn rows_share_tags_and_replace_each_other() {
 }
 
 #[test]
-fn times_that_nobody_can_read_are_a_usage_error() {
+fn unreadable_times_are_a_usage_error() {
     let plan = || {
         arguments(&["--measurement", "m"])
             .plan(Some(b"time,v"), "-")

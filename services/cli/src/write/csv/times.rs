@@ -1,4 +1,6 @@
-//! Times of CSV: as an option says, or in one of the common forms.
+//! Times of CSV, in the format of an option or in one of the common forms.
+//!
+//! Ambiguous dates such as `03/04/2024` are refused instead of guessed.
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, SecondsFormat, Utc};
 use tideline_openapi::model::Precision;
@@ -9,33 +11,33 @@ const WITH_OFFSET: [&str; 3] = [
     "%Y-%m-%d %H:%M:%S%.f%z",
     "%Y-%m-%d %H:%M:%S%.f %z",
 ];
-/// Common forms that are taken as UTC.
+/// Common forms without an offset, which are read as UTC.
 const IN_UTC: [&str; 4] = [
     "%Y-%m-%dT%H:%M:%S%.f",
     "%Y-%m-%d %H:%M:%S%.f",
     "%Y-%m-%dT%H:%M",
     "%Y-%m-%d %H:%M",
 ];
-/// From here on a count of seconds is a time after 1973.
+/// Smallest number whose magnitude indicates a unit. As seconds it is a time in March 1973.
 const SECONDS_MIN: u64 = 100_000_000;
 
 /// Format of the times of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TimeForm {
-    /// As the server reads them: RFC 3339, or integers in the unit of the request.
+    /// RFC 3339, or integers in the unit of the request; the server parses them.
     Plain,
-    /// A pattern.
+    /// A strftime pattern.
     Pattern(String),
-    /// In any common form; numbers are in this unit.
+    /// Any common form, or numbers in this unit.
     Common(&'static str),
 }
 
 impl TimeForm {
-    /// Returns a time as the server reads it.
+    /// Converts a time to a form that the server parses.
     ///
     /// # Errors
     ///
-    /// If the cell is not a time of this form: why, and what to do.
+    /// Returns a message with the reason and a proposal if the cell is not a time of this form.
     pub(super) fn read(&self, cell: &str) -> Result<String, String> {
         match self {
             Self::Plain => Ok(cell.to_owned()),
@@ -61,11 +63,11 @@ fn by_pattern(cell: &str, pattern: &str) -> Result<String, String> {
             Ok(date) => Ok(date.and_time(NaiveTime::MIN).and_utc()),
             Err(_) => Err(error),
         });
-    let time = time.map_err(|error| format!("time {cell:?} is not like {pattern:?}: {error}"))?;
+    let time = time.map_err(|error| format!("time {cell:?} does not match {pattern:?}: {error}"))?;
     Ok(shown(time))
 }
 
-/// The whole part of a decimal number and the digits after its point.
+/// Splits a decimal number into its integer part and the digits after its point.
 pub(super) fn decimal(cell: &str) -> Option<(i64, &str)> {
     let (whole, digits) = cell.split_once('.')?;
     let is_fraction = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -74,7 +76,7 @@ pub(super) fn decimal(cell: &str) -> Option<(i64, &str)> {
 
 fn fraction(cell: &str, (whole, digits): (i64, &str), unit: &str) -> Result<String, String> {
     let nanos_of_unit = i128::from(Precision::parse(unit).unwrap_or_default().nanos());
-    // Digits beyond nanoseconds of a day-long unit do not matter.
+    // 18 digits are more precise than a nanosecond for any unit.
     let digits = &digits[..digits.len().min(18)];
     let scale = 10i128.pow(u32::try_from(digits.len()).unwrap_or(0));
     let part = digits.parse::<i128>().unwrap_or(0) * nanos_of_unit / scale;
@@ -87,22 +89,22 @@ fn fraction(cell: &str, (whole, digits): (i64, &str), unit: &str) -> Result<Stri
     match i64::try_from(nanos) {
         Ok(nanos) => Ok(shown(DateTime::from_timestamp_nanos(nanos))),
         Err(_) => Err(format!(
-            "time {cell:?} in {unit} is beyond the years 1677 to 2262"
+            "time {cell:?} in {unit} is outside the years 1677 to 2262"
         )),
     }
 }
 
-/// Reads a common form: RFC 3339, a date, a date with a time.
+/// Parses a common form: RFC 3339, a date, or a date with a time.
 fn common(cell: &str) -> Result<String, String> {
     let mut text = cell.replacen('/', "-", 2);
     if !year_is_first(&text) {
         return Err(match is_ambiguous(cell) {
             true => format!(
-                "time {cell:?} may begin with the day or with the month; say which by --time-format, such as \
+                "time {cell:?} may begin with the day or with the month; set --time-format, such as \
                  '%d/%m/%Y %H:%M' or '%m/%d/%Y %H:%M'"
             ),
             false => format!(
-                "time {cell:?} is in no common form; say --time-format, such as '%d %b %Y %H:%M:%S', s or ms"
+                "time {cell:?} has an unknown form; set --time-format, such as '%d %b %Y %H:%M:%S', s or ms"
             ),
         });
     }
@@ -125,7 +127,7 @@ fn common(cell: &str) -> Result<String, String> {
     let time = time.or_else(|| in_utc().map(|time| time.and_utc()));
     let time = time.or_else(|| date().map(|date| date.and_time(NaiveTime::MIN).and_utc()));
     time.map(shown)
-        .ok_or_else(|| format!("time {cell:?} does not exist, or is in no common form; say --time-format"))
+        .ok_or_else(|| format!("time {cell:?} does not exist, or has an unknown form; set --time-format"))
 }
 
 fn year_is_first(text: &str) -> bool {
@@ -133,7 +135,7 @@ fn year_is_first(text: &str) -> bool {
         .is_some_and(|(year, _)| year.len() == 4 && year.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Whether a text begins with three numbers of which none is clearly the year's place: `03/04/2024`, `3.4.24`.
+/// True if a text begins with three numbers without a clear order, such as `03/04/2024` or `3.4.24`.
 fn is_ambiguous(cell: &str) -> bool {
     let date = cell.split([' ', 'T']).next().unwrap_or_default();
     let parts: Vec<&str> = date.split(['/', '.', '-']).collect();
@@ -141,7 +143,7 @@ fn is_ambiguous(cell: &str) -> bool {
     parts.len() == 3 && parts.iter().all(is_number)
 }
 
-/// Range of the numbers of a column of times.
+/// Range of the absolute numbers in a time column.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct TimeNumbers {
     count: u64,
@@ -161,16 +163,16 @@ impl TimeNumbers {
         self.count += 1;
     }
 
-    /// The largest number.
+    /// Returns the largest absolute number.
     pub(super) fn largest(&self) -> Option<u64> {
         (self.count > 0).then_some(self.largest)
     }
 
-    /// Returns the unit that makes the numbers times of our days; nanoseconds where there are none.
+    /// Returns the unit in which the numbers are current times; nanoseconds without numbers.
     ///
     /// # Errors
     ///
-    /// If the numbers look like several units.
+    /// Returns a message if the numbers suggest several units.
     pub(super) fn unit(&self) -> Result<&'static str, String> {
         if self.count == 0 {
             return Ok("ns");
@@ -178,7 +180,8 @@ impl TimeNumbers {
         let unit = likely_unit(self.largest);
         if self.smallest >= SECONDS_MIN && likely_unit(self.smallest) != unit {
             return Err(format!(
-                "its times are numbers from {} to {}, which look like {} and {unit}; say --time-format s, ms, us or ns",
+                "its times are numbers from {} to {}, which suggest {} and {unit}; \
+                 use --time-format s, ms, us or ns",
                 self.smallest,
                 self.largest,
                 likely_unit(self.smallest),
@@ -188,7 +191,7 @@ impl TimeNumbers {
     }
 }
 
-/// Returns the unit in which a number is a time of our days.
+/// Returns the unit in which a number is a current time.
 pub(in crate::write) const fn likely_unit(number: u64) -> &'static str {
     match number {
         0..100_000_000_000 => "s",

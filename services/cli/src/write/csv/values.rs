@@ -1,4 +1,4 @@
-//! Types of fields in CSV: as an option says, or as all cells of a column allow.
+//! Values of CSV fields, by the type of an option or of the scanned column.
 
 use serde_json::{Value, json};
 
@@ -15,10 +15,10 @@ pub(in crate::write) enum Kind {
     String,
 }
 
-/// A cell as the value of a field.
+/// Converts a cell to a field value in JSON. Fails if the cell is not of the type.
 pub(super) fn value(name: &str, kind: Kind, cell: &str) -> std::result::Result<Value, String> {
     let text = cell.trim();
-    let wrong = |what: &str| Err(format!("column {name}: {cell:?} is no {what}"));
+    let wrong = |what: &str| Err(format!("column {name}: {cell:?} is not {what}"));
     Ok(match kind {
         Kind::Float if is_float(text) => match text.trim_start_matches('+') {
             "nan" | "-nan" | "-NaN" => json!({"float": "NaN"}),
@@ -26,19 +26,19 @@ pub(super) fn value(name: &str, kind: Kind, cell: &str) -> std::result::Result<V
             "-inf" => json!({"float": "-Inf"}),
             number => json!({"float": number}),
         },
-        Kind::Float => return wrong("number"),
+        Kind::Float => return wrong("a number"),
         Kind::Int if text.parse::<i64>().is_ok() => json!({"signed": text}),
-        Kind::Int => return wrong("integer"),
+        Kind::Int => return wrong("an integer"),
         Kind::Uint if text.parse::<u64>().is_ok() => json!({"unsigned": text}),
-        Kind::Uint => return wrong("unsigned integer"),
+        Kind::Uint => return wrong("an unsigned integer"),
         Kind::String => cell.into(),
         Kind::Bool => match (boolean(text), text) {
             (Some(value), _) => value.into(),
             (None, "1" | "t" | "T") => true.into(),
             (None, "0" | "f" | "F") => false.into(),
-            _ => return wrong("truth value: write true or false"),
+            _ => return wrong("a boolean: use true or false"),
         },
-        // Of a stream whose first batch has no value of the column.
+        // The type is open only for a stream whose first batch has no value of the column.
         Kind::Auto => match boolean(text) {
             Some(value) => value.into(),
             None if text.parse::<i64>().is_ok() => json!({"signed": text}),
@@ -61,14 +61,14 @@ pub(super) fn split_field(field: &str) -> Result<(&str, Kind)> {
         "string" => Kind::String,
         _ => {
             return Err(CliError::usage(format!(
-                "--field {field}: the type {kind:?} is none of float, int, uint, bool, string"
+                "--field {field}: invalid type {kind:?}; use float, int, uint, bool or string"
             )));
         }
     };
     Ok((name, kind))
 }
 
-/// Whether a text is a number with a point, an exponent, or a word for one that is not finite.
+/// True if a text is a finite decimal number, NaN or an infinity.
 pub(super) fn is_float(text: &str) -> bool {
     let is_word = matches!(text.trim_start_matches(['+', '-']), "NaN" | "nan" | "Inf" | "inf");
     is_word || (text.parse::<f64>().is_ok() && text.bytes().any(|byte| byte.is_ascii_digit()))

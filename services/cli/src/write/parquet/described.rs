@@ -1,15 +1,17 @@
-//! Files that say what their columns are: answers of a query, and files of an archive. So they are read back without
-//! being told which columns are tags.
+//! Column roles that a Parquet file declares in its metadata: results of a query, and files of an archive.
+//!
+//! Such files can be read without options for tags and fields.
 
 use parquet::file::metadata::{FileMetaData, ParquetMetaData};
 use serde::Deserialize;
 
 use super::{Kind, Role};
 
-/// The type of columns of native histograms.
+/// Type name of columns of native histograms.
 const HISTOGRAM: &str = "histogram";
 
-/// What a column holds, as a file says it. A column of neither is passed over.
+/// Role of a column as declared by the file. A column that is neither tag nor field is skipped, except time and
+/// measurement.
 #[derive(Deserialize)]
 struct Note {
     column: String,
@@ -19,17 +21,17 @@ struct Note {
     of: Option<String>,
 }
 
-/// What a file says of its columns.
+/// Roles of all columns of a file.
 pub(super) struct Described {
-    /// What each is. Those of histograms are nothing.
+    /// Role per column. Columns of histograms are skipped.
     pub(super) roles: Vec<Role>,
-    /// The measurement of all rows, where no column holds it.
+    /// Measurement of all rows, if it is not in a column.
     pub(super) measurement: Option<String>,
-    /// The places of columns of native histograms, as texts or as they are stored: no form of a write holds them.
+    /// Indexes of columns of native histograms, which no write format supports.
     pub(super) histograms: Vec<usize>,
 }
 
-/// What the columns of these names are; `None` = the file does not say it of all.
+/// Returns the declared roles of the columns, or `None` if the file does not declare all of them.
 pub(super) fn described(file: &FileMetaData, names: &[String]) -> Option<Described> {
     let said = |key: &str| {
         let mut notes = file.key_value_metadata()?.iter();
@@ -59,7 +61,7 @@ pub(super) fn described(file: &FileMetaData, names: &[String]) -> Option<Describ
     })
 }
 
-/// The values of some columns, by the counts in the file; where it does not count what is missing, its rows.
+/// Counts the values of some columns from the file's statistics. If null counts are missing, all rows count.
 pub(super) fn count(file: &ParquetMetaData, columns: &[usize]) -> u64 {
     let schema = file.file_metadata().schema_descr();
     let is_wanted = |leaf: &usize| columns.contains(&schema.get_column_root_idx(*leaf));

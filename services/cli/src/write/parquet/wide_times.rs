@@ -1,7 +1,8 @@
-//! Times of the old type INT96: a day and the nanoseconds of it, which reach further than nanoseconds since 1970 do.
+//! Times of the Parquet type INT96: a day and its nanoseconds, with a larger range than nanoseconds since 1970.
 //!
-//! Read as those they wrap around without a word, so such columns are read twice, by a second reader as seconds, which
-//! hold them all. Where the two disagree, the time lies beyond what can be stored.
+//! The decoder overflows silently when it converts them to nanoseconds. A second reader therefore decodes such
+//! columns as seconds, which cannot overflow. If both values differ, the time is outside of the supported
+//! range.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -21,18 +22,18 @@ use parquet::errors::ParquetError;
 
 use super::{ROWS_AT_ONCE, invalid};
 
-/// Reads seconds beside the rows.
+/// Second reader, which decodes seconds in parallel with the rows.
 pub(super) struct WideTimes {
     reader: ParquetRecordBatchReader,
-    /// For each wanted column, whether it is one of them.
+    /// True for each read column that is INT96.
     is_wide: Vec<bool>,
 }
 
-/// The seconds of some rows, of each wanted column that has them.
+/// Seconds of some rows; `None` for columns that are not INT96.
 pub(super) type Seconds = Vec<Option<ArrayRef>>;
 
 impl WideTimes {
-    /// Opens the file once more for those of the wanted columns that are INT96; `None` where none is.
+    /// Opens the file again for the wanted columns that are INT96. Returns `None` without such columns.
     pub(super) fn open(
         path: &Path,
         builder: &ParquetRecordBatchReaderBuilder<File>,
@@ -67,13 +68,13 @@ impl WideTimes {
         }))
     }
 
-    /// The seconds of the next `rows` rows.
+    /// Returns the seconds of the next `rows` rows.
     pub(super) fn next(&mut self, rows: usize) -> io::Result<Seconds> {
         let damaged = |reason: String| io::Error::new(ErrorKind::InvalidData, reason);
         let batch = self.reader.next().transpose();
         let batch = batch.map_err(|error| damaged(error.to_string()))?;
         let batch = batch.filter(|batch| batch.num_rows() == rows);
-        let batch = batch.ok_or_else(|| damaged("columns of different lengths".into()))?;
+        let batch = batch.ok_or_else(|| damaged("columns have different lengths".into()))?;
         let mut columns = batch.columns().iter();
         let seconds = self.is_wide.iter().map(|is_wide| match is_wide {
             true => columns.next().map(Arc::clone),
@@ -83,9 +84,9 @@ impl WideTimes {
     }
 }
 
-/// Whether a time in nanoseconds is the one that the seconds say.
+/// True if a time in nanoseconds agrees with the time in seconds.
 pub(super) fn is_whole(nanos: i64, seconds: &ArrayRef, row: usize) -> bool {
     let seconds = seconds.as_primitive::<TimestampSecondType>().value(row);
-    // A part of a second is cut off on one side or the other; what has wrapped around is centuries away.
+    // Rounding may differ by one second. An overflow differs by centuries.
     nanos.div_euclid(1_000_000_000).abs_diff(seconds) <= 1
 }
