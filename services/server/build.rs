@@ -1,4 +1,4 @@
-//! Passes the commit of the repository, if there is one, to the compiler, for `tideline --version`.
+//! Sets `TIDELINE_COMMIT` for `tideline --version` if the source is a Git repository.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,6 @@
-//! The command line.
+//! Command line of the binary `tideline`.
+//!
+//! Server options are merged with the configuration file and the environment by [`ServerArguments::resolve`].
 
 use std::path::PathBuf;
 
@@ -24,7 +26,7 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run the server until SIGTERM or Ctrl-C.
     Serve(ServeArguments),
-    /// Run the server with live data of this machine and of a simulated fleet, and show what to ask it.
+    /// Run the server with live data of this machine and of a simulated fleet, and print example queries.
     Demo(DemoArguments),
     /// Check, show or explain the configuration.
     #[command(subcommand)]
@@ -32,46 +34,47 @@ pub(crate) enum Command {
     /// Commands that use a running server.
     #[command(flatten)]
     Client(ClientCommand),
-    /// Check a data folder that no server uses: is all of it what was written?
+    /// Check the integrity of a data folder that no server uses.
     Check(CheckArguments),
-    /// Check the target of an archive, or all of its files; bring archived points back.
+    /// Check an archive target or the files of an archive; manage the archives of a running server.
     #[command(subcommand)]
     Archive(ArchiveCommand),
-    /// Print the completions of a shell.
+    /// Print shell completions.
     Completions(CompletionsArguments),
     /// Write the manual pages to a folder.
     Man(ManArguments),
-    /// Print what can stand at the cursor of a command line; for the scripts of `completions`.
+    /// Print completions at the cursor of a command line; called by the scripts of `completions`.
     #[command(hide = true)]
     Complete(CompleteArguments),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Say whether `serve` with the same flags would accept its configuration; exit status 2 if not.
+    /// Check the configuration that `serve` would use with the same flags; the exit status is 2 if it is
+    /// invalid.
     Check(ServerArguments),
-    /// Print what holds and where each value comes from; secrets are masked.
+    /// Print the effective configuration and the origin of each value; secrets are masked.
     Show(ServerArguments),
-    /// Print an example file: every key with its meaning, unit and default.
+    /// Print an example file with the meaning, unit and default of every key.
     Reference,
 }
 
-/// What `serve` and its kin take. Keys without a flag are set in the file or the environment.
+/// Options of commands that run a server. Keys without a flag are set in the file or the environment.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArguments {
-    /// The configuration file, in TOML.
+    /// Configuration file, in TOML.
     #[arg(long, value_name = "FILE", env = "TIDELINE_CONFIG")]
     config: Option<PathBuf>,
-    /// The folder that everything is kept in [default: ./tideline-data].
+    /// Folder for all data [default: ./tideline-data].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
-    /// Where to listen [default: 127.0.0.1:8490].
+    /// Address to listen on [default: 127.0.0.1:8490].
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
-    /// A file that holds the token which clients must show.
+    /// File with the token that clients must send.
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
-    /// Listen beyond this machine although no token is set: whoever reaches the port may do everything.
+    /// Listen beyond this machine without a token: anyone who can connect has full access.
     #[arg(long)]
     insecure_public: bool,
 }
@@ -80,8 +83,8 @@ pub(crate) struct ServerArguments {
 pub(crate) struct ServeArguments {
     #[command(flatten)]
     pub(crate) server: ServerArguments,
-    /// The data folder is a copy of another server's that goes on: leave all files archived so far to that one. Once is
-    /// enough.
+    /// Treat the data folder as a copy of another server's folder: all files archived so far stay with that
+    /// server. Needed only once.
     #[arg(long)]
     pub(crate) new_origin: bool,
 }
@@ -90,19 +93,19 @@ pub(crate) struct ServeArguments {
 pub(crate) struct DemoArguments {
     #[command(flatten)]
     pub(crate) server: ServerArguments,
-    /// How many machines to simulate.
+    /// Number of machines to simulate.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) hosts: u32,
-    /// What the simulated values grow from; the same seed gives the same machines.
+    /// Seed of the simulated values; the same seed gives the same machines.
     #[arg(long, default_value_t = 42)]
     pub(crate) seed: u64,
-    /// Ask the printed questions, check the answers, and end.
+    /// Run the example queries, check their results, and end.
     #[arg(long)]
     pub(crate) once: bool,
 }
 
 impl ServerArguments {
-    /// Joins file, environment and flags.
+    /// Merges file, environment and flags.
     pub(crate) fn resolve(&self) -> Result<Resolved> {
         let flags = [
             ("server.data_dir", self.data_dir.clone()),
@@ -131,7 +134,7 @@ impl ServerArguments {
     }
 }
 
-/// The version, with the commit where it is known.
+/// Returns the version, with the commit if it is known.
 pub(crate) const fn version() -> &'static str {
     match option_env!("TIDELINE_COMMIT") {
         Some(_) => concat!(env!("CARGO_PKG_VERSION"), " (", env!("TIDELINE_COMMIT"), ")"),
@@ -174,7 +177,7 @@ mod tests {
             .for_each(|below| gather_help(below, texts));
     }
 
-    /// The commands `tideline …` of a line of shell, as their words.
+    /// Returns the words of each `tideline …` command in a shell line.
     fn commands_of(line: &str) -> Vec<Vec<String>> {
         let mut commands = vec![vec![String::new()]];
         let (mut quote, mut is_escaped) = (None, false);

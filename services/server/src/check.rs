@@ -1,4 +1,7 @@
-//! Checks a data folder that no server uses: every byte against its checksum, then every row for what it means.
+//! Integrity check of a data folder that no server uses.
+//!
+//! Every byte is compared with its checksum first. If the files are readable, a copy of the journals and logs
+//! is opened and every row is validated.
 
 use std::path::Path;
 
@@ -8,21 +11,26 @@ use tideline_engine::check::{CheckReport, check_database};
 
 use crate::error::{Result, ServerError};
 
-/// What was seen in a data folder.
+/// Result of a check.
 #[derive(Debug, Clone, Default)]
 pub struct FolderReport {
-    /// Files.
+    /// Counts and findings of the files.
     pub files: VerifyReport,
-    /// Rows; `None` where the files are so damaged that no store can be opened from them.
+    /// Counts and findings of the rows; `None` if the files are too damaged to open a store.
     pub rows: Option<CheckReport>,
-    /// What is damaged, one sentence each, with its place. Empty if the folder is sound.
+    /// Description of each damage, with its location. Empty if the folder is sound.
     pub findings: Vec<String>,
 }
 
-/// Reads everything in a data folder, and in its cold folder: `cold` inside it, or `cold_dir`. Changes nothing in them,
-/// and keeps servers away while it reads. `scratch` is an empty folder that takes a copy of journals and logs.
+/// Checks all data in a data folder, and in its cold folder: `cold` inside it, or `cold_dir`.
 ///
-/// An error means that the folder could not be read: it is none of ours, or in use.
+/// The folder is locked during the check and not modified. `scratch` is an empty folder for a copy of journals
+/// and logs.
+///
+/// # Errors
+///
+/// Returns [`ServerError::Backend`] if the folder cannot be read, is not a data folder, or is in use. Damage is
+/// not an error but a finding.
 pub fn check_folder(folder: &Path, cold_dir: Option<&Path>, scratch: &Path) -> Result<FolderReport> {
     let failed = |source: BackendError| ServerError::Backend {
         data_dir: folder.to_owned(),
@@ -37,14 +45,14 @@ pub fn check_folder(folder: &Path, cold_dir: Option<&Path>, scratch: &Path) -> R
     match inspection.open_copy(scratch) {
         Ok(backend) => {
             let mut rows = check_database(&backend);
-            // Nothing of the copy is kept.
+            // The copy is discarded, so a failed close does not matter.
             let _ = backend.close();
             report.findings.append(&mut rows.findings);
             report.rows = Some(rows);
         }
         Err(error @ (BackendError::Corrupt { .. } | BackendError::Misconfigured { .. })) => {
             let shown = error.to_string();
-            // The store says where its copy lies; the reader knows the folder.
+            // The error names the copy; the report must name the folder.
             let shown = shown.replace(&scratch.display().to_string(), &folder.display().to_string());
             if !report.findings.contains(&shown) {
                 report.findings.push(shown);

@@ -1,4 +1,4 @@
-//! The commands that read a data folder or the target of an archive themselves, without a server.
+//! Commands that read a data folder or an archive target directly, without a server.
 
 pub(crate) mod archive;
 pub(crate) mod check;

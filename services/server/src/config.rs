@@ -1,8 +1,9 @@
-//! What can be set about a server, resolved once into a checked type.
+//! Server configuration, resolved once into a validated type.
 //!
-//! Four layers, each stronger than the one before: defaults, the file, the environment, flags. [`Resolved::join`]
-//! is the only place that joins them; everything behind it sees a [`Config`] that is right. All keys stand in one
-//! table ([`keys`]), which the parser, `config show`, `config reference` and the messages are made from.
+//! There are four layers, each overriding the one before: defaults, the file, the environment, flags.
+//! [`Resolved::join`] is the only function that merges them, so that all other code gets a valid [`Config`].
+//! All keys are defined in one table ([`keys`]), from which the parser, `config show`, `config reference` and
+//! messages are derived.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -30,52 +31,54 @@ pub use sources::{Origin, Problem, Sources};
 use crate::error::{Result, ServerError};
 use sources::Given;
 
-/// A checked configuration. Units and defaults are those of the keys; see [`reference`].
+/// Validated configuration. Units and defaults are those of the keys; see [`reference`].
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where it listens. Port 0 lets the system choose one.
+    /// Address to listen on. With port 0 the system chooses one.
     pub listen: SocketAddr,
-    /// The folder that everything is kept in.
+    /// Folder for all data.
     pub data_dir: PathBuf,
-    /// Listens beyond this machine although nobody has to show a token.
+    /// True to allow listening beyond this machine without a token.
     pub insecure_public: bool,
-    /// What a client must show, if anything.
+    /// Token that clients must send, if any.
     pub token: Option<Secret>,
-    /// How log lines look.
+    /// Format of log lines.
     pub log_format: LogFormat,
-    /// Which log lines are written, as a `tracing` filter.
+    /// `tracing` filter of log lines.
     pub log_filter: String,
-    /// The embedded store.
+    /// Settings of the embedded store.
     pub backend: FjallOptions,
-    /// Bytes of memory that budgets and requests may take together. `None`: 60 % of what the system grants.
+    /// Bytes of memory for all budgets and requests. `None`: 60 % of the memory of the control group or
+    /// machine.
     pub memory_max: Option<u64>,
-    /// Bytes of unsealed points at which they are sealed. `None`: as many as timelines and memory suggest.
+    /// Bytes of unsealed points at which they are sealed. `None`: derived from the number of timelines and the
+    /// memory.
     pub head_bytes_max: Option<u64>,
-    /// Bytes that the identities of a table take in memory. `None`: half of the memory.
+    /// Bytes of memory for the identities of a table. `None`: half of the memory.
     pub identity_bytes_max: Option<u64>,
-    /// The engine, but for the folder of its index, which follows [`Self::data_dir`], and the budget of its head, which
-    /// follows [`Self::head_bytes_max`].
+    /// Settings of the engine, except the index folder, which is inside [`Self::data_dir`], and the head
+    /// budget, which is derived from [`Self::head_bytes_max`].
     pub engine: tideline_engine::Settings,
-    /// The archive.
+    /// Settings of the archive.
     pub archive: ArchiveConfig,
-    /// The work in the background.
+    /// Settings of background work.
     pub scheduler: tideline_scheduler::Settings,
-    /// The HTTP service, but for the token, which is [`Self::token`].
+    /// Settings of the HTTP service, except the token, which is [`Self::token`].
     pub http: HttpSettings,
 }
 
-/// Where old points go that leave the store for files.
+/// Settings of the archive, which stores old points as files.
 #[derive(Debug, Clone)]
 pub struct ArchiveConfig {
-    /// The address of the target that policies call `default`.
+    /// Address of the target that policies name `default`.
     pub target: Option<String>,
-    /// A file with `name = value` lines: options of that target, its credentials among them.
+    /// File with `name = value` lines: options of that target, including its credentials.
     pub options_file: Option<PathBuf>,
-    /// Addresses below which requests may name targets, besides `target`.
+    /// Address prefixes under which requests may name targets, in addition to `target`.
     pub allowed_targets: Vec<TargetPrefix>,
-    /// Memory for footers and pages of files that were read lately.
+    /// Bytes of memory for footers and pages of recently read files.
     pub cache_bytes: usize,
-    /// Disk for footers, inside the data folder.
+    /// Bytes of disk for footers, inside the data folder.
     pub disk_cache_bytes: u64,
 }
 
@@ -91,16 +94,16 @@ impl Default for ArchiveConfig {
     }
 }
 
-/// A configuration that says where each value comes from.
+/// Configuration with the origin of each value.
 #[derive(Debug, Clone)]
 pub struct Resolved {
-    /// What holds.
+    /// The merged configuration.
     pub config: Config,
-    /// By the path of the key; keys at their default are absent.
+    /// Origins by the path of the key. Keys at their default are absent.
     origins: BTreeMap<&'static str, Origin>,
 }
 
-/// How long a stopping server waits for requests that run. With the time to close it stays below 5 s.
+/// Longest time that a stopping server waits for running requests. With the time to close it stays below 5 s.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Default for Config {
@@ -128,8 +131,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The engine's settings, with the index inside the data folder, the delay of background work, a budget of
-    /// unsealed points that fits the memory, and a new memory account.
+    /// Returns the engine's settings: the index folder inside the data folder, the purge delay, a head budget
+    /// that fits the memory, and a new memory account.
     pub fn engine_settings(&self) -> tideline_engine::Settings {
         let mut settings = tideline_engine::Settings {
             index_dir: self.data_dir.join("index"),
@@ -144,7 +147,7 @@ impl Config {
         settings
     }
 
-    /// The budget of unsealed points: what is set, else what fits the memory.
+    /// Returns the budget of unsealed points: the configured one, or one that fits the memory.
     fn head_budget(&self) -> HeadBudget {
         match self.head_bytes_max {
             Some(bytes) => HeadBudget::fixed(usize::try_from(bytes).unwrap_or(usize::MAX)),
@@ -152,11 +155,11 @@ impl Config {
         }
     }
 
-    /// The archive's settings, with its folders inside the data folder.
+    /// Returns the archive's settings, with its folders inside the data folder.
     ///
     /// # Errors
     ///
-    /// Where the file of options cannot be read.
+    /// Returns an error if the options file cannot be read or is invalid.
     pub fn archive_settings(&self) -> tideline_engine::archive::Result<ArchiveSettings> {
         let folder = self.data_dir.join("archive");
         let ArchiveConfig {
@@ -179,7 +182,7 @@ impl Config {
         Ok(settings)
     }
 
-    /// The HTTP service's settings, with the token.
+    /// Returns the HTTP service's settings, with the token.
     pub fn http_settings(&self) -> HttpSettings {
         let token = self.token.as_ref().map(Secret::guarded);
         HttpSettings {
@@ -188,17 +191,17 @@ impl Config {
         }
     }
 
-    /// Whether somebody on another machine could reach it.
+    /// True if other machines can connect to the listen address.
     pub fn is_public(&self) -> bool {
         !self.listen.ip().to_canonical().is_loopback()
     }
 
-    /// What holds although it is dangerous, for the log.
+    /// Returns a warning about a dangerous setting, for the log.
     pub fn warning(&self) -> Option<String> {
         (self.is_public() && self.token.is_none()).then(|| {
             format!(
-                "ANYONE who reaches {} can read, write and delete everything: it listens beyond this machine \
-                 without a token (--insecure-public)",
+                "ANYONE who can connect to {} can read, write and delete everything: the server listens \
+                 beyond this machine without a token (--insecure-public)",
                 self.listen
             )
         })
@@ -206,9 +209,12 @@ impl Config {
 }
 
 impl Resolved {
-    /// Joins the layers and checks the result. Reads the file, and the files that hold secrets.
+    /// Merges the layers and validates the result. Reads the file, and the files that contain secrets.
     ///
-    /// Every problem is found and reported, not only the first.
+    /// # Errors
+    ///
+    /// Returns [`ServerError::Config`] with all problems, not only the first: unreadable files, unknown keys,
+    /// invalid values, a public address without a token, or too little memory.
     pub fn join(sources: &Sources) -> Result<Self> {
         let mut problems = Vec::new();
         let mut resolved = Self {
@@ -236,12 +242,12 @@ impl Resolved {
         }
     }
 
-    /// Whether nobody has set the key with this path, such as `log.level`.
+    /// True if the key with this path, such as `log.level`, is not set in any layer.
     pub fn is_default(&self, path: &str) -> bool {
         self.origin(path) == Origin::Default
     }
 
-    /// Where the value of a key comes from.
+    /// Returns the origin of the value of a key.
     fn origin(&self, path: &str) -> Origin {
         self.origins.get(path).cloned().unwrap_or(Origin::Default)
     }
@@ -253,7 +259,7 @@ impl Resolved {
                 self.origin("server.listen"),
                 format!(
                     "{} can be reached from other machines, but no token is set: set one (--token-file), listen \
-                     on 127.0.0.1, or say --insecure-public",
+                     on 127.0.0.1, or use --insecure-public",
                     config.listen
                 ),
             )

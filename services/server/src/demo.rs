@@ -1,7 +1,8 @@
-//! `tideline demo`: a server with data in it, and what to ask it.
+//! `tideline demo`: runs a server with live data, and prints example queries.
 //!
-//! The server is the one of `serve`, in this process. Two agents write to it over HTTP, as agents anywhere would:
-//! one with real figures of this machine, one that simulates a fleet. Started again on the same folder, it goes on.
+//! The server is that of `serve`, in this process. Two agents write to it over HTTP like any other agent: one
+//! with real figures of this machine, one that simulates a fleet. Restarted on the same folder, the demo
+//! continues with its data.
 
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -25,19 +26,19 @@ use host::HostSampler;
 use poster::Poster;
 use progress::Progress;
 
-/// How long the first data may take to arrive.
+/// Longest time for the first data to arrive.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
-/// From one look at the progress to the next, until it is ready.
+/// Interval at which the progress is checked until the demo is ready.
 const READY_INTERVAL: Duration = Duration::from_millis(50);
-/// From one status line to the next.
+/// Interval between two status lines.
 const STATUS_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Runs the demo until it is asked to stop; with `--once`, until its questions are answered.
+/// Runs the demo until it is stopped; with `--once`, until its example queries have run.
 pub(crate) fn run(arguments: &DemoArguments) -> Result<()> {
     let resolved = arguments.server.resolve()?;
     let mut config = resolved.config.clone();
     if resolved.is_default("log.level") {
-        // Whoever tries the demo wants to see its own lines.
+        // Without a configured level, log lines would hide the demo's own output.
         config.log_filter = "warn".to_owned();
     }
     logging::start(&config)?;
@@ -53,7 +54,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<()> {
     let progress = Arc::new(Progress::new(server.stop()));
     let fleet = agents::fleet(arguments.seed, arguments.hosts, clock.now());
     println!(
-        "live figures of {}, beside a SIMULATED fleet of {} machines (seed {}) with its last hour …",
+        "live figures of {}, and a SIMULATED fleet of {} machines (seed {}) with its last hour …",
         sampler.host(),
         arguments.hosts,
         arguments.seed
@@ -85,7 +86,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<()> {
     let ended = server.wait();
     progress.stop();
     for thread in agents.into_iter().chain([status]) {
-        // A panic has been printed by its thread.
+        // The thread has already printed its panic.
         let _ = thread.join();
     }
     println!("\nstopped; {}", progress.status());
@@ -93,7 +94,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<()> {
     Ok(ended?)
 }
 
-/// Waits until there is something to see, then says how to see it. Returns early when somebody stops the server.
+/// Waits until there is data, then prints the example queries. Returns early if the server is stopped.
 fn show(
     server: &Server,
     progress: &Progress,
@@ -139,11 +140,11 @@ fn show(
         }
         return Ok(());
     }
-    println!("Ctrl-C ends it; the data stays, and the next start goes on.");
+    println!("Ctrl-C ends the demo; the data stays, and the next start continues with it.");
     Ok(())
 }
 
-/// Keeps one line of a terminal up to date.
+/// Keeps a status line on the terminal up to date.
 fn report(progress: &Progress) {
     let mut terminal = std::io::stderr();
     if !terminal.is_terminal() {
@@ -166,7 +167,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<thread::Joi
     thread.spawn(work).map_err(Failure::Thread)
 }
 
-/// How this machine reaches an address that is listened on.
+/// Returns the URL under which this machine reaches the listen address.
 fn base(mut address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
         address.set_ip(match address {

@@ -1,19 +1,20 @@
-//! Shares file descriptors between the store and connections.
+//! Division of file descriptors between the store and connections.
 //!
-//! The store's files, the journal and the index come first: a write that finds no descriptor cannot be acknowledged. What the
-//! process may open beyond them is left to connections, whose limit is lowered where the process may open too few.
+//! The store, the journal and the index have priority, because a write that gets no descriptor cannot be
+//! acknowledged. Connections get the rest; their limit is lowered if the process may open too few files.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors kept for what neither the store's setting nor connections count: journals, the index, files of archives, log
-/// and listener, reserved connections, threads of the runtime.
+/// Descriptors reserved for uses that neither the store's setting nor the connection limit counts: journals,
+/// the index, archive files, log and listener, reserved connections, threads of the runtime.
 const RESERVED: u64 = 256;
-/// Connections that are always allowed, however few descriptors there are.
+/// Minimum number of connections, however few descriptors there are.
 const CONNECTIONS_MIN: usize = 16;
 
-/// Raises the soft limit of open files to the hard one and returns the limit that holds; `None` without a limit.
+/// Raises the soft limit of open files to the hard limit. Returns the resulting limit, or `None` if there is
+/// none.
 ///
-/// A limit that cannot be raised stays as it is.
+/// If raising fails, the old limit is returned and a warning is logged.
 pub(crate) fn raise_limit() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {
@@ -32,7 +33,8 @@ pub(crate) fn raise_limit() -> Option<u64> {
     }
 }
 
-/// Returns how many connections may be open at once, given the limit of open files and the store's share of it.
+/// Returns the number of connections that may be open, given the limit of open files and the store's share of
+/// it.
 pub(crate) fn connections_max(wanted: usize, limit: Option<u64>, store_files_max: usize) -> usize {
     let Some(limit) = limit else {
         return wanted;

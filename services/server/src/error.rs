@@ -1,4 +1,4 @@
-//! Why a server does not start, or ends otherwise than asked.
+//! Errors of starting and running a server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,81 +11,81 @@ use tideline_engine::runtime::ThreadFailure;
 
 use crate::config::Problem;
 
-/// The result of starting and running a server.
+/// Result of starting and running a server.
 pub type Result<T> = std::result::Result<T, ServerError>;
 
-/// A server that does not start, or does not end well.
+/// Error of starting or running a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The configuration is wrong; nothing has been touched.
+    /// The configuration is invalid; nothing has been changed on disk.
     #[error("{}", lines(problems))]
     Config {
-        /// All that is wrong, at least one.
+        /// All problems, at least one.
         problems: Vec<Problem>,
     },
     /// Logging could not be set up.
     #[error("cannot set up logging: {reason}")]
     Logging {
-        /// Why.
+        /// Reason of the failure.
         reason: String,
     },
     /// The threads of the server could not be started.
     #[error("cannot start threads: {0}")]
     Threads(#[source] io::Error),
-    /// The address cannot be listened on.
+    /// The server cannot listen on its address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// The address.
+        /// Listen address.
         address: SocketAddr,
-        /// Why.
+        /// Reason of the failure.
         source: io::Error,
     },
-    /// The data folder cannot be made.
-    #[error("cannot make the data folder {}: {source}", data_dir.display())]
+    /// The data folder cannot be created.
+    #[error("cannot create the data folder {}: {source}", data_dir.display())]
     DataDir {
-        /// The folder.
+        /// Path of the data folder.
         data_dir: PathBuf,
-        /// Why.
+        /// Reason of the failure.
         source: io::Error,
     },
-    /// The data folder cannot be used.
+    /// The store in the data folder cannot be opened.
     #[error("cannot open the data folder {}: {source}", data_dir.display())]
     Backend {
-        /// The folder.
+        /// Path of the data folder.
         data_dir: PathBuf,
-        /// Why.
+        /// Reason of the failure.
         source: BackendError,
     },
-    /// The archive of the configuration cannot be used.
+    /// The configured archive cannot be used.
     #[error(transparent)]
     Archive(tideline_engine::archive::ArchiveError),
-    /// What the data folder holds cannot be used.
+    /// The database in the data folder cannot be opened.
     #[error("cannot open the database in {}: {source}", data_dir.display())]
     Engine {
-        /// The folder.
+        /// Path of the data folder.
         data_dir: PathBuf,
-        /// Why.
+        /// Reason of the failure.
         source: EngineError,
     },
-    /// The server stopped listening without having been asked.
+    /// The server stopped listening without a stop request.
     #[error("the server stopped: {reason}")]
     Serve {
-        /// Why.
+        /// Reason of the failure.
         reason: String,
     },
-    /// A thread that the database depends upon has panicked. What was acknowledged as synced is safe.
-    #[error("{0}; what was acknowledged is recovered by the next start")]
+    /// A thread that the database depends on has panicked. Data acknowledged as synced is safe.
+    #[error("{0}; the next start recovers all acknowledged data")]
     Thread(ThreadFailure),
-    /// The database did not close cleanly. What was acknowledged as synced is safe.
+    /// The database did not close cleanly. Data acknowledged as synced is safe.
     #[error("cannot close the database: {0}")]
     Close(#[source] EngineError),
-    /// The same, and it took too long.
-    #[error("the database did not close within {0:?}; what was acknowledged as synced is safe")]
+    /// The database did not close within the timeout. Data acknowledged as synced is safe.
+    #[error("the database did not close within {0:?}; data acknowledged as synced is safe")]
     CloseTimeout(Duration),
 }
 
 impl ServerError {
-    /// Whether a change of the configuration is what helps.
+    /// True if the configuration has to be changed.
     pub const fn is_config(&self) -> bool {
         matches!(self, Self::Config { .. })
     }

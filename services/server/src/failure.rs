@@ -1,4 +1,4 @@
-//! Why a command fails, its exit status, and the error in JSON.
+//! Error of a command of the binary, its exit status and its JSON form.
 
 use std::io;
 
@@ -9,13 +9,13 @@ use tideline_server::ServerError;
 
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
-/// A command that failed.
+/// Error of a command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// A command of `tideline-cli`, or one that reads a folder or a target.
+    /// Error of a command of `tideline-cli`, or of one that reads a folder or a target.
     #[error(transparent)]
     Cli(#[from] CliError),
-    /// The server did not start or did not end well.
+    /// The server did not start or did not end cleanly.
     #[error(transparent)]
     Server(#[from] ServerError),
     /// A thread could not be started.
@@ -31,8 +31,8 @@ pub(crate) enum Failure {
         url: String,
         reason: String,
     },
-    /// The result of a query of the demo lacks a text that it must have.
-    #[error("`{about}` was answered without {missing:?}: {answer}")]
+    /// The result of an example query lacks an expected text.
+    #[error("the result of `{about}` lacks {missing:?}: {answer}")]
     Answer {
         about: &'static str,
         missing: &'static str,
@@ -44,7 +44,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Exit status of the process.
+    /// Returns the exit status of the process: 2 for usage and configuration errors, 1 for all others.
     pub(crate) const fn exit_status(&self) -> u8 {
         match self {
             Self::Cli(error) => error.exit_status(),
@@ -53,7 +53,8 @@ impl Failure {
         }
     }
 
-    /// The error as JSON for programs. Its code is that of [`CliError::to_json`], or `config` or `failed`.
+    /// Returns the error as JSON for programs. Its code is that of [`CliError::to_json`], or `config` or
+    /// `failed`.
     pub(crate) fn to_json(&self) -> Value {
         let code = match self {
             Self::Cli(error) => return error.to_json(),
@@ -63,7 +64,7 @@ impl Failure {
         json(code, &self.to_string(), false)
     }
 
-    /// True if the reader of the output has closed it, as `head` does. That is not reported as an error.
+    /// True if the reader of standard output has closed it, as `head` does. This is not reported as an error.
     pub(crate) fn is_closed_output(&self) -> bool {
         matches!(self, Self::Cli(error) if error.is_closed_output())
     }

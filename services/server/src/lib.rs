@@ -1,20 +1,20 @@
-//! The server: configuration, logging, wiring and life cycle of one Tideline process.
+//! The server: configuration, logging, wiring and life cycle of a Tideline process.
 //!
 //! The binary `tideline` is `main.rs`: the command line of this server, with the commands of `tideline-cli`.
 //!
-//! Only this crate names a concrete backend. It joins what the others offer (store, engine, HTTP) and decides
-//! nothing about data. The order of a start: configuration → logging → listen → open the store → open the engine →
-//! begin background work → serve. The order of a stop: no new connections → running requests end → background work is
-//! given up → engine closes → exit.
+//! This is the only crate that uses a concrete backend. It connects store, engine and HTTP service, and
+//! contains no logic about data. Order of a start: configuration → logging → listen → open the store → open the
+//! engine → start background work → serve. Order of a stop: refuse new connections → finish running requests →
+//! cancel background work → close the engine → exit.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`config`] | [`Config`] and the layers it is resolved from |
-//! | [`logging`] | log lines, to standard error |
-//! | [`memory`] | [`MemoryLimit`]: what the control group or the machine grants |
+//! | [`logging`] | log lines on standard error |
+//! | [`memory`] | [`MemoryLimit`]: the memory of the control group or machine |
 //! | [`server`] | [`Server`]: start, wait, stop |
-//! | `descriptors` | the limit of open files, shared between store and connections |
-//! | [`check`] | a data folder that no server uses, read and compared |
+//! | `descriptors` | division of file descriptors between store and connections |
+//! | [`check`] | integrity check of a data folder that no server uses |
 //! | [`error`] | [`ServerError`] |
 
 pub mod check;

@@ -1,4 +1,4 @@
-//! Log lines, to standard error.
+//! Logging to standard error.
 
 use std::io::{self, IsTerminal};
 
@@ -7,7 +7,11 @@ use tracing_subscriber::EnvFilter;
 use crate::config::{Config, LogFormat};
 use crate::error::{Result, ServerError};
 
-/// Starts logging for the whole process, as `config` says. An error if it has been started before.
+/// Starts logging for the whole process with the format and filter of `config`.
+///
+/// # Errors
+///
+/// Returns [`ServerError::Logging`] if the filter is invalid or logging was started before.
 pub fn start(config: &Config) -> Result<()> {
     let failed = |reason: &dyn ToString| ServerError::Logging {
         reason: reason.to_string(),
@@ -18,8 +22,8 @@ pub fn start(config: &Config) -> Result<()> {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        // It would report a line that cannot be written with `eprintln!`, which panics for the same reason: a full disk
-        // or a closed pipe behind standard error would end the committer.
+        // Reporting a failed line would use `eprintln!`, which panics for the same reason: a full disk or
+        // closed pipe on standard error would end the committer.
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal());
     let started = match config.log_format {

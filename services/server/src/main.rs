@@ -1,10 +1,10 @@
-//! The binary `tideline`: reads the command line and runs the command.
+//! The binary `tideline`: parses the command line and runs the command.
 //!
-//! This crate has the commands that run the server in their own process, or read a data folder or an archive without one.
-//! Commands that use a running server over HTTP are in `tideline-cli`.
+//! This crate has the commands that run the server in their own process, or read a data folder or an archive
+//! without a server. Commands that use a running server over HTTP are in `tideline-cli`.
 //!
-//! Exit status: 0 after a clean end, 1 when something failed while running or the server refused, 2 when the command
-//! line or the configuration is wrong, 130 when a second signal cut an orderly end short.
+//! Exit status: 0 after a clean end; 1 if something failed while running or the server refused a request; 2 if
+//! the command line or the configuration is invalid; 130 if a second signal interrupted the shutdown.
 
 use std::process::ExitCode;
 
@@ -22,7 +22,8 @@ use failure::Result;
 use tideline_cli::commands::{complete, shell};
 use tideline_cli::usage;
 
-/// Blocks live long, have many sizes and are freed by other threads; jemalloc needs less memory for that.
+/// jemalloc needs less memory than the system allocator, because blocks live long, have many sizes and are
+/// freed by other threads.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -54,7 +55,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Demo(arguments) => demo::run(arguments)?,
         Command::Config(ConfigCommand::Check(server)) => {
             server.resolve()?;
-            println!("the configuration is right");
+            println!("the configuration is valid");
         }
         Command::Config(ConfigCommand::Show(server)) => print!("{}", server.resolve()?.describe()),
         Command::Config(ConfigCommand::Reference) => print!("{}", tideline_server::reference()),

@@ -1,39 +1,42 @@
-//! How much memory the process may use: the limit of its control group, or the memory of the machine.
+//! Memory limit of the process: that of its control group, or the memory of the machine.
+//!
+//! Budgets are derived from it, so a container must not be sized by the memory of its host.
 
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Limit where neither a control group nor the machine tells one.
+/// Limit that is assumed if neither a control group nor the machine reports one.
 const UNKNOWN_BYTES: u64 = 4 << 30;
 
 /// Memory that this process may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// In bytes.
+    /// Limit, in bytes.
     pub bytes: u64,
-    /// Where the number comes from.
+    /// Source of the limit.
     pub source: MemorySource,
 }
 
-/// Where a [`MemoryLimit`] comes from.
+/// Source of a [`MemoryLimit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemorySource {
-    /// A control group of the process, or one around it: a container, a unit of systemd.
+    /// Control group of the process or one of its ancestors, as of a container or a systemd unit.
     ControlGroup,
-    /// The machine has no more.
+    /// Memory of the machine.
     Machine,
     /// Neither could be read; 4 GiB are assumed.
     Unknown,
 }
 
 impl MemoryLimit {
-    /// The limit of this process: the lowest of its control groups (version 2 or 1), or what the machine has.
+    /// Returns the limit of this process: the lowest of its control groups (version 2 or 1), or the memory of
+    /// the machine if that is lower.
     pub fn of_process() -> Self {
         Self::below(Path::new("/"))
     }
 
-    /// The same, where the system's files are below a folder.
+    /// Returns the limit, with `root` as the root of the file system.
     fn below(root: &Path) -> Self {
         let machine = machine_bytes(&root.join("proc/meminfo"));
         let group = group_bytes(root).filter(|bytes| machine.is_none_or(|machine| *bytes < machine));
@@ -56,7 +59,7 @@ impl fmt::Display for MemorySource {
     }
 }
 
-/// `MemTotal` of `/proc/meminfo`.
+/// Returns `MemTotal` of `/proc/meminfo`, in bytes.
 fn machine_bytes(meminfo: &Path) -> Option<u64> {
     let text = fs::read_to_string(meminfo).ok()?;
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
@@ -64,11 +67,12 @@ fn machine_bytes(meminfo: &Path) -> Option<u64> {
     kibibytes.checked_mul(1 << 10)
 }
 
-/// The lowest limit of the process' control groups and their ancestors; `None` without a limit.
+/// Returns the lowest limit of the control groups of the process and their ancestors, or `None` without a
+/// limit.
 fn group_bytes(root: &Path) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let limits = text.lines().filter_map(|line| {
-        // hierarchy:controllers:path; version 2 has neither number nor controllers.
+        // Format: hierarchy:controllers:path. Version 2 has no controllers.
         let mut parts = line.splitn(3, ':');
         let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
         let mount = root.join("sys/fs/cgroup");
@@ -83,12 +87,12 @@ fn group_bytes(root: &Path) -> Option<u64> {
     limits.min()
 }
 
-/// The lowest limit of a group and those around it. In a container the path may be that outside of it; then only the
-/// mount itself has a file.
+/// Returns the lowest limit of a group and its ancestors. In a container the path may be that of the host; then
+/// only the mount itself has the file.
 fn lowest(mount: &Path, path: &str, file: &str) -> Option<u64> {
     let group: PathBuf = mount.join(path.trim_start_matches('/'));
     let around = group.ancestors().take_while(|group| group.starts_with(mount));
-    // `max` is no limit, and version 1 says so with a number near 2^63, which is more than any machine has.
+    // `max` means no limit. Version 1 has a number near 2^63 instead, which exceeds the memory of any machine.
     let limits = around.filter_map(|group| fs::read_to_string(group.join(file)).ok()?.trim().parse().ok());
     limits.min()
 }
@@ -145,7 +149,7 @@ mod tests {
             bytes: GIB,
             source: MemorySource::ControlGroup,
         };
-        // Inside of the container the group of the process is the mount itself.
+        // Inside a container the group of the process is the mount itself.
         let mount = "sys/fs/cgroup/memory/memory.limit_in_bytes";
         assert_eq!(limit(&[MACHINE, groups, (mount, "1073741824\n")]), group);
         let own = "sys/fs/cgroup/memory/docker/0123/memory.limit_in_bytes";
@@ -177,7 +181,7 @@ mod tests {
             limit(&[MACHINE, groups, ("sys/fs/cgroup/memory.max", "max\n")]),
             machine
         );
-        // More than the machine has is no limit.
+        // A limit above the memory of the machine has no effect.
         assert_eq!(limit(&[MACHINE, groups, (mount, "1099511627776\n")]), machine);
         assert_eq!(
             limit(&[]),

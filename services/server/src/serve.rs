@@ -1,4 +1,4 @@
-//! `tideline serve`.
+//! `tideline serve`: runs the server.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tideline_server::{Server, logging};
 use crate::arguments::{ServeArguments, version};
 use crate::failure::Result;
 
-/// Serves until it is asked to stop.
+/// Runs the server until it is stopped.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<()> {
     let mut config = arguments.server.resolve()?.config;
     config.engine.is_copy = arguments.new_origin;

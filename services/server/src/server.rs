@@ -1,4 +1,7 @@
-//! A running server: started, waited for, stopped.
+//! Life cycle of a server: start, wait, stop.
+//!
+//! A stop is bounded in time, so that a process manager need not kill the process. Data acknowledged as synced
+//! is safe in every case; the next start recovers it from the journal.
 
 use std::fmt;
 use std::fs::DirBuilder;
@@ -29,40 +32,46 @@ use crate::descriptors;
 use crate::error::{Result, ServerError};
 use crate::memory::MemoryLimit;
 
-/// A server that answers. Dropping it without [`Self::wait`] ends it as a kill would: safe, but not clean.
+/// Running server. Dropping it without [`Self::wait`] has the effect of a kill: acknowledged data is safe, but
+/// nothing is closed.
 pub struct Server {
     address: SocketAddr,
     engine: Arc<Engine>,
     scheduler: Arc<Scheduler>,
     runtime: Runtime,
     stop: Stop,
-    /// Supervises the threads of backend, store, index and scheduler.
+    /// Supervisor of the threads of backend, store, index and scheduler.
     supervisor: Supervisor,
-    /// Ends when the server does not listen any more and all requests have been answered.
+    /// Task that ends when the server no longer listens and all requests have ended.
     serving: JoinHandle<io::Result<()>>,
-    /// From being asked to stop to the end.
+    /// Longest time from the stop request to the end.
     end_timeout: Duration,
 }
 
-/// Asks a [`Server`] to stop, from any thread and any number of times.
+/// Handle to stop a [`Server`], from any thread and any number of times.
 #[derive(Debug, Clone)]
 pub struct Stop(watch::Sender<Option<Instant>>);
 
-/// How long background work may take to stop, and the engine to close, beside what requests have left of their time.
+/// Time for background work to stop and the engine to close, in addition to the rest of the drain timeout.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(1_500);
-/// How long threads that still work for nobody are waited for.
+/// Time to wait for threads whose work is no longer needed.
 const THREADS_TIMEOUT: Duration = Duration::from_millis(200);
 /// Exit status if the process does not end in time after a thread has panicked.
 const EXIT_FAILED: i32 = 1;
-/// Exit status after a second signal: somebody did not want to wait.
+/// Exit status after a second signal.
 const EXIT_IMPATIENT: i32 = 130;
 
 impl Server {
-    /// Listens, opens the database, begins background work, and serves. From now on SIGTERM and SIGINT stop it, and a
-    /// second one ends the process at once.
+    /// Listens, opens the database, starts background work, and serves. From now on SIGTERM and SIGINT stop the
+    /// server, and a second signal ends the process immediately.
     ///
-    /// Connections that come while the database opens wait. Blocks until it answers; not to be called from async
-    /// code.
+    /// Connections that arrive while the database opens have to wait. Blocks until the server accepts requests;
+    /// must not be called from async code.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`ServerError`] if threads cannot be started, the address is not available, the data folder
+    /// cannot be created, or the store, the archive or the database cannot be opened.
     pub fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Self> {
         let data_dir = &config.data_dir;
         Self::start_on(config, clock, |supervisor| {
@@ -72,18 +81,18 @@ impl Server {
                 data_dir: data_dir.clone(),
                 source,
             })?;
-            // A damaged folder is left as it is: what the process writes for itself goes elsewhere.
+            // A damaged folder is not modified: temporary data of the process is written elsewhere.
             let scratch = backend.scratch().map(Path::to_owned);
             Ok((Arc::new(backend), scratch))
         })
     }
 
-    /// As [`start`](Self::start), on the backend that `open` opens; with the folder for what the process writes for itself,
-    /// where that is not the data folder.
+    /// Starts a server like [`start`](Self::start), on the backend that `open` returns. `open` also returns the
+    /// folder for temporary data of the process if that is not the data folder.
     ///
     /// # Errors
     ///
-    /// As `start`, and those of `open`.
+    /// Returns the errors of `start` and of `open`.
     pub fn start_on(
         config: &Config,
         clock: Arc<dyn Clock>,
@@ -136,8 +145,8 @@ impl Server {
             scheduling,
         ));
         let ahead = Arc::downgrade(&engine);
-        // Detached: it keeps nothing alive between its steps, and closing the database ends it. Nothing depends on it:
-        // what it has not read ahead is read when it is needed.
+        // The thread is detached: it holds no reference to the engine between its steps, and closing the
+        // database ends it. It only reads ahead, so nothing depends on it.
         let warmer = std::thread::Builder::new().name("warmer".to_owned());
         warmer
             .spawn(move || Engine::warm(&ahead))
@@ -152,7 +161,7 @@ impl Server {
             Arc::clone(&scheduler),
             http,
             move || {
-                // Fails only when this start has ended already.
+                // Fails only if this start has already ended.
                 let _ = begun.send(());
             },
             stop.asked(),
@@ -162,7 +171,7 @@ impl Server {
                 .block_on(serving)
                 .map_err(io::Error::other)
                 .and_then(|end| end);
-            let reason = end.map_or_else(|error| error.to_string(), |()| "it ended at once".to_owned());
+            let reason = end.map_or_else(|error| error.to_string(), |()| "it ended immediately".to_owned());
             return Err(ServerError::Serve { reason });
         }
         Ok(Self {
@@ -177,25 +186,27 @@ impl Server {
         })
     }
 
-    /// Where it listens, with the port that was chosen.
+    /// Returns the listen address, with the port that was chosen.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What asks it to stop.
+    /// Returns a handle to stop the server.
     pub fn stop(&self) -> Stop {
         self.stop.clone()
     }
 
-    /// Serves until it is asked to stop, then lets running requests end, gives up background work, and closes the
-    /// database.
+    /// Serves until a stop is requested, then waits for running requests, cancels background work, and closes
+    /// the database.
     ///
-    /// Returns within the drain timeout and 1.7 s of being asked, so by default within 5 s. What was acknowledged as
-    /// synced is safe whatever this returns.
+    /// Returns within the drain timeout and 1.7 s after the request, by default within 5 s. Data acknowledged
+    /// as synced is safe, whatever this returns.
     ///
     /// # Errors
     ///
-    /// Also ends, with [`ServerError::Thread`], after a panic in a thread that the database depends upon.
+    /// Returns [`ServerError::Thread`] after a panic in a thread that the database depends on,
+    /// [`ServerError::Serve`] if listening ended without a stop request, and an error if the database does not
+    /// close cleanly or in time.
     pub fn wait(self) -> Result<()> {
         let Self {
             engine,
@@ -234,7 +245,7 @@ impl fmt::Debug for Server {
 }
 
 impl Stop {
-    /// Asks. Returns at once.
+    /// Requests the stop and returns immediately.
     pub fn ask(&self) {
         self.0.send_if_modified(|asked| {
             let is_first = asked.is_none();
@@ -243,38 +254,39 @@ impl Stop {
         });
     }
 
-    /// Whether somebody has asked.
+    /// True if a stop was requested.
     pub fn is_asked(&self) -> bool {
         self.0.borrow().is_some()
     }
 
-    /// How long ago somebody first asked.
+    /// Returns the time since the first stop request.
     fn asked_for(&self) -> Duration {
         self.0.borrow().map_or(Duration::ZERO, |asked| asked.elapsed())
     }
 
-    /// Resolves when somebody has asked.
+    /// Waits for a stop request.
     fn asked(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut asked = self.0.subscribe();
         async move {
-            // Fails only when no sender is left, and then nobody can ask any more.
+            // Fails only if no sender is left, so that no stop can be requested any more.
             let _ = asked.wait_for(Option::is_some).await;
         }
     }
 }
 
-/// 2026-01-01T00:00:00Z, before this program was made: a machine whose battery is empty starts in 1970 or 2000. Where that is
-/// a first start, nothing else shows that its clock is wrong.
+/// 2026-01-01T00:00:00Z. Earlier system times are wrong: a machine with an empty clock battery starts in 1970
+/// or 2000. On a first start nothing else shows that.
 const CLOCK_FLOOR: i64 = 1_767_225_600_000_000_000;
 
-/// Ends the process after a panic in a thread that the database depends upon: requests that run get their replies, new
-/// writes are refused, and the next start recovers everything acknowledged. If that takes too long, it ends at once.
+/// Ends the process after a panic in a thread that the database depends on. Running requests get their
+/// responses, new writes are refused, and the next start recovers all acknowledged data. If that takes too
+/// long, the process is ended immediately.
 fn end_after(failure: &ThreadFailure, stop: &Stop, timeout: Duration) {
     let ThreadFailure { thread, reason } = failure;
     tracing::error!(
         thread,
         reason,
-        "a thread that the database depends upon panicked; the process ends, restart it"
+        "a thread that the database depends on has panicked; the process ends and must be restarted"
     );
     stop.ask();
     let timeout = timeout
@@ -285,7 +297,7 @@ fn end_after(failure: &ThreadFailure, stop: &Stop, timeout: Duration) {
         .spawn(move || {
             let (_kept, silence) = mpsc::channel::<()>();
             let _timed_out = silence.recv_timeout(timeout);
-            tracing::error!(?timeout, "the process did not end in time; ending at once");
+            tracing::error!(?timeout, "the process did not end in time; ending it now");
             std::process::exit(EXIT_FAILED);
         });
     if forced.is_err() {
@@ -333,27 +345,27 @@ fn open_engine(
         source,
     })?;
     for (table, reason) in engine.tables_without_target() {
-        tracing::warn!(%table, reason, "nothing more of this table is archived; what is in files there is still read");
+        tracing::warn!(%table, reason, "archiving of this table is paused; archived files are still read");
     }
     Ok(engine)
 }
 
-/// Makes the folder if it is missing, for nobody but its owner. One that is there keeps its mode: somebody chose it.
+/// Creates the folder if it is missing, accessible only to its owner. An existing folder keeps its mode.
 fn make_private(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// Stops on the first SIGTERM or SIGINT, ends the process on the second.
+/// Stops the server on the first SIGTERM or SIGINT, and ends the process on the second.
 fn stop_on_signals(stop: &Stop) -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let stop = stop.clone();
     tokio::spawn(async move {
         let name = either(&mut terminate, &mut interrupt).await;
-        tracing::info!("{name}: stopping; once more to end at once");
+        tracing::info!("{name}: stopping; send it again to end immediately");
         stop.ask();
         let name = either(&mut terminate, &mut interrupt).await;
-        tracing::warn!("{name} again: ending at once");
+        tracing::warn!("{name} again: ending immediately");
         std::process::exit(EXIT_IMPATIENT);
     });
     Ok(())
@@ -366,18 +378,19 @@ async fn either(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str 
     }
 }
 
-/// Stops background work and whoever waits for a target of the archive, then closes, in a thread of its own, so that a store that hangs cannot hold the process.
+/// Stops background work, interrupts waits for archive targets, and closes the engine. Runs in a separate
+/// thread, so that a store that hangs cannot block the end of the process.
 fn close(scheduler: Arc<Scheduler>, engine: Arc<Engine>, timeout: Duration) -> Result<()> {
     let (done, closed) = mpsc::channel();
     thread::Builder::new()
         .name("tideline-close".to_owned())
         .spawn(move || {
-            // A job, or a question, that waits for a target would not hear of it otherwise.
+            // Jobs and queries that wait for an archive target are not interrupted otherwise.
             engine.store().stop_archive();
             scheduler.stop();
             let outcome = engine.close();
             drop((scheduler, engine));
-            // Nobody listens after the timeout, and then the outcome is of no use.
+            // After the timeout the receiver is gone and the outcome is not needed.
             let _ = done.send(outcome);
         })
         .map_err(ServerError::Threads)?;

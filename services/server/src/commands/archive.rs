@@ -1,5 +1,7 @@
-//! `tideline archive`: proves that a target does what an archive needs, before anything depends on it, and that what was
-//! archived is still what was written.
+//! `tideline archive check` and `archive verify`: check an archive target before it is used, and the files of
+//! an archive afterwards.
+//!
+//! Both work without a server. The other subcommands use a running server and are in `tideline-cli`.
 
 use std::path::{Path, PathBuf};
 
@@ -11,12 +13,13 @@ use tideline_engine::archive::{
     Archive, ArchiveError, ArchiveSettings, DEFAULT_TARGET, TargetCheck, TargetOptions, Verified,
 };
 
-/// Commands about archives, with and without a server.
+/// Subcommands of `archive`, with and without a server.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ArchiveCommand {
-    /// Try everything that an archive needs of a target: list, create, read, replace nothing, delete.
+    /// Check that a target supports all operations of an archive: list, create, read, refuse to replace,
+    /// delete.
     Check(CheckArguments),
-    /// Read every file of an archive and compare it with what was written about it.
+    /// Read every file of an archive and compare it with its description.
     Verify(VerifyArguments),
     /// Commands that use a running server.
     #[command(flatten)]
@@ -26,12 +29,12 @@ pub(crate) enum ArchiveCommand {
 /// Arguments of `archive verify`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads all of every file: its size, its checksum, its rows and their times against the description that lies beside it. Needs
-no server, and changes nothing. Traffic is that of the whole archive.
+Reads every file completely and compares its size, checksum, rows and times with the description that is
+stored with it. Needs no server and changes nothing. Downloads the whole archive.
 
   tideline archive verify s3://bucket/prefix
 
-Exit status: 0 sound, 1 damaged or not reached, 2 it is no target.")]
+Exit status: 0 sound, 1 damaged or unreachable, 2 not a valid target.")]
 pub(crate) struct VerifyArguments {
     #[command(flatten)]
     of: TargetArguments,
@@ -40,29 +43,29 @@ pub(crate) struct VerifyArguments {
 /// Arguments of `archive check`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-One small object is written below the target, read back, and removed. Run it where the server runs and as its user: the
-environment and the role of the machine are what the server would have.
+Writes one small object below the target, reads it back and removes it. Run it on the server's machine and
+as its user, so that it has the same environment and machine role as the server.
 
   tideline archive check s3://bucket/prefix
   tideline archive check s3://bucket/prefix --options-file /etc/tideline/archive
   tideline archive check file:///srv/archive
 
-Exit status: 0 it does, 1 it does not, 2 it is no target.")]
+Exit status: 0 usable, 1 not usable, 2 not a valid target.")]
 pub(crate) struct CheckArguments {
     #[command(flatten)]
     of: TargetArguments,
 }
 
-/// Which target, and how the answer is written.
+/// Target and output format.
 #[derive(Debug, Args)]
 struct TargetArguments {
-    /// The target: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or file:///directory
+    /// Archive target: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or file:///directory
     #[arg(value_name = "TARGET")]
     target: String,
-    /// A file with `name = value` lines, as archive.options_file of the server's configuration
+    /// File with `name = value` lines, like archive.options_file in the server's configuration
     #[arg(long, value_name = "FILE")]
     options_file: Option<PathBuf>,
-    /// Answer in JSON, for programs
+    /// Print JSON, for programs
     #[arg(long)]
     json: bool,
 }
@@ -80,7 +83,7 @@ fn wrong(error: &ArchiveError) -> CliError {
     CliError::usage(error.to_string())
 }
 
-/// An archive whose default target is the one of the command line.
+/// Opens an archive whose default target is the one of the command line.
 fn open(of: &TargetArguments, scratch: &Path) -> Result<Archive> {
     let options = of
         .options_file
@@ -137,13 +140,13 @@ fn verify(of: &TargetArguments) -> Result<()> {
     };
     let said = match (wrong.len(), unread.len()) {
         (0, 0) if segments == 0 => format!(
-            "{} holds no archive: no description of a segment is there",
+            "{} contains no archive: it has no description of a segment",
             of.target
         ),
         (0, 0) => return Ok(()),
-        (0, unread) => format!("{unread} of the files could not be read"),
+        (0, unread) => format!("{unread} files could not be read"),
         (wrong, 0) => damaged(wrong),
-        (wrong, unread) => format!("{}, and {unread} of the files could not be read", damaged(wrong)),
+        (wrong, unread) => format!("{}, and {unread} files could not be read", damaged(wrong)),
     };
     Err(CliError::Incomplete(said))
 }
@@ -151,7 +154,7 @@ fn verify(of: &TargetArguments) -> Result<()> {
 fn check(of: &TargetArguments) -> Result<()> {
     let scratch = tempfile::tempdir().map_err(|error| CliError::file(&std::env::temp_dir(), error))?;
     let archive = open(of, scratch.path())?;
-    // A name that no other check uses at the same time.
+    // A token that concurrent checks do not share.
     let token = format!(
         "{}-{:016x}",
         std::process::id(),
@@ -168,7 +171,9 @@ fn check(of: &TargetArguments) -> Result<()> {
     }
     match check.is_good() {
         true => Ok(()),
-        false => Err(CliError::Incomplete("no archive can be kept there".into())),
+        false => Err(CliError::Incomplete(
+            "the target is not usable for an archive".into(),
+        )),
     }
 }
 

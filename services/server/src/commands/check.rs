@@ -1,4 +1,6 @@
-//! `tideline check`: reads a data folder that no server uses, and says whether all of it is what was written.
+//! `tideline check`: checks the integrity of a data folder that no server uses.
+//!
+//! The exit status distinguishes damage from a folder that cannot be read.
 
 use std::path::{Path, PathBuf};
 
@@ -7,40 +9,42 @@ use serde_json::{Value, json};
 use tideline_cli::{CliError, Result, output};
 use tideline_server::check::{FolderReport, check_folder};
 
-/// Findings that are shown; all of them are in the answer of `--json`.
+/// Most findings shown; `--json` prints all.
 const SHOWN_MAX: usize = 20;
 
-/// What `check` takes.
+/// Arguments of `check`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads every byte: lists and logs, journal entries, tables of rows and segments against their checksums; then every
-chunk, catalog row, schema, delete and request for what it says. Changes nothing, and holds the folder while it reads,
-so no server may use it. The search index is left out: a start checks it, and makes it anew where it has to.
+First compares lists, logs, journal entries, tables of rows and segments with their checksums; then
+validates every chunk, catalog row, schema, delete and request. The folder is locked and not modified,
+so no server may use it. The search index is not checked, because a start checks it and rebuilds it
+if necessary.
 
-A copy of the journals and logs is made in the folder for temporary files (TMPDIR); segments are not copied.
+Journals and logs are copied to the folder for temporary files (TMPDIR); segments are not copied.
 
 Exit status: 0 sound, 1 damaged, 2 cannot be read.")]
 pub(crate) struct CheckArguments {
-    /// The data folder
+    /// Data folder
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// The folder of cold segments, where the settings of the server name another than `cold` in the data folder
+    /// Cold folder, if the server's settings do not use `cold` in the data folder
     #[arg(long, value_name = "DIR")]
     cold_dir: Option<PathBuf>,
-    /// Answer in JSON, for programs
+    /// Print JSON, for programs
     #[arg(long)]
     json: bool,
 }
 
-/// Checks; an error where something is damaged or cannot be read.
+/// Runs the check. Fails if something is damaged or cannot be read.
 pub(crate) fn run(arguments: &CheckArguments) -> Result<()> {
     let folder = &arguments.folder;
     if !folder.is_dir() {
-        return Err(CliError::usage(format!("{} is no folder", folder.display())));
+        return Err(CliError::usage(format!("{} is not a folder", folder.display())));
     }
     let scratch = tempfile::tempdir().map_err(|error| CliError::file(&std::env::temp_dir(), error))?;
     let report = check_folder(folder, arguments.cold_dir.as_deref(), scratch.path());
-    // A folder that cannot be read is wrong usage as far as scripts are concerned: nothing is known of it.
+    // A folder that cannot be read has the exit status of invalid usage, so that scripts can distinguish it
+    // from damage.
     let report = report.map_err(|error| CliError::usage(error.to_string()))?;
     if arguments.json {
         output::print(&in_json(folder, &report).to_string())?;
@@ -54,7 +58,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<()> {
     }
 }
 
-/// The counts, by name.
+/// Returns the counts of the report, by name.
 fn counts(report: &FolderReport) -> Vec<(&'static str, u64)> {
     let files = &report.files;
     let mut counts = vec![
@@ -105,18 +109,18 @@ fn text(folder: &Path, report: &FolderReport) -> String {
         text.push_str(&format!("{:<18} {shown:>14}\n", name.replace('_', " ")));
     }
     if report.rows.is_none() {
-        text.push_str("rows were not read: no store can be opened from these files\n");
+        text.push_str("rows were not checked: the files are too damaged to open a store\n");
     }
     text.push('\n');
     for torn in &report.files.torn_ends {
-        text.push_str(&format!("note: {torn}, as a crash leaves it\n"));
+        text.push_str(&format!("note: {torn}, as after a crash\n"));
     }
     for finding in report.findings.iter().take(SHOWN_MAX) {
         text.push_str(&format!("damaged: {finding}\n"));
     }
     let more = report.findings.len().saturating_sub(SHOWN_MAX);
     if more > 0 {
-        text.push_str(&format!("and {more} more, which --json shows\n"));
+        text.push_str(&format!("and {more} more; use --json for all\n"));
     }
     if report.findings.is_empty() {
         text.push_str(&format!("{} is sound\n", folder.display()));

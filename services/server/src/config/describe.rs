@@ -1,4 +1,5 @@
-//! A configuration written out: what holds (`config show`) and what could be set (`config reference`).
+//! Text forms of a configuration: the effective values (`config show`) and an example file
+//! (`config reference`).
 
 use std::fmt::Write;
 
@@ -6,7 +7,7 @@ use super::keys::{KEYS, Key};
 use super::{Config, Resolved};
 
 impl Resolved {
-    /// Every key with its value and where that comes from, as TOML. Secrets are masked.
+    /// Returns all keys with their values and origins, as TOML. Secrets are masked.
     pub fn describe(&self) -> String {
         let mut config = self.config.clone();
         by_section(|key, text| {
@@ -20,11 +21,12 @@ impl Resolved {
     }
 }
 
-/// An example file: every key at its default behind a `#`, with meaning, unit and variable.
+/// Returns an example file: every key commented out at its default, with meaning, unit and environment
+/// variable.
 pub fn reference() -> String {
     let mut config = Config::default();
     let head = "# Configuration of Tideline: every key, its meaning, its unit and its default.\n\
-                # What is set here is overruled by the environment, and that by flags.\n";
+                # The environment overrides this file, and flags override the environment.\n";
     let keys = by_section(|key, text| {
         text.push('\n');
         for line in key.about.lines() {
@@ -49,7 +51,7 @@ pub fn reference() -> String {
     format!("{head}\n{keys}")
 }
 
-/// Writes all keys, each section under its head.
+/// Writes all keys, grouped by section.
 fn by_section(mut write: impl FnMut(&'static Key, &mut String)) -> String {
     let mut text = String::new();
     let mut section = "";

@@ -1,23 +1,25 @@
-//! The one table of all keys.
+//! Table of all configuration keys.
+//!
+//! Parsing, `config show`, `config reference`, messages and the settings page of the guide are derived from it.
 
 use super::Config;
 use super::slot::{Range, Slot};
 use super::sources::ENVIRONMENT_PREFIX;
 
-/// Something that can be set.
+/// Configuration key.
 #[derive(Debug)]
 pub(crate) struct Key {
-    /// `section.name`.
+    /// Path of the key: `section.name`.
     pub(crate) path: &'static str,
-    /// What it means.
+    /// Description for users.
     pub(crate) about: &'static str,
-    /// Where its value stands.
+    /// Function that returns the value in a configuration.
     pub(crate) slot: fn(&mut Config) -> Slot<'_>,
-    /// What it may be: in bytes, in pieces, or in milliseconds.
+    /// Accepted range: bytes, counts or milliseconds, depending on the slot.
     pub(crate) range: Range,
-    /// Whether a flag of the command line sets it.
+    /// True if a command line flag sets it.
     pub(crate) has_flag: bool,
-    /// Whether its value is masked, and may stand in a file of its own.
+    /// True if its value is masked and can be read from a separate file.
     pub(crate) is_secret: bool,
 }
 
@@ -54,17 +56,17 @@ impl Key {
         }
     }
 
-    /// The section it stands in.
+    /// Returns the section of the key.
     pub(crate) fn section(&self) -> &'static str {
         self.path.split_once('.').map_or("", |(section, _)| section)
     }
 
-    /// Its name inside its section.
+    /// Returns the name within the section.
     pub(crate) fn name(&self) -> &'static str {
         self.path.split_once('.').map_or(self.path, |(_, name)| name)
     }
 
-    /// The variable that sets it.
+    /// Returns the environment variable that sets the key.
     pub(crate) fn variable(&self) -> String {
         format!(
             "{ENVIRONMENT_PREFIX}{}",
@@ -72,7 +74,8 @@ impl Key {
         )
     }
 
-    /// The flag that sets it, where [`Self::has_flag`]. A secret is never on a command line, where others see it.
+    /// Returns the flag that sets the key if [`Self::has_flag`]. The flag of a secret takes a file, because
+    /// other users can see command lines.
     pub(crate) fn flag(&self) -> String {
         let file = if self.is_secret { "-file" } else { "" };
         format!("--{}{file}", self.name().replace('_', "-"))
@@ -83,69 +86,69 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const HOUR_MILLIS: u64 = 3_600_000;
 
-/// All keys, in the order of the reference; the keys of a section stand together.
+/// All keys, in the order of the reference. The keys of a section are consecutive.
 pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "server.listen",
-        "Where it listens. Beyond 127.0.0.1 a token is needed; see auth.token.",
+        "Address to listen on. Beyond 127.0.0.1 a token is required; see auth.token.",
         |config| Slot::Address(&mut config.listen),
     )
     .flagged(),
     Key::new(
         "server.data_dir",
-        "The folder that everything is kept in. It is made if it is missing. One process uses it at a time.",
+        "Folder for all data. It is created if it is missing. Only one process can use it at a time.",
         |config| Slot::Path(&mut config.data_dir),
     )
     .flagged(),
     Key::new(
         "server.insecure_public",
-        "Listen beyond this machine although no token is set. Whoever reaches the port may then do everything.",
+        "Listen beyond this machine without a token. Anyone who can connect then has full access.",
         |config| Slot::Switch(&mut config.insecure_public),
     )
     .flagged(),
     Key::new(
         "server.drain_timeout",
-        "How long a stopping server waits for requests that run. Closing takes at most 1.5 s more.",
+        "Longest time that a stopping server waits for running requests. Closing takes at most 1.5 s more.",
         |config| Slot::Duration(&mut config.http.drain_timeout),
     )
     .within(0, HOUR_MILLIS),
     Key::new(
         "auth.token",
-        "What clients must show, as `Authorization: Bearer TOKEN`: at least 16 letters, digits or -._~+/=.\n\
-         Better kept in a file of its own, which token_file names. Not set: nobody has to show anything.",
+        "Token that clients must send as `Authorization: Bearer TOKEN`: at least 16 letters, digits or\n\
+         -._~+/=. Prefer a separate file, named by token_file. Not set: no token is required.",
         |config| Slot::Secret(&mut config.token),
     )
     .flagged()
     .secret(),
     Key::new(
         "log.format",
-        "How log lines look. They go to standard error.",
+        "Format of log lines. They are written to standard error.",
         |config| Slot::LogFormat(&mut config.log_format),
     ),
-    Key::new(
-        "log.level",
-        "Which log lines are written.",
-        |config| Slot::LogFilter(&mut config.log_filter),
-    ),
+    Key::new("log.level", "Level or filter of log lines.", |config| {
+        Slot::LogFilter(&mut config.log_filter)
+    }),
     Key::new(
         "memory.max",
-        "Memory that budgets and requests may take together. The budgets below (heads twice, bodies, points that wait,\n\
-         caches) are set aside; requests share the rest, and one that finds no room fails: 503, or 422 where it alone is too\n\
-         large. Writes go on. Budgets that are not set are lowered to fit a small value. Not set: 60 % of what the control\n\
-         group or the machine grants.",
+        "Memory for all budgets and requests. The budgets below (heads twice, bodies, pending points,\n\
+         caches) are set aside; requests share the rest. A request that finds no room fails with 503, or\n\
+         with 422 if it is too large even alone. Writes continue. Budgets that are not set are lowered to\n\
+         fit a small value. Not set: 60 % of the memory of the control group or machine.",
         |config| Slot::OptionalBytes64(&mut config.memory_max),
     )
     .within(64 * MIB, u64::MAX),
     Key::new(
         "http.hosts",
-        "Host names and addresses, besides those of loopback, that requests may name in their Host header; `*` admits all.\n\
-         Not set: any host where a token is set, otherwise loopback only, so that no web page can reach the server by DNS rebinding.",
+        "Host names and addresses, in addition to loopback, that requests may name in their Host header;\n\
+         `*` allows all. Not set: any host if a token is set, otherwise loopback only, so that no web page\n\
+         can access the server by DNS rebinding.",
         |config| Slot::Hosts(&mut config.http.hosts),
     ),
     Key::new(
         "http.trusted_proxies",
-        "Addresses and networks of proxies in front, such as `10.0.0.0/8`. The client that they name in `Forwarded` or `X-Forwarded-For`\n\
-         counts for fair shares and in the log; from any other address these headers are ignored.",
+        "Addresses and networks of trusted proxies, such as `10.0.0.0/8`. The client that they name in\n\
+         `Forwarded` or `X-Forwarded-For` counts for fair shares and in the log; from other addresses\n\
+         these headers are ignored.",
         |config| Slot::Networks(&mut config.http.trusted_proxies),
     ),
     Key::new(
@@ -162,7 +165,7 @@ pub(crate) const KEYS: &[Key] = &[
     .within(KIB, u64::MAX),
     Key::new(
         "http.bodies_in_flight_bytes_max",
-        "All request bodies that are held at once; a request beyond it is refused as overload.",
+        "Budget of all request bodies held at once; requests beyond it are refused as overload.",
         |config| Slot::Bytes(&mut config.http.bodies_in_flight_bytes_max),
     )
     .within(MIB, u64::MAX),
@@ -174,93 +177,94 @@ pub(crate) const KEYS: &[Key] = &[
     .within(KIB, u64::MAX),
     Key::new(
         "http.header_timeout",
-        "How long a request head may take to arrive, and a new connection to send its first byte.",
+        "Longest time for a request head to arrive, and for the first byte of a new connection.",
         |config| Slot::Duration(&mut config.http.header_timeout),
     )
     .within(100, HOUR_MILLIS),
     Key::new(
         "http.idle_timeout",
-        "How long a connection may lie idle between requests.",
+        "Longest idle time of a connection between requests.",
         |config| Slot::Duration(&mut config.http.idle_timeout),
     )
     .within(100, HOUR_MILLIS),
     Key::new(
         "http.body_timeout",
-        "How long a request body may make no progress.",
+        "Longest time without progress of a request body.",
         |config| Slot::Duration(&mut config.http.body_timeout),
     )
     .within(100, HOUR_MILLIS),
     Key::new(
         "http.body_bytes_per_second_min",
-        "The slowest request body that is read to its end, each second.",
+        "Minimum rate of a request body, per second. Slower bodies are refused.",
         |config| Slot::Bytes64(&mut config.http.body_bytes_per_second_min),
     ),
     Key::new(
         "http.answer_timeout",
-        "How long a client may take nothing of an answer before it is cut off.",
+        "Longest time that a client may read nothing of a response before it is disconnected.",
         |config| Slot::Duration(&mut config.http.answer_timeout),
     )
     .within(100, HOUR_MILLIS),
     Key::new(
         "http.answer_bytes_per_second_min",
-        "The slowest client that may read an answer to its end, each second in which bytes wait for it, averaged over\n\
-         answer_timeout. A slower one is cut off and its query ends.",
+        "Minimum rate at which a client must read a response, per second while bytes wait to be sent,\n\
+         averaged over answer_timeout. A slower client is disconnected and its query ends.",
         |config| Slot::Bytes64(&mut config.http.answer_bytes_per_second_min),
     ),
     Key::new(
         "http.connections_max",
-        "Connections held at once. At the limit the one that has been idle longest is closed for a new one. Lower where the\n\
+        "Most open connections. At the limit an idle connection is closed for a new one. Lower it if the\n\
          process may open few files.",
         |config| Slot::Count(&mut config.http.connections_max),
     )
     .within(1, 1_000_000),
     Key::new(
         "http.writes_in_flight_max",
-        "Writes that are decoded and committed at once, each on a thread.",
+        "Writes that are decoded and committed concurrently, each on a thread.",
         |config| Slot::Count(&mut config.http.writes_in_flight_max),
     )
     .within(1, 256),
     Key::new(
         "http.queries_in_flight_max",
-        "Queries and searches that run at once, each on a thread.",
+        "Queries and searches that run concurrently, each on a thread.",
         |config| Slot::Count(&mut config.http.queries_in_flight_max),
     )
     .within(1, 256),
     Key::new(
         "http.watches_max",
-        "Watches of tables (server-sent events) that are open at once.",
+        "Most open watches of tables (server-sent events).",
         |config| Slot::Count(&mut config.http.watches_max),
     )
     .within(0, 100_000),
     Key::new(
         "http.watch_bytes_per_second_max",
-        "What all watches together send a second, in turn, so that they leave the cores to writers. Watches that fall behind\n\
-         by more than the newest writes that are kept for them end and can begin anew.",
+        "Bytes that all watches together send per second, so that they leave CPU time to writers. A watch\n\
+         that falls behind by more than the newest writes kept for watches ends and can be started again.",
         |config| Slot::Bytes64(&mut config.http.watch_bytes_per_second_max),
     ),
     Key::new(
         "http.turn_timeout",
-        "How long a request waits for its turn before it is refused as overload.",
+        "Longest time that a request waits for a permit to run before it is refused as overload.",
         |config| Slot::Duration(&mut config.http.turn_timeout),
     )
     .within(0, HOUR_MILLIS),
     Key::new(
         "storage.head_bytes_max",
-        "Unsealed points in memory at which they are sealed. Memory peaks near twice this.\n\
-         Not set: 80 MiB, or 256 bytes for each timeline among them where that is more, but at most an eighth of the\n\
-         memory that the control group or the machine grants, or 5/24 of memory.max.",
+        "Bytes of unsealed points in memory at which they are sealed. Memory peaks near twice this value.\n\
+         Not set: 80 MiB, or 256 bytes per timeline with unsealed points if that is more, but at most an\n\
+         eighth of the memory of the control group or machine, or 5/24 of memory.max.",
         |config| Slot::OptionalBytes64(&mut config.head_bytes_max),
     )
     .within(MIB, u64::MAX),
     Key::new(
         "storage.head_age_max",
-        "Age of the oldest unsealed point at which all are sealed: bounds what a restart reads again.",
+        "Age of the oldest unsealed point at which all are sealed. It limits what a restart has to read\n\
+         again.",
         |config| Slot::Duration(&mut config.engine.store.head_age_max),
     )
     .within(1_000, 168 * HOUR_MILLIS),
     Key::new(
         "storage.pending_bytes_max",
-        "Decoded points that may wait to be written; beyond it writes are refused as overload.",
+        "Bytes of decoded points that wait to be written; writes beyond it are refused as overload.",
         |config| Slot::Bytes(&mut config.engine.store.log.pending_bytes_max),
     )
     .within(MIB, u64::MAX),
@@ -271,36 +275,38 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "storage.cold_cache_bytes",
-        "Cache of blocks in the cold tier. It is apart, so that reading old points leaves the hot cache alone.",
+        "Cache of blocks in the cold tier. It is separate, so that reading old points does not evict hot\n\
+         blocks.",
         |config| Slot::Bytes64(&mut config.backend.cold_cache_bytes),
     ),
     Key::new(
         "storage.cold_dir",
-        "The folder of the cold tier, so that it may lie on another disk. It must be there; better not the mount\n\
-         point itself but a folder in it, so that a disk that is not mounted is noticed. Not set: `cold` inside\n\
-         server.data_dir. To move it: stop, move the folder with all that is in it, and set this.",
+        "Folder of the cold tier, which may be on another disk. It must exist. Prefer a folder below the\n\
+         mount point to the mount point itself, so that an unmounted disk is noticed. Not set: `cold`\n\
+         inside server.data_dir. To move it: stop the server, move the folder with its content, and change\n\
+         this setting.",
         |config| Slot::OptionalPath(&mut config.backend.cold_dir),
     ),
     Key::new(
         "storage.series_cache_bytes",
-        "Cache of timelines by the text that names them in a write, for each table.",
+        "Cache of timelines by the text that identifies them in a write, per table.",
         |config| Slot::Bytes(&mut config.engine.raw_key_cache_bytes),
     ),
     Key::new(
         "storage.free_bytes_min",
-        "Free space of a disk below which it takes no more: writes, or moves to the cold tier. They resume when space\n\
-         returns.",
+        "Free space of a disk below which writes, or moves to the cold tier, are refused. They resume when\n\
+         there is enough space again.",
         |config| Slot::Bytes64(&mut config.backend.free_bytes_min),
     ),
     Key::new(
         "storage.free_per_mille_min",
-        "The same, in thousandths of the disk; the larger of both holds.",
+        "Same limit in thousandths of the disk; the larger of both applies.",
         |config| Slot::Count64(&mut config.backend.free_per_mille_min),
     )
     .within(0, 1_000),
     Key::new(
         "storage.worker_threads",
-        "Threads that flush and compact the hot tier; the cold one has one of its own.",
+        "Threads that flush and compact the hot tier; the cold tier has one thread of its own.",
         |config| Slot::Count(&mut config.backend.worker_threads),
     )
     .within(1, 64),
@@ -312,147 +318,154 @@ pub(crate) const KEYS: &[Key] = &[
     .within(64, 1_000_000),
     Key::new(
         "storage.accept_loss",
-        "Start although writes that had been acknowledged are missing from the folder: an operator's decision,\n\
-         for one start. A damaged log is cut at the damage; `lost` in the folder keeps it, with a report.",
+        "Start although acknowledged writes are missing from the folder; an operator's decision, for one\n\
+         start. A damaged log is cut at the damage, and the removed part is kept in `lost` in the folder,\n\
+         with a report.",
         |config| Slot::Switch(&mut config.backend.accept_loss),
     ),
     Key::new(
         "storage.request_ttl",
-        "How long the outcome of a request with an idempotency key is remembered.",
+        "Time for which the outcome of a request with an idempotency key is remembered.",
         |config| Slot::Duration(&mut config.engine.store.log.request_ttl),
     )
     .within(1_000, 168 * HOUR_MILLIS),
     Key::new(
         "storage.requests_max",
-        "Most such outcomes that are remembered, oldest dropped first.",
+        "Most remembered outcomes of such requests; the oldest are dropped first.",
         |config| Slot::Count(&mut config.engine.store.log.requests_max),
     ),
     Key::new(
         "tables.count_max",
-        "Tables; a further one is refused.",
+        "Most tables; further ones are refused.",
         |config| Slot::Count(&mut config.engine.tables.tables_max),
     )
     .within(1, 1_000_000),
     Key::new(
         "tables.timelines_per_minute",
-        "New timelines that a table takes in a minute; further ones are refused as retryable. The default is twice what 100,000\n\
-         machines with 100 series each bring when all send for the first time. A table's policy may set its own.",
+        "Most new timelines of a table per minute; further ones are refused as retryable. The default is\n\
+         twice the number for 100,000 machines with 100 series each that all send for the first time. A\n\
+         table's policy can override it.",
         |config| Slot::Count64(&mut config.engine.tables.timelines_per_minute),
     )
     .within(1, u64::MAX),
     Key::new(
         "tables.identity_bytes_max",
-        "Memory that the names and tags of all timelines of a table may take, removed ones included until a restart; beyond it\n\
-         only known timelines are written. Not set: half of the memory that the control group or the machine grants.",
+        "Memory for the names and tags of all timelines of a table, including removed ones until a\n\
+         restart. Beyond it, only known timelines can be written. Not set: half of the memory of the\n\
+         control group or machine.",
         |config| Slot::OptionalBytes64(&mut config.identity_bytes_max),
     )
     .within(MIB, u64::MAX),
     Key::new(
         "query.threads",
-        "Threads that large queries of hot points share. Not set: one for each core.",
+        "Threads that large queries of hot points share. Not set: one per core.",
         |config| Slot::OptionalCount(&mut config.http.query.threads),
     )
     .within(1, 256),
     Key::new(
         "query.cold_threads",
-        "Threads that large queries of cold points share; they yield to all others. Not set: half as many as cores.",
+        "Threads that large queries of cold points share; they yield to all other threads. Not set: half\n\
+         the number of cores.",
         |config| Slot::OptionalCount(&mut config.http.query.cold_threads),
     )
     .within(1, 256),
     Key::new(
         "query.cold_queries_max",
-        "Queries of cold points that run at once; further ones wait. Not set: twice their threads.",
+        "Queries of cold points that run concurrently; further ones wait. Not set: twice their threads.",
         |config| Slot::OptionalCount(&mut config.http.query.cold_queries_max),
     )
     .within(1, 64),
     Key::new(
         "query.cold_waiting_max",
-        "Queries of cold points that wait for their turn; a further one is refused as overload.",
+        "Most waiting queries of cold points; further ones are refused as overload.",
         |config| Slot::Count(&mut config.http.query.cold_waiting_max),
     )
     .within(0, 256),
     Key::new(
         "query.cold_read_bytes_per_second",
-        "Bytes that all queries together read from the cold tier, each second. Not set: no limit.",
+        "Bytes that all queries together read from the cold tier per second. Not set: no limit.",
         |config| Slot::OptionalBytes64(&mut config.http.query.cold_read_bytes_per_second),
     )
     .within(KIB, u64::MAX),
     Key::new(
         "prometheus.lookback_delta",
-        "How old a sample may be to count at an instant, for PromQL. A request may say otherwise.",
+        "Maximum age of a sample to be selected by a PromQL instant vector. A request can override it.",
         |config| Slot::Duration(&mut config.http.prometheus.lookback_delta),
     )
     .within(1, 168 * HOUR_MILLIS),
     Key::new(
         "prometheus.samples_max",
-        "Samples that a query in PromQL may hold at once.",
+        "Most samples that a PromQL query may hold at once.",
         |config| Slot::Count(&mut config.http.prometheus.samples_max),
     )
     .within(1, u64::MAX),
     Key::new(
         "prometheus.query_timeout",
-        "How long a query in PromQL may take. A request may ask for less.",
+        "Longest time of a PromQL query. A request can set a shorter one.",
         |config| Slot::Duration(&mut config.http.prometheus.query_timeout),
     )
     .within(1, 24 * HOUR_MILLIS),
     Key::new(
         "prometheus.delayed_name_removal",
-        "Let functions take the metric name away at the end of a query only, so that series that differ by it alone stay\n\
-         apart until then. A request may say otherwise.",
+        "Let functions remove the metric name only at the end of a query, so that series that differ only\n\
+         in it stay separate until then. A request can override it.",
         |config| Slot::Switch(&mut config.http.prometheus.delayed_name_removal),
     ),
     Key::new(
         "prometheus.keep_grouped_names",
-        "Let aggregations by the metric name keep it besides, as VictoriaMetrics does; implies delayed_name_removal. A\n\
-         request may say otherwise.",
+        "Let aggregations by the metric name keep it, as VictoriaMetrics does; implies\n\
+         delayed_name_removal. A request can override it.",
         |config| Slot::Switch(&mut config.http.prometheus.keep_grouped_names),
     ),
     Key::new(
         "prometheus.start_timestamps",
-        "Let rates take into account when counters began, where remote write told.",
+        "Let rates use the start timestamps of counters, if remote write sent them.",
         |config| Slot::Switch(&mut config.http.prometheus.start_timestamps),
     ),
     Key::new(
         "archive.target",
-        "Where tables archive to whose policy names the target `default`: s3://bucket/prefix (and what speaks S3),\n\
-         gs://bucket/prefix, az://container/prefix, or file:///directory. Not set: policies name one that\n\
-         archive.allowed_targets lists. To move it: copy all objects, then set this.",
+        "Archive target that policies name `default`: s3://bucket/prefix (also S3-compatible services),\n\
+         gs://bucket/prefix, az://container/prefix, or file:///directory. Not set: policies use a target\n\
+         that archive.allowed_targets allows. To move it: copy all objects, then change this setting.",
         |config| Slot::OptionalText(&mut config.archive.target),
     ),
     Key::new(
         "archive.options_file",
-        "A file with `name = value` lines for that target, such as endpoint, region, access_key_id and\n\
-         secret_access_key. Not set: the environment (AWS_…, GOOGLE_…, AZURE_…) or the role of the machine.",
+        "File with `name = value` lines for that target, such as endpoint, region, access_key_id and\n\
+         secret_access_key. Not set: the environment (AWS_…, GOOGLE_…, AZURE_…) or the role of the\n\
+         machine.",
         |config| Slot::OptionalPath(&mut config.archive.options_file),
     ),
     Key::new(
         "archive.allowed_targets",
-        "Addresses below which policies and requests may name targets, besides archive.target and what lies below it, such as\n\
-         `s3://bucket/prefix, file:///srv/archive`. Others get 403: the server would use its own credentials for them.",
+        "Address prefixes under which policies and requests may name targets, in addition to\n\
+         archive.target and locations below it, such as `s3://bucket/prefix, file:///srv/archive`. Other\n\
+         targets get 403, because the server would use its own credentials for them.",
         |config| Slot::Targets(&mut config.archive.allowed_targets),
     ),
     Key::new(
         "archive.cache_bytes",
-        "Memory for what was read lately of archived files: half for page indexes and footers, half for pages.",
+        "Memory cache of archived files: half for page indexes and footers, half for pages.",
         |config| Slot::Bytes(&mut config.archive.cache_bytes),
     )
     .within(MIB, u64::MAX),
     Key::new(
         "archive.disk_cache_bytes",
-        "Disk for page indexes, footers and checksums of archived files, in server.data_dir, so that a restart need not ask\n\
-         for them again. 0: none.",
+        "Disk cache for page indexes, footers and checksums of archived files, in server.data_dir, so that\n\
+         a restart need not read them again. 0: no cache.",
         |config| Slot::Bytes64(&mut config.archive.disk_cache_bytes),
     ),
     Key::new(
         "lifecycle.purge_delay",
-        "How long points that a policy has hidden are kept before their bytes are freed; until then a longer policy\n\
-         shows them again.",
+        "Time for which points hidden by a policy are kept before their bytes are freed; until then a\n\
+         longer policy shows them again.",
         |config| Slot::Duration(&mut config.scheduler.purge_delay),
     )
     .within(0, 8_760 * HOUR_MILLIS),
     Key::new(
         "lifecycle.interval",
-        "Time between two looks for work in the background: what to fold, move, purge and drop.",
+        "Interval at which the scheduler checks for background work: folding, moving, purging and\n\
+         dropping.",
         |config| Slot::Duration(&mut config.scheduler.tick_interval),
     )
     .within(100, HOUR_MILLIS),

@@ -1,4 +1,7 @@
-//! Division of the memory of the process: budgets are set aside, the rest is for requests.
+//! Division of the process memory: fixed budgets are set aside, requests share the rest.
+//!
+//! Budgets that are not configured are lowered to fit a small `memory.max`; a configuration whose budgets leave
+//! too little for requests is refused.
 
 use tideline_engine::runtime::MemoryAccount;
 
@@ -8,13 +11,13 @@ use super::sources::Problem;
 use super::{Config, Resolved};
 use crate::memory::MemoryLimit;
 
-/// Percent of the memory of the control group or the machine that [`Config::memory_max`] is where it is not set. The rest is
-/// for catalogs, the search index, the page cache and what the allocator keeps.
+/// Default of [`Config::memory_max`], in percent of the memory of the control group or machine. The rest is for
+/// catalogs, the search index, the page cache and memory that the allocator retains.
 const MEMORY_PERCENT: u64 = 60;
-/// Least memory for requests: less would refuse single ones of ordinary size.
+/// Minimum memory for requests. With less, single requests of ordinary size would be refused.
 const REQUESTS_BYTES_MIN: u64 = 8 << 20;
-/// Budgets that are at most this part of `memory.max` unless they are set. With the heads, which are 5/12 of it at most, they
-/// leave a fifth to requests.
+/// Budgets that are at most the given part of `memory.max` unless they are set. With the heads, which are at
+/// most 5/12, they leave a fifth to requests.
 const SHARES: [(&str, u64); 8] = [
     ("http.bodies_in_flight_bytes_max", 8),
     ("http.decoded_body_bytes_max", 16),
@@ -25,33 +28,33 @@ const SHARES: [(&str, u64); 8] = [
     ("storage.series_cache_bytes", 16),
     ("archive.cache_bytes", 32),
 ];
-/// The journal's newest entries are at most this part of `memory.max`.
+/// The newest journal entries are at most this part of `memory.max`.
 const RECENT_PART: u64 = 32;
 
-/// The division of [`Config::memory_max`].
+/// Division of [`Config::memory_max`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// All of it.
+    /// Total, in bytes.
     pub max_bytes: u64,
-    /// Parts with a budget of their own, and their bytes.
+    /// Names and bytes of the parts with a budget of their own.
     pub set_aside: Vec<(&'static str, u64)>,
 }
 
 impl MemoryPlan {
-    /// Bytes that have budgets of their own.
+    /// Returns the total of all budgets, in bytes.
     pub fn set_aside_bytes(&self) -> u64 {
         let bytes = self.set_aside.iter().map(|(_, bytes)| *bytes);
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// The account that requests reserve memory from.
+    /// Creates the account from which requests reserve memory.
     pub fn account(&self) -> MemoryAccount {
         let account = MemoryAccount::new(self.max_bytes);
         account.set_aside(self.set_aside_bytes());
         account
     }
 
-    /// Why the division is not possible, if it is not.
+    /// Returns the reason if the budgets leave too little for requests.
     fn problem(&self) -> Option<String> {
         let set_aside = self.set_aside_bytes();
         if set_aside.saturating_add(REQUESTS_BYTES_MIN) <= self.max_bytes {
@@ -60,8 +63,8 @@ impl MemoryPlan {
         let parts = self.set_aside.iter();
         let parts = parts.map(|(what, bytes)| format!("{what} {}", format_bytes(*bytes)));
         Some(format!(
-            "memory.max of {} is too little: {} are set aside ({}), and requests need {} more; raise memory.max or lower \
-             these budgets",
+            "memory.max of {} is too small: {} are set aside ({}), and requests need {} more; \
+             raise memory.max or lower these budgets",
             format_bytes(self.max_bytes),
             format_bytes(set_aside),
             parts.collect::<Vec<_>>().join(", "),
@@ -71,14 +74,14 @@ impl MemoryPlan {
 }
 
 impl Config {
-    /// Divides the memory of the process.
+    /// Returns the division of the process memory.
     pub fn memory_plan(&self) -> MemoryPlan {
         let store = &self.engine.store;
         let bytes = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         MemoryPlan {
             max_bytes: self.memory_max_bytes(),
             set_aside: vec![
-                // While a head is sealed, the next one fills.
+                // While one head is sealed, the next one fills.
                 (
                     "2 × storage.head_bytes_max",
                     bytes(self.head_budget().bytes_max).saturating_mul(2),
@@ -100,19 +103,21 @@ impl Config {
         }
     }
 
-    /// Bytes of the journal's newest entries that are kept for watches.
+    /// Returns the bytes of the newest journal entries that are kept for watches.
     pub(super) fn recent_bytes_max(&self) -> usize {
         let share = usize::try_from(self.memory_max_bytes() / RECENT_PART).unwrap_or(usize::MAX);
         self.engine.store.log.tail_bytes_max.min(share)
     }
 
-    /// Memory that the budgets of the process may take together: what is set, else a share of what the system grants.
+    /// Returns the memory for all budgets: the configured value, or a share of the control group's or machine's
+    /// memory.
     pub(super) fn memory_max_bytes(&self) -> u64 {
         let granted = || MemoryLimit::of_process().bytes / 100 * MEMORY_PERCENT;
         self.memory_max.unwrap_or_else(granted)
     }
 
-    /// Memory of a machine on which `memory.max` would be the default: what the default of the head follows.
+    /// Returns the memory of a machine on which `memory.max` would be the default. The default head size is
+    /// derived from it.
     pub(super) fn memory_basis_bytes(&self) -> u64 {
         match self.memory_max {
             Some(max) => max / MEMORY_PERCENT * 100,
@@ -139,7 +144,7 @@ impl Resolved {
         }
     }
 
-    /// The problem of a `memory.max` below what is set aside.
+    /// Returns a problem if `memory.max` is too small for the budgets.
     pub(super) fn too_little_memory(&self) -> Option<Problem> {
         let problem = self.config.memory_plan().problem()?;
         Some(Problem::at(self.origin("memory.max"), problem))

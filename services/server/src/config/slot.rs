@@ -1,4 +1,6 @@
-//! The place of one value in a [`Config`](super::Config), and how it is read from and written as text.
+//! Typed reference to one value of a [`Config`](super::Config), with its conversion from and to text.
+//!
+//! The variant determines how the text is parsed, validated and formatted.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -12,31 +14,31 @@ use tracing_subscriber::EnvFilter;
 
 use super::secret::Secret;
 
-/// Where a value stands. The variant decides how its text reads.
+/// Mutable reference to a value.
 #[derive(Debug)]
 pub(crate) enum Slot<'a> {
     Address(&'a mut SocketAddr),
     Path(&'a mut PathBuf),
-    /// A path that need not be set; an empty text unsets it.
+    /// Optional path; an empty text unsets it.
     OptionalPath(&'a mut Option<PathBuf>),
-    /// A text that need not be set; an empty one unsets it.
+    /// Optional text; an empty text unsets it.
     OptionalText(&'a mut Option<String>),
     /// Host names and addresses, separated by commas; an empty text is an empty list.
     Hosts(&'a mut Vec<String>),
     /// Addresses and networks, separated by commas; an empty text is an empty list.
     Networks(&'a mut Vec<Network>),
-    /// Addresses of archives, separated by commas; an empty text is an empty list.
+    /// Archive addresses, separated by commas; an empty text is an empty list.
     Targets(&'a mut Vec<TargetPrefix>),
     Switch(&'a mut bool),
-    /// Bytes.
+    /// Number of bytes.
     Bytes(&'a mut usize),
-    /// Bytes, in 64 bits.
+    /// Number of bytes, in 64 bits.
     Bytes64(&'a mut u64),
     Count(&'a mut usize),
     Count64(&'a mut u64),
-    /// A number that need not be set; an empty text unsets it.
+    /// Optional number; an empty text unsets it.
     OptionalCount(&'a mut Option<usize>),
-    /// Bytes that need not be set; an empty text unsets them.
+    /// Optional number of bytes; an empty text unsets it.
     OptionalBytes64(&'a mut Option<u64>),
     Duration(&'a mut Duration),
     Secret(&'a mut Option<Secret>),
@@ -44,16 +46,16 @@ pub(crate) enum Slot<'a> {
     LogFilter(&'a mut String),
 }
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// One JSON object a line, for machines.
+    /// One JSON object per line, for programs.
     Json,
 }
 
-/// What may be set: in bytes, in pieces, or in milliseconds.
+/// Accepted range: bytes, counts or milliseconds, depending on the slot.
 pub(crate) type Range = RangeInclusive<u64>;
 
 /// Units of sizes, largest first.
@@ -66,7 +68,7 @@ const BYTE_UNITS: [(&str, u64); 5] = [
 ];
 
 impl Slot<'_> {
-    /// Reads `text` into the place. On an error the value stays as it was and the message says what is expected.
+    /// Parses `text` into the value. On error the value is unchanged, and the message states what is expected.
     pub(crate) fn read(self, text: &str, range: Range) -> Result<(), String> {
         match self {
             Self::Address(place) => {
@@ -106,14 +108,14 @@ impl Slot<'_> {
             Self::LogFilter(place) => {
                 EnvFilter::builder()
                     .parse(text)
-                    .map_err(|error| format!("{text:?} is no log filter: {error}"))?;
+                    .map_err(|error| format!("{text:?} is not a valid log filter: {error}"))?;
                 text.clone_into(place);
             }
         }
         Ok(())
     }
 
-    /// The value as TOML writes it; a secret masked, `None` where nothing is set.
+    /// Formats the value as TOML. A secret is masked. Returns `None` if the value is not set.
     pub(crate) fn show(self) -> Option<String> {
         let quoted = |text: &str| toml::Value::from(text).to_string();
         Some(match self {
@@ -150,7 +152,7 @@ impl Slot<'_> {
         })
     }
 
-    /// What the value is, with its unit, for the reference.
+    /// Returns the type and unit of the value, for the reference.
     pub(crate) fn unit(&self) -> &'static str {
         match self {
             Self::Address(_) => "address:port",
@@ -172,7 +174,7 @@ impl Slot<'_> {
     }
 }
 
-/// Reads host names and addresses, separated by commas.
+/// Parses host names and addresses, separated by commas.
 fn read_hosts(text: &str) -> Result<Vec<String>, String> {
     let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
     let read = |entry: &str| {
@@ -192,7 +194,7 @@ fn read_hosts(text: &str) -> Result<Vec<String>, String> {
     entries.map(read).collect()
 }
 
-/// Reads addresses and networks, separated by commas.
+/// Parses addresses and networks, separated by commas.
 fn read_networks(text: &str) -> Result<Vec<Network>, String> {
     let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
     let read = |entry: &str| {
@@ -202,14 +204,14 @@ fn read_networks(text: &str) -> Result<Vec<Network>, String> {
     entries.map(read).collect()
 }
 
-/// Reads addresses of archives, separated by commas.
+/// Parses archive addresses, separated by commas.
 fn read_targets(text: &str) -> Result<Vec<TargetPrefix>, String> {
     let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
     let read = |entry: &str| entry.parse().map_err(|error: ArchiveError| error.to_string());
     entries.map(read).collect()
 }
 
-/// Reads `64MiB`, `1GiB`, or a plain number of bytes.
+/// Parses `64MiB`, `1GiB`, or a plain number of bytes.
 fn read_bytes(text: &str, range: &Range) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -244,7 +246,7 @@ fn read_count(text: &str, range: &Range) -> Result<u64, String> {
     within(count, range, |count| count.to_string())
 }
 
-/// Reads a duration; the range is in milliseconds.
+/// Parses a duration. The range is in milliseconds.
 fn read_nanos(text: &str, range: &Range) -> Result<u64, String> {
     let nanos = parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok());
     let nanos = nanos.ok_or_else(|| format!("{text:?} is not a duration, such as 500ms, 10s or 2h"))?;

@@ -1,4 +1,6 @@
-//! Where values come from: the file, the environment, flags.
+//! Sources of configuration values: the file, the environment, flags.
+//!
+//! Unknown keys are refused with the most similar known one, because a misspelt key would otherwise be ignored.
 
 use std::fmt;
 use std::fs;
@@ -9,45 +11,45 @@ use toml::de::{DeTable, DeValue};
 
 use super::keys::{KEYS, Key};
 
-/// The layers above the defaults, weakest first.
+/// Configuration layers above the defaults, weakest first.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
-    /// A TOML file.
+    /// Path of a TOML file.
     pub file: Option<PathBuf>,
-    /// Environment variables; only those that begin with `TIDELINE__` are looked at.
+    /// Environment variables; only names that begin with `TIDELINE__` are used.
     pub environment: Vec<(String, String)>,
-    /// Flags: path of a key, such as `server.listen`, and its text.
+    /// Flags: path of a key, such as `server.listen`, and its value as text.
     pub flags: Vec<(&'static str, String)>,
 }
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody has set it.
+    /// The default; the key is not set.
     Default,
-    /// A line of the file, from 1.
+    /// A line of the file.
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The line.
+        /// Line number, from 1.
         line: usize,
     },
-    /// A variable.
+    /// An environment variable, by name.
     Environment(String),
     /// A flag, with its dashes.
     Flag(String),
 }
 
-/// Something that is wrong about a configuration.
+/// Problem of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// Origin of the invalid value.
     pub origin: Origin,
-    /// What, and what to do.
+    /// Description of the problem and how to solve it.
     pub message: String,
 }
 
-/// One value as it was given.
+/// Value of a key as it was given.
 #[derive(Debug)]
 pub(crate) struct Given {
     pub(crate) key: &'static Key,
@@ -55,11 +57,11 @@ pub(crate) struct Given {
     pub(crate) origin: Origin,
 }
 
-/// What the names of our variables begin with.
+/// Prefix of the environment variables.
 pub(crate) const ENVIRONMENT_PREFIX: &str = "TIDELINE__";
 
 impl Sources {
-    /// All values in rising order of strength; what cannot be understood goes to `problems`.
+    /// Returns all values, weakest first. Unknown keys and unreadable files are added to `problems`.
     pub(crate) fn collect(&self, problems: &mut Vec<Problem>) -> Vec<Given> {
         let mut collector = Collector {
             given: Vec::new(),
@@ -169,7 +171,8 @@ impl Collector<'_> {
         self.value(path, text, origin);
     }
 
-    /// Takes one value; a secret may be in a file of its own, named by the key with `_file` behind it.
+    /// Adds one value. The key of a secret may have the suffix `_file`; its value is then the path of a file
+    /// with the secret.
     fn value(&mut self, path: &str, text: String, origin: Origin) {
         if let Some(key) = KEYS.iter().find(|key| key.path == path) {
             return self.given.push(Given { key, text, origin });
@@ -203,7 +206,7 @@ impl Collector<'_> {
     }
 }
 
-/// The key that was probably meant: few letters away, or the right name in the wrong section.
+/// Returns the most similar key: few different letters, or the same name in another section.
 fn nearest(path: &str) -> Option<&'static Key> {
     let name = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     let distance = |key: &Key| {
@@ -215,7 +218,7 @@ fn nearest(path: &str) -> Option<&'static Key> {
     (distance(nearest) <= far).then_some(nearest)
 }
 
-/// The line, from 1, that a byte of a text is in.
+/// Returns the line, from 1, that contains a byte of the text.
 fn line_at(text: &str, byte: usize) -> usize {
     1 + text.bytes().take(byte).filter(|byte| *byte == b'\n').count()
 }

@@ -1,4 +1,6 @@
-//! Precedence, messages, masking, and what is refused.
+//! Tests of precedence, messages, masking and refused values.
+//!
+//! They also check that the printed reference and configuration can be read back.
 
 use std::fs;
 
@@ -227,7 +229,7 @@ fn weak_tokens_are_refused_and_not_repeated() {
         let [problem] = problems(&environment(&[("TIDELINE__AUTH__TOKEN", token)]))
             .try_into()
             .expect("one problem");
-        assert!(problem.contains("auth.token: a token has"), "{problem}");
+        assert!(problem.contains("auth.token: a token "), "{problem}");
         assert!(token.is_empty() || !problem.contains(token), "{problem}");
     }
 }
@@ -306,7 +308,7 @@ fn background_work_and_cold_queries_are_set() {
     assert_eq!(
         config.engine_settings().purge_delay,
         Duration::ZERO,
-        "both go by one delay"
+        "both use one delay"
     );
     assert_eq!(config.scheduler.tick_interval, Duration::from_millis(200));
     assert_eq!((query.cold_threads, query.cold_queries_max), (Some(3), None));

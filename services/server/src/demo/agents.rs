@@ -1,4 +1,6 @@
-//! The two agents of the demo, each a thread that posts line protocol: the real machine and the simulated fleet.
+//! Agents of the demo: two threads that post line protocol, for the real machine and for the simulated fleet.
+//!
+//! Both write over HTTP like real agents, and count acknowledged points in the shared progress.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,19 +13,19 @@ use super::host::HostSampler;
 use super::poster::Poster;
 use super::progress::Progress;
 
-/// From one look at this machine to the next.
+/// Interval between two samples of this machine.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(5);
-/// The simulated machines report as often as those of the benchmark suite, in nanoseconds.
+/// Interval between two rows of a simulated host, in nanoseconds; that of the benchmark suite.
 const FLEET_STEP: i64 = 10 * NANOS_PER_SECOND;
-/// How much past the simulated fleet brings along, in nanoseconds.
+/// Length of the fleet's history at the start, in nanoseconds.
 const FLEET_PAST: i64 = 3_600 * NANOS_PER_SECOND;
-/// Rows of one request while the fleet catches up.
+/// Rows per request while the fleet catches up.
 const BATCH_ROWS: u32 = 5_000;
-/// The wait after a write that failed.
+/// Wait after a failed write.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Posts the figures of this machine until the progress is stopped. A sample that cannot be written is lost: the
-/// next one is newer.
+/// Posts the figures of this machine until the progress is stopped. A sample whose write fails is dropped,
+/// because the next one is newer.
 pub(crate) fn sample_host(mut sampler: HostSampler, clock: &dyn Clock, poster: &Poster, progress: &Progress) {
     let mut pause = sysinfo::MINIMUM_CPU_UPDATE_INTERVAL;
     while progress.pause(pause) {
@@ -38,8 +40,8 @@ pub(crate) fn sample_host(mut sampler: HostSampler, clock: &dyn Clock, poster: &
     }
 }
 
-/// The simulated fleet as it is `now`, with the last hour before it. Its measurement is `fleet_cpu`, and every line
-/// bears `origin=simulated`, so that nobody takes it for real.
+/// Creates the simulated fleet, starting one hour before `now`. Its measurement is `fleet_cpu`, and every line
+/// has the tag `origin=simulated` to distinguish it from real data.
 pub(crate) fn fleet(seed: u64, hosts: u32, now: Timestamp) -> Fleet {
     let start = now.nanos() - FLEET_PAST;
     Fleet::from_spec(&FleetSpec {
@@ -49,8 +51,9 @@ pub(crate) fn fleet(seed: u64, hosts: u32, now: Timestamp) -> Fleet {
     })
 }
 
-/// Posts the fleet's past, then its present as it comes, until the progress is stopped. A write that fails is
-/// tried again, so the fleet has no gaps. On a folder that already holds the same hour, the newest values win.
+/// Posts the fleet's history, then new rows as they are due, until the progress is stopped. Failed writes are
+/// retried, so that the fleet has no gaps. On a folder that already contains the same hour, the newest values
+/// win.
 pub(crate) fn simulate(mut fleet: Fleet, clock: &dyn Clock, poster: &Poster, progress: &Progress) {
     let hosts = fleet.hosts().len();
     let batch_steps = (BATCH_ROWS as usize / hosts).max(1);

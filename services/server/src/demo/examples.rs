@@ -1,24 +1,26 @@
-//! The questions that the demo shows: printed as `curl` lines, and asked by `--once`.
+//! Example queries of the demo: printed as `curl` lines, and run by `--once`.
+//!
+//! Each example has texts that its result must contain, so that `--once` is a test of the demo.
 
 use serde_json::Value;
 
 use super::poster::Poster;
 use crate::failure::{Failure, Result};
 
-/// A question worth asking.
+/// Example query.
 #[derive(Debug)]
 pub(crate) struct Example {
-    /// What it asks, in words.
+    /// Description of the query.
     pub(crate) about: &'static str,
     path: &'static str,
-    /// What to answer in, if not JSON.
+    /// Media type of the result, if not JSON.
     accept: Option<&'static str>,
     question: String,
-    /// What a good answer contains.
+    /// Texts that a correct result contains.
     shows: [&'static str; 2],
 }
 
-/// The three questions of the demo. They are written out, so that each reads in the order in which one thinks.
+/// Returns the three example queries. They are JSON texts, so that members keep a readable order.
 pub(crate) fn examples(host: &str) -> [Example; 3] {
     let host = Value::from(host);
     let european = r#"{"where":{"and":[{"tag":"origin","equals":"simulated"},{"tag":"region","prefix":"eu-"},{"tag":"service_environment","in":["production","staging"]},{"not":{"tag":"os","wildcard":"*LTS"}}]},"sort":[{"tag":"hostname"}],"limit":3}"#;
@@ -30,14 +32,14 @@ pub(crate) fn examples(host: &str) -> [Example; 3] {
     );
     [
         Example {
-            about: "find timelines: simulated machines in Europe that matter and run no LTS",
+            about: "find timelines: simulated production and staging machines in Europe without LTS",
             path: "/v1/tables/default/timelines/search",
             accept: None,
             question: european.to_owned(),
             shows: ["\"timelines\":[{", "fleet_cpu"],
         },
         Example {
-            about: "read points: how busy this machine was in the last hour, minute by minute",
+            about: "read points: CPU usage of this machine in the last hour, per minute",
             path: "/v1/tables/default/query",
             accept: Some("text/csv"),
             question: by_minute,
@@ -54,7 +56,7 @@ pub(crate) fn examples(host: &str) -> [Example; 3] {
 }
 
 impl Example {
-    /// The `curl` line. A token is not printed; the line takes it from a variable.
+    /// Returns the `curl` line. A token is not printed; the line takes it from a variable.
     pub(crate) fn curl(&self, poster: &Poster) -> String {
         let mut line = format!("curl -s {}{}", poster.base(), self.path);
         if let Some(accept) = self.accept {
@@ -66,7 +68,7 @@ impl Example {
         line + &format!(" -d '{}'", self.question.replace('\'', "'\\''"))
     }
 
-    /// Asks it. The answer, or an error unless it shows what it should.
+    /// Runs the query and returns its result. Fails unless the result contains the expected texts.
     pub(crate) fn ask(&self, poster: &Poster) -> Result<String> {
         let answer = poster.ask(
             self.path,

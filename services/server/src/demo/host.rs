@@ -1,4 +1,6 @@
-//! Real figures of this machine, as line protocol.
+//! Sampler of real figures of this machine, as line protocol.
+//!
+//! Values are read from the system at each sample; figures that the system does not report are omitted.
 
 use std::fmt::Write;
 
@@ -7,10 +9,11 @@ use tideline_engine::model::Timestamp;
 
 use crate::failure::{Failure, Result};
 
-/// Reads the figures of this machine: processors, memory, swap, disks, networks, load, uptime.
+/// Sampler of processors, memory, swap, disks, networks, load and uptime.
 ///
-/// Measurements and fields are named as Telegraf names them, where it has them; every line bears `host` and
-/// `origin=measured`. Counters since the start of the machine stay counters: ask for their `rate`.
+/// Measurements and fields have the names that Telegraf uses, if any. Every line has the tags `host` and
+/// `origin=measured`. Counters since the start of the machine are written as counters, for queries of their
+/// `rate`.
 #[derive(Debug)]
 pub(crate) struct HostSampler {
     host: String,
@@ -19,16 +22,16 @@ pub(crate) struct HostSampler {
     networks: Networks,
 }
 
-/// A figure of a line.
+/// Field value.
 #[derive(Debug, Clone, Copy)]
 enum Figure {
     Float(f64),
-    /// Written as a signed integer, which holds everything that a machine counts.
+    /// Unsigned integer, written as a signed one. Larger values are clamped.
     Whole(u64),
 }
 
 impl HostSampler {
-    /// Looks at the machine for the first time. The processors' usage is known from the next look on, at least
+    /// Creates a sampler. The CPU usage is available from the first sample on that is taken at least
     /// [`sysinfo::MINIMUM_CPU_UPDATE_INTERVAL`] later.
     pub(crate) fn new() -> Result<Self> {
         let failed = |error: sysinfo::Error| Failure::Sampler(error.to_string());
@@ -42,12 +45,12 @@ impl HostSampler {
         })
     }
 
-    /// The value of the tag `host`.
+    /// Returns the value of the tag `host`.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
 
-    /// The figures of now, one line each; returns the lines and how many there are.
+    /// Samples all figures. Returns the lines and their number.
     pub(crate) fn sample(&mut self, now: Timestamp) -> (String, u64) {
         self.system.refresh_cpu_usage();
         self.system.refresh_memory();
@@ -157,8 +160,8 @@ impl Lines<'_> {
         self.line("system", &[], &fields);
     }
 
-    /// Appends one line. Figures that are no numbers and tags without a value are left out; a line without a
-    /// figure is not written.
+    /// Appends one line. Values that are not finite and tags without a value are omitted. Without any field no
+    /// line is written.
     fn line(&mut self, measurement: &str, tags: &[(&str, &str)], fields: &[(&str, Figure)]) {
         let is_number = |figure: &Figure| !matches!(figure, Figure::Float(float) if !float.is_finite());
         let fields: Vec<String> = fields
@@ -180,7 +183,7 @@ impl Lines<'_> {
             self.text.push('=');
             push_tag_value(&mut self.text, value);
         }
-        writeln!(self.text, " {} {}", fields.join(","), self.now.nanos()).expect("a string takes all");
+        writeln!(self.text, " {} {}", fields.join(","), self.now.nanos()).expect("infallible");
         self.count += 1;
     }
 }
@@ -189,7 +192,8 @@ fn percent(part: u64, whole: u64) -> Figure {
     Figure::Float(part as f64 * 100.0 / whole as f64)
 }
 
-/// Escapes what ends a tag value, and drops what line protocol cannot carry in one.
+/// Appends a tag value with escapes. Control characters are dropped, because line protocol cannot represent
+/// them.
 fn push_tag_value(text: &mut String, value: &str) {
     for character in value.chars().filter(|character| !character.is_control()) {
         if matches!(character, ',' | '=' | ' ') {
@@ -240,7 +244,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_figures() {
-        let mut sampler = HostSampler::new().expect("this machine tells about itself");
+        let mut sampler = HostSampler::new().expect("the system reports figures");
         let (text, count) = sampler.sample(Timestamp::from_nanos_clamped(1));
         assert_eq!(text.lines().count() as u64, count);
         for measurement in [

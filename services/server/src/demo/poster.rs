@@ -1,4 +1,4 @@
-//! Sends line protocol over HTTP, as any agent does.
+//! HTTP client of the demo, which sends line protocol and queries like any agent.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use ureq::http::Response;
 
 use crate::failure::{Failure, Result};
 
-/// A client of one server. Clones share its connections.
+/// Client of one server. Clones share its connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Poster {
     agent: Agent,
@@ -16,11 +16,11 @@ pub(crate) struct Poster {
     token: Option<Secret>,
 }
 
-/// How long an answer may take.
+/// Longest time for a response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Poster {
-    /// A client of the server at `base`, such as `http://127.0.0.1:8490`.
+    /// Creates a client of the server at `base`, such as `http://127.0.0.1:8490`.
     pub(crate) fn new(base: String, token: Option<Secret>) -> Self {
         let agent = Agent::config_builder()
             .timeout_global(Some(ANSWER_TIMEOUT))
@@ -30,17 +30,17 @@ impl Poster {
         Self { agent, base, token }
     }
 
-    /// Where the server is.
+    /// Returns the URL of the server.
     pub(crate) fn base(&self) -> &str {
         &self.base
     }
 
-    /// Whether the server asks for a token.
+    /// True if the server requires a token.
     pub(crate) const fn needs_token(&self) -> bool {
         self.token.is_some()
     }
 
-    /// Writes lines with timestamps in nanoseconds; an error unless all were stored.
+    /// Writes lines with timestamps in nanoseconds. Fails unless all were stored.
     pub(crate) fn write(&self, lines: &[u8]) -> Result<()> {
         let answer = self.post("/write?precision=ns", "text/plain", "application/json", lines)?;
         match answer.0 {
@@ -49,7 +49,7 @@ impl Poster {
         }
     }
 
-    /// Asks a question in JSON; an error unless the status is 200.
+    /// Sends a query in JSON. Fails unless the status is 200.
     pub(crate) fn ask(&self, path: &str, accept: &str, question: &str) -> Result<String> {
         match self.post(path, "application/json", accept, question.as_bytes())? {
             (200, answer) => Ok(answer),

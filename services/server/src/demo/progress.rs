@@ -1,4 +1,4 @@
-//! What the demo's agents have done so far, and how they are told to stop.
+//! Progress of the demo's agents, and the signal that stops them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 
 use tideline_server::Stop;
 
-/// Counts of one run, shared by its threads.
+/// Counters of one run, shared by its threads.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// The server that is written to.
+    /// Stop handle of the server that is written to.
     server: Stop,
-    /// Points of this machine that were acknowledged.
+    /// Acknowledged points of this machine.
     pub(crate) measured: AtomicU64,
-    /// Points of the simulated fleet that were acknowledged.
+    /// Acknowledged points of the simulated fleet.
     pub(crate) simulated: AtomicU64,
-    /// The fleet has caught up with the present.
+    /// True once the fleet has caught up with the present.
     pub(crate) has_caught_up: AtomicBool,
-    /// Writes that failed.
+    /// Number of failed writes.
     failures: AtomicU64,
     last_failure: Mutex<String>,
     is_stopped: Mutex<bool>,
@@ -25,7 +25,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Nothing has been done yet to the server that this stops.
+    /// Creates the progress of a new run. `server` is the stop handle of its server.
     pub(crate) fn new(server: Stop) -> Self {
         Self {
             server,
@@ -39,7 +39,8 @@ impl Progress {
         }
     }
 
-    /// Counts a failed write; the first of several is logged. A server that stops refuses rightly.
+    /// Counts a failed write; only the first one is logged. Failures while the server stops are expected and
+    /// ignored.
     pub(crate) fn fail(&self, reason: String) {
         if self.server.is_asked() {
             return;
@@ -50,18 +51,18 @@ impl Progress {
         *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
-    /// Why the last write failed; empty if none has.
+    /// Returns the reason of the last failed write; empty without a failure.
     pub(crate) fn last_failure(&self) -> String {
         let reason = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner);
         reason.clone()
     }
 
-    /// Whether both kinds of data are there up to now.
+    /// True if current data of both agents is stored.
     pub(crate) fn is_ready(&self) -> bool {
         self.measured.load(Ordering::Relaxed) > 0 && self.has_caught_up.load(Ordering::Relaxed)
     }
 
-    /// One line on how it goes.
+    /// Returns a status line.
     pub(crate) fn status(&self) -> String {
         let failures = match self.failures.load(Ordering::Relaxed) {
             0 => String::new(),
@@ -74,13 +75,13 @@ impl Progress {
         )
     }
 
-    /// Tells all threads to stop.
+    /// Signals all threads to stop.
     pub(crate) fn stop(&self) {
         *self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stopped.notify_all();
     }
 
-    /// Waits so long, or until [`Self::stop`]. Whether to go on.
+    /// Waits for `pause`, or until [`Self::stop`]. Returns false if stopped.
     pub(crate) fn pause(&self, pause: Duration) -> bool {
         let end = Instant::now() + pause;
         let mut is_stopped = self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner);

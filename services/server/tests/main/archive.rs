@@ -1,4 +1,5 @@
-//! `tideline archive`: a target is proved, an archive that a server wrote is read back without it, damage is found.
+//! Tests of `tideline archive`: a target is checked, an archive is verified without its server, damage is
+//! found.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ fn run(home: &Path, url: Option<&str>, arguments: &[&str]) -> Ended {
     ended(command)
 }
 
-/// The Parquet files below a folder.
+/// Returns the Parquet files below a folder.
 fn parquet_files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -28,7 +29,7 @@ fn parquet_files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Copies a file of an archive as one of another segment; its path.
+/// Copies an archive file under the name of another segment, and returns its path.
 fn copied(file: &Path, segment: &str) -> PathBuf {
     let name = file
         .file_name()
@@ -103,9 +104,9 @@ fn what_is_archived_is_read_back_without_a_server_and_damage_is_found() {
     let status = on(&["archive", "status", "--json"]);
     assert!(status.contains(r#""copied":{"windows":1"#), "{status}");
     let none = run(home, Some(&url), &["archive", "restore"]);
-    assert_eq!(none.code, 2, "somebody has to say which: {none:?}");
+    assert_eq!(none.code, 2, "a range is required: {none:?}");
 
-    // Its own files are no other's.
+    // Files of the server itself are not attached.
     let attached = on(&["archive", "attach", "default"]);
     assert!(
         attached.contains("0 of 0 segments") && attached.contains("1 segments were known before"),
@@ -114,7 +115,7 @@ fn what_is_archived_is_read_back_without_a_server_and_damage_is_found() {
     let attached = on(&["archive", "attach", "default", "--json"]);
     assert!(attached.contains(r#""done":true"#), "{attached}");
     let begun = on(&["archive", "attach", "default", "--no-wait"]);
-    assert!(begun.contains("attaches it"), "{begun}");
+    assert!(begun.contains("started job"), "{begun}");
     let none = run(
         home,
         Some(&url),
@@ -131,7 +132,7 @@ fn what_is_archived_is_read_back_without_a_server_and_damage_is_found() {
     );
     assert_eq!(wrong.code, 2, "{wrong:?}");
 
-    // What a job that failed has left: the same files, under a segment that does not exist.
+    // Leftovers of a failed job: the same files, under a segment that does not exist.
     let nothing = on(&["archive", "orphans", "default"]);
     assert!(nothing.contains("0 objects left over"), "{nothing}");
     let left: Vec<PathBuf> = parquet_files(&files)
@@ -140,7 +141,7 @@ fn what_is_archived_is_read_back_without_a_server_and_damage_is_found() {
         .collect();
     let found = run(home, Some(&url), &["archive", "orphans", "default"]);
     assert!(found.code == 1 && found.out.contains("-99999-"), "{found:?}");
-    assert!(left.iter().all(|file| file.exists()), "looking removes nothing");
+    assert!(left.iter().all(|file| file.exists()), "listing removes nothing");
     let removed = on(&["archive", "orphans", "default", "--remove"]);
     assert!(removed.contains("2 objects removed"), "{removed}");
     assert!(left.iter().all(|file| !file.exists()));

@@ -1,8 +1,10 @@
-//! Finding and reading from the command line, and whom it speaks to.
+//! Tests of finding and reading from the command line, and of the server that a command uses.
+//!
+//! They use a real server for results and a fake one to inspect requests.
 
 use crate::lab::{Lab, Pretender, at_home, ended};
 
-/// Two machines with a minute of points.
+/// Starts a server with points of two machines over a minute.
 fn filled() -> Lab {
     let lab = Lab::start();
     let mut text = String::new();
@@ -30,7 +32,7 @@ fn all_ids_are_shown_however_many_pages_they_take() {
     lab.ok(&["write", &file, "--quiet"]);
     let first = lab.run(&["find", "--ids", "--limit", "10000"]);
     assert!(
-        first.out.lines().count() == 10_000 && first.err.contains("--all shows all"),
+        first.out.lines().count() == 10_000 && first.err.contains("use --all for all"),
         "{}",
         first.err
     );
@@ -42,11 +44,7 @@ fn all_ids_are_shown_however_many_pages_they_take() {
         ids.len(),
         shown.err
     );
-    assert_eq!(
-        lab.run(&["find", "--all"]).code,
-        2,
-        "tables of that length help nobody"
-    );
+    assert_eq!(lab.run(&["find", "--all"]).code, 2, "--all requires --ids");
     assert_eq!(lab.ok(&["find", "--ids", "--all", "host=h7"]).lines().count(), 1);
 }
 
@@ -195,7 +193,7 @@ fn profiles_choose_server_table_and_token_and_keep_the_token_to_themselves() {
     let run = |line: &[&str]| ended(at_home(line, home.path()));
     let first = run(&["tags"]);
     assert_eq!(first.code, 0, "{first:?}");
-    let request = lab.requests().pop().expect("it was asked");
+    let request = lab.requests().pop().expect("a request");
     assert!(
         request.head.starts_with("GET /v1/tables/machines/tags?"),
         "{}",
@@ -209,7 +207,7 @@ fn profiles_choose_server_table_and_token_and_keep_the_token_to_themselves() {
     assert_eq!(run(&["tags", "--profile", "lab", "--table", "t"]).code, 0);
     assert!(lab.requests()[1].head.starts_with("GET /v1/tables/t/tags?"));
     assert_eq!(run(&["tags", "--server", &other.url]).code, 0);
-    let request = other.requests().pop().expect("it was asked");
+    let request = other.requests().pop().expect("a request");
     assert!(
         request.head.starts_with("GET /v1/tables/default/tags?"),
         "{}",

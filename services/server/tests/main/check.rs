@@ -1,4 +1,5 @@
-//! `tideline check`: a sound folder passes, a flipped byte in any kind of file is found and named, nothing is changed.
+//! Tests of `tideline check`: a sound folder passes, a flipped byte in any kind of file is found and named,
+//! nothing is modified.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +10,8 @@ use rustix::process::Signal;
 use crate::lab::{Ended, at_home, ended};
 use crate::process::Running;
 
-/// A point every ten minutes over the days behind us, of some machines; texts so that chunks have every kind of column.
+/// Returns a point every ten minutes over the last days, for some machines. Fields of all types make chunks
+/// have every kind of column.
 fn lines(days: i64, hosts: usize) -> String {
     let newest = now();
     let mut text = String::new();
@@ -32,7 +34,7 @@ fn now() -> i64 {
     tideline_model::SystemClock.now().nanos()
 }
 
-/// Every file below a folder, with its bytes.
+/// Returns every file below a folder, with its bytes.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -47,7 +49,7 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Ends a server in order.
+/// Stops a server cleanly.
 fn stop(server: Running) {
     server.signal(Signal::TERM);
     let (status, _, said) = server.end();
@@ -57,10 +59,10 @@ fn stop(server: Running) {
 fn check(folder: &Path, more: &[&str]) -> Ended {
     let shown = folder.display().to_string();
     let line = [&["check", &shown][..], more].concat();
-    ended(at_home(&line, folder.parent().expect("it lies in one")))
+    ended(at_home(&line, folder.parent().expect("a parent folder")))
 }
 
-/// A folder with both tiers and an unsealed rest in the journal, closed in order.
+/// Creates a folder with both tiers and unsealed points in the journal, closed cleanly.
 fn store(home: &Path) -> PathBuf {
     let data = home.join("data");
     let (server, address) = Running::serve(&data);
@@ -110,10 +112,11 @@ fn a_flipped_byte_is_found_and_named_and_nothing_is_changed() {
     for (path, bytes) in &before {
         let short = path
             .strip_prefix(&data)
-            .expect("it lies there")
+            .expect("it is below the data folder")
             .display()
             .to_string();
-        // Of no meaning: the number of a process, empty marks, what every start checks and makes anew.
+        // Without meaning: the process id, empty marker files, and the index, which every start checks and
+        // rebuilds.
         let is_idle = bytes.is_empty() || short.ends_with("LOCK") || short.starts_with("index/");
         if !is_idle && is_current(path, &before) {
             let kind: String = short.chars().filter(|c| !c.is_ascii_digit()).collect();
@@ -129,7 +132,7 @@ fn a_flipped_byte_is_found_and_named_and_nothing_is_changed() {
             .iter()
             .rposition(|byte| *byte != 0)
             .unwrap_or(0);
-        // Of a log that ends with its last write the end may be one that was never acknowledged, so it is no damage.
+        // The end of a log may be a write that was never acknowledged, so a flipped last byte is not damage.
         let is_torn_end = path.extension().is_some_and(|of| of == "jnl") && last + 1 == bytes.len();
         for at in [0, middle, last]
             .into_iter()
@@ -154,7 +157,7 @@ fn a_flipped_byte_is_found_and_named_and_nothing_is_changed() {
     assert!(files(&data) == before);
 }
 
-/// Whether a file of fjall is one that the store still reads: version files but the current one are not.
+/// True if the store still reads a file of fjall. Of version files it reads only the current one.
 fn is_current(path: &Path, all: &BTreeMap<PathBuf, Vec<u8>>) -> bool {
     let name = path
         .file_name()
@@ -168,7 +171,7 @@ fn is_current(path: &Path, all: &BTreeMap<PathBuf, Vec<u8>>) -> bool {
         .is_some_and(|bytes| bytes[..8] == number.to_le_bytes())
 }
 
-/// Whether a text names a file, or, for a version file, the file that names it and its checksum.
+/// True if a text names a file. For a version file, the file that contains its checksum also counts.
 fn is_named(said: &str, path: &Path) -> bool {
     let name = path
         .file_name()
@@ -185,7 +188,7 @@ fn is_named(said: &str, path: &Path) -> bool {
 fn what_cannot_be_read_is_told_from_what_is_damaged() {
     let home = tempfile::tempdir().expect("a folder");
     fs::create_dir(home.path().join("empty")).expect("a folder");
-    for (name, said) in [("absent", "is no folder"), ("empty", "is no data folder")] {
+    for (name, said) in [("absent", "is not a folder"), ("empty", "is not a data folder")] {
         let seen = check(&home.path().join(name), &[]);
         assert!(seen.code == 2 && seen.err.contains(said), "{seen:?}");
     }

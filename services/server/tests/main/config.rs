@@ -1,4 +1,4 @@
-//! `tideline config` and the version.
+//! Tests of `tideline config` and `--version`.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! `tideline demo`: what it prints can be done.
+//! Tests of `tideline demo`: the printed commands work.
 
 use std::path::Path;
 use std::process::Command;
@@ -27,7 +27,7 @@ fn the_printed_lines_work_and_a_second_start_goes_on() {
         let answer = String::from_utf8_lossy(&answer.stdout);
         assert!(answer.contains(shown), "{line}\nanswers\n{answer}");
     }
-    running.wait_for(|line| line.starts_with("Ctrl-C ends it"));
+    running.wait_for(|line| line.starts_with("Ctrl-C ends the demo"));
     running.signal(Signal::INT);
     let (status, _, said) = running.end();
     assert_eq!(status.code(), Some(0), "{said}");

@@ -1,5 +1,7 @@
-//! The whole service over the in-memory backend in its distributed character, where each request takes a millisecond: it
-//! answers as a naive model does, over stops and over another process that takes the shard.
+//! Tests of the whole service on the in-memory backend in its distributed mode, where each request takes a
+//! millisecond.
+//!
+//! Results equal those of a naive model, across stops and when another process takes over the shard.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +17,11 @@ use tideline_tests::{Client, rounds, seed};
 /// Duration of a request to a node of a cluster.
 const ROUND_TRIP: Duration = Duration::from_millis(1);
 
-/// A node, and the next one after it.
+/// Current node of the service; replaced by new ones.
 struct Nodes {
     disk: Arc<MemoryDisk>,
     config: Config,
-    /// The folder of the search index; each node has its own.
+    /// Folder of the search index; each node has its own.
     folder: TempDir,
     server: Option<Server>,
 }
@@ -48,7 +50,7 @@ impl Nodes {
         nodes
     }
 
-    /// Starts a server in a folder of its own; the one that ran before still runs.
+    /// Starts a server in a new folder. The previous one keeps running.
     fn replace_node(&mut self) -> Option<Server> {
         self.folder = tempfile::tempdir().expect("a temporary folder");
         self.config.data_dir = self.folder.path().join("node");
@@ -70,7 +72,7 @@ impl Service for Nodes {
         Client::new(server.address())
     }
 
-    /// Another node takes the shard from the one that serves it, which does not know of it.
+    /// Lets another node take the shard from the one that serves it, which is not notified.
     fn kill(&mut self) {
         let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().expect("a temporary folder"));
         let before = self.replace_node().expect("it was started");
@@ -81,9 +83,9 @@ impl Service for Nodes {
             "a node without the shard takes no writes: {write:?}"
         );
         let ready = client.get("/ready");
-        assert_eq!(ready.status, 503, "and says so: {ready:?}");
+        assert_eq!(ready.status, 503, "and is not ready: {ready:?}");
         before.stop().ask();
-        // What it could not do without the shard is another node's now.
+        // Work that needs the shard now belongs to the other node, so the stop may fail.
         let _refused = before.wait();
         drop(folder);
     }

@@ -1,4 +1,4 @@
-//! Names that a table does not have: never an empty answer that looks like success.
+//! Tests of unknown names: a command never returns an empty result that looks like success.
 
 use crate::lab::{Ended, Lab};
 
@@ -14,7 +14,7 @@ fn filled() -> Lab {
     lab
 }
 
-/// Fails with a suggestion and prints nothing.
+/// Asserts that a command fails with a suggestion and prints nothing.
 #[track_caller]
 fn refuses(lab: &Lab, line: &[&str], said: &str) {
     let Ended { code, out, err } = lab.run(line);

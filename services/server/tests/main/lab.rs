@@ -1,4 +1,6 @@
-//! A running server and the command line that speaks to it; and a server that only pretends, to fail on purpose.
+//! Test environment: a running server with the command line that uses it, and a fake server for failures.
+//!
+//! Every command runs with its own home folder and without `TIDELINE_` variables of the environment.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,14 +11,14 @@ use std::thread;
 
 use crate::process::{Running, output, text, tideline};
 
-/// A server with an empty store.
+/// Server with an empty store.
 pub(crate) struct Lab {
     _server: Running,
     pub(crate) url: String,
     folder: tempfile::TempDir,
 }
 
-/// How a command ended.
+/// Result of a command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: i32,
@@ -39,19 +41,19 @@ impl Lab {
         self.folder.path().join(name)
     }
 
-    /// Puts a file into its folder; its path.
+    /// Creates a file in the folder and returns its path.
     pub(crate) fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
         let path = self.path(name);
         std::fs::write(&path, bytes).expect("a file");
         path.display().to_string()
     }
 
-    /// Runs a command against it.
+    /// Runs a command against the server.
     pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
         ended(self.command(arguments))
     }
 
-    /// Runs a command that must end well; what it prints.
+    /// Runs a command that must succeed, and returns its output.
     #[track_caller]
     pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let ended = self.run(arguments);
@@ -59,7 +61,7 @@ impl Lab {
         ended.out
     }
 
-    /// Runs a command with something on its standard input.
+    /// Runs a command with `input` on its standard input.
     pub(crate) fn feed(&self, arguments: &[&str], input: &[u8]) -> Ended {
         let mut command = self.command(arguments);
         command
@@ -88,7 +90,7 @@ impl Lab {
     }
 }
 
-/// A command of somebody with this home folder.
+/// Creates a command of a user with this home folder.
 pub(crate) fn at_home(arguments: &[&str], home: &Path) -> Command {
     let mut command = tideline(arguments);
     command
@@ -107,7 +109,7 @@ pub(crate) fn ended(command: Command) -> Ended {
     }
 }
 
-/// A request as the pretending server got it.
+/// Request as received by the fake server.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) head: String,
@@ -115,7 +117,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The value of a header; names are looked for in small letters.
+    /// Returns the value of a header. Names are compared without regard to case.
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         let lines = self.head.lines().filter_map(|line| line.split_once(": "));
         let mut found = lines
@@ -125,14 +127,15 @@ impl Request {
     }
 }
 
-/// A server that answers as it is told.
+/// Fake server with programmed responses.
 pub(crate) struct Pretender {
     pub(crate) url: String,
     requests: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Pretender {
-    /// `answer` gets the number of the request, from 0, and says status, further header lines and body.
+    /// Starts the server. `answer` is called with the number of the request, from 0, and returns status,
+    /// further header lines and body.
     pub(crate) fn start(
         answer: impl Fn(usize, &Request) -> (u16, &'static str, String) + Send + Sync + 'static,
     ) -> Self {

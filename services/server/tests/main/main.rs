@@ -1,5 +1,5 @@
-//! The binary as a whole process: exit statuses, signals, restarts, the demo, and the command line of a running server; and
-//! the server over a backend that behaves like a cluster.
+//! Tests of the binary as a process: exit statuses, signals, restarts, the demo, and the command line with a
+//! running server. Also tests of the server on a backend that simulates a cluster.
 
 mod archive;
 mod ask;

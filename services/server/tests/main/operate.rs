@@ -1,4 +1,6 @@
-//! Tables, jobs, deletes and exports from the command line; completions and manual pages.
+//! Tests of tables, jobs, deletes and exports from the command line; completions and manual pages.
+//!
+//! They check output texts, exit statuses and that exported points can be written again.
 
 use std::process::Command;
 
@@ -51,7 +53,7 @@ fn pages_of_an_export_are_bounded_in_bytes() {
             serde_json::from_slice::<serde_json::Value>(&request.body).ok()?["limit"].as_u64()
         })
         .collect();
-    // The first answer is 60 MB and given up; then as many as make some 4 MiB.
+    // The first response of 60 MB is rejected; later pages are sized to about 4 MiB.
     assert_eq!(limits[..2], [1_000, 125]);
     assert!(
         limits[2..].iter().all(|limit| (15..25).contains(limit)),
@@ -91,11 +93,11 @@ fn histograms_are_left_out_of_exports_and_counted_whatever_their_text() {
     for format in ["lp", "ndjson"] {
         let ended = export(&["--format", format]);
         assert_eq!((ended.code, ended.out.lines().count()), (1, 2), "{ended:?}");
-        assert!(ended.err.contains("3 values that"), "{ended:?}");
+        assert!(ended.err.contains("3 values were omitted"), "{ended:?}");
     }
     let ended = export(&["--format", "parquet", "--out", &file]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    assert!(ended.err.contains("3 values that are histograms"), "{ended:?}");
+    assert!(ended.err.contains("3 values are histograms"), "{ended:?}");
     let other = export(&["--format", "parquet", "--out", &file, "--field", "v"]);
     assert_eq!(other.code, 0, "{other:?}");
 }
@@ -126,7 +128,7 @@ fn what_is_exported_is_the_same_when_it_is_written_again() {
         45_006,
         "five points, one of them on two lines, and many"
     );
-    // As JSON names stand in one order, whichever way the points came.
+    // In ndjson, members have one order, whatever the order of the points.
     let points = |table: &str| sorted(&lab.ok(&["export", "--format", "ndjson", "--table", table]));
     for format in ["lp", "ndjson"] {
         let file = lab.path(&format!("out.{format}")).display().to_string();
@@ -145,7 +147,7 @@ fn what_is_exported_is_the_same_when_it_is_written_again() {
             .starts_with("id,measurement,host,t,time,")
     );
 
-    // Not a number has no place in line protocol.
+    // Line protocol cannot represent NaN.
     let odd = lab.file(
         "odd.ndjson",
         r#"{"measurement":"odd","time":1,"fields":{"x":{"float":"NaN"},"y":1.5}}"#,
@@ -156,7 +158,7 @@ fn what_is_exported_is_the_same_when_it_is_written_again() {
     assert!(
         ended
             .err
-            .contains("1 values that line protocol cannot hold were left out"),
+            .contains("1 values were omitted, because line protocol cannot represent them"),
         "{ended:?}"
     );
     let whole = lab.run(&["export", "-m", "odd", "--format", "ndjson"]);
@@ -218,7 +220,7 @@ fn tables_are_made_described_altered_and_dropped() {
         "{shown}"
     );
     let unasked = lab.run(&["tables", "drop", "devices"]);
-    assert_eq!(unasked.code, 2, "nobody is there to be asked: {unasked:?}");
+    assert_eq!(unasked.code, 2, "there is no terminal to confirm: {unasked:?}");
     assert!(
         unasked.err.contains("1 points of 1 timelines") && unasked.err.contains("--yes"),
         "{unasked:?}"
@@ -299,7 +301,7 @@ fn deletes_say_what_they_mean() {
     assert_eq!(
         lab.run(&["delete", "-w", "host=a", "--to", "3ns"]).code,
         2,
-        "nobody is there to be asked"
+        "there is no terminal to confirm"
     );
     assert_eq!(lab.ok(&["export"]).lines().count(), 3);
     lab.ok(&["delete", "-w", "host=a", "--to", "3ns", "--yes"]);
@@ -318,7 +320,7 @@ fn a_running_server_can_be_watched() {
     lab.ok(&["write", &file, "-q"]);
     let seen = lab.ok(&["top", "--count", "2", "--interval", "100ms"]);
     assert_eq!(seen.matches(": reads ready, writes ready; ").count(), 2, "{seen}");
-    assert!(seen.contains("points           0       2"), "{seen}");
+    assert!(seen.contains("points             0      2"), "{seen}");
     let mut lines = seen.lines().map(str::split_whitespace);
     assert!(lines.any(|cells| cells.take(2).eq(["head", "2"])), "{seen}");
     assert!(seen.contains("/metrics"), "{seen}");

@@ -1,4 +1,5 @@
-//! `tideline write` of Parquet: columns become points by their types, in bounded batches that can be resumed.
+//! Tests of `tideline write` with Parquet: columns become points by their types, in bounded batches that can be
+//! resumed.
 
 use std::fs::File;
 use std::path::Path;
@@ -22,7 +23,7 @@ fn write(path: &Path, columns: Vec<(&str, ArrayRef)>, compression: Compression, 
     write_noted(path, columns, compression, group_rows, None);
 }
 
-/// With what the file says of its columns, as those of exports and archives do.
+/// Writes a file, with the metadata about its columns that exports and archives contain.
 fn write_noted(
     path: &Path,
     columns: Vec<(&str, ArrayRef)>,
@@ -158,13 +159,10 @@ fn columns_become_points_by_their_types() {
     assert_eq!(serde_json::Value::from(lines), wanted);
 
     for (line, said) in [
-        (
-            &["--tag", "f"][..],
-            "column f: its type Float64 cannot be read here",
-        ),
-        (&["--time", "ok"], "column ok: its type Boolean is no time"),
+        (&["--tag", "f"][..], "column f: its type Float64 is not supported"),
+        (&["--time", "ok"], "column ok: its type Boolean is not a time"),
         (&["--tag", "hosst"], "there is no column \"hosst\""),
-        (&["--columns", "a,b"], "in Parquet columns have names"),
+        (&["--columns", "a,b"], "apply to CSV only; Parquet has names"),
     ] {
         let ended = lab.run(&[&["write", &*shown, "--measurement", "m"], line].concat());
         assert!(ended.code == 2 && ended.err.contains(said), "{line:?}: {ended:?}");
@@ -266,7 +264,8 @@ fn times_of_the_old_type_beyond_nanoseconds_are_refused_and_not_turned_into_othe
     const DAY: i128 = 86_400_000_000_000;
     let lab = Lab::start();
     let file = lab.path("old.parquet");
-    // The first and the last instant that can be stored, their neighbours, and such that would wrap around into our days.
+    // The first and last timestamp that can be stored, their neighbours, and timestamps whose overflow would be
+    // a current time.
     let (least, most) = (i128::from(i64::MIN), i128::from(i64::MAX));
     let now = 1_700_000_000_123_456_789_i128;
     let around = 1_i128 << 64;
@@ -290,7 +289,7 @@ fn times_of_the_old_type_beyond_nanoseconds_are_refused_and_not_turned_into_othe
     values.write_batch(&times, Some(&present), None).expect("times");
     column.close().expect("times");
     let mut column = group.next_column().expect("fields").expect("fields");
-    // Only the last row has one, which a field may not hold either.
+    // Only the last row has a value, which is also out of range.
     let mut is_there = vec![0_i16; times.len()];
     is_there[times.len() - 1] = 1;
     let values = column.typed::<Int96Type>();
@@ -350,7 +349,7 @@ fn times_of_the_old_type_beyond_nanoseconds_are_refused_and_not_turned_into_othe
 fn columns_of_histograms_are_passed_over_and_counted() {
     let lab = Lab::start();
     let texts = vec![Some("{{count:1 sum:1}}"), Some("{{count:2 sum:2}}"), None];
-    // As an export writes them, and as an archive does.
+    // As written by an export, and by an archive.
     let stored = texts.iter().map(|text| text.map(str::as_bytes)).collect();
     let forms: [(&str, ArrayRef); 2] = [
         ("exported", Arc::new(StringArray::from(texts.clone()))),
@@ -374,7 +373,7 @@ fn columns_of_histograms_are_passed_over_and_counted() {
         let ended = lab.run(&["write", &file.display().to_string(), "--table", table]);
         assert_eq!(ended.code, 1, "{ended:?}");
         assert!(
-            ended.err.contains("2 native histograms are passed over")
+            ended.err.contains("2 native histograms are skipped")
                 && ended.err.contains("2 native histograms were not stored"),
             "{ended:?}"
         );

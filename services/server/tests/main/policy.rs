@@ -1,10 +1,10 @@
-//! Policies that hide points.
+//! Tests of policies that hide points.
 
 use tideline_model::{Clock, SystemClock};
 
 use crate::lab::Lab;
 
-/// Points of so many of the last days, one each.
+/// Writes one point for each of the last days.
 fn days(lab: &Lab, days: i64) {
     const DAY: i64 = 86_400_000_000_000;
     let now = SystemClock.now().nanos();
@@ -32,7 +32,7 @@ fn a_shorter_retention_shows_what_it_hides_and_asks() {
     assert_eq!(longer.code, 0, "it hides nothing: {longer:?}");
 
     let refused = lab.run(&set("retention=30d"));
-    assert_eq!(refused.code, 2, "nobody is there to be asked: {refused:?}");
+    assert_eq!(refused.code, 2, "there is no terminal to confirm: {refused:?}");
     assert!(
         refused.err.contains("hides about 30 points") && refused.err.contains("--yes"),
         "{refused:?}"
@@ -48,7 +48,7 @@ fn a_shorter_retention_shows_what_it_hides_and_asks() {
     let again = lab.run(&set("hot_ttl=2d"));
     assert_eq!(
         again.code, 0,
-        "what is hidden already is not asked about: {again:?}"
+        "points that are already hidden need no confirmation: {again:?}"
     );
     let more = lab.run(&set("retention=10d"));
     assert!(

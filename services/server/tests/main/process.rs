@@ -1,4 +1,6 @@
-//! Starts the binary, listens to what it says, and ends it.
+//! Runs the binary as a process and reads its output.
+//!
+//! Both outputs are read on threads, so that a test can wait for a line without blocking the process.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -10,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long a process may take to say what it is expected to say, on a busy machine.
+/// Longest wait for an expected line, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The binary, without any setting of whoever runs the tests.
+/// Creates a command of the binary without the `TIDELINE_` variables of the test environment.
 pub(crate) fn tideline(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tideline"));
     for (name, _) in std::env::vars_os() {
@@ -25,7 +27,7 @@ pub(crate) fn tideline(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end.
+/// Runs a command to its end.
 pub(crate) fn output(mut command: Command) -> Output {
     command.output().expect("the binary runs")
 }
@@ -34,7 +36,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A process that runs; killed when it goes out of scope.
+/// Running process; killed when dropped.
 pub(crate) struct Running {
     child: Child,
     lines: Receiver<String>,
@@ -55,7 +57,7 @@ impl Running {
         }
     }
 
-    /// Starts `serve` on any port and waits until it listens.
+    /// Starts `serve` on a free port and waits until it listens.
     pub(crate) fn serve(data_dir: &Path) -> (Self, SocketAddr) {
         let mut command = tideline(&["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
         command.arg(data_dir);
@@ -70,7 +72,7 @@ impl Running {
         (running, address)
     }
 
-    /// Waits for a line.
+    /// Waits for a line that `is_wanted` accepts.
     pub(crate) fn wait_for(&mut self, is_wanted: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -82,7 +84,7 @@ impl Running {
                         return line;
                     }
                 }
-                Err(reason) => panic!("{reason:?}; it said:\n{}", self.said.join("\n")),
+                Err(reason) => panic!("{reason:?}; output:\n{}", self.said.join("\n")),
             }
         }
     }
@@ -92,15 +94,15 @@ impl Running {
         kill_process(Pid::from_raw(id).expect("not zero"), signal).expect("it is our child");
     }
 
-    /// Waits until it has ended by itself. Its status, how long that took, and all it said.
+    /// Waits until the process has ended. Returns its status, the duration, and its whole output.
     pub(crate) fn end(mut self) -> (ExitStatus, Duration, String) {
         let begun = Instant::now();
-        // Both outputs close when the process ends.
+        // Both outputs are closed when the process ends.
         loop {
             match self.lines.recv_timeout(PATIENCE.saturating_sub(begun.elapsed())) {
                 Ok(line) => self.said.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => panic!("it runs on; it said:\n{}", self.said.join("\n")),
+                Err(RecvTimeoutError::Timeout) => panic!("still running; output:\n{}", self.said.join("\n")),
             }
         }
         let status = self.child.wait().expect("it is our child");
@@ -110,7 +112,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only when it has ended already.
+        // Both calls fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,8 +1,11 @@
-//! `query` and its related commands against the real server.
+//! Tests of `query` and related commands against the real server.
+//!
+//! They check the options of each command, output formats, errors in JSON, and completions.
 
 use crate::lab::{Lab, at_home, ended};
 
-/// Two hosts in two data centers with ten minutes of points, one a minute; the third minute of one is missing.
+/// Starts a server with two hosts in two data centres and ten minutes of points, one per minute. One host lacks
+/// its fourth minute.
 fn filled() -> Lab {
     let lab = Lab::start();
     let mut text = String::new();
@@ -25,7 +28,7 @@ fn filled() -> Lab {
 
 const RANGE: [&str; 4] = ["--from", "2023-11-14T22:14:00Z", "--to", "2023-11-14T22:24:00Z"];
 
-/// The rows of a query as CSV, without its head.
+/// Returns the rows of a query as CSV, without its header.
 #[track_caller]
 fn rows(lab: &Lab, more: &[&str]) -> Vec<String> {
     let line = [
@@ -263,11 +266,11 @@ fn timelines_are_counted_by_values() {
 fn attributes_are_set_shown_and_removed() {
     let lab = filled();
     let set = lab.ok(&["attributes", "set", "owner=team-a", "rack=12", "-w", "host=web-1"]);
-    assert_eq!(set, "1 timelines changed, 0 as they were before, of 1\n");
+    assert_eq!(set, "1 timelines changed, 0 unchanged, of 1\n");
     assert_eq!(
         lab.run(&["attributes", "set", "owner=team-a"]).code,
         2,
-        "which timelines?"
+        "timelines are required"
     );
     let id = lab.ok(&["find", "--ids", "@rack=12"]);
     let shown = lab.ok(&["attributes", "show", id.trim()]);
@@ -312,10 +315,10 @@ fn searches_are_saved_run_listed_and_deleted() {
 #[test]
 fn queries_are_listed_and_a_missing_one_is_not_cancelled() {
     let lab = filled();
-    assert!(lab.ok(&["queries", "list"]).starts_with("query  table  asks"));
+    assert!(lab.ok(&["queries", "list"]).starts_with("query  table  kind"));
     let missing = lab.run(&["queries", "cancel", "4711"]);
     assert!(
-        missing.code == 1 && missing.err.contains("no query 4711 runs"),
+        missing.code == 1 && missing.err.contains("no query 4711 is running"),
         "{missing:?}"
     );
 }
@@ -385,7 +388,7 @@ fn the_server_completes_names() {
 #[test]
 fn completion_without_a_server_is_silent_and_quick() {
     let home = tempfile::tempdir().expect("a folder");
-    // One without a listener, and one that never answers.
+    // One server does not listen, the other never responds.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let silent = format!("http://{}", listener.local_addr().expect("it listens"));
     let begun = std::time::Instant::now();

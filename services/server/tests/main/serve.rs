@@ -1,4 +1,5 @@
-//! `tideline serve`: it answers, it ends in order, and what it acknowledged is there afterwards.
+//! Tests of `tideline serve`: it serves requests, stops cleanly, and acknowledged data is there after a
+//! restart.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::process::{Running, output, text, tideline};
 
-/// How soon a server that is asked to stop has ended.
+/// Longest time from the stop signal to the end of the process.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 fn ask(address: SocketAddr, path: &str, body: Option<&str>) -> (u16, String) {
@@ -22,8 +23,8 @@ fn ask(address: SocketAddr, path: &str, body: Option<&str>) -> (u16, String) {
         Some(body) => agent.post(&url).send(body),
         None => agent.get(&url).call(),
     }
-    .expect("it answers");
-    let text = answer.body_mut().read_to_string().expect("the answer is text");
+    .expect("a response");
+    let text = answer.body_mut().read_to_string().expect("the response is text");
     (answer.status().as_u16(), text)
 }
 
@@ -43,7 +44,7 @@ fn points_outlive_a_stop() {
         204
     );
     let mode = data.metadata().expect("the folder is made").permissions().mode();
-    assert_eq!(mode & 0o077, 0, "only its owner may look into it");
+    assert_eq!(mode & 0o077, 0, "only its owner may access it");
     server.signal(Signal::TERM);
     let (status, took, said) = server.end();
     assert_eq!(status.code(), Some(0), "{said}");
@@ -75,7 +76,7 @@ fn a_folder_has_one_process_at_a_time() {
         last.starts_with("tideline: cannot open the data folder") && last.contains("is using"),
         "{said}"
     );
-    assert_eq!(ask(address, "/health", None).0, 200, "the first goes on");
+    assert_eq!(ask(address, "/health", None).0, 200, "the first keeps running");
 }
 
 #[test]
@@ -98,7 +99,7 @@ fn a_second_signal_ends_it_at_once() {
     unfinished
         .write_all(b"POST /write HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\ncpu v=1")
         .expect("it reads");
-    // The answer to another request says that the first one has been taken up as well.
+    // A response to a later request implies that the first request was received.
     assert_eq!(ask(address, "/health", None).0, 200);
     server.signal(Signal::TERM);
     server.wait_for(|line| line.contains("SIGTERM: stopping"));

@@ -1,4 +1,6 @@
-//! Completions that their shells can read, and a manual page for every command.
+//! Tests that shells can parse their completions, and that every command has a manual page.
+//!
+//! Shells that are not installed are skipped.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,7 +9,7 @@ use std::process::{Command, Stdio};
 use crate::lab::Lab;
 use crate::process::{output, text, tideline};
 
-/// The commands below a command, as its help lists them.
+/// Returns the subcommands of a command, as its help lists them.
 fn commands_of(path: &[&str]) -> Vec<String> {
     let help = output(tideline(&[path, &["--help"]].concat()));
     assert!(help.status.success(), "{path:?}");
@@ -77,15 +79,18 @@ fn shells_can_read_their_completions() {
         assert!(script.status.success(), "{shell}");
         let script = text(&script.stdout);
         for command in commands_of(&[]) {
-            assert!(script.contains(&command), "{shell} does not know {command}");
+            assert!(
+                script.contains(&command),
+                "the completions of {shell} lack {command}"
+            );
         }
         assert!(
             script.contains("batch-bytes"),
-            "{shell} does not know the options of write"
+            "the completions of {shell} lack the options of write"
         );
         assert!(
             script.contains("complete --shell"),
-            "{shell} does not ask the server for names"
+            "the completions of {shell} do not request names from the server"
         );
         let path = folder.path().join(shell);
         std::fs::write(&path, script).expect("a file");
@@ -93,7 +98,7 @@ fn shells_can_read_their_completions() {
     }
 }
 
-/// Bash itself completes the value of a tag, behind the `=` at which it begins a new word.
+/// Tests bash itself, which completes a tag value after the `=` at which it starts a new word.
 #[test]
 fn bash_offers_what_the_server_knows() {
     let lab = Lab::start();
@@ -116,7 +121,7 @@ fn bash_offers_what_the_server_knows() {
     assert_eq!(text(&offered.stdout), "web-1\nweb-2\n", "{offered:?}");
 }
 
-/// Lets a program look at a file; one that is not on this machine cannot.
+/// Checks a file with a program. Without the program on this machine, nothing is checked.
 fn check_with(program: &str, arguments: &[&str], file: &Path) {
     let looked = Command::new(program)
         .args(arguments)
@@ -129,6 +134,6 @@ fn check_with(program: &str, arguments: &[&str], file: &Path) {
             "{program} {}: {looked:?}",
             file.display()
         ),
-        Err(_) => println!("{program} is not here: {} is not checked by it", file.display()),
+        Err(_) => println!("{program} is not installed: {} is not checked", file.display()),
     }
 }

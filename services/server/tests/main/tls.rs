@@ -1,4 +1,6 @@
-//! A server behind a proxy that speaks TLS, as the command line reaches it: whom it trusts, and what it says otherwise.
+//! Tests of the command line with a server behind a TLS proxy: trusted certificates, and errors for others.
+//!
+//! The proxy has a certificate of an authority that each test creates.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,11 +15,11 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::lab::Lab;
 
-/// A proxy that ends TLS before a server. Ends when it goes out of scope.
+/// Proxy that terminates TLS in front of a server. Ends when dropped.
 struct Proxy {
     _runtime: Runtime,
     address: SocketAddr,
-    /// The certificate of the authority that issued the proxy's, in PEM.
+    /// Certificate of the authority that issued the proxy's certificate, in PEM.
     authority: String,
 }
 
@@ -90,7 +92,7 @@ fn servers_of_https_are_reached_with_the_authority_that_is_named() {
         let answer = lab.ok(&[&all[..], &["--server", &server, "--ca", &ca]].concat());
         assert!(answer.contains("20"), "{answer}");
     }
-    // A profile names the file beside its server.
+    // A profile can name the CA file with its server.
     let profiles = format!("[profiles.lab]\nserver = \"https://localhost:{port}\"\nca_file = \"~/ca.pem\"\n");
     std::fs::create_dir_all(lab.path(".config/tideline")).expect("a folder");
     lab.file(".config/tideline/profiles.toml", profiles);
@@ -119,12 +121,12 @@ fn a_server_that_is_not_trusted_gets_nothing() {
     );
     let clear = lab.url.replace("http://", "https://");
     let ended = lab.run(&["tables", "list", "--server", &clear]);
+    assert!(ended.code == 1 && ended.err.contains("use http://"), "{ended:?}");
+    let ended = lab.run(&["tables", "list", "--ca", &ca]);
     assert!(
-        ended.code == 1 && ended.err.contains("write http://"),
+        ended.code == 2 && ended.err.contains("https:// servers only"),
         "{ended:?}"
     );
-    let ended = lab.run(&["tables", "list", "--ca", &ca]);
-    assert!(ended.code == 2 && ended.err.contains("clear text"), "{ended:?}");
     let ended = lab.run(&["tables", "list", "--server", &server, "--ca", &points]);
     assert!(
         ended.code == 2 && ended.err.contains("no certificate"),

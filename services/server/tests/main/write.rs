@@ -1,11 +1,13 @@
-//! `tideline write`: what is in files ends up in the server, once, whatever happens on the way.
+//! Tests of `tideline write`: the content of files is stored exactly once, in spite of failures.
+//!
+//! They cover input formats, rejects, a busy server, interrupted runs and usage errors.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
 
 use crate::lab::{Lab, Pretender, at_home, ended};
 
-/// Points of so many machines, a line each.
+/// Returns `each` points for each of `hosts` machines, one per line.
 fn lines(hosts: usize, each: usize) -> String {
     let at = |n: usize| 1_700_000_000_000_000_000 + n as i64 * 1_000_000_000;
     let line = |n: usize| {
@@ -120,7 +122,7 @@ fn rejects_beyond_those_that_the_server_names_are_kept_too() {
     let rows = kept.lines().filter(|line| line.starts_with("m,host=a")).count();
     assert_eq!(rows, 1_500);
     assert!(
-        kept.contains("# ") && kept.contains("500 of these behind line 1000"),
+        kept.contains("# ") && kept.contains("500 of these rows after line 1000"),
         "{}",
         &kept[..200]
     );
@@ -227,7 +229,10 @@ fn a_busy_server_is_waited_for_and_nothing_is_sent_under_a_new_key() {
     command.env("TIDELINE_SERVER", "http://127.0.0.1:1");
     let ended = ended(command);
     assert_eq!(ended.code, 0, "{ended:?}");
-    assert!(begun.elapsed().as_secs_f64() >= 1.0, "as long as the server asks");
+    assert!(
+        begun.elapsed().as_secs_f64() >= 1.0,
+        "as long as the server requests"
+    );
     assert!(
         ended.out.contains("\"retries\":2") && ended.out.contains("\"points\":10"),
         "{ended:?}"
@@ -246,7 +251,7 @@ fn an_interrupted_run_goes_on_and_sends_nothing_acknowledged_again() {
     let home = tempfile::tempdir().expect("a folder");
     let text = lines(10, 2_000);
     std::fs::write(home.path().join("a.lp"), &text).expect("a file");
-    // Six batches are stored, then the token is taken away; later it is given back.
+    // Six batches are stored, then the token is rejected; later it is accepted again.
     let server = Pretender::start(|number, _| match number {
         6..=9 => (
             401,
@@ -277,7 +282,7 @@ fn an_interrupted_run_goes_on_and_sends_nothing_acknowledged_again() {
         "{first:?}"
     );
     let sent_first = server.requests().len();
-    // The others fail in the same way.
+    // Further runs fail in the same way, until the token is accepted.
     while server.requests().len() < 10 {
         assert_eq!(run().code, 1);
     }
@@ -316,7 +321,7 @@ fn an_interrupted_run_goes_on_and_sends_nothing_acknowledged_again() {
         "{other:?}"
     );
 
-    // A file that was changed is sent from the changed place on, one that has grown from its old end on.
+    // A changed file is sent from the change on, a grown one from its old end on.
     std::fs::write(home.path().join("a.lp"), format!("{text}grown v=1 1\n")).expect("a file");
     assert_eq!(run().code, 0);
     let bodies: Vec<Vec<u8>> = server.requests()[requests.len()..]
@@ -334,12 +339,12 @@ fn wrong_usage_and_an_absent_server_are_told_apart() {
         (
             &["write", &*file][..],
             2,
-            "add --format lp, csv, ndjson or parquet",
+            "use --format lp, csv, ndjson or parquet",
         ),
         (
             &["write", &*file, "--format", "lp", "--tag", "x"],
             2,
-            "are for CSV and Parquet",
+            "apply to CSV and Parquet",
         ),
         (
             &["write", &*file, "--batch-bytes", "1GiB"],

@@ -1,4 +1,6 @@
-//! `tideline write` where something has to be sent again, or must not be: parts of a batch, grown files, later runs.
+//! Tests of retries and resumed runs of `tideline write`: parts of a batch, grown files, later runs.
+//!
+//! A fake server returns chosen responses, and the tests compare the bodies and keys of the requests.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -20,7 +22,7 @@ fn reject(line: u32, retryable: bool) -> String {
     format!(r#"{{"line":{line},"reason":"no {line}","excerpt":"x","retryable":{retryable}}}"#)
 }
 
-/// Runs a line in a folder against a server.
+/// Runs a command line in a folder against a server.
 fn run(home: &std::path::Path, server: &Pretender, line: &[&str]) -> Ended {
     let mut line = line.to_vec();
     line.extend(["--server", &server.url]);
@@ -33,12 +35,12 @@ fn of_a_batch_only_what_was_refused_for_now_is_sent_again() {
     let text = "a v=1\nb s=\"x\ny\"\nnonsense\nc v=1\nd v=1\n";
     std::fs::write(home.path().join("a.lp"), text).expect("a file");
     let server = Pretender::start(|number, _| match number {
-        // Lines 2, 4 and 5 are rejected; 4 for good.
+        // Lines 2, 4 and 5 are rejected; line 4 permanently.
         0 => {
             let rejects = [reject(2, true), reject(4, false), reject(5, true)].join(",");
             (200, "retry-after: 1\r\n", report(2, 3, &rejects, 2))
         }
-        // All that is left is refused again: 429 holds for the whole body.
+        // Both remaining lines are refused again, so the whole body gets 429.
         1 => {
             let rejects = [reject(1, true), reject(3, true)].join(",");
             let body = format!(
@@ -46,7 +48,7 @@ fn of_a_batch_only_what_was_refused_for_now_is_sent_again() {
             );
             (429, "retry-after: 1\r\n", body)
         }
-        // Of it one is stored, one is found bad.
+        // One of them is stored, the other one is invalid.
         _ => (200, "", report(1, 1, &reject(3, false), 0)),
     });
     let ended = run(
@@ -84,7 +86,7 @@ fn what_the_server_does_not_name_is_sent_again_and_counted_once() {
     let home = tempfile::tempdir().expect("a folder");
     std::fs::write(home.path().join("a.lp"), "a v=1\nb v=1\nc v=1\nd v=1\ne v=1\n").expect("a file");
     let server = Pretender::start(|number, _| match number {
-        // Lines 2 and 4 are rejected, and only 2 is named.
+        // Lines 2 and 4 are rejected, but only line 2 is named.
         0 => (200, "retry-after: 1\r\n", report(3, 2, &reject(2, true), 2)),
         _ => (200, "", report(4, 0, "", 0)),
     });
@@ -114,7 +116,7 @@ fn a_pipe_is_given_up_when_nothing_can_be_sent() {
     input
         .write_all("a v=1 1\n".repeat(1_000).as_bytes())
         .expect("it reads");
-    // The pipe stays open: whoever writes into it has not ended.
+    // The pipe stays open, because its writer has not ended.
     let begun = Instant::now();
     let output = child.wait_with_output().expect("it ends");
     assert!(begun.elapsed() < Duration::from_secs(20));
@@ -132,7 +134,7 @@ fn a_server_that_falls_silent_ends_a_command() {
     let (done, until) = mpsc::channel::<()>();
     let silent = std::thread::spawn(move || {
         let mut held = Vec::new();
-        // One never reads what is sent, the other begins an answer.
+        // The first connection never reads, the second one starts a response and stops.
         let mut answers = [false, true].into_iter();
         while let (Some(answers), Ok((mut stream, _))) = (answers.next(), listener.accept()) {
             if answers {
@@ -193,7 +195,7 @@ fn a_resumed_run_reads_as_the_first_one_did() {
     assert_eq!(
         write(&["--precision", "s", "--batch-rows", "5"]).code,
         0,
-        "that decides nothing"
+        "the batch size does not matter"
     );
     for (more, said) in [
         (&[][..], "a run with s for --precision, and this one has ns"),
@@ -268,10 +270,10 @@ fn a_record_at_whose_middle_a_file_ended_is_sent_again_when_it_has_grown() {
     let (bodies, said) = write(&format!("{whole}c v=3 12345\nd s=\"x\n"));
     assert_eq!(bodies, ["c v=3 12345\n", "d s=\"x\n"]);
     assert!(
-        said.contains("a.lp:3: an earlier run sent the first 8 bytes of this record"),
+        said.contains("a.lp:3: an earlier run sent only the first 8 bytes of this record"),
         "{said}"
     );
-    // A string that was not closed yet.
+    // A string that was not closed in the first run.
     let (bodies, said) = write(&format!("{whole}c v=3 12345\nd s=\"x\ny\" 7\n"));
     assert_eq!(bodies, ["d s=\"x\ny\" 7\n"]);
     assert!(said.contains("a.lp:4: an earlier run"), "{said}");

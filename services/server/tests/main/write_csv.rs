@@ -1,4 +1,6 @@
-//! `tideline write` of CSV as it comes from elsewhere: names of files, forms of times, types of columns.
+//! Tests of `tideline write` with CSV files of other programs: file names, time formats, column types.
+//!
+//! They also cover replaced points, streams and warnings about times near 1970.
 
 use crate::lab::Lab;
 
