@@ -1,4 +1,7 @@
-//! Archives: how they stand, and what is brought back from them.
+//! Archives: targets, archived points per table, restore, and unused objects.
+//!
+//! The types are bodies of `/v1/archive` and `/v1/tables/{table}/archive`. Work at a target runs as a job and is
+//! shown as a [`JobView`].
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -9,79 +12,80 @@ use crate::policy::ArchivePolicy;
 use crate::preview::Amount;
 use crate::time::DurationText;
 
-/// Archived points that are wanted back: in the cold tier for a while, or as a copy in another table.
+/// Request to restore archived points, either to the cold tier for a limited time or as a copy in another table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"range": {"start": "2026-01-01T00:00:00Z", "end": "2026-01-08T00:00:00Z"}, "for": "7d"}))]
 pub struct RestoreArchived {
-    /// Of which time. `{}` means all. Into the cold tier whole segments come back that have points there; a copy has the
-    /// points of the range alone.
+    /// Time range; `{}` selects all. A restore to the cold tier moves whole segments that have points in the range. A
+    /// copy contains only points inside the range.
     pub range: TimeSpan,
-    /// For how long policies leave them in the cold tier. Default 7 days.
+    /// Time for which policies leave the points in the cold tier. Default `7d`. Not allowed with `into`.
     #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
     #[schema(rename = "for", example = "7d")]
     pub lasting: Option<DurationText>,
-    /// Another table, into which the points are copied as they answer now, whatever their tier, with identities and
-    /// attributes; nothing moves then. Sent again, the same points take the same places.
+    /// Name of another, existing table. The points of the range are copied into it as queries return them now, from
+    /// all tiers, with the identities and attributes of their timelines; nothing moves. A repeated request overwrites
+    /// the same points.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<String>,
-    /// Whether the answer comes when it is done. Default `false`.
+    /// True if the response is sent when the job has ended. Default `false`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wait: bool,
 }
 
-/// What brings archived points back.
+/// Response to a restore.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"job": null, "until": "2026-11-27T12:00:00Z", "request_id": "01jd3k5w8v-000002a1"}))]
 pub struct RestoredArchive {
-    /// The job that does it; `null` = no sealed point of the range lies in the archive or the cold tier.
+    /// Job of the restore; `null` = no sealed point of the range is in the archive or the cold tier.
     pub job: Option<JobView>,
-    /// Until when policies leave what comes back in the cold tier, RFC 3339; `null` for a copy.
+    /// Time until which policies leave the restored points in the cold tier, RFC 3339; `null` for a copy.
     pub until: Option<String>,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }
 
-/// How archives stand.
+/// State of all archives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"targets": [], "tables": [], "request_id": "01jd3k5w8v-000002a1"}))]
 pub struct ArchiveOverview {
-    /// The targets that the configuration, policies and archived points name.
+    /// Targets named by the configuration, by policies or by archived points.
     pub targets: Vec<ArchiveTarget>,
-    /// The tables that have an archive, or archived points.
+    /// Tables with an archive policy or with archived points.
     pub tables: Vec<TableArchive>,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }
 
-/// A target, without its credentials.
+/// Archive target, without its credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "name": "default", "address": "s3://bucket/prefix", "tables": ["metrics"], "failures": 0, "error": null,
     "gets": 120, "bytes_got": 7_340_032, "puts": 31, "bytes_put": 104_857_600
 }))]
 pub struct ArchiveTarget {
-    /// As policies name it.
+    /// Name of the target in policies.
     pub name: String,
-    /// Where it is; `null` where that cannot be told, as `error` says.
+    /// Address of the target; `null` if it cannot be determined, for the reason in `error`.
     pub address: Option<String>,
-    /// The tables that archive to it.
+    /// Tables that archive to the target.
     pub tables: Vec<String>,
-    /// The most failures in a row of a table's moves to it; 0 = it answered when it was last needed for them.
+    /// Failures in a row of the moves to this target, of the table with the most; 0 = the last move succeeded.
     pub failures: u32,
-    /// Why the last of them failed, while they fail.
+    /// Reason why the target cannot be opened or is not allowed, or why the last move failed.
     pub error: Option<String>,
-    /// Reads since the start, one for each range.
+    /// Read requests since the start of the service, one per byte range.
     pub gets: u64,
-    /// Bytes that came back.
+    /// Bytes read since the start of the service.
     pub bytes_got: u64,
-    /// Objects written since the start.
+    /// Objects written since the start of the service.
     pub puts: u64,
-    /// Bytes sent.
+    /// Bytes written since the start of the service.
     pub bytes_put: u64,
 }
 
-/// The archive of a table.
+/// Archive of one table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "table": "metrics",
@@ -102,105 +106,109 @@ pub struct ArchiveTarget {
     "stalled": null
 }))]
 pub struct TableArchive {
-    /// Whose.
+    /// Name of the table.
     pub table: String,
-    /// Its policy; `null` where it has none any more.
+    /// Archive policy of the table; `null` if it has none any more.
     pub archive: Option<ArchivePolicy>,
-    /// Files at targets, descriptions left out.
+    /// Number of files at targets, without their descriptions.
     pub files: u64,
-    /// Their size.
+    /// Bytes of these files.
     pub file_bytes: u64,
-    /// The first instant in them, RFC 3339.
+    /// Oldest timestamp in the files, RFC 3339.
     pub oldest: Option<String>,
-    /// The last one.
+    /// Newest timestamp in the files, RFC 3339.
     pub newest: Option<String>,
-    /// What is in files only.
+    /// Points that are only in files.
     pub archived: Amount,
-    /// What is in files, and stays in the cold tier for a while.
+    /// Points that are in files and, for a limited time, also in the cold tier.
     pub copied: Amount,
-    /// What is old enough for files and not in any.
+    /// Points that are old enough for the archive but not in files yet.
     pub waiting: Amount,
-    /// A few late points beside files, which wait for more of them.
+    /// Late points of archived windows. They stay in the cold tier until there are more of them or enough time has
+    /// passed.
     pub late: Amount,
-    /// When the first of what waits became old enough, RFC 3339.
+    /// Time when the first of the waiting points became old enough, RFC 3339.
     pub waiting_since: Option<String>,
-    /// For how long it has waited: by its schedule, since it is not its turn yet, or since moves fail. `0s` = nothing waits.
+    /// Time for which the oldest waiting points have been old enough; `0s` = no points wait. Points wait for the
+    /// schedule of the policy, for other jobs, or because moves fail.
     pub behind: DurationText,
-    /// How often moves into files have failed in a row. Until one succeeds the cold tier keeps the points.
+    /// Moves into files that have failed in a row. The cold tier keeps the points until one succeeds.
     pub failures: u32,
-    /// When the next try is, RFC 3339, while they fail.
+    /// Time of the next attempt while moves fail, RFC 3339.
     pub tried_again: Option<String>,
-    /// The last job that moved points into files, however it ended.
+    /// Last job that moved points into files, whatever its outcome.
     pub last_job: Option<JobView>,
-    /// Why the archive makes no progress: three moves in a row have failed, or points that are due have waited for two days
-    /// without any move. `null` while it goes on. `/ready` repeats it.
+    /// Reason why the archive makes no progress: three moves in a row have failed, or due points have waited for two
+    /// days without a successful move. `null` otherwise. `/ready` reports it too.
     pub stalled: Option<String>,
 }
 
-/// A search for objects at a target that nothing names.
+/// Search for unused objects at a target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"target": "default"}))]
 pub struct SearchOrphans {
-    /// The target, as in policies.
+    /// Target, as in policies.
     pub target: String,
-    /// Only objects of this database: the first part of their names. Without it those that this database wrote or has
-    /// adopted. Objects of another database are found where no finished description names them and they are a day old.
+    /// Origin of the database whose objects are checked: the first part of their names. Default: the objects that
+    /// this database has written or taken ownership of. An object of another database counts as unused if it is older
+    /// than a day and no complete description refers to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
-    /// Whether what is found is removed. Default `false`: nothing is changed.
+    /// True to remove the unused objects. Default `false`: they are only listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub remove: bool,
 }
 
-/// Objects at a target that nothing names.
+/// Unused objects at a target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "target": "default", "objects": 0, "bytes": 0, "listed": [], "named": 93, "others": {}, "young": 0, "broken": [],
     "removed": 0, "removed_bytes": 0, "error": null, "request_id": "01jd3k5w8v-000002a1"
 }))]
 pub struct FoundOrphans {
-    /// The target.
+    /// Target that was searched.
     pub target: String,
-    /// How many were found.
+    /// Number of unused objects.
     pub objects: u64,
-    /// Their size.
+    /// Bytes of the unused objects.
     pub bytes: u64,
-    /// The first 1,000 of them, descriptions first.
+    /// First 1,000 unused objects, descriptions first.
     pub listed: Vec<OrphanObject>,
-    /// Objects that a segment, a reader, a job or a finished description names: they stay.
+    /// Objects in use by a segment, a running query, a job or a complete description. They stay.
     pub named: u64,
-    /// Objects of other databases, which were not looked at, by database.
+    /// Number of objects of other databases, by origin. They were not checked.
     pub others: std::collections::BTreeMap<String, u64>,
-    /// Objects of the other database that nothing names and that are less than a day old: it may be archiving.
+    /// Unreferenced objects of the database in `origin` that are less than a day old. They stay, because it may be
+    /// archiving.
     pub young: u64,
-    /// Descriptions of other databases that cannot be read, and why. They and the files of their segments stay.
+    /// Unreadable descriptions of other databases, with the reason. They and the files of their segments stay.
     pub broken: Vec<String>,
-    /// How many were removed.
+    /// Number of removed objects.
     pub removed: u64,
-    /// Their size.
+    /// Bytes of the removed objects.
     pub removed_bytes: u64,
-    /// Why the removal ended early; sent again, it goes on.
+    /// Reason why the removal ended early. A repeated request removes the rest.
     pub error: Option<String>,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }
 
-/// An object that nothing names.
+/// Unused object at a target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OrphanObject {
-    /// Its name below the target.
+    /// Name of the object below the target.
     pub key: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// When it was written, by the target's clock, RFC 3339.
+    /// Time of its last change by the target's clock, RFC 3339.
     pub modified: String,
-    /// `points`, `timelines`, `description` or `settings`.
+    /// Content: `points`, `timelines`, `description` or `settings`.
     pub content: String,
-    /// The database that wrote it.
+    /// Origin of the database that wrote it.
     pub origin: String,
-    /// The segment that it was written for.
+    /// Id of the segment for which it was written.
     pub segment: u64,
-    /// Why nothing names it.
+    /// Reason why it is unused.
     pub reason: String,
 }

@@ -1,4 +1,4 @@
-//! Values of attributes as people write them in JSON.
+//! JSON form of attribute values.
 //!
 //! ```json
 //! {"owner": "team-storage", "rack": 12, "retired": false, "bought": {"time": "2026-01-31T00:00:00Z"},
@@ -13,28 +13,28 @@ use utoipa::ToSchema;
 use crate::geo::Place;
 use crate::time::TimeInput;
 
-/// The value of an attribute: a string, a number, a boolean, a time, a geo point, or a list of strings or of numbers.
+/// Value of an attribute: a string, number, boolean, time, geo point, or list of strings or numbers.
 ///
-/// All timelines of a table give an attribute key the same type.
+/// All values of an attribute key in a table have the same type.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum AttributeValue {
     /// Text of at most 4 KiB.
     Text(String),
-    /// True or false.
+    /// Boolean.
     Boolean(bool),
-    /// A finite number.
+    /// Finite number.
     Number(f64),
-    /// A time.
+    /// Time.
     Time {
-        /// The instant.
+        /// Timestamp.
         time: TimeInput,
     },
-    /// A geo point.
+    /// Geo point.
     Point(Place),
-    /// A list of 1 to 256 strings, 4 KiB together.
+    /// List of 1 to 256 strings, at most 4 KiB in total.
     Texts(Vec<String>),
-    /// A list of 1 to 256 numbers.
+    /// List of 1 to 256 numbers.
     Numbers(Vec<f64>),
 }
 

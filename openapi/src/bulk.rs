@@ -1,4 +1,6 @@
-//! Attributes of many timelines at once.
+//! Attribute changes of many timelines by one request.
+//!
+//! The request starts a job of kind `set_attributes`. Its progress is streamed as NDJSON.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +11,7 @@ use crate::attribute::AttributeValue;
 use crate::job;
 use crate::query::TimelineSelector;
 
-/// Which attributes are set and removed, and of which timelines.
+/// Attribute changes, and the timelines that they apply to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
@@ -18,43 +20,43 @@ use crate::query::TimelineSelector;
     "remove": ["old_owner"]
 }))]
 pub struct ChangeAttributes {
-    /// Which timelines; whoever means all says so with `{"where": {"and": []}}`.
+    /// Timelines to change. `{"where": {"and": []}}` selects all.
     pub timelines: TimelineSelector,
-    /// What is set, by key.
+    /// Values to set, by attribute key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub set: BTreeMap<String, AttributeValue>,
-    /// Keys that are removed; a missing one is no error.
+    /// Attribute keys to remove. Keys that a timeline does not have are ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
-    /// Whether the answer tells how far it comes, and closing it ends the job. With `false` the answer is the job, which
-    /// goes on by itself. Default `true`.
+    /// True if the response streams the progress and closing the connection cancels the job. With `false` the
+    /// response is the job, which continues in the background. Default `true`.
     #[serde(default = "job::waits", skip_serializing_if = "job::is_waiting")]
     pub wait: bool,
 }
 
-/// How far a change of many timelines has come; the last line of the answer has `done`.
+/// Progress of the change. The last line of the response has `done`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "job": 31, "selected": 12, "changed": 12, "unchanged": 0, "gone": 0, "refused": 0, "done": true, "request_id": "01jd3k5w8v-000002a1"
 }))]
 pub struct ChangeProgress {
-    /// The job that does it, as `/v1/jobs` lists it.
+    /// Id of the job in `/v1/jobs`.
     pub job: u64,
-    /// Timelines that were selected.
+    /// Selected timelines.
     pub selected: u64,
-    /// Those that were changed so far; durable and findable.
+    /// Timelines changed so far. The changes are durable and visible to searches.
     pub changed: u64,
-    /// Those that were as they should be before.
+    /// Timelines that already had these attributes.
     pub unchanged: u64,
-    /// Those that have gone since they were selected.
+    /// Timelines that were removed after they had been selected.
     pub gone: u64,
-    /// Those that could not take the change: their key has another type, or they have too many attributes.
+    /// Timelines that cannot take the change, because the key has another type or they have too many attributes.
     pub refused: u64,
-    /// Why the first of those could not.
+    /// Reason of the first refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_refusal: Option<String>,
-    /// Whether this is the end.
+    /// True on the last line.
     pub done: bool,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }

@@ -1,4 +1,6 @@
-//! How many different names a table has, and how it came to its timelines.
+//! Cardinality of a table: distinct names, and the growth of its timelines.
+//!
+//! Counts come from the catalog, so a request reads no points.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -6,26 +8,26 @@ use utoipa::{IntoParams, ToSchema};
 use crate::name::CountedName;
 use crate::time::DurationText;
 
-/// What is counted.
+/// Parameters of the cardinality report.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct CardinalityQuery {
-    /// How many of the largest measurements, tag keys and tags are named, 1 to 1,000. Default 10.
+    /// Number of largest measurements, tag keys and tags to list, 1 to 1,000. Default 10.
     #[serde(default)]
     #[param(example = 5)]
     pub top: Option<usize>,
-    /// Width of the windows of growth. Default `1d`.
+    /// Width of the growth windows. Default `1d`.
     #[serde(default)]
     #[param(value_type = Option<String>, example = "1d")]
     pub window: Option<DurationText>,
-    /// How many windows of growth, up to the one that holds the present, 1 to 1,000. Default 30.
+    /// Number of growth windows up to the current one, 1 to 1,000. Default 30.
     #[serde(default)]
     #[param(example = 7)]
     pub windows: Option<usize>,
 }
 
-/// How many different names a table has, and how it came to its timelines.
+/// Cardinality of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "timelines": 48,
@@ -47,82 +49,82 @@ pub struct CardinalityReport {
     pub tag_keys: TagKeyCardinality,
     /// Tags: pairs of key and value.
     pub tag_values: TagValueCardinality,
-    /// How timelines came.
+    /// Growth of the number of timelines.
     pub growth: GrowthReport,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }
 
-/// Measurements.
+/// Cardinality of measurements.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MeasurementCardinality {
-    /// How many there are.
+    /// Number of measurements.
     pub distinct: u64,
-    /// Those with the most timelines, the largest first.
+    /// Measurements with the most timelines, largest first.
     pub top: Vec<CountedName>,
 }
 
-/// Tag keys.
+/// Cardinality of tag keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TagKeyCardinality {
-    /// How many there are.
+    /// Number of tag keys.
     pub distinct: u64,
-    /// Those with the most values, the largest first.
+    /// Tag keys with the most values, largest first.
     pub top: Vec<CountedKey>,
 }
 
-/// A tag key.
+/// Tag key with its counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CountedKey {
-    /// The key.
+    /// Tag key.
     pub key: String,
-    /// How many values it has.
+    /// Number of its distinct values.
     pub values: u64,
-    /// Timelines that have it.
+    /// Timelines with this key.
     pub timelines: u32,
 }
 
-/// Tags.
+/// Cardinality of tags.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TagValueCardinality {
-    /// How many pairs of key and value there are.
+    /// Number of pairs of key and value.
     pub distinct: u64,
-    /// Those with the most timelines, the largest first.
+    /// Tags with the most timelines, largest first.
     pub top: Vec<CountedTag>,
 }
 
-/// A tag.
+/// Tag with its count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CountedTag {
-    /// Its key.
+    /// Tag key.
     pub key: String,
-    /// Its value.
+    /// Tag value.
     pub value: String,
-    /// Timelines that bear it.
+    /// Timelines with this tag.
     pub timelines: u32,
 }
 
-/// When timelines were first seen. That is the time of their oldest point: it moves when older points come, expire or are
-/// deleted. The time of registration is not kept.
+/// Timelines by the time when they were first seen, which is the timestamp of their oldest point. It changes when
+/// older points arrive, expire or are deleted. The time of registration is not stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GrowthReport {
-    /// What time counts: `first_seen`.
+    /// Time that is counted: `first_seen`.
     pub by: String,
-    /// The windows, the oldest first; they are aligned to the epoch, and the last holds the present.
+    /// Windows, oldest first, aligned to the epoch. The last one contains the current time.
     pub windows: Vec<GrowthWindow>,
     /// Timelines first seen before the first window.
     pub earlier: u64,
     /// Timelines first seen after the last window.
     pub later: u64,
-    /// Timelines without a point.
+    /// Timelines without points.
     pub never: u64,
 }
 
-/// A window of growth.
+/// Growth window.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GrowthWindow {
-    /// Its first instant, RFC 3339.
+    /// Start of the window, RFC 3339.
     pub start: String,
-    /// Timelines first seen in it.
+    /// Timelines first seen in the window.
     pub timelines: u64,
 }

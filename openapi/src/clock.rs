@@ -1,11 +1,14 @@
-//! The time that points age by.
+//! Server clock used for expiry.
+//!
+//! A wrong wall clock must not expire points, so the server compares it with the passage of monotonic time and with
+//! the newest points.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::time::DurationText;
 
-/// What time it is, and whether anything may expire by it.
+/// Current time of the server, and the time used for expiry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "wall": "2026-11-20T12:00:00Z",
@@ -15,31 +18,32 @@ use crate::time::DurationText;
     "request_id": "01jd3k5w8v-000002a1"
 }))]
 pub struct ClockView {
-    /// The clock of the machine, RFC 3339.
+    /// Wall clock of the machine, RFC 3339.
     pub wall: String,
-    /// The time that ages are counted from, RFC 3339: the machine's, believed as far as it agrees with time passing.
+    /// Trusted time, from which ages are counted, RFC 3339: the wall clock as long as it agrees with the passage of
+    /// time.
     pub trusted: String,
-    /// The time that bytes are freed by, RFC 3339: never far beyond the newest point. `null` while the clock is in doubt
-    /// or nothing is stored; then nothing is freed.
+    /// Time by which expired bytes are freed, RFC 3339. It is never far beyond the newest point. `null` while the
+    /// clock is in doubt or nothing is stored; then nothing is freed.
     pub expires_by: Option<String>,
-    /// Why the machine's clock is not believed; `null` while it is.
+    /// Reason why the wall clock is not trusted; `null` while it is.
     pub doubt: Option<ClockDoubt>,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }
 
-/// The machine's clock and the time that should have come disagree.
+/// Disagreement between the wall clock and the expected time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
-    "reason": "the wall clock is 365d ahead of the time that should have come; nothing expires until it is back, is confirmed, or has been steady for another 19h",
+    "reason": "the wall clock is 365d ahead of the expected time; nothing expires until it is back, is confirmed, or has been steady for another 19h",
     "since": "5h",
     "steady_for": "5h"
 }))]
 pub struct ClockDoubt {
-    /// For people.
+    /// Human-readable description.
     pub reason: String,
-    /// How long ago it began.
+    /// Time since the disagreement began.
     pub since: DurationText,
-    /// How long the machine's clock has kept its distance; after a day it is believed.
+    /// Time for which the difference has been constant. After one day the wall clock is trusted.
     pub steady_for: DurationText,
 }

@@ -1,7 +1,8 @@
-//! The condition tree in requests and in the document.
+//! Condition trees on timelines and on values, with their OpenAPI schemas.
 //!
-//! [`tideline_condition`] owns tree, operators and JSON form. Here each place has a type of its own, because the document
-//! describes the members of both places apart. The schemas are made of the operators' members.
+//! [`tideline_condition`] defines the tree, its operators and its JSON form. [`Condition`] and [`ValueCondition`] are
+//! separate types, because the OpenAPI document describes the members of each separately. Their schemas are generated
+//! from the members of the operators.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use tideline_condition::json::{self, Form, Shape};
@@ -17,19 +18,19 @@ use crate::attribute::AttributeValue;
 use crate::geo::{Circle, GeoBox, Place};
 use crate::time::TimeInput;
 
-/// Selects timelines.
+/// Condition on timelines.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Condition(
-    /// The tree.
+    /// Condition tree.
     pub Tree,
 );
 
-/// Selects points by the values of their fields.
+/// Condition on the field values of points.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct ValueCondition(
-    /// The tree.
+    /// Condition tree.
     pub Tree,
 );
 
@@ -45,22 +46,22 @@ impl<'de> Deserialize<'de> for ValueCondition {
     }
 }
 
-/// A property that every timeline has.
+/// Property that every timeline has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Property {
-    /// The measurement.
+    /// Measurement.
     Measurement,
-    /// The machine: the value of the first source tag present.
+    /// Source (machine): the value of the first source tag present.
     Source,
-    /// Measurement, tags and attributes that are text, all together: `text` and `phrase` only. Words may be said by
-    /// different ones, a phrase by one.
+    /// All texts of a timeline together: measurement, tags and text attributes. Only for `text` and `phrase`. The
+    /// words of `text` may be in different texts; a phrase must be in one.
     Any,
-    /// The timeline id, as 32 hexadecimal digits: `equals`, `not_equals` and `in` only.
+    /// Timeline id, 32 hexadecimal digits. Only for `equals`, `not_equals` and `in`.
     Id,
-    /// The instant of the oldest point: `range` only.
+    /// Timestamp of the oldest point. Only for `range`.
     FirstSeen,
-    /// The instant of the newest point: `range` only.
+    /// Timestamp of the newest point. Only for `range`.
     LastSeen,
 }
 
@@ -77,63 +78,67 @@ impl From<Property> for Subject {
     }
 }
 
-/// A value that points are compared with: text, number or boolean.
+/// Fill value: text, number or boolean.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged, expecting = "expected a text, true, false or a number")]
 pub enum Scalar {
     /// Text.
     Text(String),
-    /// True or false.
+    /// Boolean.
     Boolean(bool),
-    /// A finite number.
+    /// Finite number.
     Number(f64),
 }
 
-/// A value to compare with: a number, text, or a boolean. Integers are exact.
+/// Value to compare with: a number, text or boolean. Integers are compared exactly.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum FieldValue {
-    /// True or false.
+    /// Boolean.
     Boolean(bool),
-    /// An integer of 64 bits.
+    /// Signed 64-bit integer.
     Signed(i64),
-    /// An unsigned integer beyond those.
+    /// Unsigned integer above the range of a signed one.
     Unsigned(u64),
-    /// Any other number.
+    /// Other number.
     Float(f64),
     /// Text.
     Text(String),
 }
 
-/// A span of time: `start` belongs to it, `end` does not. What is left away is open.
+/// Time range from `start` (inclusive) to `end` (exclusive). A missing bound is open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"start": "now-1h", "end": "now"}))]
 pub struct TimeSpan {
-    /// The first instant inside.
+    /// Start, inclusive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<TimeInput>,
-    /// The first instant after.
+    /// End, exclusive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<TimeInput>,
 }
 
-/// The description of a condition on timelines.
-const CONDITION: &str = "Which timelines are meant: exactly one of `and`, `or`, `not`, `saved`, or a subject (`tag`, `attribute` \
+/// Description of a condition on timelines.
+const CONDITION: &str = "Condition on timelines: exactly one of `and`, `or`, `not`, `saved`, or a subject (`tag`, `attribute` \
     or `property`) with\nexactly one test (`equals`, `not_equals`, `in`, `prefix`, `suffix`, `wildcard`, `regex`, `fuzzy`, \
     `text`, `phrase`,\n`exists`, `range`, `near`, `box`, `polygon`, or bounds of a number: `gt` or `gte`, `lt` or `lte`).";
-/// The description of a condition on values.
-const VALUE_CONDITION: &str = "Which points count: exactly one of `and`, `or`, `not`, or a `field` with exactly one test \
-    (`equals`, `not_equals`, `in`,\n`gt`, `gte`, `lt`, `lte`, `between`, `exists`). A point without the field passes no test but \
-    `\"exists\": false`; NaN\nequals nothing. Numbers of all types are compared exactly, texts byte by byte; booleans are \
-    equal or not.";
+/// Description of a condition on values.
+const VALUE_CONDITION: &str = "Condition on points: exactly one of `and`, `or`, `not`, or a `field` with exactly one test \
+    (`equals`, `not_equals`, `in`,\n`gt`, `gte`, `lt`, `lte`, `between`, `exists`). A point without the field passes only \
+    `\"exists\": false`. NaN\nis not equal to any value. Numbers of all types are compared exactly, texts byte by byte. \
+    Booleans support only equality tests.";
 
 impl PartialSchema for Condition {
     fn schema() -> RefOr<Schema> {
-        let node = branches("Condition").property("saved", text("The saved search of this name holds."));
+        let node =
+            branches("Condition").property("saved", text("Name of a saved search, used as a condition."));
         let node = node
-            .property("tag", text("Subject: the value of this tag."))
-            .property("attribute", text("Subject: the value of this attribute."))
+            .property("tag", text("Subject: value of the tag with this key."))
+            .property(
+                "attribute",
+                text("Subject: value of the attribute with this key."),
+            )
             .property("property", reference("Property", "Subject: this property."));
         let example = serde_json::json!({"and": [
             {"property": "measurement", "equals": "cpu"},
@@ -156,7 +161,7 @@ impl ToSchema for Condition {
 
 impl PartialSchema for ValueCondition {
     fn schema() -> RefOr<Schema> {
-        let field = text("The field; it need not be among those asked for.");
+        let field = text("Field to test. It does not have to be one of the requested fields.");
         let node = branches("ValueCondition").property("field", field);
         let example = serde_json::json!({"field": "usage_user", "gt": 90});
         described(with_tests(node, Domain::Values), VALUE_CONDITION, example)
@@ -169,22 +174,31 @@ impl ToSchema for ValueCondition {
     }
 }
 
-/// Adds a schema and those that it refers to.
+/// Adds a schema and the schemas that it refers to.
 fn add<T: ToSchema>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
     schemas.push((T::name().into_owned(), T::schema()));
     T::schemas(schemas);
 }
 
-/// Returns an object with the members that join conditions of a name.
+/// Returns an object schema with the members `and`, `or` and `not` for conditions of this name.
 fn branches(name: &str) -> ObjectBuilder {
     ObjectBuilder::new()
         .additional_properties(Some(AdditionalProperties::FreeForm(false)))
-        .property("and", list(name, "All hold; an empty list holds always."))
-        .property("or", list(name, "At least one holds; an empty list never does."))
-        .property("not", reference(name, "It does not hold."))
+        .property(
+            "and",
+            list(name, "True if all conditions are true. An empty list is true."),
+        )
+        .property(
+            "or",
+            list(
+                name,
+                "True if at least one condition is true. An empty list is false.",
+            ),
+        )
+        .property("not", reference(name, "True if the condition is false."))
 }
 
-/// Adds the members of all operators.
+/// Adds the members of all operators of a domain.
 fn with_tests(node: ObjectBuilder, domain: Domain) -> ObjectBuilder {
     json::members(domain).fold(node, |node, member| match member.form(domain) {
         Some(form) => node.property(member.name, test(form)),
@@ -225,7 +239,7 @@ fn test(form: &Form) -> RefOr<Schema> {
     }
 }
 
-/// Returns a member of a type, or null.
+/// Returns a schema of a type or null.
 fn plain(of: Type) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::from_iter([of, Type::Null]))
 }
@@ -234,7 +248,7 @@ fn text(doc: &str) -> RefOr<Schema> {
     plain(Type::String).description(Some(doc)).into()
 }
 
-/// Returns a list of a schema, or null.
+/// Returns a schema of a list or null.
 fn list(name: &str, doc: &str) -> RefOr<Schema> {
     ArrayBuilder::new()
         .schema_type(SchemaType::from_iter([Type::Array, Type::Null]))
@@ -243,7 +257,7 @@ fn list(name: &str, doc: &str) -> RefOr<Schema> {
         .into()
 }
 
-/// Returns a schema by its name, or null.
+/// Returns a reference to a named schema, or null.
 fn reference(name: &str, doc: &str) -> RefOr<Schema> {
     let reference = RefBuilder::new()
         .ref_location_from_schema_name(name)

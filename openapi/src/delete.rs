@@ -1,4 +1,7 @@
 //! Deletes of points and of timelines.
+//!
+//! A delete names its selection and both ends of its range explicitly, so that a forgotten member cannot delete
+//! everything.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -8,8 +11,7 @@ use crate::query::TimelineSelector;
 use crate::time::TimeInput;
 use crate::timeline::Suggestion;
 
-/// Points to delete. Whoever means everything says so: a condition that always holds, `{"and": []}`, and a range that is
-/// open at both ends.
+/// Points to delete. To delete all points, use `{"and": []}` as the condition and a range with `null` at both ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
@@ -20,22 +22,22 @@ use crate::timeline::Suggestion;
     "range": {"start": "2026-11-01T00:00:00Z", "end": "2026-11-02T00:00:00Z"}
 }))]
 pub struct DeletePoints {
-    /// Of which timelines.
+    /// Timelines whose points are deleted.
     pub timelines: TimelineSelector,
-    /// In which range.
+    /// Time range of the points.
     pub range: DeleteRange,
 }
 
-/// A range whose ends are both said: `start` belongs to it, `end` does not; `null` = open.
+/// Time range from `start` (inclusive) to `end` (exclusive). Both members are required; `null` = open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"start": "now-1d", "end": null}))]
 pub struct DeleteRange {
-    /// The first instant inside; `null` = however old.
+    /// Start, inclusive; `null` = no lower bound.
     #[serde(deserialize_with = "Option::deserialize")]
     #[schema(required = true)]
     pub start: Option<TimeInput>,
-    /// The first instant after; `null` = however young.
+    /// End, exclusive; `null` = no upper bound.
     #[serde(deserialize_with = "Option::deserialize")]
     #[schema(required = true)]
     pub end: Option<TimeInput>,
@@ -52,20 +54,20 @@ impl From<DeleteRange> for TimeSpan {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"timelines": {"where": {"tag": "host", "equals": "web-9"}}}))]
 pub struct DeleteTimelines {
-    /// Which.
+    /// Timelines to delete.
     pub timelines: TimelineSelector,
 }
 
-/// What a delete was about.
+/// Result of a delete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"timelines": 12, "request_id": "01jd3k5w8v-000002a1"}))]
 pub struct DeleteReport {
-    /// Timelines that were selected, whether or not they had points in the range.
+    /// Selected timelines, with or without points in the range.
     pub timelines: u64,
-    /// Names in the condition that the table does not have, with similar ones; missing where all are known.
+    /// Names in the condition that the table does not have, with similar names. Omitted if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suggestions: Vec<Suggestion>,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }
 

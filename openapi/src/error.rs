@@ -1,11 +1,13 @@
-//! The one body of every failure of our own routes.
+//! Error body of all routes except those of InfluxDB and Prometheus.
+//!
+//! Clients decide by [`ErrorCode`], which is stable across versions; messages may change.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::points::Reject;
 
-/// What went wrong, and what to do about it.
+/// Error, with its reason and the limit that was exceeded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "code": "body_too_large",
@@ -16,72 +18,74 @@ use crate::points::Reject;
     "request_id": "01jd3k5w8v-000002a1"
 }))]
 pub struct ErrorBody {
-    /// The kind of failure; stable across versions.
+    /// Error code, stable across versions.
     pub code: ErrorCode,
-    /// The same for people.
+    /// Human-readable description: what is wrong, where, and what to do.
     pub message: String,
-    /// The limit that was passed, where one was.
+    /// Limit that was exceeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// By what it was passed.
+    /// Actual value that exceeded the limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actual: Option<u64>,
-    /// Whether sending the same request again can help. The header `Retry-After` says when. With `all_rejected` it can
-    /// where one of the `rejects` is `retryable`.
+    /// True if repeating the same request can succeed; the header `Retry-After` gives the time to wait. For
+    /// `all_rejected`: true if one of `rejects` is `retryable`.
     pub retryable: bool,
-    /// Names the request in the log; also in the header `X-Request-Id`.
+    /// Id of the request, as in the server log and in the header `X-Request-Id`.
     pub request_id: String,
-    /// With `all_rejected`: what was wrong with each line, the first of them.
+    /// With `all_rejected`: the first rejected lines and their reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejects: Vec<Reject>,
 }
 
-/// The kinds of failure.
+/// Error codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// The request cannot be right.
+    /// The request is not valid.
     Invalid,
-    /// A write held points and none could be stored.
+    /// None of the points of a write could be stored.
     AllRejected,
-    /// A stated limit of a part of the request was passed.
+    /// Part of the request exceeds a limit.
     OverLimit,
     /// The body is larger than allowed, as sent or after decompression.
     BodyTooLarge,
-    /// The body came too slowly.
+    /// The body arrived too slowly.
     BodyTooSlow,
-    /// The content type or encoding is not read here.
+    /// The content type or encoding of the body is not supported.
     UnsupportedMediaType,
-    /// None of the content types that would be accepted can be written here.
+    /// None of the accepted content types is supported for the response.
     NotAcceptable,
     /// The token is missing or wrong.
     Unauthenticated,
-    /// A page of another site asked a browser to do this.
+    /// The request is not allowed: a browser sent it for a page of another site, its `Host` header names an unlisted
+    /// host, or it names an archive target that the operator does not allow.
     Forbidden,
-    /// What is named does not exist.
+    /// The resource does not exist.
     NotFound,
-    /// What is named was there, and is not kept any more.
+    /// The resource existed but is not kept any more.
     Gone,
-    /// The resource does not have this method.
+    /// The resource does not support this method.
     MethodNotAllowed,
     /// The server does not serve tables of this model, or the request is for tables of another model.
     WrongModel,
-    /// It contradicts what is there.
+    /// The request conflicts with the current state.
     Conflict,
-    /// The `Idempotency-Key` was used before, with another body. Nothing was stored.
+    /// The `Idempotency-Key` was used before with another body. Nothing was stored.
     IdempotencyKeyReused,
-    /// Too much at once. Nothing was done.
+    /// The server is overloaded. Nothing was done.
     Overloaded,
     /// The disk is nearly full. Nothing was done.
     DiskFull,
-    /// All points of a write are of new timelines, of which the table takes only so many a minute. Nothing was stored.
+    /// All points of a write belong to new timelines, and the table accepts only a limited number of new timelines
+    /// per minute. Nothing was stored.
     TooManyTimelines,
-    /// Promises cannot be kept just now. The outcome of a write is unknown; sending it again is safe.
+    /// The server temporarily cannot give its guarantees. The outcome of a write is unknown; repeating it is safe.
     Unavailable,
-    /// A query needed more than its budget of time or memory.
+    /// A query needed more time or memory than its budget.
     OverBudget,
-    /// A job that was waited for failed. Its work is planned again by itself.
+    /// The job that the request waited for failed. The planner schedules its work again.
     JobFailed,
-    /// A fault of the service.
+    /// Fault of the service.
     Internal,
 }

@@ -1,4 +1,4 @@
-//! Facets: how many timelines have which values.
+//! Facets: numbers of timelines by tag, attribute or property values.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,7 +7,7 @@ use crate::attribute::AttributeValue;
 use crate::condition::{Condition, Property};
 use crate::timeline::Suggestion;
 
-/// Which timelines are counted, by which keys.
+/// Timelines to count, and the keys to count by.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
@@ -16,47 +16,47 @@ use crate::timeline::Suggestion;
     "limit": 5
 }))]
 pub struct FacetSearch {
-    /// The condition; without it every timeline is meant.
+    /// Condition on timelines. Default: all timelines.
     #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
     pub condition: Option<Condition>,
-    /// The keys, 1 to 4: groups by the first, within them groups by the second, and so on.
+    /// Keys, 1 to 4. Groups of the first key contain groups of the second, and so on.
     pub by: Vec<FacetKey>,
-    /// Most groups of each level, 1 to 10,000, and 100,000 in all. Default 10.
+    /// Maximum number of groups per level, 1 to 10,000; at most 100,000 in total. Default 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// Which groups come first.
+    /// Order of groups.
     #[serde(default)]
     pub order: FacetOrder,
 }
 
-/// What timelines are counted by: exactly one of `tag`, `attribute` and `property`.
+/// Key to count by: exactly one of `tag`, `attribute` and `property`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"tag": "region"}))]
 pub struct FacetKey {
-    /// By the value of this tag.
+    /// Tag key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// By the value of this attribute; a list is one value.
+    /// Attribute key. A list counts as one value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribute: Option<String>,
-    /// By this property: `measurement` or `source`.
+    /// Property: `measurement` or `source`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub property: Option<Property>,
 }
 
-/// The order of groups.
+/// Order of groups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FacetOrder {
-    /// Most timelines first; equal ones by value.
+    /// Most timelines first; groups of equal count by value.
     #[default]
     Count,
-    /// By value: missing, texts by bytes, numbers, booleans, times, places, lists.
+    /// By value: missing values, texts by bytes, numbers, booleans, times, geo points, lists.
     Value,
 }
 
-/// How many timelines have which values.
+/// Facets of timelines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "timelines": 12, "distinct": 2,
@@ -67,31 +67,31 @@ pub enum FacetOrder {
     "request_id": "01jd3k5w8v-000002a1"
 }))]
 pub struct FacetList {
-    /// Timelines that meet the condition.
+    /// Timelines that match the condition.
     pub timelines: u64,
-    /// How many groups there are, also beyond the limit.
+    /// Number of groups, including those beyond the limit.
     pub distinct: u64,
-    /// The groups, in order, up to the limit.
+    /// Groups in order, up to the limit.
     pub groups: Vec<FacetGroup>,
-    /// Names in the request that the table does not have.
+    /// Names in the request that the table does not have, with similar names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suggestions: Vec<Suggestion>,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }
 
-/// The timelines with one value.
+/// Timelines with one value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FacetGroup {
-    /// The value; `null` where timelines have none.
+    /// Value; `null` for timelines without one.
     #[schema(required)]
     pub value: Option<AttributeValue>,
-    /// Timelines with it.
+    /// Timelines with this value.
     pub timelines: u64,
-    /// How many groups are within, also beyond the limit; absent on the last level.
+    /// Number of groups inside this one, including those beyond the limit. Absent on the last level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinct: Option<u64>,
-    /// The groups within, by the next key; absent on the last level.
+    /// Groups inside this one by the next key. Absent on the last level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(no_recursion)]
     pub groups: Option<Vec<FacetGroup>>,

@@ -1,75 +1,75 @@
-//! Bodies that InfluxDB clients expect. Their form is not ours to choose.
+//! Response bodies of the InfluxDB routes. InfluxDB defines their form.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A failure, as InfluxDB 1 words it.
+/// Error body of InfluxDB 1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"error": "unable to parse 'cpu': missing fields"}))]
 pub struct InfluxV1Error {
-    /// What went wrong; also in the header `X-Influxdb-Error`.
+    /// Description of the error; also in the header `X-Influxdb-Error`.
     pub error: String,
 }
 
-/// A failure, as InfluxDB 2 words it.
+/// Error body of InfluxDB 2.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"code": "invalid", "message": "unable to parse 'cpu': missing fields"}))]
 pub struct InfluxV2Error {
     /// `invalid`, `not found`, `unauthorized`, `unavailable`, `request too large`, …
     pub code: String,
-    /// For people.
+    /// Human-readable description.
     pub message: String,
 }
 
-/// The answer to a query.
+/// Response to an InfluxQL query.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"results": [{
     "statement_id": 0,
     "series": [{"name": "databases", "columns": ["name"], "values": [["default"]]}]
 }]}))]
 pub struct QueryAnswer {
-    /// One for each statement.
+    /// Results, one per statement.
     pub results: Vec<StatementResult>,
 }
 
-/// The answer to one statement.
+/// Result of one statement.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StatementResult {
-    /// The place of the statement in the query, from 0.
+    /// Index of the statement in the query, from 0.
     pub statement_id: usize,
-    /// What it found.
+    /// Result rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<Vec<ResultSeries>>,
-    /// Why it failed.
+    /// Reason of the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A table of values.
+/// Table of values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ResultSeries {
-    /// What it lists.
+    /// Name of the list.
     pub name: String,
-    /// Names of the columns.
+    /// Column names.
     pub columns: Vec<String>,
-    /// Rows of one value a column.
+    /// Rows with one value per column.
     pub values: Vec<Vec<String>>,
 }
 
-/// The buckets of InfluxDB 2: here the tables.
+/// Buckets of InfluxDB 2. Each table is a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"buckets": [{
     "id": "default", "orgID": "tideline", "type": "user", "name": "default", "retentionRules": []
 }]}))]
 pub struct BucketList {
-    /// The buckets.
+    /// Buckets.
     pub buckets: Vec<Bucket>,
 }
 
-/// A bucket.
+/// Bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Bucket {
-    /// Its name again: there is no other id.
+    /// Id: equal to the name.
     pub id: String,
     /// Always `tideline`.
     #[serde(rename = "orgID")]
@@ -77,9 +77,9 @@ pub struct Bucket {
     /// Always `user`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The name.
+    /// Name.
     pub name: String,
-    /// Always empty: data is kept.
+    /// Always empty.
     #[serde(rename = "retentionRules")]
     #[schema(value_type = Vec<Object>)]
     pub retention_rules: Vec<serde_json::Value>,

@@ -1,4 +1,6 @@
-//! Jobs: work in the background, planned, running and past, and what an operator asks of it.
+//! Jobs: planned, running and past background work, and requests that control it.
+//!
+//! Names of job kinds are defined by [`JobKind`] of the model, so that API, metrics and command line use the same.
 
 use std::borrow::Cow;
 
@@ -14,28 +16,28 @@ use crate::statistics::Span;
 use crate::tier::Tier;
 use crate::time::DurationText;
 
-/// Work to be done now, whatever its schedule.
+/// Request to run a kind of job now, regardless of its schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"kind": "migrate", "table": "default"}))]
 pub struct StartJobs {
-    /// What to do.
+    /// Kind of job.
     #[schema(value_type = JobKindSchema)]
     pub kind: JobKind,
-    /// Of this table only; without it of all. A seal is always of all.
+    /// Only jobs of this table. Default: all tables. Not allowed with `seal`, which applies to all tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
-    /// Whether the answer comes when the work is done. Default `true` for `seal`, `false` for all others.
+    /// True if the response is sent when the jobs have ended. Default `true` for `seal`, `false` for all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<bool>,
 }
 
-/// Schema of [`JobKind`]: its names are those of the model.
+/// Schema of [`JobKind`], with the names of the model.
 pub struct JobKindSchema;
 
 impl PartialSchema for JobKindSchema {
     fn schema() -> RefOr<Schema> {
-        named("Kinds of work.", JobKind::ALL.map(JobKind::name))
+        named("Kinds of jobs.", JobKind::ALL.map(JobKind::name))
     }
 }
 
@@ -45,25 +47,25 @@ impl ToSchema for JobKindSchema {
     }
 }
 
-/// How a job stands.
+/// State of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
-    /// It waits for its turn, for its schedule, or to be asked for.
+    /// The job waits for other jobs, for its schedule, or for a request.
     Planned,
-    /// It runs.
+    /// The job is running.
     Running,
-    /// Somebody paused it, or all work of its kind and table.
+    /// The job is paused, alone or with all jobs of its kind and table.
     Paused,
-    /// Finished, and well.
+    /// The job succeeded.
     Done,
-    /// It failed; the same work is planned again after a while.
+    /// The job failed. The planner schedules the same work again after a wait.
     Failed,
-    /// It ended before its end: by somebody's wish, by the end of the process, or overtaken by other work.
+    /// The job ended early: it was cancelled, interrupted by the end of the process, or made obsolete by other work.
     Cancelled,
 }
 
-/// What was begun, and what holds at the time of the answer.
+/// Started jobs and their state at the time of the response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "kind": "seal",
@@ -76,27 +78,27 @@ pub enum JobState {
     "request_id": "01jd3k5w8v-000002a1"
 }))]
 pub struct StartedJobs {
-    /// What was asked for.
+    /// Requested kind.
     #[schema(value_type = JobKindSchema)]
     pub kind: JobKind,
-    /// How the jobs stand together; `done` also where there was nothing to do.
+    /// Combined state of the jobs; `done` also if there was nothing to do.
     pub state: JobState,
-    /// Milliseconds from the request to the answer.
+    /// Time from the request to the response, milliseconds.
     pub duration_ms: u64,
-    /// The jobs. None where there was nothing to do, and for a seal that was waited for: it is done at once, beside
-    /// whatever job runs.
+    /// Started jobs. Empty if there was nothing to do. A `seal` that the request waits for runs at once, without
+    /// waiting for other jobs.
     pub jobs: Vec<JobView>,
-    /// Unsealed points; after a seal those that arrived meanwhile.
+    /// Unsealed points of all tables. After a seal: those that have arrived meanwhile.
     pub head_points: u64,
     /// Segments of all tables.
     pub segments: u64,
     /// Bytes of their chunks and keys.
     pub segment_bytes: u64,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }
 
-/// A piece of work in the background.
+/// Background job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "id": 17,
@@ -104,7 +106,7 @@ pub struct StartedJobs {
     "table": "default",
     "state": "running",
     "by_hand": false,
-    "reason": "8 hot segments lie in a window that ended more than 7d ago",
+    "reason": "8 hot segments are in a window that ended more than 7d ago",
     "created": "2026-11-20T12:00:00Z",
     "due": "2026-11-20T12:00:00Z",
     "started": "2026-11-20T12:00:05Z",
@@ -124,49 +126,49 @@ pub struct StartedJobs {
     "error": null
 }))]
 pub struct JobView {
-    /// Rises from job to job.
+    /// Number of the job. It increases from job to job.
     pub id: u64,
-    /// What kind of work.
+    /// Kind of job.
     #[schema(value_type = JobKindSchema)]
     pub kind: JobKind,
-    /// The table that it is about; `null` = all.
+    /// Table of the job; `null` = all tables.
     pub table: Option<String>,
-    /// How it stands.
+    /// State of the job.
     pub state: JobState,
-    /// Whether somebody asked for it, whatever its schedule.
+    /// True if the job was requested, regardless of its schedule.
     pub by_hand: bool,
-    /// Why there is such work.
+    /// Reason for the job.
     pub reason: String,
-    /// When it was planned, RFC 3339.
+    /// Time when the job was planned, RFC 3339.
     pub created: String,
-    /// When it may begin, RFC 3339; `null` = when somebody asks for it.
+    /// Earliest start, RFC 3339; `null` = only on request.
     pub due: Option<String>,
-    /// When it began, RFC 3339.
+    /// Start, RFC 3339.
     pub started: Option<String>,
-    /// When it ended, RFC 3339.
+    /// End, RFC 3339.
     pub finished: Option<String>,
-    /// The windows that it is about; `null` = none in particular.
+    /// Time windows that the job processes; `null` = none in particular.
     pub span: Option<Span>,
-    /// The tier of what it makes.
+    /// Tier of the output.
     pub tier: Tier,
-    /// How much there is to do.
+    /// Planned amount of data.
     pub total: Amount,
-    /// How much of it is done.
+    /// Progress.
     pub done: JobProgress,
-    /// Bytes that it reads in a second, over all of its time.
+    /// Bytes read per second, averaged over the whole run.
     pub bytes_per_second: Option<u64>,
-    /// How long the rest takes at this rate.
+    /// Estimated remaining time at this rate.
     pub time_left: Option<DurationText>,
-    /// What came of it, for people.
+    /// Human-readable outcome.
     pub outcome: Option<String>,
-    /// Why it failed.
+    /// Reason of the failure.
     pub error: Option<String>,
 }
 
-/// How far a job is.
+/// Progress of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobProgress {
-    /// Timelines gone through.
+    /// Timelines processed.
     pub timelines: u64,
     /// Points read.
     pub points: u64,
@@ -178,59 +180,59 @@ pub struct JobProgress {
     pub bytes_written: u64,
 }
 
-/// One job, described.
+/// One job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobDetail {
-    /// The job.
+    /// Job.
     #[serde(flatten)]
     pub job: JobView,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }
 
-/// Which jobs.
+/// Filters of the list of jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct JobQuery {
-    /// In this state.
+    /// Only jobs in this state.
     #[serde(default)]
     pub state: Option<JobState>,
-    /// About this table.
+    /// Only jobs of this table.
     #[serde(default)]
     #[param(example = "default")]
     pub table: Option<String>,
-    /// Of this kind.
+    /// Only jobs of this kind.
     #[serde(default)]
     #[param(value_type = Option<JobKindSchema>)]
     pub kind: Option<JobKind>,
-    /// Most jobs of the page, 1 to 1,000. Default 100.
+    /// Maximum number of jobs per page, 1 to 1,000. Default 100.
     #[serde(default)]
     #[param(example = 10)]
     pub limit: Option<usize>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     #[serde(default)]
     pub page: Option<String>,
 }
 
-/// A page of jobs: the running ones, then waiting ones from old to new, then past ones from new to old.
+/// Page of jobs: running jobs, then waiting jobs from old to new, then past jobs from new to old.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobList {
-    /// The jobs.
+    /// Jobs.
     pub jobs: Vec<JobView>,
-    /// Pass it as `page` to get what follows; `null` after the last page.
+    /// Token of the next page, sent as `page`; `null` on the last page.
     pub next: Option<String>,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }
 
-/// The default of requests whose work is a job: their answer tells how far it comes.
+/// Default of `wait` for requests that stream the progress of their job.
 pub(crate) fn waits() -> bool {
     true
 }
 
-/// Whether that default need not be written.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+/// Returns true if `wait` has that default and is omitted.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub(crate) fn is_waiting(wait: &bool) -> bool {
     *wait
 }

@@ -1,41 +1,42 @@
-//! The words of the HTTP interface: what requests and answers look like, apart from who serves them.
+//! Bodies and parameters of the HTTP API: data types with their JSON form and OpenAPI schema.
 //!
-//! Types here are plain data with their JSON form, their rules of form, and their place in the OpenAPI document.
-//! They know no engine: `services/http` turns them into engine calls. The document itself is committed as
-//! `openapi/openapi.json`; a test of `services/http` fails when it is stale.
+//! The types are independent of the server and its engine, so that the command line can use them too; `services/http`
+//! converts them to engine calls. The OpenAPI document is committed as `openapi/openapi.json`, and a test of
+//! `services/http` fails when it is out of date. The doc comments of this crate are the descriptions in that document.
 //!
-//! Rules that hold everywhere: requests refuse members that they do not know, instants are RFC 3339 text or integer
-//! nanoseconds, durations are text such as `90s` or `30d`, lists are paged by an opaque token.
+//! Rules for all types: requests with unknown members are refused, timestamps are RFC 3339 text or integer nanoseconds,
+//! durations are text such as `90s` or `30d`, and lists are paged by an opaque token.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`condition`] | [`Condition`] and [`ValueCondition`](condition::ValueCondition): the condition tree in both places |
-//! | [`archive`] | how archives stand, and what comes back from them |
-//! | [`attach`] | what another database has archived |
-//! | [`attribute`] | [`AttributeValue`]: what people add to timelines |
-//! | [`geo`] | places and areas |
-//! | [`error`] | [`ErrorBody`]: the one body of every failure of our own routes |
+//! | [`condition`] | [`Condition`] on timelines and [`ValueCondition`](condition::ValueCondition) on points |
+//! | [`archive`] | archives: state, restore, unused objects |
+//! | [`attach`] | tables from the archive of another database |
+//! | [`attribute`] | [`AttributeValue`]: values that users add to timelines |
+//! | [`geo`] | geo points and areas |
+//! | [`error`] | [`ErrorBody`]: the error body of all routes except those of InfluxDB and Prometheus |
 //! | [`time`] | [`TimeInput`], [`DurationText`] |
-//! | [`table`] | tables and what a user sets about them |
-//! | [`policy`] | how the points of a table age |
-//! | [`preview`] | what a policy would do |
-//! | [`statistics`] | what a table holds, where its load lies, which machines are large |
-//! | [`points`] | the answer to a write |
-//! | [`query`] | questions about points and their answers |
-//! | [`tier`] | the parts of a table by the age of its points |
-//! | [`timeline`] | search, description, attributes |
+//! | [`table`] | tables and their settings |
+//! | [`policy`] | policies for aging points |
+//! | [`preview`] | effects of a policy, without applying it |
+//! | [`statistics`] | stored points, hot key ranges and largest machines of a table |
+//! | [`points`] | writes in JSON, and the report of a write |
+//! | [`query`] | queries of points and their results |
+//! | [`tier`] | hot, cold and archive tier |
+//! | [`timeline`] | search, description and attributes of timelines |
+//! | [`facet`] | numbers of timelines by values |
 //! | [`watch`] | new points and timelines as events |
 //! | [`search`] | saved searches |
-//! | [`bulk`] | attributes of many timelines |
-//! | [`cardinality`] | how many names there are |
-//! | [`name`] | measurements, tags, fields |
+//! | [`bulk`] | attribute changes of many timelines |
+//! | [`cardinality`] | numbers of distinct names |
+//! | [`name`] | lists of measurements, tags, fields |
 //! | [`delete`] | deletes of points and of timelines |
-//! | [`job`] | work in the background |
-//! | [`clock`] | the time that points age by |
+//! | [`job`] | background jobs |
+//! | [`clock`] | the clock used for expiry |
 //! | [`operation`] | health and readiness |
-//! | [`plain`] | errors of JSON and of parameters in plain words |
-//! | [`influx`] | bodies that InfluxDB clients expect |
-//! | [`prometheus`] | bodies that Prometheus' clients expect |
+//! | [`plain`] | error messages for JSON bodies and parameters |
+//! | [`influx`] | response bodies of the InfluxDB routes |
+//! | [`prometheus`] | response bodies of the Prometheus routes |
 
 pub mod archive;
 pub mod attach;

@@ -1,9 +1,9 @@
-//! Schemas of types of the model whose JSON form is one of several names.
+//! Schemas of string enums that the model defines.
 
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 
-/// Schema of a text that is one of `names`.
+/// Returns the schema of a string that is one of `names`.
 pub(crate) fn named<const N: usize>(description: &str, names: [&'static str; N]) -> RefOr<Schema> {
     ObjectBuilder::new()
         .schema_type(SchemaType::Type(Type::String))

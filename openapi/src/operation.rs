@@ -1,9 +1,9 @@
-//! Health and readiness.
+//! Health and readiness of the service.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The process is alive. InfluxDB clients read the same body.
+/// Liveness of the process. The body has the form that InfluxDB clients read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "name": "tideline",
@@ -13,20 +13,21 @@ use utoipa::ToSchema;
     "version": "0.1.0"
 }))]
 pub struct Health {
-    /// The product.
+    /// Product name.
     pub name: String,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
-    /// Always `pass`: a process that can answer is alive. Whether it can keep its promises says `/ready`.
+    /// Always `pass`, because a process that responds is alive. `/ready` reports whether it can serve reads and
+    /// writes.
     pub status: String,
-    /// Always empty; InfluxDB clients expect the member.
+    /// Always empty. InfluxDB clients expect the member.
     #[schema(value_type = Vec<Object>)]
     pub checks: Vec<serde_json::Value>,
-    /// The version of the service.
+    /// Version of the service.
     pub version: String,
 }
 
-/// Whether promises can be kept.
+/// Readiness of the service for reads and writes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "status": "ready",
@@ -41,23 +42,23 @@ pub struct Health {
 pub struct Readiness {
     /// `ready` or `not ready`.
     pub status: String,
-    /// All reads are answered. While a tier in `reopening` has `reads` false, those of its points are refused.
+    /// True if all reads are served. While a tier in `reopening` has `reads` false, reads of its points are refused.
     pub reads: bool,
-    /// Writes are taken.
+    /// True if writes are accepted.
     pub writes: bool,
-    /// Why not, or what is worth knowing although all is well.
+    /// Reasons why the service is not ready, and warnings.
     pub reasons: Vec<String>,
-    /// Tiers whose store has failed and is being reopened; empty while all is well.
+    /// Tiers whose store has failed and is being reopened. Empty while all stores work.
     pub reopening: Vec<ReopeningTier>,
-    /// When the service started, RFC 3339.
+    /// Start of the service, RFC 3339.
     pub started: String,
-    /// How long ago that was.
+    /// Time since the start.
     pub up: String,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }
 
-/// A tier whose store has failed after an error of the disk. It is reopened again and again until that succeeds.
+/// Tier whose store has failed after a disk error. The store is reopened repeatedly until that succeeds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "tier": "hot",
@@ -69,17 +70,17 @@ pub struct Readiness {
     "next_in": "4s"
 }))]
 pub struct ReopeningTier {
-    /// `hot` or `cold`. Without the hot one no writes are taken.
+    /// `hot` or `cold`. Without the hot tier no writes are accepted.
     pub tier: String,
-    /// The first error.
+    /// First error.
     pub reason: String,
-    /// Reads of the tier are answered. They are until an attempt has failed.
+    /// True if reads of the tier are served. They are until an attempt has failed.
     pub reads: bool,
-    /// An attempt is running.
+    /// True while an attempt is running.
     pub is_running: bool,
-    /// Attempts that have failed.
+    /// Failed attempts.
     pub attempts: u32,
-    /// Error of the last one.
+    /// Error of the last attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     /// Time until the next attempt.

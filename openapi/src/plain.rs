@@ -1,28 +1,29 @@
-//! Errors of JSON and of parameters in plain words: where, what was expected, what was found.
+//! Error messages for JSON bodies and parameters: location, expected value, actual value.
 //!
-//! Readers report errors in the words of the language that this is written in ("expected u64", "data did not match any
-//! variant"). People who send JSON do not know those. [`read`] reads a body and reports errors as
-//! `/aggregate/functions/0: "median" is not one of count, sum, …`; [`message`] translates a text that comes from elsewhere.
+//! Deserializers report errors in terms of Rust ("expected u64", "data did not match any variant"), which clients do
+//! not use. [`read`] parses a body and reports errors such as
+//! `/aggregate/functions/0: "median" is not one of count, sum, …`. [`message`] translates the text of an error from
+//! another parser.
 
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use serde_path_to_error::{Path, Segment};
 
-/// Most levels of lists and objects within each other that are read. One more is refused, whatever it is part of.
+/// Maximum nesting depth of lists and objects. A deeper document is refused, also inside ignored members.
 pub const DEPTH_MAX: u64 = 127;
-/// Most characters of a text that an error quotes.
+/// Maximum number of characters that an error quotes.
 const QUOTED_CHARS_MAX: usize = 80;
 
-/// Messages of serde readers and their plain words, replaced anywhere in a text.
+/// Phrases of serde errors and their replacements, applied anywhere in a text.
 const PHRASES: &[(&str, &str)] = &[
     ("invalid digit found in string", "not a whole number"),
     (
         "cannot parse integer from empty string",
-        "empty, where a whole number belongs",
+        "empty instead of a whole number",
     ),
     (
         "cannot parse float from empty string",
-        "empty, where a number belongs",
+        "empty instead of a number",
     ),
     (
         "number too large to fit in target type",
@@ -40,37 +41,38 @@ const PHRASES: &[(&str, &str)] = &[
     ("EOF while parsing a list", "the text ends within a list"),
     ("EOF while parsing an object", "the text ends within an object"),
     ("EOF while parsing a string", "the text ends within a quoted text"),
-    ("EOF while parsing a value", "the text ends where a value belongs"),
-    ("expected ident", "a value belongs here"),
-    ("expected value", "a value belongs here"),
+    ("EOF while parsing a value", "the text ends before a value"),
+    ("expected ident", "expected a value"),
+    ("expected value", "expected a value"),
     (
         "key must be a string",
-        "the name of a member stands in double quotes",
+        "the name of a member must be in double quotes",
     ),
     ("invalid unicode code point", "not valid UTF-8"),
-    ("lone leading surrogate in hex escape", "half of a surrogate pair"),
-    ("unexpected end of hex escape", "half of a surrogate pair"),
+    ("lone leading surrogate in hex escape", "unpaired surrogate"),
+    ("unexpected end of hex escape", "unpaired surrogate"),
 ];
 
-/// Why JSON could not be read.
+/// Reason why a JSON document could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonFault {
-    /// The fault and its place.
+    /// Description and location of the error.
     pub message: String,
-    /// The limit that was passed, and the actual value.
+    /// Limit that was exceeded, and the actual value.
     pub limit: Option<(u64, u64)>,
 }
 
-/// Reads a JSON document.
+/// Parses a JSON document.
 ///
 /// # Errors
 ///
-/// If it is not valid JSON, is nested too deeply, or does not have the form of `T`.
+/// Returns a [`JsonFault`] if the document is not valid JSON, is nested deeper than [`DEPTH_MAX`], or does not have
+/// the form of `T`.
 pub fn read<T: DeserializeOwned>(document: &[u8]) -> Result<T, JsonFault> {
     serde_json::from_slice(document).map_err(|error| fault::<T>(document, &error))
 }
 
-/// Explains why a document could not be read; reads it once more for the place.
+/// Describes why a document could not be read. Parses it again to find the location.
 fn fault<T: DeserializeOwned>(document: &[u8], error: &serde_json::Error) -> JsonFault {
     let depth = depth(document);
     if depth > DEPTH_MAX {
@@ -94,15 +96,15 @@ fn fault<T: DeserializeOwned>(document: &[u8], error: &serde_json::Error) -> Jso
         place if place.is_empty() => "the body".to_owned(),
         place => place,
     };
-    // Where a word belongs, readers report any other value as an error of syntax.
+    // The parser reports a value other than a word as a syntax error if a word is expected.
     let reason = match placed.inner().classify() {
         Category::Data => message(&without_position(placed.inner())),
-        _ => "another kind of value belongs here: a word, or an object".to_owned(),
+        _ => "expected a word or an object".to_owned(),
     };
     without_limit(format!("{place}: {reason}"))
 }
 
-/// Says what is wrong with the syntax of a document, and where.
+/// Describes a syntax error of a document and its location.
 pub fn syntax(document: &[u8], error: &serde_json::Error) -> String {
     let reason = message(&without_position(error));
     match document.contains(&b'\n') {
@@ -111,7 +113,7 @@ pub fn syntax(document: &[u8], error: &serde_json::Error) -> String {
     }
 }
 
-/// Translates the text of an error; what is plain already stays as it is.
+/// Translates the text of an error. Text without known phrases stays unchanged.
 pub fn message(text: &str) -> String {
     let text = match text.rfind(" at line ") {
         Some(at) if is_position(&text[at..]) => &text[..at],
@@ -129,7 +131,7 @@ pub fn message(text: &str) -> String {
     text
 }
 
-/// The text of an error without " at line 1 column 32".
+/// Returns the text of an error without " at line 1 column 32".
 fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let position = format!(" at line {} column {}", error.line(), error.column());
@@ -142,7 +144,7 @@ fn is_position(text: &str) -> bool {
     matches!(words[..], ["at", "line", line, "column", column] if is_number(line) && is_number(column))
 }
 
-/// A value of the wrong type, size or length.
+/// Translates errors about the type, size or length of a value.
 fn of_types(text: &str) -> Option<String> {
     if let Some((found, wanted)) = split(text, "invalid length ") {
         return Some(format!("expected {}, found {found} values", expected(wanted)));
@@ -155,13 +157,13 @@ fn split<'a>(text: &'a str, begin: &str) -> Option<(&'a str, &'a str)> {
     text.strip_prefix(begin)?.rsplit_once(", expected ")
 }
 
-/// A member or a word that is not there, or should not be.
+/// Translates errors about missing, duplicate or unknown members and words.
 fn of_names(text: &str) -> Option<String> {
     if let Some(rest) = text.strip_prefix("missing field ") {
         return Some(format!("the member {} is missing", unquoted(rest)));
     }
     if let Some(rest) = text.strip_prefix("duplicate field ") {
-        return Some(format!("the member {} is there twice", unquoted(rest)));
+        return Some(format!("the member {} is given twice", unquoted(rest)));
     }
     if let Some(rest) = text.strip_prefix("unknown field ") {
         let (name, known) = rest.split_once("`, ").unwrap_or((rest, ""));
@@ -176,18 +178,18 @@ fn of_names(text: &str) -> Option<String> {
     Some(format!("{} is not one of {}", unquoted(name), listed(known)))
 }
 
-/// "one of `a`, `b`" or "`a` or `b`" as a list of words.
+/// Converts "one of `a`, `b`" or "`a` or `b`" to a list of words.
 fn listed(words: &str) -> String {
     let words = words.strip_prefix("one of ").unwrap_or(words);
     words.replace("` or `", "`, `").replace('`', "")
 }
 
-/// A name between backquotes, in double quotes.
+/// Replaces backquotes around a name by double quotes.
 fn unquoted(name: &str) -> String {
     format!("{:?}", name.trim_matches('`'))
 }
 
-/// The value found, in words of JSON.
+/// Describes the value that was found, in terms of JSON.
 fn shown(found: &str) -> String {
     let inner = |prefix: &str| found.strip_prefix(prefix).map(|rest| rest.trim_matches('`'));
     if let Some(value) = inner("boolean ") {
@@ -213,11 +215,11 @@ fn shown(found: &str) -> String {
         "map" => "an object".into(),
         "null" | "unit value" | "Option value" => "null".into(),
         "number" => "a number".into(),
-        _ => "a value of another form".into(),
+        _ => "another kind of value".into(),
     }
 }
 
-/// Translates what a reader expected into words of JSON; other texts stay as they are.
+/// Describes the expected value in terms of JSON. Other texts stay unchanged.
 pub fn expected(wanted: &str) -> String {
     let count = |text: &str| {
         let digits = text
@@ -256,7 +258,7 @@ pub fn expected(wanted: &str) -> String {
     plain.to_owned()
 }
 
-/// The place of an error as a JSON pointer; empty for the whole document.
+/// Returns the location of an error as a JSON pointer; empty for the whole document.
 fn pointer(path: &Path) -> String {
     let mut pointer = String::new();
     for segment in path {
@@ -272,7 +274,7 @@ fn pointer(path: &Path) -> String {
     pointer
 }
 
-/// Nesting depth of the lists and objects of a document; brackets in texts do not count.
+/// Returns the nesting depth of lists and objects in a document. Brackets in strings do not count.
 fn depth(document: &[u8]) -> u64 {
     let (mut depth, mut deepest) = (0u64, 0);
     let (mut is_text, mut is_escaped) = (false, false);
@@ -339,24 +341,21 @@ mod tests {
                 "the member \"bogus\" is not known here; known are timelines, fields, sample_details, range, where",
             ),
             (r#"{"sort":{}}"#, "/sort: the member \"field\" is missing"),
-            (r#"{"limit":1,"limit":2}"#, "the member \"limit\" is there twice"),
+            (r#"{"limit":1,"limit":2}"#, "the member \"limit\" is given twice"),
             (
                 r#"{"aggregate":{"group_by":7}}"#,
                 "/aggregate/group_by: expected a list of tags",
             ),
             (r#"{"where":{"field":"a","gt":[]}}"#, "/where/gt: "),
-            (r#"{"order":7}"#, "/order: another kind of value belongs here"),
+            (r#"{"order":7}"#, "/order: expected a word or an object"),
             (
                 "{",
                 "the body is not valid JSON: the text ends within an object (character 1)",
             ),
-            (
-                "",
-                "the body is not valid JSON: the text ends where a value belongs",
-            ),
+            ("", "the body is not valid JSON: the text ends before a value"),
             (
                 "{\n\"limit\": x}",
-                "the body is not valid JSON: a value belongs here (line 2, character ",
+                "the body is not valid JSON: expected a value (line 2, character ",
             ),
             (
                 r#"{"limit":1} 2"#,

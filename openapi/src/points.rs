@@ -1,9 +1,9 @@
-//! The answer to a write.
+//! Bodies of writes in JSON, and the report of a write.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What became of the points of one request.
+/// Result of a write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "points": 2,
@@ -23,34 +23,35 @@ pub struct WriteReport {
     pub points: u64,
     /// Field values stored.
     pub values: u64,
-    /// Lines or elements that were not stored, in all.
+    /// Number of lines or elements that were not stored.
     pub rejected: u64,
-    /// What was wrong with them, in their order; at most the first thousand.
+    /// Rejected lines in order, with the reasons; at most the first 1,000.
     pub rejects: Vec<Reject>,
-    /// How many of them may be stored when they are sent again later: their table takes only so many new timelines a
-    /// minute.
+    /// Number of rejected lines that can succeed when they are sent again later, because their table accepts only a
+    /// limited number of new timelines per minute.
     pub retryable: u64,
-    /// Whether an earlier request with the same `Idempotency-Key` had this outcome, and this one stored nothing.
+    /// True if the report is that of an earlier request with the same `Idempotency-Key`, and this request stored
+    /// nothing.
     pub repeated: bool,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }
 
-/// A line or element that was not stored.
+/// Line or element that was not stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reject {
-    /// The line of the body, or the index of the JSON element; the first is 1.
+    /// Line of the body, or index of the JSON element, from 1.
     pub line: u32,
-    /// Why.
+    /// Reason.
     pub reason: String,
-    /// How it begins, or its measurement.
+    /// Beginning of the line, or measurement of the element.
     pub excerpt: String,
-    /// Whether it may be stored when it is sent again later; left out where not.
+    /// True if the line can succeed when it is sent again later. Omitted otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retryable: bool,
 }
 
-/// A JSON body of points. `[point, …]` without the outer object is read too.
+/// Points in JSON. A bare list `[point, …]` is also accepted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "precision": "ms",
@@ -61,28 +62,29 @@ pub struct Reject {
     ]
 }))]
 pub struct PointsBody {
-    /// The unit of integer times: `ns` (default), `us`, `ms`, `s`, `m`, `h`.
+    /// Unit of integer times: `ns` (default), `us`, `ms`, `s`, `m`, `h`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<String>,
-    /// The points.
+    /// Points.
     pub points: Vec<Point>,
 }
 
-/// One point in JSON.
+/// Point in JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Point {
-    /// What is measured.
+    /// Measurement.
     pub measurement: String,
-    /// Tags, which name the timeline together with the measurement.
+    /// Tags. Together with the measurement they identify the timeline.
     #[serde(default)]
     #[schema(value_type = std::collections::HashMap<String, String>)]
     pub tags: serde_json::Map<String, serde_json::Value>,
-    /// RFC 3339 text or an integer in units of the precision; without it the point gets the time of its arrival.
+    /// Timestamp: RFC 3339 text, or an integer in units of the precision. Default: time of arrival.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<crate::TimeInput>)]
     pub time: Option<serde_json::Value>,
-    /// At least one field. A whole number is an integer, one with fraction or exponent a float; `{"unsigned": 1}`,
-    /// `{"signed": 1}` and `{"float": 1}` say it outright, also as text: `{"float": "NaN"}`.
+    /// Fields, at least one. A whole number is an integer; a number with a fraction or an exponent is a float.
+    /// `{"unsigned": 1}`, `{"signed": 1}` and `{"float": 1}` select the type; their value may also be text:
+    /// `{"float": "NaN"}`.
     #[schema(value_type = std::collections::HashMap<String, serde_json::Value>)]
     pub fields: serde_json::Map<String, serde_json::Value>,
 }

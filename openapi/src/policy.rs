@@ -1,4 +1,7 @@
-//! How the points of a table age, as it holds and as it is changed.
+//! Policies: how the points of a table age.
+//!
+//! [`Policy`] is the complete policy in responses, [`PolicyChanges`] a partial one in requests. A member that is
+//! missing in a request stays unchanged, and `null` removes it. Wrong members are reported by name.
 
 use std::fmt;
 
@@ -9,10 +12,10 @@ use utoipa::ToSchema;
 
 use crate::time::DurationText;
 
-/// Characters of a wrong value that a message repeats.
+/// Maximum number of characters of a wrong value in a message.
 const SHOWN_CHARS_MAX: usize = 80;
 
-/// How the points of a table age. Ages count back from now; `null` = for ever, or without limit.
+/// Policy of a table. Ages count back from now; `null` = forever, or no limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "hot_ttl": "7d",
@@ -28,25 +31,27 @@ const SHOWN_CHARS_MAX: usize = 80;
 pub struct Policy {
     /// Age at which points move from the hot to the cold tier.
     pub hot_ttl: Option<DurationText>,
-    /// Age at which points leave the cold tier for good; above `hot_ttl`.
+    /// Age at which points leave the cold tier; above `hot_ttl`. Without an archive they are deleted.
     pub cold_ttl: Option<DurationText>,
-    /// Age at which points are gone from every tier: hidden at once, their bytes freed some time later.
+    /// Age at which points expire in every tier. They are hidden at once, and their bytes are freed later.
     pub retention: Option<DurationText>,
-    /// Where and when points leave the cold tier for files.
+    /// Target and age for moving points from the cold tier into files.
     pub archive: Option<ArchivePolicy>,
-    /// Silence after which a timeline is removed with all its points.
+    /// Time without writes after which a timeline is removed with all its points.
     pub timeline_ttl: Option<DurationText>,
-    /// When points move from hot to cold.
+    /// Schedule of moves from the hot to the cold tier.
     pub migrate: Schedule,
-    /// When the bytes of expired points and timelines are freed.
+    /// Schedule for freeing the bytes of expired points and timelines.
     pub expire: Schedule,
-    /// Most bytes that moves of this table read in a second.
+    /// Maximum read rate of moves of this table, bytes per second.
     pub move_bytes_per_second: Option<u64>,
-    /// Most timelines that writes may add in a minute; lines that would add more are rejected with the tag that grows.
+    /// Maximum number of new timelines per minute. Lines beyond it are rejected; the reason names the tag with the
+    /// most new values.
     pub timelines_per_minute: Option<u64>,
 }
 
-/// Where and when points leave the cold tier for Parquet files on an object store. They answer queries as before.
+/// Archive policy: target and age for moving points from the cold tier into Parquet files on an object store. Queries
+/// include archived points as before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
@@ -54,20 +59,20 @@ pub struct Policy {
     "keep_cold": "30d", "keep": "2555d"
 }))]
 pub struct ArchivePolicy {
-    /// `default`, which is the target of the server's configuration, or an address: `s3://bucket/prefix`,
-    /// `gs://bucket/prefix`, `az://container/prefix`, `file:///directory`, as far as the operator allows it.
+    /// `default` for the target in the server's configuration, or an address that the operator allows:
+    /// `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `file:///directory`.
     pub target: String,
-    /// Age at which points leave; above `hot_ttl`.
+    /// Age at which points leave the cold tier; above `hot_ttl`.
     pub after: DurationText,
-    /// When they do. Default `continuous`.
+    /// Schedule of these moves. Default `continuous`.
     #[serde(default = "continuous")]
     pub schedule: Schedule,
-    /// How much longer than `after` points stay in the cold tier beside their verified files: until then queries read them
-    /// there. `null` = they leave at once.
+    /// Time for which points stay in the cold tier after `after`, in addition to their verified files. Queries read
+    /// them there meanwhile. `null` = points leave the cold tier when their files are verified.
     #[serde(default)]
     pub keep_cold: Option<DurationText>,
-    /// Age at which archived points are gone, hidden at once and their files removed some time later; above `after`, and at
-    /// most `retention`. `null` = as `retention` says.
+    /// Age at which archived points expire; above `after` and at most `retention`. They are hidden at once, and their
+    /// files are removed later. `null` = only `retention` applies.
     #[serde(default)]
     pub keep: Option<DurationText>,
 }
@@ -76,29 +81,29 @@ fn continuous() -> Schedule {
     Schedule::Word(ScheduleWord::Continuous)
 }
 
-/// When a kind of move may begin: `"continuous"`, or the instants of a cron expression.
+/// Schedule of a kind of move: `"continuous"`, or a cron expression.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(
     untagged,
-    expecting = "expected \"continuous\", or an object with cron and perhaps time_zone"
+    expecting = "expected \"continuous\", or an object with cron and optionally time_zone"
 )]
 #[schema(example = json!({"cron": "0 3 * * *", "time_zone": "Europe/Berlin"}))]
 pub enum Schedule {
-    /// As soon as there is something to move.
+    /// Start as soon as there is something to move.
     Word(ScheduleWord),
-    /// At the instants of a cron expression, and after a start if one of them was missed.
+    /// Start at the times of a cron expression, and after a restart if one of them was missed.
     Cron(CronSchedule),
 }
 
-/// A schedule in a word.
+/// Schedule given as a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ScheduleWord {
-    /// As soon as there is something to move.
+    /// Start as soon as there is something to move.
     Continuous,
 }
 
-/// The instants of a cron expression.
+/// Cron schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"cron": "0 3 * * *", "time_zone": "Europe/Berlin"}))]
@@ -114,7 +119,7 @@ fn utc() -> String {
     "UTC".into()
 }
 
-/// Changes of a policy. What is left away stays as it is; `null` takes a setting away.
+/// Changes of a policy. Missing members stay unchanged; `null` removes a setting.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"hot_ttl": "3d", "retention": "90d", "timeline_ttl": null}))]
@@ -123,45 +128,47 @@ pub struct PolicyChanges {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DurationText>)]
     pub hot_ttl: Option<Option<DurationText>>,
-    /// Age at which points leave the cold tier for good; above `hot_ttl`. Default `null` = never.
+    /// Age at which points leave the cold tier; above `hot_ttl`. Without an archive they are deleted. Default `null`
+    /// = never.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DurationText>)]
     pub cold_ttl: Option<Option<DurationText>>,
-    /// Age at which points are gone from every tier: hidden at once, their bytes freed some time later. Default `null` =
-    /// never.
+    /// Age at which points expire in every tier. They are hidden at once, and their bytes are freed later. Default
+    /// `null` = never.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DurationText>)]
     pub retention: Option<Option<DurationText>>,
-    /// Where and when points leave the cold tier for files. Default `null` = never.
+    /// Target and age for moving points from the cold tier into files. Default `null` = never.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<ArchivePolicy>)]
     pub archive: Option<Option<ArchivePolicy>>,
-    /// Silence after which a timeline is removed with all its points. Default `null` = never.
+    /// Time without writes after which a timeline is removed with all its points. Default `null` = never.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DurationText>)]
     pub timeline_ttl: Option<Option<DurationText>>,
-    /// When points move from hot to cold. Default `continuous`, which `null` means too.
+    /// Schedule of moves from the hot to the cold tier. Default `continuous`, also selected by `null`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migrate: Option<Schedule>,
-    /// When the bytes of expired points and timelines are freed. Default `continuous`, which `null` means too.
+    /// Schedule for freeing the bytes of expired points and timelines. Default `continuous`, also selected by `null`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expire: Option<Schedule>,
-    /// Most bytes that moves of this table read in a second, at least 1. Default `null` = no limit.
+    /// Maximum read rate of moves of this table, bytes per second, at least 1. Default `null` = no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub move_bytes_per_second: Option<Option<u64>>,
-    /// Most timelines that writes may add in a minute, at least 1. Default `null` = the limit of the server, `tables.timelines_per_minute`.
+    /// Maximum number of new timelines per minute, at least 1. Default `null` = the server's limit,
+    /// `tables.timelines_per_minute`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub timelines_per_minute: Option<Option<u64>>,
 }
 
-/// A member of a policy that cannot be right.
+/// Policy member that is not valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyError {
-    /// Which.
+    /// Name of the member.
     pub member: &'static str,
-    /// Why, with an example of what is right.
+    /// Reason, with a valid example.
     pub reason: String,
 }
 
@@ -173,7 +180,7 @@ impl fmt::Display for PolicyError {
 
 impl std::error::Error for PolicyError {}
 
-/// The members as they were sent, so that an error can name the one that is wrong.
+/// Members as they were sent, so that an error can name the wrong one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Form {
@@ -197,7 +204,7 @@ struct Form {
     timelines_per_minute: Option<Value>,
 }
 
-/// A member that was sent, `null` or not.
+/// Deserializes a member that was sent, including `null`.
 fn sent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
@@ -237,7 +244,7 @@ fn age(member: &'static str, sent: Option<Value>) -> Result<Option<Option<Durati
         duration.ok_or_else(|| PolicyError {
             member,
             reason: format!(
-                "{} is no age; write one above zero and below 292 years such as \"7d\" or \"12h\", or null for none",
+                "{} is not a valid age; use one above zero and below 292 years such as \"7d\" or \"12h\", or null",
                 shown(value)
             ),
         })
@@ -260,8 +267,8 @@ fn archive(sent: Option<Value>) -> Result<Option<Option<ArchivePolicy>>, PolicyE
         read.map_err(|reason| PolicyError {
             member: "archive",
             reason: format!(
-                "{} is no archive ({reason}); write an object such as {{\"target\": \"default\", \"after\": \"90d\"}}, or \
-                 null for none",
+                "{} is not a valid archive policy ({reason}); use an object such as \
+                 {{\"target\": \"default\", \"after\": \"90d\"}}, or null",
                 shown(value)
             ),
         })
@@ -276,7 +283,7 @@ fn limit(member: &'static str, sent: Option<Value>) -> Result<Option<Option<u64>
             .ok_or_else(|| PolicyError {
                 member,
                 reason: format!(
-                    "{} is no limit; write a whole number from 1 such as 1000000, or null for none",
+                    "{} is not a valid limit; use a whole number from 1 such as 1000000, or null for no limit",
                     shown(value)
                 ),
             })
@@ -288,7 +295,7 @@ fn schedule(member: &'static str, sent: Option<Value>) -> Result<Option<Schedule
         Schedule::deserialize(value).map_err(|_| PolicyError {
             member,
             reason: format!(
-                "{} is no schedule; write \"continuous\", or an object such as \
+                "{} is not a valid schedule; use \"continuous\", or an object such as \
                  {{\"cron\": \"0 3 * * *\", \"time_zone\": \"Europe/Berlin\"}}",
                 shown(value)
             ),
@@ -297,7 +304,7 @@ fn schedule(member: &'static str, sent: Option<Value>) -> Result<Option<Schedule
     Ok(read.map(|schedule| schedule.unwrap_or(Schedule::Word(ScheduleWord::Continuous))))
 }
 
-/// Not sent, `null`, or what `read` makes of it.
+/// Applies `read` to a member that was sent and is not `null`.
 fn nullable<T>(
     sent: Option<Value>,
     read: impl FnOnce(&Value) -> Result<T, PolicyError>,
@@ -319,7 +326,7 @@ fn shown(value: &Value) -> String {
 }
 
 impl PolicyChanges {
-    /// `policy` with these changes. Whether its members go together is checked elsewhere.
+    /// Returns `policy` with these changes. Consistency between members is checked by the scheduler.
     pub fn applied_to(self, mut policy: ModelPolicy) -> ModelPolicy {
         let nanos = |age: Option<DurationText>| age.map(|DurationText(nanos)| nanos);
         let Self {
@@ -482,8 +489,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_reason_and_example() {
         for (json, member, reason) in [
-            (r#"{"hot_ttl": "7 days"}"#, "hot_ttl", "\"7 days\" is no age"),
-            (r#"{"hot_ttl": 7}"#, "hot_ttl", "7 is no age"),
+            (r#"{"hot_ttl": "7 days"}"#, "hot_ttl", "\"7 days\" is not a valid"),
+            (r#"{"hot_ttl": 7}"#, "hot_ttl", "7 is not a valid age"),
             (r#"{"cold_ttl": "0s"}"#, "cold_ttl", "above zero"),
             (r#"{"retention": "300y"}"#, "retention", "below 292 years"),
             (r#"{"timeline_ttl": ["1d"]}"#, "timeline_ttl", "such as \"7d\""),
@@ -508,7 +515,7 @@ mod tests {
             (
                 r#"{"timelines_per_minute": -1.5}"#,
                 "timelines_per_minute",
-                "-1.5 is no limit",
+                "-1.5 is not a valid limit",
             ),
         ] {
             let error = changes(json).expect_err(json);

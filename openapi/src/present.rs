@@ -1,8 +1,9 @@
-//! Tells a member that is `null` from one that is missing.
+//! Deserialization that distinguishes a `null` member from a missing one.
 
 use serde::{Deserialize, Deserializer};
 
-/// With `#[serde(default, deserialize_with = "present")]`: missing = `None`, `null` = `Some(None)`.
+/// Deserializes a member used with `#[serde(default, deserialize_with = "present")]`: missing = `None`, `null` =
+/// `Some(None)`.
 pub(crate) fn present<'de, T, D>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
 where
     T: Deserialize<'de>,

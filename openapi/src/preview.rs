@@ -1,4 +1,6 @@
-//! What a policy would do, without doing it.
+//! Preview of a policy: its effects, without applying it.
+//!
+//! Counts are of points, values and timelines at the time of the request; unsealed points are listed separately.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -6,20 +8,20 @@ use utoipa::ToSchema;
 use crate::policy::{Policy, PolicyChanges};
 use crate::statistics::Span;
 
-/// A policy to try out.
+/// Policy to preview.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"table": "default", "policy": {"hot_ttl": "3d", "retention": "90d"}}))]
 pub struct PreviewPolicy {
-    /// The table whose policy it would be.
+    /// Name of the table.
     pub table: String,
-    /// Changes of the table's policy; without them it is tried as it stands.
+    /// Changes of the table's policy. Default: the current policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyChanges>,
 }
 
-/// Effects of a policy if it held from now on: points moved, hidden and freed. Points, values and timelines include what is not sealed yet;
-/// windows, segments and bytes are those of sealed points.
+/// Effects of a policy from now on: points moved, hidden and freed. Points, values and timelines include unsealed
+/// ones. Windows, segments and bytes are those of sealed points.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "now": "2026-11-20T12:00:00Z",
@@ -47,52 +49,52 @@ pub struct PreviewPolicy {
     "request_id": "01jd3k5w8v-000002a1"
 }))]
 pub struct PolicyPreview {
-    /// The instant that ages are counted from, RFC 3339.
+    /// Time from which ages are counted, RFC 3339.
     pub now: String,
-    /// The policy that it is about.
+    /// Previewed policy.
     pub policy: Policy,
-    /// What moves from the hot to the cold tier.
+    /// Moves from the hot to the cold tier.
     pub migrate: PlannedMove,
-    /// What leaves the cold tier for files: `null` where the policy has no archive. What has to become cold for it is in
-    /// `migrate` too.
+    /// Moves from the cold tier into files; `null` if the policy has no archive. Points that must first become cold
+    /// are also counted in `migrate`.
     pub archive: Option<PlannedMove>,
-    /// What is hidden at once, and for as long as the policy stays. Where a window is cut, its part is estimated as if
-    /// its points were spread evenly.
+    /// Points that are hidden at once and as long as the policy stays. The hidden part of a window is estimated, as
+    /// if its points were evenly distributed.
     pub hide: Amount,
-    /// What of that lies in segments that hold nothing else, whose bytes are freed. Until then a longer policy shows its
-    /// points again.
+    /// Hidden points in segments without other points; the bytes of these segments are freed. Until then a longer
+    /// policy makes the points visible again.
     pub free: PlannedMove,
-    /// How many of these points are not sealed yet. They move with the seal, which writes them where they belong.
+    /// Unsealed points among the counts above. A seal writes them directly to their tier.
     pub unsealed: UnsealedPoints,
-    /// The first instant that is visible, RFC 3339; `null` = everything is.
+    /// Oldest visible timestamp, RFC 3339; `null` = no limit.
     pub visible_from: Option<String>,
-    /// Why nothing is freed just now, where that is so.
+    /// Reason why no bytes are freed currently; `null` otherwise.
     pub paused: Option<String>,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }
 
-/// Points that are not sealed yet.
+/// Unsealed points affected by a policy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UnsealedPoints {
-    /// Those that are old enough for the cold tier.
+    /// Points old enough for the cold tier.
     pub migrate: u64,
-    /// Those that are old enough for files.
+    /// Points old enough for files.
     pub archive: u64,
-    /// Those that are hidden.
+    /// Hidden points.
     pub hide: u64,
-    /// Those that are hidden and freed with what they are sealed into.
+    /// Hidden points whose bytes are freed together with the segments that they are sealed into.
     pub free: u64,
 }
 
-/// How much is moved, hidden or freed.
+/// Amount of data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Amount {
-    /// Windows.
+    /// Time windows.
     pub windows: u64,
     /// Segments.
     pub segments: u64,
-    /// Timelines: at least so many, as many as the segment with the most of them has.
+    /// Timelines, as a lower bound: the largest number of timelines in one segment.
     pub timelines: u64,
     /// Points.
     pub points: u64,
@@ -102,14 +104,14 @@ pub struct Amount {
     pub bytes: u64,
 }
 
-/// A move that a policy brings about.
+/// Planned move.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PlannedMove {
-    /// How much.
+    /// Amount of data.
     #[serde(flatten)]
     pub amount: Amount,
-    /// When it begins, RFC 3339; `null` = there is nothing to move, or not while it is paused.
+    /// Start, RFC 3339; `null` = there is nothing to move, or moves are paused.
     pub begins: Option<String>,
-    /// The windows, oldest first, at most the first thousand.
+    /// Time windows, oldest first, at most the first 1,000.
     pub first_windows: Vec<Span>,
 }

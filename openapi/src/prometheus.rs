@@ -1,11 +1,13 @@
-//! Bodies that Prometheus' clients expect. Their form is not ours to choose.
+//! Response bodies of the Prometheus routes. Prometheus defines their form.
+//!
+//! The types exist for the OpenAPI document; `tideline-prometheus` writes the bodies itself.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A failure, as Prometheus' HTTP API words it.
+/// Error body of the Prometheus HTTP API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "status": "error",
@@ -18,28 +20,28 @@ pub struct PrometheusError {
     /// `bad_data`, `execution`, `timeout`, `canceled`, `internal`, `unavailable`, `not_found` or `not_acceptable`.
     #[serde(rename = "errorType")]
     pub error_type: String,
-    /// For people.
+    /// Human-readable description.
     pub error: String,
 }
 
-/// A success, as Prometheus' HTTP API words it.
+/// Success body of the Prometheus HTTP API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Answer<T> {
     /// Always `success`.
     #[schema(example = "success")]
     pub status: String,
-    /// What was asked for.
+    /// Result.
     pub data: T,
-    /// What makes the answer doubtful or cuts it short.
+    /// Warnings: reasons why the result may be wrong or incomplete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// What may be worth knowing about it.
+    /// Notes on the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub infos: Vec<String>,
 }
 
 impl<T> Answer<T> {
-    /// A success without warnings.
+    /// Creates a success body without warnings.
     pub fn new(data: T) -> Self {
         Self {
             status: "success".into(),
@@ -50,7 +52,7 @@ impl<T> Answer<T> {
     }
 }
 
-/// The result of a query.
+/// Result of a query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({
@@ -60,94 +62,94 @@ impl<T> Answer<T> {
 pub struct QueryData {
     /// `scalar`, `string`, `vector` or `matrix`.
     pub result_type: String,
-    /// By `resultType`. Times are seconds with at most three digits behind the point, numbers are texts.
+    /// Result, in the form of `resultType`. Times are seconds with at most three decimals; numbers are strings.
     #[schema(value_type = Vec<serde_json::Value>)]
     pub result: serde_json::Value,
-    /// What it cost, where the request asks by `stats`.
+    /// Cost of the query, if the request has `stats`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stats: Option<QueryStatistics>,
 }
 
-/// What a query cost.
+/// Cost of a query.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 pub struct QueryStatistics {
-    /// Where its time went.
+    /// Time by phase.
     pub timings: QueryTimings,
-    /// How many samples it took.
+    /// Samples read and held.
     pub samples: QuerySamples,
 }
 
-/// Where the time of a query went, in seconds.
+/// Time of a query by phase, in seconds.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueryTimings {
-    /// Evaluation, preparation and sorting included.
+    /// Evaluation, including preparation and sorting.
     pub eval_total_time: f64,
-    /// Always 0: sorting is part of the evaluation.
+    /// Always 0, because sorting is part of the evaluation.
     pub result_sort_time: f64,
-    /// Reading the expression.
+    /// Parsing of the expression.
     pub query_preparation_time: f64,
     /// Evaluation alone.
     pub inner_eval_time: f64,
-    /// Waiting for its turn.
+    /// Wait for a permit to run.
     pub exec_queue_time: f64,
-    /// All of it.
+    /// Total time.
     pub exec_total_time: f64,
 }
 
-/// How many samples a query took.
+/// Samples read and held by a query.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QuerySamples {
-    /// For each step, as pairs of an instant in seconds and a count; with `stats=all`.
+    /// Samples per step, as pairs of a timestamp in seconds and a count; with `stats=all`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    // Pairs of several types have no schema that all generators of clients read.
+    // Tuples of different types have no schema that all client generators support.
     #[schema(value_type = Vec<Vec<f64>>)]
     pub total_queryable_samples_per_step: Vec<(f64, u64)>,
-    /// Of all steps; those of a range count in each step whose range they lie in.
+    /// Samples of all steps. A sample of a range selector counts once for each step whose range contains it.
     pub total_queryable_samples: u64,
-    /// Read from storage: each once.
+    /// Samples read from storage, each once.
     pub samples_read: u64,
-    /// Held at once.
+    /// Most samples held at the same time.
     pub peak_samples: u64,
 }
 
-/// The exemplars of a series.
+/// Exemplars of a series.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SeriesExemplars {
     /// Labels of the series.
     #[schema(value_type = BTreeMap<String, String>, example = json!({"__name__": "requests_total", "host": "sim-001"}))]
     pub series_labels: BTreeMap<String, String>,
-    /// Its exemplars by rising instants.
+    /// Exemplars by increasing timestamp.
     pub exemplars: Vec<Exemplar>,
 }
 
-/// An example of what was counted.
+/// Exemplar of a sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Exemplar {
-    /// Its labels, such as `trace_id`.
+    /// Labels, such as `trace_id`.
     #[schema(value_type = BTreeMap<String, String>, example = json!({"trace_id": "5c4f6b1d"}))]
     pub labels: BTreeMap<String, String>,
-    /// Its value.
+    /// Value.
     #[schema(example = "0.5")]
     pub value: String,
-    /// Its instant, in seconds.
+    /// Timestamp, in seconds.
     #[schema(example = 1_795_176_000.25)]
     pub timestamp: f64,
 }
 
-/// What is known of a metric.
+/// Metadata of a metric.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 pub struct Metadata {
     /// `counter`, `gauge`, `histogram`, `gaugehistogram`, `summary`, `info`, `stateset` or `unknown`.
     #[serde(rename = "type")]
     #[schema(example = "counter")]
     pub kind: String,
-    /// What it is, for people.
+    /// Help text.
     #[schema(example = "Requests answered.")]
     pub help: String,
-    /// The unit of its values.
+    /// Unit of the values.
     #[schema(example = "")]
     pub unit: String,
 }
@@ -196,21 +198,21 @@ pub struct AlertmanagerDiscovery {
     pub dropped_alertmanagers: Vec<serde_json::Value>,
 }
 
-/// What Prometheus would be configured with.
+/// Configuration file.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ConfigText {
     /// YAML.
     pub yaml: String,
 }
 
-/// Which Prometheus' ways are followed.
+/// Version of Prometheus that the language and API follow, and version of Tideline.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BuildInfo {
-    /// The version of Prometheus whose language and interface these are: clients choose by it what they ask.
+    /// Version of Prometheus whose language and API are implemented. Clients select their features by it.
     #[schema(example = "3.14.0")]
     pub version: String,
-    /// The version of Tideline.
+    /// Version of Tideline.
     #[schema(example = "tideline-0.1.0")]
     pub revision: String,
     /// Always `tideline`.
@@ -219,35 +221,35 @@ pub struct BuildInfo {
     pub build_user: String,
     /// Always empty.
     pub build_date: String,
-    /// Always empty: it is not written in Go.
+    /// Always empty, because Tideline is not written in Go.
     pub go_version: String,
 }
 
-/// The process. Members that speak of Go hold what comes nearest.
+/// State of the process. Members about Go have the closest equivalent.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RuntimeInfo {
-    /// When it started.
+    /// Start of the process.
     pub start_time: String,
-    /// Its working folder.
+    /// Working directory.
     #[serde(rename = "CWD")]
     pub cwd: String,
-    /// The machine's name.
+    /// Host name of the machine.
     pub hostname: String,
-    /// Now.
+    /// Current time.
     pub server_time: String,
-    /// Always true: a configuration is checked before the start.
+    /// Always true, because the configuration is checked before the start.
     pub reload_config_success: bool,
-    /// When it started.
+    /// Start of the process.
     pub last_config_time: String,
-    /// Always 0: damage stops the start.
+    /// Always 0, because the server does not start with damaged data.
     pub corruption_count: u64,
-    /// Threads.
+    /// Number of threads.
     pub goroutine_count: u64,
-    /// Processors it may use.
+    /// Number of processors that the process may use.
     #[serde(rename = "GOMAXPROCS")]
     pub gomaxprocs: u64,
-    /// The largest integer: memory is bounded by budgets.
+    /// Always the largest integer, because memory is limited by budgets.
     #[serde(rename = "GOMEMLIMIT")]
     pub gomemlimit: i64,
     /// Always empty.
@@ -256,15 +258,15 @@ pub struct RuntimeInfo {
     /// Always empty.
     #[serde(rename = "GODEBUG")]
     pub godebug: String,
-    /// How long the table keeps points; empty for ever.
+    /// Retention of the table; empty = unlimited.
     #[schema(example = "30d")]
     pub storage_retention: String,
 }
 
-/// How far the journal has been read again.
+/// Progress of the journal replay.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct WalReplay {
-    /// Always 0: it answers when the journal has been read.
+    /// Always 0, because the server responds only after the replay.
     pub min: u64,
     /// Always 0.
     pub max: u64,
@@ -272,50 +274,50 @@ pub struct WalReplay {
     pub current: u64,
 }
 
-/// How many series and labels a table has.
+/// Cardinality of a table.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TsdbStatus {
-    /// Of the whole table.
+    /// Totals of the whole table.
     pub head_stats: HeadStats,
-    /// Metric names with most series.
+    /// Metric names with the most series.
     pub series_count_by_metric_name: Vec<TsdbStat>,
-    /// Label names with most values.
+    /// Label names with the most values.
     pub label_value_count_by_label_name: Vec<TsdbStat>,
-    /// Label names whose values are longest together, in bytes.
+    /// Label names with the most bytes of values.
     pub memory_in_bytes_by_label_name: Vec<TsdbStat>,
-    /// Pairs `name=value` with most series.
+    /// Pairs `name=value` with the most series.
     pub series_count_by_label_value_pair: Vec<TsdbStat>,
 }
 
-/// The whole of a table.
+/// Totals of a table.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HeadStats {
-    /// Series.
+    /// Number of series.
     pub num_series: u64,
-    /// Different pairs of name and value.
+    /// Number of distinct pairs of name and value.
     pub num_label_pairs: u64,
-    /// Sealed chunks.
+    /// Number of sealed chunks.
     pub chunk_count: u64,
-    /// The first instant, in milliseconds.
+    /// Oldest timestamp, in milliseconds.
     pub min_time: i64,
-    /// The last one.
+    /// Newest timestamp, in milliseconds.
     pub max_time: i64,
 }
 
-/// A name with its count.
+/// Name with its count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TsdbStat {
-    /// The name.
+    /// Name.
     #[schema(example = "cpu_usage_user")]
     pub name: String,
-    /// The count.
+    /// Count.
     #[schema(example = 36)]
     pub value: u64,
 }
 
-/// Whatever Prometheus has in its place.
+/// Any JSON value that Prometheus returns here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 pub struct Anything(pub serde_json::Value);

@@ -1,4 +1,7 @@
-//! Questions about points: what is asked in common, of rows, of aggregates and of newest values.
+//! Queries of points: rows, aggregates and latest values.
+//!
+//! This module holds the common parts: [`PointQuery`], [`LatestQuery`] and their options. The submodules hold
+//! aggregates, windows, arithmetic, batches, explanations, running queries and results.
 
 mod aggregate;
 mod answer;
@@ -24,7 +27,7 @@ pub use self::explain::{Explanation, QueryPlan, TierEstimate, TierEstimates, Uns
 pub use self::running::{CancelledQuery, QueryBudget, RunningQueries, RunningQuery};
 pub use self::window::{CalendarUnit, WindowWidth};
 
-/// Points as they are, or values computed from them.
+/// Query of points, or of values computed from them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
@@ -37,87 +40,87 @@ pub use self::window::{CalendarUnit, WindowWidth};
     "aggregate": {"functions": ["mean", "max", {"percentile": 95}], "window": "1m", "group_by": ["host"]}
 }))]
 pub struct PointQuery {
-    /// Which timelines; without it all of the table.
+    /// Timelines to read. Default: all timelines of the table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timelines: Option<TimelineSelector>,
-    /// Which fields; empty or missing = all, computed ones included. A field that the table has never seen is an error.
+    /// Fields to return; empty or missing = all, including computed ones. A field that no measurement of the table
+    /// has is an error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
-    /// Whether all fields include those that accompany samples of Prometheus: start timestamps (`_start`) and exemplars
-    /// (`_exemplar`). Named in `fields` they are there either way.
+    /// True if "all fields" includes the fields that accompany Prometheus samples: start timestamps (`_start`) and
+    /// exemplars (`_exemplar`). Fields named in `fields` are always returned.
     #[serde(default, skip_serializing_if = "is_false")]
     pub sample_details: bool,
-    /// Which instants; what is left away is open. Windows and rates need a `start`; their `end` is now where it is
-    /// left away.
+    /// Time range; a missing bound is open. Windows and rates need a `start`, and the default of their `end` is now.
     #[serde(default)]
     pub range: TimeSpan,
-    /// Which points count, by their values; without it all. Aggregates see only these.
+    /// Condition on the values of points. Default: all points. It applies before aggregation.
     #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
     pub values: Option<ValueCondition>,
-    /// Fields that are computed of each point, and then wanted, tested, ranked and aggregated by their names like others. A
-    /// measurement has those of which it has some field.
+    /// Fields computed from each point. They can be returned, tested, ranked and aggregated by name like stored
+    /// fields. A measurement has a computed field if it has at least one of the fields used in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub compute: Vec<Computation>,
-    /// Which tiers to read.
+    /// Tiers to read.
     #[serde(default)]
     pub tier: TierChoice,
-    /// What to compute; without it the points themselves are the answer.
+    /// Aggregation. Default: the points themselves are returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregate: Option<Aggregate>,
-    /// Of each field of each timeline only so many points, from 3 to 100,000: those that show its shape best in a chart
-    /// (largest triangle three buckets; the first and the last stay). For fields of numbers, without pages and `aggregate`;
-    /// a row has the fields that chose its instant.
+    /// Maximum number of points per field and timeline, 3 to 100,000, chosen to keep the shape of a chart (largest
+    /// triangle three buckets; the first and last points stay). Only for numeric fields, and not with pages or
+    /// `aggregate`. A row contains only the fields that selected its timestamp.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<u64>,
-    /// Rows in the order of a value, over all timelines, instead of that of time: the first `limit` of them, 1,000 without one
-    /// and 100,000 at most. A series begins wherever the timeline changes. Without pages, `sample` and `aggregate`, whose
-    /// groups have a `rank`.
+    /// Order of rows by a value, over all timelines, instead of by time. Returns the first `limit` rows: default
+    /// 1,000, maximum 100,000. A new series starts wherever the timeline changes. Not with pages, `sample` or
+    /// `aggregate`; groups of an aggregate are ordered by its `rank`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sort: Option<RowOrder>,
-    /// The most that the query may take.
+    /// Limits of this query.
     #[serde(default, skip_serializing_if = "QueryBudget::is_empty")]
     pub budget: QueryBudget,
-    /// The order of time in each series. Series come by measurement and group, or by timeline id.
+    /// Order by time inside each series. Series are ordered by timeline id, or by measurement and group.
     #[serde(default)]
     pub order: TimeOrder,
-    /// Most rows of the answer, at least 1; without it all that the query's budget allows.
+    /// Maximum number of rows, at least 1. Default: as many as the budget of the query allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// `next` of the page before, with the same question otherwise; a relative `range` stays that of the first page.
-    /// Not for aggregates.
+    /// `next` of the previous page. The rest of the query must be the same; a relative `range` is resolved once, for
+    /// the first page. Not for aggregates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<String>,
-    /// Adds to the cost of the answer how it was answered; in JSON and NDJSON.
+    /// True to add the query plan to the cost of the result. Only in JSON and NDJSON.
     #[serde(default, skip_serializing_if = "is_false")]
     pub plan: bool,
-    /// How times are written.
+    /// Format of timestamps.
     #[serde(default)]
     pub times: TimeForm,
-    /// How integers beyond 2⁵³ are written in JSON.
+    /// Format of integers beyond ±2⁵³ in JSON.
     #[serde(default)]
     pub int64: IntegerForm,
 }
 
-/// Orders rows by the value of a field: numbers by their exact values, then booleans, then texts, then NaN. Rows of equal values
-/// keep the order of timelines and time; those without a value are left out.
+/// Order of rows by the value of a field: numbers by their exact values, then booleans, then texts, then NaN. Rows
+/// with equal values are ordered by timeline and time. Rows without a value are omitted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"field": "usage_user", "first": "highest"}))]
 pub struct RowOrder {
-    /// The field, stored or computed; it need not be one of `fields`.
+    /// Field, stored or computed. It does not have to be one of `fields`.
     pub field: String,
-    /// Which end comes first.
+    /// End that comes first.
     #[serde(default)]
     pub first: RankEnd,
 }
 
-/// Whether nothing is asked for; what is skipped then.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "it is what serde hands over")]
+/// Returns true if the flag has its default and is omitted.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub(crate) fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// The newest value of each field, of any set of timelines.
+/// Query of the newest value of each field.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
@@ -125,50 +128,50 @@ pub(crate) fn is_false(value: &bool) -> bool {
     "limit": 100
 }))]
 pub struct LatestQuery {
-    /// Which timelines; without it all of the table.
+    /// Timelines to read. Default: all timelines of the table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timelines: Option<TimelineSelector>,
-    /// Which fields; empty or missing = all. A field that the table has never seen is an error.
+    /// Fields to return; empty or missing = all. A field that no measurement of the table has is an error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
-    /// Whether all fields include those that accompany samples of Prometheus: start timestamps (`_start`) and exemplars
-    /// (`_exemplar`). Named in `fields` they are there either way.
+    /// True if "all fields" includes the fields that accompany Prometheus samples: start timestamps (`_start`) and
+    /// exemplars (`_exemplar`). Fields named in `fields` are always returned.
     #[serde(default, skip_serializing_if = "is_false")]
     pub sample_details: bool,
-    /// Which tiers to read: with one of them, the newest values that it holds.
+    /// Tiers to read. With a single tier: the newest values in that tier.
     #[serde(default)]
     pub tier: TierChoice,
-    /// The most that the query may take.
+    /// Limits of this query.
     #[serde(default, skip_serializing_if = "QueryBudget::is_empty")]
     pub budget: QueryBudget,
-    /// Most timelines of the page, at least 1; without it all that the query's budget allows.
+    /// Maximum number of timelines per page, at least 1. Default: as many as the budget of the query allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// `next` of the page before, with the same question otherwise.
+    /// `next` of the previous page. The rest of the query must be the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<String>,
-    /// How times are written.
+    /// Format of timestamps.
     #[serde(default)]
     pub times: TimeForm,
-    /// How integers beyond 2⁵³ are written in JSON.
+    /// Format of integers beyond ±2⁵³ in JSON.
     #[serde(default)]
     pub int64: IntegerForm,
 }
 
-/// Names timelines: exactly one of `where` and `ids`.
+/// Selection of timelines: exactly one of `where` and `ids`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"where": {"property": "measurement", "equals": "cpu"}}))]
 pub struct TimelineSelector {
-    /// Those that meet a condition.
+    /// Condition on timelines.
     #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
     pub condition: Option<Condition>,
-    /// Those with these ids, 32 hexadecimal digits each; an unknown one is an error.
+    /// Timeline ids, 32 hexadecimal digits each. An unknown id is an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ids: Option<Vec<String>>,
 }
 
-/// The order of time.
+/// Order by time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TimeOrder {
@@ -181,30 +184,30 @@ pub enum TimeOrder {
     Desc,
 }
 
-/// How times of an answer are written.
+/// Format of timestamps in a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TimeForm {
-    /// RFC 3339 text in UTC, with 0, 3, 6 or 9 digits of a second.
+    /// RFC 3339 text in UTC, with 0, 3, 6 or 9 decimals.
     #[default]
     Rfc3339,
-    /// Integer nanoseconds since the epoch; JavaScript rounds them.
+    /// Integer nanoseconds since the epoch. JavaScript rounds them.
     Nanos,
 }
 
-/// How integers beyond ±2⁵³, which JavaScript rounds, are written in JSON.
+/// Format of integers beyond ±2⁵³ in JSON. JavaScript rounds such numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum IntegerForm {
-    /// As numbers, exactly.
+    /// Exact numbers.
     #[default]
     Number,
-    /// As text.
+    /// Strings.
     String,
 }
 
 impl PointQuery {
-    /// Whether the range moves with time.
+    /// Returns true if a bound of the range is relative to now.
     pub fn is_relative(&self) -> bool {
         let is_relative = |time: &TimeInput| matches!(time.0, TimeExpression::FromNow(_));
         [self.range.start, self.range.end]

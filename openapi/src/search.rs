@@ -1,42 +1,44 @@
 //! Saved searches: conditions with a name.
+//!
+//! They are stored per table and expanded each time a request uses them.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::condition::Condition;
 
-/// A condition that is saved under a name. Elsewhere `{"saved": "name"}` stands for it, alone or within a tree; relative
-/// times count from each use.
+/// Condition to save under a name. Other conditions can contain it as `{"saved": "name"}`, alone or inside a tree.
+/// Relative times are resolved at each use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
     "where": {"and": [{"tag": "region", "equals": "eu-west"}, {"attribute": "retired", "exists": false}]},
-    "description": "what the team of storage looks after"
+    "description": "machines of the storage team"
 }))]
 pub struct SavedSearch {
-    /// The condition; it may use other saved searches, but not itself.
+    /// Condition. It can use other saved searches, but not itself.
     #[serde(rename = "where")]
     pub condition: Condition,
-    /// A description for people.
+    /// Human-readable description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
-/// A saved search with its name.
+/// Saved search with its name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NamedSearch {
-    /// The name.
+    /// Name.
     pub name: String,
-    /// The condition.
+    /// Condition.
     #[serde(rename = "where")]
     pub condition: Condition,
-    /// A description for people.
+    /// Human-readable description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
 impl NamedSearch {
-    /// Names a saved search.
+    /// Adds a name to a saved search.
     pub fn new(name: String, search: SavedSearch) -> Self {
         let SavedSearch {
             condition,
@@ -53,18 +55,18 @@ impl NamedSearch {
 /// One saved search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SearchDetail {
-    /// The search.
+    /// Saved search.
     #[serde(flatten)]
     pub search: NamedSearch,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }
 
 /// All saved searches of a table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SearchList {
-    /// The searches, by name.
+    /// Saved searches, ordered by name.
     pub searches: Vec<NamedSearch>,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }

@@ -1,19 +1,21 @@
-//! What a table holds, where its load lies, and which of its machines are large.
+//! Statistics of a table: stored points per tier, hot key ranges, largest machines.
+//!
+//! Sizes are totals on disk; key ranges and machines are those with the most writes or bytes.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A span of time: `start` belongs to it, `end` does not; RFC 3339.
+/// Time range from `start` (inclusive) to `end` (exclusive), RFC 3339.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"start": "2026-11-20T00:00:00Z", "end": "2026-11-21T00:00:00Z"}))]
 pub struct Span {
-    /// The first instant inside.
+    /// Start, inclusive.
     pub start: String,
-    /// The first instant after.
+    /// End, exclusive.
     pub end: String,
 }
 
-/// What a table holds.
+/// Statistics of a table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "timelines": 36_000,
@@ -45,83 +47,83 @@ pub struct Span {
     "write_amplification": 2.0
 }))]
 pub struct TableStatistics {
-    /// Timelines.
+    /// Number of timelines.
     pub timelines: u64,
-    /// Published segments.
+    /// Number of published segments.
     pub segments: u64,
     /// Sealed points.
     pub sealed_points: u64,
-    /// Field values in them.
+    /// Field values of the sealed points.
     pub sealed_values: u64,
     /// Bytes of their chunks and keys.
     pub sealed_bytes: u64,
-    /// Oldest sealed instant, RFC 3339.
+    /// Oldest sealed timestamp, RFC 3339.
     pub sealed_from: Option<String>,
-    /// Newest sealed instant, RFC 3339.
+    /// Newest sealed timestamp, RFC 3339.
     pub sealed_to: Option<String>,
-    /// What lies where, by age.
+    /// Stored points per tier.
     pub tiers: TierStatistics,
-    /// The first instant that is visible by the policy, RFC 3339; `null` = everything is.
+    /// Oldest timestamp visible under the policy, RFC 3339; `null` = no limit.
     pub visible_from: Option<String>,
-    /// Deletes that some segment still has to be cleared of.
+    /// Deletes that have not yet been applied to all segments.
     pub deletes_waiting: u64,
-    /// Bytes of the segments that they concern: at most so many are rewritten to free what was deleted.
+    /// Bytes of the segments that these deletes concern: an upper bound of the bytes to rewrite.
     pub bytes_with_deletes: u64,
-    /// Bytes of segments whose points have all expired: they are freed some time after.
+    /// Bytes of segments whose points have all expired. They are freed later.
     pub expired_bytes: u64,
-    /// Bytes that seals and moves have loaded since the service started; the journal is not among them.
+    /// Bytes written by seals and moves since the start of the service, without the journal.
     pub loaded_bytes: u64,
-    /// The same for each sealed byte that is stored now; `null` where none is. It counts from the start of the service,
-    /// so it is too low while much was stored before.
+    /// `loaded_bytes` divided by the currently stored sealed bytes; `null` if nothing is sealed. It is too low while
+    /// most of the stored bytes were written before the start of the service.
     pub write_amplification: Option<f64>,
 }
 
-/// What each tier of a table holds.
+/// Stored points per tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TierStatistics {
-    /// Points that are not sealed yet. Reads count them as hot.
+    /// Unsealed points in memory. Queries count them as hot.
     pub head: UnsealedPoints,
-    /// Young points.
+    /// Sealed points of the hot tier.
     pub hot: HeldPoints,
-    /// Old points.
+    /// Points of the cold tier.
     pub cold: HeldPoints,
-    /// The oldest points, in files; `bytes` are those of the files.
+    /// Points in archive files. `bytes` are those of the files.
     pub archive: HeldPoints,
 }
 
-/// Points in memory; overwritten and deleted ones are counted until they are sealed.
+/// Unsealed points in memory. Overwritten and deleted points are counted until they are sealed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UnsealedPoints {
     /// Points.
     pub points: u64,
     /// Bytes of memory.
     pub bytes: u64,
-    /// Oldest instant, RFC 3339.
+    /// Oldest timestamp, RFC 3339.
     pub oldest: Option<String>,
-    /// Newest instant, RFC 3339.
+    /// Newest timestamp, RFC 3339.
     pub newest: Option<String>,
 }
 
-/// Sealed points; deleted and expired ones are counted while their bytes are there.
+/// Sealed points. Deleted and expired points are counted until their bytes are freed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HeldPoints {
     /// Published segments.
     pub segments: u64,
-    /// Windows that they lie in.
+    /// Time windows of these segments.
     pub windows: u64,
     /// Points.
     pub points: u64,
-    /// Field values in them.
+    /// Field values.
     pub values: u64,
-    /// Bytes of their chunks and keys.
+    /// Bytes of chunks and keys.
     pub bytes: u64,
-    /// Oldest instant, RFC 3339.
+    /// Oldest timestamp, RFC 3339.
     pub oldest: Option<String>,
-    /// Newest instant, RFC 3339.
+    /// Newest timestamp, RFC 3339.
     pub newest: Option<String>,
 }
 
-/// The ranges of keys that take far more than their share of the load.
+/// Key ranges with much more load than the others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "hot_ranges": [{
@@ -130,52 +132,52 @@ pub struct HeldPoints {
     "request_id": "01jd3k5w8v-000002a1"
 }))]
 pub struct HotRangeList {
-    /// In the order of keys; none where load is even or low.
+    /// Ranges in key order. Empty if the load is even or low.
     pub hot_ranges: Vec<HotRange>,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }
 
-/// A range of keys that took far more than its share of the last minute's writes or reads.
+/// Key range with much more than its share of the writes or reads of the last minute.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HotRange {
-    /// Its first prefix: the first four hexadecimal digits of timeline ids.
+    /// First key prefix: the first four hexadecimal digits of timeline ids.
     pub from: String,
-    /// Its last prefix.
+    /// Last key prefix.
     pub to: String,
-    /// Its share of the points written, 0 to 1.
+    /// Share of the points written, 0 to 1.
     pub share_of_writes: f64,
-    /// Its share of the timelines read, 0 to 1.
+    /// Share of the timelines read, 0 to 1.
     pub share_of_reads: f64,
-    /// The busiest machines in it as far as they are known, the busiest first.
+    /// Busiest known machines in the range, busiest first.
     pub sources: Vec<String>,
 }
 
-/// The largest machines of a table: all points of a machine lie together and move together.
+/// Largest machines of a table. All points of a machine are stored and moved together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "partitions": [{
         "source": "build-server-7", "prefix": "3f2a9c017bde45a1", "bytes": 9_663_676_416_u64,
-        "warning": "build-server-7 holds 9.0 GiB, over the mark of 8 GiB: all points of a machine lie together. Split it by a tag that tells its parts apart, first in the source_tags of a new table, or shorten its retention"
+        "warning": "build-server-7 holds 9.0 GiB, over the mark of 8 GiB: all points of a machine are stored together. Split it by a tag that distinguishes its parts, placed first in the source_tags of a new table, or shorten its retention"
     }],
     "request_id": "01jd3k5w8v-000002a1"
 }))]
 pub struct PartitionList {
-    /// The largest first, at most twenty.
+    /// Machines, largest first, at most 20.
     pub partitions: Vec<Partition>,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }
 
-/// All points of one machine.
+/// Points of one machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Partition {
-    /// The machine; of timelines without one the measurement. `null` when its timelines were removed.
+    /// Source (machine), or the measurement for timelines without one. `null` if its timelines were removed.
     pub source: Option<String>,
-    /// What its timeline ids begin with: 16 hexadecimal digits.
+    /// Prefix of its timeline ids: 16 hexadecimal digits.
     pub prefix: String,
-    /// Sealed bytes in all tiers: at least so many.
+    /// Sealed bytes in all tiers, as a lower bound.
     pub bytes: u64,
-    /// What to do about it, where it is too large.
+    /// Advice for a machine that is too large.
     pub warning: Option<String>,
 }

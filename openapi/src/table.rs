@@ -1,4 +1,6 @@
-//! Tables: what a user sets about them.
+//! Tables and their settings.
+//!
+//! A request changes only the settings that it contains; `null` resets a setting to its default.
 
 use std::borrow::Cow;
 
@@ -14,7 +16,7 @@ use crate::present::present;
 use crate::statistics::TableStatistics;
 use crate::time::DurationText;
 
-/// A table.
+/// Table and its settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "name": "default",
@@ -30,47 +32,48 @@ use crate::time::DurationText;
     }
 }))]
 pub struct TableView {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Shape of its keys and rows. Fixed when the table is created.
+    /// Model: shape of the keys and rows. Fixed when the table is created.
     #[schema(value_type = TableModelSchema)]
     pub model: TableModel,
-    /// When it was made, RFC 3339.
+    /// Creation time, RFC 3339.
     pub created: String,
-    /// Tags that name the machine, the first one present wins. Fixed at the table's first write.
+    /// Source tags: the first of these tags that is present identifies the machine of a timeline. Fixed by the first
+    /// write.
     pub source_tags: Vec<String>,
-    /// What the acknowledgement of a write promises.
+    /// Guarantee of an acknowledged write.
     pub durability: Durability,
-    /// How far before now a point may lie; `null` = any past.
+    /// Maximum age of a written point; `null` = no limit.
     pub write_past: Option<DurationText>,
-    /// How far after now a point may lie; `null` = any future.
+    /// Maximum time that a written point may be in the future; `null` = no limit.
     pub write_future: Option<DurationText>,
-    /// How its points age.
+    /// Policy for aging points.
     pub policy: Policy,
 }
 
-/// Every table.
+/// All tables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TableList {
-    /// By name.
+    /// Tables, ordered by name.
     pub tables: Vec<TableView>,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }
 
-/// One table with what it holds.
+/// One table with its statistics.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TableDetail {
-    /// The table.
+    /// Table.
     #[serde(flatten)]
     pub table: TableView,
-    /// What it holds.
+    /// Statistics.
     pub statistics: TableStatistics,
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
 }
 
-/// A new table. What is left away has its default.
+/// Table to create. Missing settings have their defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
@@ -85,38 +88,38 @@ pub struct TableDetail {
     }
 }))]
 pub struct CreateTable {
-    /// 1 to 64 characters of `a-z`, `0-9`, `_` and `-`.
+    /// Name: 1 to 64 characters of `a-z`, `0-9`, `_` and `-`.
     pub name: String,
-    /// What is set about it.
+    /// Settings.
     #[serde(flatten)]
     pub settings: TableSettings,
 }
 
-/// Changes of a table. What is left away stays as it is.
+/// Changes of a table. Missing settings stay unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"durability": "synced", "write_future": "1h", "policy": {"hot_ttl": "3d", "retention": "90d"}}))]
 pub struct AlterTable {
-    /// What is set anew.
+    /// Settings to change.
     #[serde(flatten)]
     pub settings: TableSettings,
 }
 
-/// What a user sets about a table.
+/// Settings of a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TableSettings {
-    /// Shape of its keys and rows. Cannot be changed after the table is created. Default `series`.
+    /// Model: shape of the keys and rows. Cannot be changed after the table is created. Default `series`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<TableModelSchema>)]
     pub model: Option<TableModel>,
-    /// Tags that name the machine, the first one present wins. Cannot be changed after the first write. Default:
-    /// `host`, `hostname`, `instance`, `machine`, `device`.
+    /// Source tags: the first of these tags that is present identifies the machine of a timeline. Cannot be changed
+    /// after the first write. Default: `host`, `hostname`, `instance`, `machine`, `device`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_tags: Option<Vec<String>>,
-    /// What the acknowledgement of a write promises. Default `synced`.
+    /// Guarantee of an acknowledged write. Default `synced`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
-    /// How far before now a point may lie; `null` = any past, the default.
+    /// Maximum age of a written point; `null` = no limit, the default.
     #[serde(
         default,
         deserialize_with = "present",
@@ -124,7 +127,7 @@ pub struct TableSettings {
     )]
     #[schema(value_type = Option<DurationText>)]
     pub write_past: Option<Option<DurationText>>,
-    /// How far after now a point may lie; `null` = any future. Default `365d`.
+    /// Maximum time that a written point may be in the future; `null` = no limit. Default `365d`.
     #[serde(
         default,
         deserialize_with = "present",
@@ -132,18 +135,18 @@ pub struct TableSettings {
     )]
     #[schema(value_type = Option<DurationText>)]
     pub write_future: Option<Option<DurationText>>,
-    /// How its points age. Only the members that are named change.
+    /// Policy for aging points. Missing members stay unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyChanges>,
 }
 
-/// Schema of [`TableModel`]: its names are those of the model.
+/// Schema of [`TableModel`], with the names of the model.
 pub struct TableModelSchema;
 
 impl PartialSchema for TableModelSchema {
     fn schema() -> RefOr<Schema> {
-        let description = "Shape of the keys and rows of a table: `series` holds points of timelines, `wide` rows with key columns, `feed` \
-                           messages of timelines. A server refuses models that it does not serve.";
+        let description = "Shape of the keys and rows of a table: `series` for points of timelines, `wide` for rows with key columns, `feed` \
+                           for messages of timelines. A server refuses models that it does not serve.";
         named(description, TableModel::ALL.map(TableModel::name))
     }
 }
@@ -154,13 +157,14 @@ impl ToSchema for TableModelSchema {
     }
 }
 
-/// What an acknowledgement promises.
+/// Guarantee of an acknowledged write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// The points are on stable storage.
     Synced,
-    /// The points are with the operating system: a killed process loses nothing, a power cut may.
+    /// The points are in buffers of the operating system. They survive a killed process, but not always a power
+    /// failure.
     Buffered,
 }
 
@@ -202,7 +206,7 @@ mod tests {
             (r#"{"name": "a", "policy": {"hot": "1d"}}"#, "unknown field `hot`"),
             (
                 r#"{"name": "a", "policy": {"hot_ttl": "soon"}}"#,
-                "policy.hot_ttl: \"soon\" is no age",
+                "policy.hot_ttl: \"soon\" is not a valid age",
             ),
             (r#"{"name": "a", "write_past": "soon"}"#, "expected a duration"),
             (r#"{"durability": "synced"}"#, "missing field `name`"),

@@ -1,18 +1,18 @@
-//! Tiers: the parts of a table by the age of its points, as questions choose them and answers tell them apart.
+//! Tiers: parts of a table by the age of its points, as options of queries and in their cost.
 
 use serde::{Deserialize, Serialize};
 use tideline_model::Tier as ModelTier;
 use utoipa::ToSchema;
 
-/// A part of a table, by the age of its points.
+/// Part of a table, by the age of its points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
-    /// Young points, unsealed ones included.
+    /// Young points, including unsealed ones.
     Hot,
-    /// Old points.
+    /// Older points.
     Cold,
-    /// The oldest points, in files on an object store.
+    /// Oldest points, in files on an object store.
     Archive,
 }
 
@@ -26,18 +26,18 @@ impl From<ModelTier> for Tier {
     }
 }
 
-/// Which tiers a question reads.
+/// Tiers that a query reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TierChoice {
-    /// All, as if they were one.
+    /// All tiers.
     #[default]
     All,
-    /// Young points only, unsealed ones included.
+    /// Only the hot tier, including unsealed points.
     Hot,
-    /// Old points only.
+    /// Only the cold tier.
     Cold,
-    /// The oldest points only, those in files.
+    /// Only points in archive files.
     Archive,
 }
 
@@ -52,23 +52,23 @@ impl From<TierChoice> for Option<ModelTier> {
     }
 }
 
-/// What each tier has given to an answer.
+/// Cost of a query per tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TierCosts {
-    /// Young points, unsealed ones included.
+    /// Hot tier, including unsealed points.
     pub hot: TierCost,
-    /// Old points.
+    /// Cold tier.
     pub cold: TierCost,
-    /// The oldest points, in files; `bytes` are about their share of those.
+    /// Archive files. `bytes` is the approximate share of the files.
     pub archive: TierCost,
 }
 
-/// What a tier has given to an answer.
+/// Cost of a query in one tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TierCost {
-    /// Segments with points in the range, of whichever timelines.
+    /// Segments with points in the range, of any timelines.
     pub segments: u64,
-    /// Chunks and blocks that something was taken from.
+    /// Chunks and blocks read.
     pub chunks: u64,
     /// Points decoded.
     pub points: u64,
@@ -76,8 +76,8 @@ pub struct TierCost {
     pub values: u64,
     /// Encoded bytes of those chunks.
     pub bytes: u64,
-    /// Stretches of time for which a stored summary took the place of the points.
+    /// Time spans for which a stored summary replaced the points.
     pub summaries: u64,
-    /// Points in those stretches.
+    /// Points in these spans.
     pub summarized_points: u64,
 }

@@ -1,4 +1,6 @@
-//! Times and durations as requests state them.
+//! Timestamps and durations in requests.
+//!
+//! They accept several text forms and plain integers, and always serialize to the same form.
 
 use std::fmt;
 
@@ -9,21 +11,25 @@ use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, SchemaType, T
 use utoipa::openapi::{RefOr, SchemaFormat};
 use utoipa::{PartialSchema, ToSchema};
 
-/// A time in a request: a [`TimeExpression`] with its place in the document.
+/// Timestamp in a request: a [`TimeExpression`] with an OpenAPI schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TimeInput(
-    /// The time.
+    /// Time expression.
     pub TimeExpression,
 );
 
 impl TimeInput {
-    /// Parses any of the forms.
+    /// Parses a timestamp in any of the supported forms.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TimeExpressionError`] if the text has none of these forms or the timestamp is out of range.
     pub fn parse(text: &str) -> Result<Self, TimeExpressionError> {
         TimeExpression::parse(text).map(Self)
     }
 
-    /// Returns the timestamp when now is `now`.
+    /// Returns the timestamp, relative to `now`.
     pub fn resolve(self, now: Timestamp) -> Timestamp {
         self.0.resolve(now)
     }
@@ -59,8 +65,8 @@ impl PartialSchema for TimeInput {
 
 impl ToSchema for TimeInput {}
 
-/// A span of time as text: whole numbers with a unit, such as `90s`, `1h30m`, `30d`. Units: `ns us ms s m h d w y`;
-/// a day has 24 hours, a year 365 days.
+/// Duration as text: whole numbers with units, such as `90s`, `1h30m`, `30d`. Units: `ns us ms s m h d w y`; a day
+/// has 24 hours, a year 365 days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schema(value_type = String, example = "30d")]
@@ -69,7 +75,7 @@ pub struct DurationText(
     pub i64,
 );
 
-/// The text is no duration.
+/// The text is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DurationTextError;
 

@@ -1,4 +1,6 @@
-//! Watching a table: new points, timelines and deletes as server-sent events.
+//! Watches: new points, timelines and deletes as server-sent events.
+//!
+//! The types are the request, its form as URL parameters, and the data of the events.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -8,7 +10,7 @@ use crate::query::{IntegerForm, Series, TimeForm, TimelineSelector};
 use crate::time::DurationText;
 use crate::timeline::TimelineView;
 
-/// What is watched.
+/// Watch of a table.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
@@ -18,103 +20,103 @@ use crate::timeline::TimelineView;
     "for": "100ms"
 }))]
 pub struct WatchRequest {
-    /// Which timelines; without it all of the table, also those that come to be. A condition on `first_seen` or
-    /// `last_seen` is refused, since every point changes them.
+    /// Timelines to watch. Default: all timelines of the table, including new ones. Conditions on `first_seen` and
+    /// `last_seen` are refused, because every point changes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timelines: Option<TimelineSelector>,
-    /// Which fields; empty or missing = all.
+    /// Fields to return; empty or missing = all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
-    /// Whether all fields include those that accompany samples of Prometheus: start timestamps (`_start`) and exemplars
-    /// (`_exemplar`). Named in `fields` they are there either way.
+    /// True if "all fields" includes the fields that accompany Prometheus samples: start timestamps (`_start`) and
+    /// exemplars (`_exemplar`). Fields named in `fields` are always returned.
     #[serde(default, skip_serializing_if = "crate::query::is_false")]
     pub sample_details: bool,
-    /// Which events; empty or missing = all.
+    /// Kinds of events; empty or missing = all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tell: Vec<WatchKind>,
-    /// Go on behind the event with this `id`; missing = from now on.
+    /// Id of the last event received: the watch continues right after it. Default: from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// End after this time, once what was at hand has been told; `0s` tells that alone. Missing = go on until the client
-    /// leaves.
+    /// Duration after which the watch ends. `0s`: send the pending events and end. Default: until the client
+    /// disconnects.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub time: Option<DurationText>,
-    /// How times are written.
+    /// Format of timestamps.
     #[serde(default)]
     pub times: TimeForm,
-    /// How integers beyond 2⁵³ are written.
+    /// Format of integers beyond ±2⁵³.
     #[serde(default)]
     pub int64: IntegerForm,
 }
 
-/// The same as parameters of an address, for clients that can only ask for one, such as `EventSource` of browsers.
+/// Watch of a table as URL parameters, for clients that cannot send a body, such as `EventSource` in browsers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct WatchQuery {
-    /// Which timelines, as JSON: `{"where": …}` or `{"ids": […]}`.
+    /// Timelines to watch, as JSON: `{"where": …}` or `{"ids": […]}`.
     pub timelines: Option<String>,
-    /// Which fields, separated by commas.
+    /// Fields to return, separated by commas.
     pub fields: Option<String>,
-    /// Whether all fields include those that accompany samples of Prometheus: start timestamps (`_start`) and exemplars
-    /// (`_exemplar`).
+    /// True if "all fields" includes the fields that accompany Prometheus samples: start timestamps (`_start`) and
+    /// exemplars (`_exemplar`).
     #[serde(default)]
     pub sample_details: bool,
-    /// `points`, `timelines`, `deletes`, separated by commas; without it all.
+    /// `points`, `timelines`, `deletes`, separated by commas. Default: all.
     pub tell: Option<String>,
-    /// Go on behind the event with this `id`; the header `Last-Event-ID` says the same.
+    /// Id of the last event received: the watch continues right after it. Same as the header `Last-Event-ID`.
     pub from: Option<String>,
-    /// End after this time
+    /// Duration after which the watch ends. `0s`: send the pending events and end.
     #[param(example = "0s", value_type = Option<String>)]
     #[serde(rename = "for")]
     pub time: Option<DurationText>,
-    /// How times are written.
+    /// Format of timestamps.
     #[serde(default)]
     pub times: TimeForm,
-    /// How integers beyond 2⁵³ are written.
+    /// Format of integers beyond ±2⁵³.
     #[serde(default)]
     pub int64: IntegerForm,
 }
 
-/// What a watch tells of.
+/// Kind of watch events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WatchKind {
     /// New points: events `points`.
     Points,
-    /// Timelines that are new, or whose attributes were edited: events `timelines`.
+    /// New timelines and timelines with changed attributes: events `timelines`.
     Timelines,
-    /// Points that were deleted: events `deleted`.
+    /// Deleted points: events `deleted`.
     Deletes,
 }
 
-/// The data of an event `ready`, the first one.
+/// Data of the first event, `ready`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"cursor": "1-2a7f-0-0"}))]
 pub struct WatchReady {
-    /// Where the watch begins: everything acknowledged from here on is told.
+    /// Start of the watch: everything acknowledged after it is sent.
     pub cursor: String,
 }
 
-/// The data of an event `points`.
+/// Data of an event `points`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"series": [{
     "id": "3f2a9c017bde45a18c40f1e29d3b6a57", "measurement": "cpu", "tags": {"host": "web-1"},
     "columns": ["time", "usage_user"], "points": [["2026-11-20T12:00:00Z", 41.5]]
 }]}))]
 pub struct WatchPoints {
-    /// The new points by timeline, in the order in which they were written.
+    /// New points by timeline, in the order of their writes.
     pub series: Vec<Series>,
 }
 
-/// The data of an event `timelines`.
+/// Data of an event `timelines`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WatchTimelines {
-    /// Timelines as they are now.
+    /// Timelines in their current state.
     pub timelines: Vec<TimelineView>,
 }
 
-/// The data of an event `deleted`.
+/// Data of an event `deleted`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "timelines": ["3f2a9c017bde45a18c40f1e29d3b6a57"],
@@ -122,11 +124,11 @@ pub struct WatchTimelines {
     "removed": false
 }))]
 pub struct WatchDeleted {
-    /// Ids of the timelines whose points were deleted; of very many in several events.
+    /// Ids of the timelines whose points were deleted. Very many ids are split over several events.
     pub timelines: Vec<String>,
-    /// Which of their instants, where there were points; an end that is missing is open.
+    /// Deleted time range, if any points were deleted. A missing bound is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<TimeSpan>,
-    /// Whether the timelines themselves were removed, with their attributes.
+    /// True if the timelines were removed too, with their attributes.
     pub removed: bool,
 }

@@ -1,4 +1,6 @@
-//! What a question computes of points.
+//! Aggregation of points: functions, windows, groups, fill and rank.
+//!
+//! `tideline-query` has its own types for evaluation; the HTTP service converts between both.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -8,165 +10,169 @@ use super::window::WindowWidth;
 use crate::condition::Scalar;
 use crate::time::DurationText;
 
-/// What is computed of each field, in each window of each group.
+/// Aggregation of each field, per window and group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"functions": ["mean", "max", {"percentile": 95}], "window": "1m", "group_by": ["host"]}))]
 pub struct Aggregate {
-    /// At least one unless something is computed, none twice. Each is applied to every field; where the query names no fields, to those that it suits. Its
-    /// column is called `mean(usage_user)`.
+    /// Functions, each at most once; at least one unless `compute` is set. Each applies to every field of the query.
+    /// If the query names no fields, it applies to all fields of a suitable type. Columns are named such as
+    /// `mean(usage_user)`.
     #[serde(default)]
     pub functions: Vec<Function>,
-    /// Further columns, computed from aggregates of the same window, whether `functions` has them or not. Measurements that
-    /// lack a field have no such column. Filled windows are computed from what fills them.
+    /// Further columns, computed from aggregates of the same window and group. The aggregates do not have to be
+    /// listed in `functions`. Measurements that lack a field do not have the column. In filled windows the filled
+    /// values are used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub compute: Vec<Computation>,
-    /// The width of windows; a row bears the start of its window, empty windows are absent unless `fill` says otherwise.
-    /// Without it the whole range is one window.
+    /// Width of windows. Each row has the start of its window as its time. Empty windows are omitted unless `fill` is
+    /// set. Default: the whole range is one window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowWidth>,
-    /// Whose clock decides where days, weeks, months and years begin: an IANA name such as `Europe/Berlin`; without it UTC.
-    /// Where the clock skips the start of a window, it begins with the next instant there is; where it shows it twice, with
-    /// the first.
+    /// Time zone of calendar windows (days, weeks, months, years): an IANA name such as `Europe/Berlin`. Default UTC.
+    /// If a window starts at a local time that a clock change skips, it starts right after the gap. If the local time
+    /// occurs twice, it starts at the first occurrence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// Moves the windows: one of them begins at this instant after the epoch; days, weeks, months and years begin so much
-    /// later on the wall clock.
+    /// Shift of the windows: one window starts at this time after the epoch. Calendar windows start this much later
+    /// in local time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<DurationText>,
-    /// What stands in windows without a value.
+    /// Values for windows without a value.
     #[serde(default, skip_serializing_if = "Fill::is_none")]
     pub fill: Fill,
-    /// Which timelines are put together; measurements never are.
+    /// Grouping of timelines. Timelines of different measurements are never in one group.
     #[serde(default)]
     pub group_by: GroupBy,
-    /// Which series come first, and how many; without it all, by measurement and group. Only those that stay are read by
-    /// window.
+    /// Order of series by a value, and the number of series to keep. Default: all, ordered by measurement and group.
+    /// Only the kept series are read by window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<Rank>,
 }
 
-/// Orders series by the value of a function of a field over the whole range. Booleans come behind numbers, then texts, then
-/// NaN, at last series without a value, whichever end is first; equal values by measurement and group, or timeline id.
+/// Order of series by an aggregate of a field over the whole range. Numbers come first, then booleans, texts, NaN and
+/// finally series without a value, for both directions. Equal values are ordered by measurement and group, or by
+/// timeline id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"by": "mean", "field": "usage_user", "first": "highest", "limit": 10}))]
 pub struct Rank {
-    /// The function.
+    /// Function.
     pub by: Function,
-    /// The field, stored or computed; not needed where the question names one field.
+    /// Field, stored or computed. Optional if the query names exactly one field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// Which end comes first.
+    /// End that comes first.
     #[serde(default)]
     pub first: RankEnd,
-    /// Most series, at least 1; without it all.
+    /// Maximum number of series, at least 1. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
 }
 
-/// Which values come first.
+/// End of an order that comes first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RankEnd {
-    /// The highest.
+    /// Highest values first.
     #[default]
     Highest,
-    /// The lowest.
+    /// Lowest values first.
     Lowest,
 }
 
-/// What stands in the windows of a series that have no value of a column: a word, `{"previous": "10m"}` or
-/// `{"value": 0}`. With any but `none`, every window of the range has a row, also those before the first value and after
-/// the last; a series without any value stays absent. `count` and `count_distinct` are 0 there, whatever the fill.
+/// Values for the windows of a series in which a column has no value: a word, `{"previous": "10m"}` or
+/// `{"value": 0}`. With any fill except `none`, every window of the range has a row, including those before the first
+/// and after the last value. A series without any value stays absent. `count` and `count_distinct` are 0 in empty
+/// windows, whatever the fill.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fill {
     /// A window without any value has no row.
     #[default]
     None,
-    /// A row with `null`.
+    /// `null`.
     Null,
-    /// The straight line between the values before and after, by the starts of their windows; `null` before the first and
-    /// after the last. For columns of numbers.
+    /// Linear interpolation between the values before and after, by the starts of their windows; `null` before the
+    /// first and after the last value. Only for numeric columns.
     Linear,
-    /// The newest value before, where its window began at most this long before the filled one; else `null`.
+    /// Newest earlier value, if its window starts at most this long before the filled one; otherwise `null`.
     Previous(DurationText),
-    /// This value, for columns of its kind.
+    /// Constant, for columns of its type.
     Value(Scalar),
 }
 
 impl Fill {
-    /// Whether nothing is filled.
+    /// Returns true if windows are not filled.
     pub fn is_none(&self) -> bool {
         *self == Self::None
     }
 }
 
-/// A function over the values of a field: a word, or `{"percentile": 95}`. NaN counts as a value, but `min`, `max`, `spread`,
-/// `percentile`, `rate`, `increase`, `integral` and `time_weighted_mean` pass over it. The column of a percentile is called
-/// `percentile_95(usage_user)`.
+/// Aggregate function of a field: a word, or `{"percentile": 95}`. NaN counts as a value, except for `min`, `max`,
+/// `spread`, `percentile`, `rate`, `increase`, `integral` and `time_weighted_mean`, which ignore it. The column of a
+/// percentile is named such as `percentile_95(usage_user)`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Function {
-    /// How many values, of any type.
+    /// Number of values, of any type.
     Count,
-    /// How many different values, of any type; numbers of equal value are one, whatever their type. Exact.
+    /// Number of distinct values, of any type. Equal numbers of different types count once. Exact.
     CountDistinct,
-    /// The sum: exact for integers (beyond 64 bits it is an error), compensated for floats.
+    /// Sum: exact for integers (an error if it exceeds 64 bits), compensated for floats.
     Sum,
-    /// The arithmetic mean.
+    /// Arithmetic mean.
     Mean,
-    /// The standard deviation of the population.
+    /// Standard deviation of the population.
     Stddev,
-    /// The lowest number or boolean.
+    /// Lowest number or boolean.
     Min,
-    /// The highest number or boolean.
+    /// Highest number or boolean.
     Max,
-    /// The highest number less the lowest; exact between integers.
+    /// Highest minus lowest number; exact between integers.
     Spread,
-    /// The value that occurs most often, of any type; of several the lowest.
+    /// Most frequent value, of any type. The lowest of several equally frequent ones.
     Mode,
-    /// The value of the earliest point, of any type.
+    /// Value of the earliest point, of any type.
     First,
-    /// The value of the latest point, of any type.
+    /// Value of the latest point, of any type.
     Last,
-    /// The last number of each timeline less its first, added over timelines; exact between integers. A drop is no
-    /// restart.
+    /// Last minus first number of each timeline, summed over timelines; exact between integers. A drop is not treated
+    /// as a counter reset.
     Delta,
-    /// `increase` over the seconds of the window that lie in the range.
+    /// `increase` divided by the seconds of the window that are inside the range.
     Rate,
-    /// The growth of counters: steps from point to point of each timeline, each in the window of its later point, a
-    /// drop being a restart from zero. Nothing is extrapolated.
+    /// Increase of counters: the differences between successive points of each timeline, each in the window of the
+    /// later point. A drop is a counter reset to zero. Nothing is extrapolated.
     Increase,
-    /// The area under straight lines from point to point of each timeline, cut at the windows, in value × seconds, added
-    /// over timelines. A window between two points has one without a point of its own.
+    /// Area under the straight lines between successive points of each timeline, split at window boundaries, in value
+    /// × seconds, summed over timelines. A window without points between two points also has an integral.
     Integral,
-    /// That area over the seconds that it is drawn for; in a window without a line the mean of its points.
+    /// `integral` divided by the seconds that its lines cover. In a window without a line: the mean of its points.
     TimeWeightedMean,
-    /// The value at a share of the sorted values, from 0 to 100 percent: with n values, the one at (n − 1)·p/100 counted
-    /// from 0, interpolated between neighbours. Exact up to 4096 values a window and group; beyond, each neighbour is
-    /// known within 1/512 of itself, and the answer names the column in `estimated`.
+    /// Percentile, 0 to 100: of n sorted values, the one at index (n − 1)·p/100 from 0, interpolated between
+    /// neighbors. Exact up to 4096 values per window and group. Beyond that each neighbor has a relative error of at
+    /// most 1/512, and the result lists the column in `estimated`.
     #[schema(example = 95)]
     Percentile(f64),
 }
 
-/// Tags whose equal values put timelines together, or `"timeline"` for each by itself. An empty list puts all together.
+/// Tags to group by, or `"timeline"` for one group per timeline. An empty list selects one group per measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged, expecting = "expected a list of tags, or \"timeline\"")]
 #[schema(example = json!(["host"]))]
 pub enum GroupBy {
     /// `"timeline"`.
     Each(GroupWord),
-    /// By these tags; a missing one equals the empty text.
+    /// Tags to group by. A missing tag is equal to the empty text.
     Tags(Vec<String>),
 }
 
-/// The word for groups of one.
+/// Word for groups of single timelines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GroupWord {
-    /// Each timeline is a group.
+    /// One group per timeline.
     Timeline,
 }
 

@@ -1,4 +1,6 @@
-//! Answers about points, as JSON.
+//! Results of point queries in JSON.
+//!
+//! These types describe results for the OpenAPI document and for clients; the server streams results without them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +11,8 @@ use super::explain::QueryPlan;
 use crate::tier::TierCosts;
 use crate::timeline::Suggestion;
 
-/// The answer to a question about points, as JSON. It is streamed: a failure after its beginning cuts it off.
+/// Result of a point query in JSON. The response is streamed: if the query fails after the start of the response, the
+/// response is cut off.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "request_id": "01jd3k5w8v-000002a1",
@@ -38,50 +41,50 @@ use crate::timeline::Suggestion;
     }
 }))]
 pub struct PointAnswer {
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
-    /// Timelines by id, or groups by measurement and tags; those without a row are left out.
+    /// Series: timelines ordered by id, or groups ordered by measurement and tags. Series without rows are omitted.
     pub series: Vec<Series>,
-    /// Whether `limit` left rows out.
+    /// True if `limit` cut off rows.
     pub more: bool,
-    /// Pass it as `page` to get what follows; `null` after the last page, and for aggregates.
+    /// Token of the next page, sent as `page`; `null` on the last page and for aggregates.
     pub next: Option<String>,
-    /// Columns in which some value is an estimate; missing where none is.
+    /// Columns that contain estimated values. Omitted if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub estimated: Vec<String>,
-    /// Columns in which some sum of integers is `null` because it is beyond the range of 64 bits; missing where none is. Sum
-    /// them as floats, or over shorter windows.
+    /// Columns in which a sum of integers is `null` because it exceeds 64 bits. Omitted if empty. Sum the
+    /// values as floats, or use shorter windows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overflowed: Vec<String>,
-    /// Names in the question that the table does not have, with similar ones; missing where all are known.
+    /// Names in the query that the table does not have, with similar names. Omitted if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suggestions: Vec<Suggestion>,
-    /// What was read.
+    /// Cost of the query.
     pub cost: QueryCost,
 }
 
-/// The rows of one timeline or group.
+/// Rows of a timeline or group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Series {
-    /// The timeline, where the series is one; missing for groups.
+    /// Timeline id. Omitted for groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The measurement.
+    /// Measurement.
     pub measurement: String,
-    /// The tags of the timeline, or those that the group was made by.
+    /// Tags of the timeline, or the tags of the group.
     pub tags: BTreeMap<String, String>,
-    /// `time`, then the fields or functions.
+    /// `time`, then fields or functions.
     pub columns: Vec<String>,
-    /// One array a row with one value a column, `null` where there is none. Floats have a point or an exponent;
-    /// those that are no numbers are the texts `NaN`, `Inf` and `-Inf`.
+    /// Rows, each an array with one value per column; `null` = no value. Floats have a decimal point or an exponent.
+    /// Values that are not finite are the strings `NaN`, `Inf` and `-Inf`.
     #[schema(value_type = Vec<Vec<serde_json::Value>>)]
     pub points: Vec<Vec<serde_json::Value>>,
 }
 
-/// What a query has read.
+/// Cost of a query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct QueryCost {
-    /// Timelines looked at.
+    /// Timelines processed.
     pub timelines: u64,
     /// Chunks and blocks decoded.
     pub chunks: u64,
@@ -91,11 +94,11 @@ pub struct QueryCost {
     pub values: u64,
     /// Encoded bytes of those chunks.
     pub bytes: u64,
-    /// Milliseconds from the start of planning to the last row.
+    /// Time from the start of planning to the last row, milliseconds.
     pub elapsed_ms: f64,
-    /// The same of each tier.
+    /// Cost per tier.
     pub tiers: TierCosts,
-    /// How it was answered, where the question asks with `plan`.
+    /// Query plan, if the query has `plan`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<QueryPlan>,
 }

@@ -1,4 +1,4 @@
-//! Several questions in one request.
+//! Batches: several point queries in one request.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::{PointAnswer, PointQuery, QueryBudget};
 use crate::error::ErrorBody;
 
-/// Several questions about the points of a table.
+/// Several queries of the points of a table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
@@ -22,14 +22,14 @@ use crate::error::ErrorBody;
     "budget": {"time": "20s"}
 }))]
 pub struct BatchQuery {
-    /// The questions by name, at most 64; they are answered one after another, in the order of their names.
+    /// Queries by name, at most 64. They run one after another, ordered by name.
     pub queries: BTreeMap<String, PointQuery>,
-    /// The most that all of them together may take. What one has taken is missing for the next.
+    /// Limits of all queries together. Each query can use what the previous ones have left.
     #[serde(default, skip_serializing_if = "QueryBudget::is_empty")]
     pub budget: QueryBudget,
 }
 
-/// The answers by the names of their questions.
+/// Results of a batch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "request_id": "01jd3k5w8v-000002a1",
@@ -41,21 +41,21 @@ pub struct BatchQuery {
     }
 }))]
 pub struct BatchAnswer {
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
-    /// One for each question.
+    /// Results by the name of their query.
     pub answers: BTreeMap<String, BatchPart>,
 }
 
-/// The answer to one question of several.
+/// Result of one query of a batch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum BatchPart {
-    /// What a query by itself is answered; at most 16 MiB of JSON.
+    /// Result, as for a single query; at most 16 MiB of JSON.
     Answer(Box<PointAnswer>),
-    /// Why it failed; the others are answered all the same.
+    /// Failure of this query. The other queries still run.
     Failed {
-        /// What a query by itself would be answered.
+        /// Error, as for a single query.
         error: ErrorBody,
     },
 }

@@ -1,4 +1,6 @@
-//! What a query would do, and what it has done.
+//! Query plans and cost estimates.
+//!
+//! The same members describe an estimate before a query and the cost of a finished one.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,7 +9,7 @@ use crate::statistics::Span;
 use crate::tier::Tier;
 use crate::timeline::Suggestion;
 
-/// What a query would do, told before it reads a point.
+/// Plan and estimated cost of a query, without reading points.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "request_id": "01jd3k5w8v-000002a1",
@@ -27,79 +29,79 @@ use crate::timeline::Suggestion;
     }
 }))]
 pub struct Explanation {
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
-    /// The columns of the answer.
+    /// Columns of the result.
     pub columns: Vec<String>,
-    /// Names in the question that the table does not have, with similar ones; missing where all are known.
+    /// Names in the query that the table does not have, with similar names. Omitted if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suggestions: Vec<Suggestion>,
-    /// How it would be answered.
+    /// Query plan.
     pub plan: QueryPlan,
-    /// What each tier would be asked for.
+    /// Estimated reads per tier.
     pub estimate: TierEstimates,
 }
 
-/// How a query is answered.
+/// Plan of a query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct QueryPlan {
-    /// Timelines that are read.
+    /// Timelines to read.
     pub timelines: u64,
-    /// Their measurements.
+    /// Measurements of these timelines.
     pub measurements: u64,
-    /// Stored fields that are read, of whichever measurement.
+    /// Stored fields to read, of all measurements.
     pub fields: u64,
-    /// Groups of an aggregate; where they are ranked, before the query all of them, and after it those that stayed.
+    /// Groups of an aggregate. With `rank`: in `/explain` all groups, in a result the kept ones.
     pub groups: u64,
     /// Windows of an aggregate.
     pub windows: u64,
-    /// Windows × groups × columns, empty ones included.
+    /// Windows × groups × columns, including empty ones.
     pub cells: u64,
-    /// `cold` where it reaches into cold segments or files, and so runs among the queries that do.
+    /// Pool of threads that runs the query: `cold` if it reads cold segments or files.
     pub lane: Tier,
-    /// Whether stored summaries stand for points wherever they are exact.
+    /// True if stored summaries replace points wherever they are exact.
     pub summaries: bool,
-    /// Why they do not.
+    /// Reason why summaries cannot be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_summaries: Option<String>,
 }
 
-/// Estimates of each tier.
+/// Estimated reads per tier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TierEstimates {
-    /// Young points that are sealed.
+    /// Sealed points of the hot tier.
     pub hot: TierEstimate,
-    /// Old points.
+    /// Points of the cold tier.
     pub cold: TierEstimate,
-    /// The oldest points, in files; `bytes` are about their share of those.
+    /// Points in archive files. `bytes` is the approximate share of the files.
     pub archive: TierEstimate,
-    /// Points in memory that are not sealed yet, which count as hot.
+    /// Unsealed points in memory. They count as hot.
     pub unsealed: UnsealedEstimate,
 }
 
-/// Unsealed points that would be read; exact for at most 1,000 timelines, of more a sample is looked at.
+/// Unsealed points to read. Exact for up to 1,000 timelines, estimated from a sample for more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UnsealedEstimate {
-    /// Parts of the memory with points in the range, of whichever timelines: one grows, others wait to be sealed.
+    /// Memory tables with points in the range, of any timelines: one is written, the others wait to be sealed.
     pub heads: u64,
     /// Points in the range.
     pub points: u64,
-    /// Bytes of memory that they take.
+    /// Bytes of memory of these points.
     pub bytes: u64,
-    /// The time that they span; `null` without unsealed points.
+    /// Time range of these points; `null` without unsealed points.
     pub span: Option<Span>,
 }
 
-/// What a tier would be asked for: as if the points of a segment were spread evenly over its time and timelines, and no
-/// summaries were used.
+/// Estimated reads of a tier, as if the points of a segment were evenly distributed over its time range and
+/// timelines, and without summaries.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TierEstimate {
-    /// Segments with points in the range, of whichever timelines; exact.
+    /// Segments with points in the range, of any timelines. Exact.
     pub segments: u64,
     /// Chunks in the range.
     pub chunks: u64,
     /// Points in the range.
     pub points: u64,
-    /// Bytes of those chunks.
+    /// Bytes of these chunks.
     pub bytes: u64,
 }

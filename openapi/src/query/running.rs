@@ -1,41 +1,42 @@
-//! Queries while they run, and what a query may take.
+//! Running queries and the budget of a query.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::time::DurationText;
 
-/// The most that a query may take. Each is at most, and without it, what the service allows. What passes one is refused with
-/// the code `over_budget`, before anything is read where that can be foreseen.
+/// Limits of a query. Each default and maximum is that of the service. A query that exceeds a limit fails with the
+/// code `over_budget`, before anything is read if that can be predicted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"time": "10s", "timelines": 10000, "points": 100000000, "memory": 67108864}))]
 pub struct QueryBudget {
-    /// Time from the start to the last row, waiting for a slow reader included; at most `2m`.
+    /// Time from the start to the last row, including waits for a slow client; at most `2m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<DurationText>,
-    /// Timelines selected; at most 1,000,000.
+    /// Selected timelines; at most 1,000,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timelines: Option<u64>,
-    /// Points decoded, a stored summary of many counting as one; at most 1,000,000,000.
+    /// Decoded points; a stored summary of many points counts as one. At most 1,000,000,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub points: Option<u64>,
-    /// Windows × groups × columns of an aggregate, empty ones included; at most 20,000,000.
+    /// Windows × groups × columns of an aggregate, including empty ones; at most 20,000,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cells: Option<u64>,
-    /// Bytes of values that percentiles, distinct counts, modes, samples and sorted rows hold at once; at most 256 MiB.
+    /// Bytes of values held at the same time by percentiles, distinct counts, modes, samples and sorted rows; at most
+    /// 256 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
 }
 
 impl QueryBudget {
-    /// Whether nothing is said.
+    /// Returns true if no limit is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The queries that run now.
+/// Running queries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "request_id": "01jd3k5w8v-000002a1",
@@ -46,30 +47,30 @@ impl QueryBudget {
     }]
 }))]
 pub struct RunningQueries {
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
-    /// Oldest first.
+    /// Queries, oldest first.
     pub queries: Vec<RunningQuery>,
 }
 
-/// A query that runs.
+/// Running query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunningQuery {
-    /// What it is cancelled by.
+    /// Id, used to cancel the query.
     pub id: u64,
-    /// The request that asks it.
+    /// Id of its request, as in the server log.
     pub request_id: String,
-    /// The table.
+    /// Table.
     pub table: String,
-    /// The last part of the path: `query`, `latest`.
+    /// Last part of the request path: `query`, `latest`.
     pub resource: String,
-    /// The question as JSON, cut off where it is long.
+    /// Query in JSON, truncated if it is long.
     pub question: String,
-    /// When it began, RFC 3339.
+    /// Start, RFC 3339.
     pub started: String,
-    /// For how many milliseconds it has run.
+    /// Time since the start, milliseconds.
     pub elapsed_ms: f64,
-    /// Timelines selected.
+    /// Selected timelines.
     pub timelines: u64,
     /// Points decoded so far.
     pub points: u64,
@@ -77,12 +78,12 @@ pub struct RunningQuery {
     pub values: u64,
 }
 
-/// What became of the wish to cancel a query.
+/// Result of a request to cancel a query.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"request_id": "01jd3k5w8v-000002a1", "cancelled": true}))]
 pub struct CancelledQuery {
-    /// Names the request in the log.
+    /// Id of the request, as in the server log.
     pub request_id: String,
-    /// Whether a query with this id ran; it stops at its next run of points.
+    /// True if a query with this id was running. It stops before its next run of points.
     pub cancelled: bool,
 }

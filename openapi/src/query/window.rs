@@ -1,4 +1,6 @@
-//! Windows as questions state them: of a width, or of the calendar.
+//! Window widths: fixed durations or calendar units.
+//!
+//! A window is written as one text, such as `5m` or `1mo`; its offset and time zone are separate members.
 
 use std::fmt;
 
@@ -8,19 +10,19 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-/// The width of windows: a duration such as `90s` or `1h30m`; or so many days, weeks, months or years of the calendar:
-/// `1d`, `2w`, `3mo`, `1y`. Days begin at midnight, weeks on Monday, months and years with their first day; several of
-/// them are counted from 1970-01-01.
+/// Width of windows: a duration such as `90s` or `1h30m`, or a number of calendar days, weeks, months or years: `1d`,
+/// `2w`, `3mo`, `1y`. Days start at midnight, weeks on Monday, months and years on their first day. Multiples are
+/// counted from 1970-01-01.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum WindowWidth {
-    /// So many nanoseconds.
+    /// Number of nanoseconds.
     Fixed(i64),
-    /// So many units of the calendar.
+    /// Number of calendar units.
     Calendar(u32, CalendarUnit),
 }
 
-/// A unit of the calendar.
+/// Calendar unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CalendarUnit {
     /// `d`.
@@ -33,7 +35,7 @@ pub enum CalendarUnit {
     Year,
 }
 
-/// The text is no width.
+/// The text is not a window width.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WindowWidthError;
 
@@ -51,9 +53,9 @@ impl PartialSchema for WindowWidth {
         ObjectBuilder::new()
             .schema_type(SchemaType::Type(Type::String))
             .description(Some(
-                "The width of windows: a duration such as `90s` or `1h30m`; or so many days, weeks, months or years of the \
-                 calendar: `1d`, `2w`, `3mo`, `1y`. Days begin at midnight, weeks on Monday, months and years with their \
-                 first day; several of them are counted from 1970-01-01.",
+                "Width of windows: a duration such as `90s` or `1h30m`, or a number of calendar days, weeks, months or \
+                 years: `1d`, `2w`, `3mo`, `1y`. Days start at midnight, weeks on Monday, months and years on their first \
+                 day. Multiples are counted from 1970-01-01.",
             ))
             .examples(["1h", "1d", "1mo"])
             .into()
@@ -65,8 +67,8 @@ impl ToSchema for WindowWidth {}
 impl fmt::Display for WindowWidthError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "expected the width of a window: a duration of less than 292 years such as 90s or 1h30m, or days, weeks, \
-             months or years such as 1d, 2w, 3mo or 1y",
+            "expected a window width: a duration of less than 292 years such as 90s or 1h30m, or calendar days, \
+             weeks, months or years such as 1d, 2w, 3mo or 1y",
         )
     }
 }
