@@ -1,7 +1,9 @@
-//! A day of M on its way from the cold tier into files, and asked there.
+//! Benchmark group `archive`: one day of set M is moved from the cold tier into archive files and queried
+//! there.
 //!
-//! The target is a directory beside the data folder. Nothing moves until it is asked to, so that it is known what a move
-//! has cost. A second table holds ratios of counters, which samplers of hosts send: floats with all their digits.
+//! The target is a directory next to the data folder. Moves start only on request, so that the cost of each
+//! move can be measured. A second table holds ratios of counters, as host samplers send them: floats with
+//! full precision.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -25,17 +27,17 @@ use crate::wanted;
 
 /// The table of ratios.
 const RATIOS: &str = "ratios";
-/// Its machines, and the fields of each.
+/// Machines that write to [`RATIOS`], and fields per machine.
 const RATIO_HOSTS: u64 = 100;
 const RATIO_FIELDS: u64 = 10;
-/// What a counter counts in a step, about: a hundred ticks a second of four processors.
+/// Approximate ticks of a counter per step: 100 ticks per second on four processors.
 const TICKS: usize = 4_000;
-/// Rounds of questions that read a day of all timelines.
+/// Rounds of queries that read one day of all timelines.
 const DAY_ROUNDS: usize = 5;
 const ONE_ROUNDS: usize = 200;
 
 impl Benchmark {
-    /// Figures of the archive.
+    /// Runs the group `archive`.
     pub(crate) fn run_archive(&self, report: &mut Report) -> Result<()> {
         let set = Set::of_the_past(Kind::M, self.scale, SystemClock.now().nanos());
         let data = self.fresh_folder("M-archive", &set.to_string())?;
@@ -78,7 +80,8 @@ impl Benchmark {
         Ok(())
     }
 
-    /// Moves a sealed table to the cold tier, and from there into files; reports what the second move has cost.
+    /// Moves a sealed table to the cold tier and then into archive files; reports the cost of the second
+    /// move.
     fn archive(
         &self,
         server: &mut Server,
@@ -100,7 +103,7 @@ impl Benchmark {
         let tiers = control.statistics(table)?["tiers"].take();
         if tiers["archive"]["values"] != values {
             return Err(BenchError::Wrong {
-                question: "the statistics of a table that was archived".into(),
+                question: "the statistics of an archived table".into(),
                 difference: format!("{values} archived values expected, {tiers} found"),
             });
         }
@@ -121,7 +124,7 @@ impl Benchmark {
             .filter_map(|job: &Value| job["done"]["bytes_written"].as_u64())
             .sum();
         report.note(format!(
-            "archiving {name}: {} jobs, {:.1} MiB of files, {:.2} s of CPU until the server was quiet again; {:.0} MiB resident at most",
+            "archiving {name}: {} jobs, {:.1} MiB of files, {:.2} s of CPU until the server was idle again; peak {:.0} MiB resident",
             jobs.len(),
             written as f64 / MEBIBYTE,
             cpu.as_secs_f64(),
@@ -130,7 +133,7 @@ impl Benchmark {
         Ok(())
     }
 
-    /// The same with ratios of counters.
+    /// Runs the same measurement on a table of counter ratios.
     fn archive_ratios(
         &self,
         server: &mut Server,
@@ -144,7 +147,7 @@ impl Benchmark {
         let mut busy = vec![TICKS / 4; (RATIO_HOSTS * RATIO_FIELDS) as usize];
         let mut step = 0;
         load_batches(server.address(), RATIOS, self.connections, move |batch| {
-            // One step of all machines is a batch of a hundred rows; ten of them make one worth sending.
+            // One step of all machines is only 100 rows; ten steps make a batch of useful size.
             for _ in 0..10 {
                 if step < steps {
                     ratios(&mut random, &mut busy, start + step as i64 * STEP, batch);
@@ -159,7 +162,7 @@ impl Benchmark {
     }
 }
 
-/// A goal, which is one of M only.
+/// Returns the goal for set M, and no goal for the ratio table.
 fn of_m(table: &str, wanted: Wanted) -> Wanted {
     match table {
         RATIOS => Wanted::Nothing,
@@ -167,7 +170,7 @@ fn of_m(table: &str, wanted: Wanted) -> Wanted {
     }
 }
 
-/// Writes one step of all machines: of each field the share of ticks that it took, in percent.
+/// Writes one step of all machines: for each field, the share of ticks used, in percent.
 fn ratios(random: &mut Random, busy: &mut [usize], time: i64, out: &mut Vec<u8>) {
     let mut text = String::new();
     for (host, fields) in busy.chunks_mut(RATIO_FIELDS as usize).enumerate() {
@@ -184,7 +187,7 @@ fn ratios(random: &mut Random, busy: &mut [usize], time: i64, out: &mut Vec<u8>)
     out.extend_from_slice(text.as_bytes());
 }
 
-/// What files take for each value, and what stays at hand.
+/// Reports the size of the archive files per value, and what remains in the data folder.
 fn weigh(
     data: &Path,
     target: &Path,
@@ -209,8 +212,8 @@ fn weigh(
     Ok(())
 }
 
-/// Asks a question over all values of a set a few times, and reports how many values an answer covers for each second of
-/// CPU time.
+/// Runs a query over all values of a set [`DAY_ROUNDS`] times; reports the values covered per second of CPU
+/// time.
 fn rate<'a>(
     server: &Server,
     set: &Set,

@@ -1,4 +1,6 @@
-//! Random backfill: years of a hundred timelines, every point at a random place among all others.
+//! Benchmark group `backfill`: five years of 100 timelines, all points written in random order.
+//!
+//! The order is a computed permutation, so that no list of points is kept in memory.
 
 use tideline_fleet::Random;
 use tideline_model::{Clock, SystemClock};
@@ -14,23 +16,24 @@ use crate::report::{Report, Unit, Wanted};
 use crate::set::{DAY, DEFAULT_TABLE, HOUR, MINUTE, Scale};
 use crate::wanted;
 
-/// All numbers below a power of two, each once, in an order that looks random.
+/// Pseudo-random permutation of the integers below a power of two.
 #[derive(Debug, Clone, Copy)]
 struct Shuffle {
     bits: u32,
 }
 
-/// Odd multipliers permute the numbers below a power of two; what they leave even in the low bits, the shifts mix.
+/// Odd multipliers: multiplication modulo a power of two is then a permutation. It mixes the low bits poorly;
+/// the shifts in [`Shuffle::at`] mix them.
 const MULTIPLIERS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93];
 
 const HOSTS: u64 = 100;
 const YEARS: i64 = 5;
 const DAYS_A_YEAR: i64 = 365;
-/// Questions that check single windows.
+/// Number of queries that check windows of one host.
 const CHECKS: usize = 50;
 
 impl Benchmark {
-    /// Loads five years in random order, waits for all folds, counts.
+    /// Loads five years in random order, waits for all folds, and checks counts and sums.
     pub(crate) fn run_backfill(&self, report: &mut Report) -> Result<()> {
         let plain = self.years();
         let values = plain.points() as f64;
@@ -108,7 +111,7 @@ impl Benchmark {
         self.forget(&data)
     }
 
-    /// Five years that end with yesterday: a point a minute, or an hour where it has to be quick.
+    /// Returns five years that end with yesterday: one point per minute, or per hour at [`Scale::Quick`].
     fn years(&self) -> Plain {
         let today = SystemClock.now().nanos().div_euclid(DAY) * DAY;
         let span = YEARS * DAYS_A_YEAR * DAY;
@@ -129,7 +132,7 @@ impl Benchmark {
 }
 
 impl Shuffle {
-    /// Over at least `len` numbers; who takes it skips those beyond.
+    /// Returns a permutation of at least `len` integers; the caller must skip integers from `len` on.
     const fn over(len: u64) -> Self {
         Self {
             bits: len.next_power_of_two().trailing_zeros(),
@@ -140,7 +143,7 @@ impl Shuffle {
         1 << self.bits
     }
 
-    /// The number at a place.
+    /// Returns the integer at a position of the permutation.
     fn at(self, place: u64) -> u64 {
         MULTIPLIERS.into_iter().fold(place, |mixed, multiplier| {
             let mixed = mixed.wrapping_mul(multiplier) & (self.len() - 1);

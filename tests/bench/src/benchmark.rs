@@ -1,4 +1,7 @@
-//! The run itself: load, weigh, ask, kill, start again.
+//! Sequence of a run: load a set, measure its size, query it, kill the server, start it again.
+//!
+//! Every data folder starts empty, so that figures do not depend on earlier runs. The other modules add one
+//! method per group to [`Benchmark`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,27 +23,27 @@ use crate::set::{Kind, Scale, Set};
 use crate::truth::Truth;
 use crate::wanted;
 
-/// What a run is made of.
+/// Configuration of a run.
 #[derive(Debug)]
 pub(crate) struct Benchmark {
-    /// The server's binary.
+    /// Path of the server binary.
     pub(crate) server: PathBuf,
-    /// Where the data folders of the servers are made.
+    /// Folder in which the data folders of the servers are created.
     pub(crate) folder: PathBuf,
     pub(crate) scale: Scale,
-    /// What is measured, in this order.
+    /// Groups to measure, in this order.
     pub(crate) groups: Vec<Group>,
-    /// The sets of the spine, in this order.
+    /// Sets of the group `spine`, in this order.
     pub(crate) kinds: Vec<Kind>,
-    /// Connections that write at the same time.
+    /// Number of connections that write concurrently.
     pub(crate) connections: usize,
-    /// Leaves the data folders behind.
+    /// True if the data folders are kept after the run.
     pub(crate) keep: bool,
-    /// Another server that gets what the group `prometheus` sends.
+    /// Another server that receives the requests of the group `prometheus`.
     pub(crate) peer: Option<Peer>,
 }
 
-/// How often a question is asked, and which of its figures is judged.
+/// Name, number of rounds and goal of one kind of query.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timing {
     pub(crate) name: &'static str,
@@ -49,25 +52,26 @@ pub(crate) struct Timing {
     pub(crate) judged: Judged,
 }
 
-/// The percentile that a goal is about.
+/// Percentile to which a goal applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judged {
     Median,
     Percentile99,
 }
 
-/// Full rounds of questions that are answered in about a millisecond.
+/// Rounds at full scale for queries that take about 1 ms.
 const QUICK_ROUNDS: usize = 1_000;
-/// Full rounds of questions that read millions of values.
+/// Rounds at full scale for queries that read millions of values.
 pub(crate) const WIDE_ROUNDS: usize = 100;
-/// What a round is divided by at [`Scale::Quick`].
+/// Divisor of the number of rounds at [`Scale::Quick`].
 const QUICK_SCALE: usize = 5;
-/// Parts of the data folder that take less are not named.
+/// Minimum size of a part of the data folder that notes list.
 const SHOWN_BYTES_PER_VALUE: f64 = 0.005;
 pub(crate) const MEBIBYTE: f64 = 1_048_576.0;
 
 impl Benchmark {
-    /// Runs everything; figures and notes go into `report` as they come, so that a failure keeps what there is.
+    /// Runs all groups. Figures and notes are added to `report` as they are measured, so that an error keeps
+    /// the earlier ones.
     pub(crate) fn run(&self, report: &mut Report) -> Result<()> {
         for group in &self.groups {
             match group {
@@ -82,7 +86,7 @@ impl Benchmark {
             }
         }
         if !self.keep {
-            // It stays where somebody else has put something into it.
+            // Fails if the folder contains other files; it is kept then.
             let _ = fs::remove_dir(&self.folder);
         }
         Ok(())
@@ -208,7 +212,8 @@ impl Benchmark {
         self.forget(&data)
     }
 
-    /// Loads a set into a fresh folder, seals it, waits for quiet, and weighs. The server still runs.
+    /// Loads a set into a fresh folder, seals it, waits until the server is idle and reports sizes. The
+    /// server keeps running.
     fn loaded_and_sealed(&self, set: &Set, report: &mut Report) -> Result<(Server, PathBuf)> {
         let kind = set.kind;
         let (mut server, data) = self.fresh(&kind.to_string(), &set.to_string())?;
@@ -255,7 +260,7 @@ impl Benchmark {
         Ok((server, data))
     }
 
-    /// Loads S without a seal, kills, starts, and counts.
+    /// Loads S without a seal, kills the server, starts it again and counts.
     fn replay(&self, set: &Set, questions: &Questions<'_>, report: &mut Report) -> Result<()> {
         let name = "ready after kill -9, S unsealed";
         let (server, data) = self.fresh("S-unsealed", &set.to_string())?;
@@ -269,8 +274,8 @@ impl Benchmark {
         self.forget(&data)
     }
 
-    /// The time from the start of a process to its first right answer about points; every acknowledged row is
-    /// counted afterwards.
+    /// Returns the time from the start of a process to its first correct query result. Afterwards all
+    /// acknowledged rows are counted.
     fn first_answer(
         &self,
         server: &mut Server,
@@ -284,7 +289,7 @@ impl Benchmark {
         let (answered, cpu) = (server.age(), server.cpu_time()?);
         answer_time(&mut connection, &count(questions.set()))?;
         report.note(format!(
-            "{name}: /ready after {:.3} s, a right answer after {:.3} s, for which {:.2} s of CPU were used",
+            "{name}: /ready after {:.3} s, a correct result after {:.3} s, for which {:.2} s of CPU were used",
             ready.as_secs_f64(),
             answered.as_secs_f64(),
             cpu.as_secs_f64(),
@@ -292,7 +297,7 @@ impl Benchmark {
         Ok(answered)
     }
 
-    /// Asks one kind of question over and over; latencies at the client, and what an answer costs the server.
+    /// Runs one kind of query repeatedly; reports client latencies and the server CPU time per query.
     pub(crate) fn time<'a>(
         &self,
         server: &Server,
@@ -331,7 +336,7 @@ impl Benchmark {
         Ok(())
     }
 
-    /// How often a kind of question is asked.
+    /// Returns the number of rounds at the scale of this run.
     pub(crate) const fn rounds(&self, timing: Timing) -> usize {
         match self.scale {
             Scale::Full => timing.rounds,
@@ -339,18 +344,18 @@ impl Benchmark {
         }
     }
 
-    /// A server on a folder of its own that did not exist.
+    /// Starts a server on a new data folder.
     pub(crate) fn fresh(&self, name: &str, content: &str) -> Result<(Server, PathBuf)> {
         let data = self.fresh_folder(name, content)?;
         Ok((Server::start(&self.server, &data)?, data))
     }
 
-    /// The name of a folder that does not exist yet.
+    /// Returns the path of a folder that does not exist yet; an existing folder is an error.
     pub(crate) fn fresh_folder(&self, name: &str, content: &str) -> Result<PathBuf> {
         let data = self.folder.join(name);
         if data.exists() {
             return Err(BenchError::Usage(format!(
-                "{} exists; a run begins with nothing, and nothing is deleted that it has not made",
+                "{} exists; remove it or use another --data-dir (the benchmark deletes only folders that it created)",
                 data.display()
             )));
         }
@@ -358,7 +363,7 @@ impl Benchmark {
         Ok(data)
     }
 
-    /// Removes the data folder of a server that has ended, and its log.
+    /// Removes the data folder and the log of a stopped server, unless the run keeps folders.
     pub(crate) fn forget(&self, data: &Path) -> Result<()> {
         if self.keep {
             return Ok(());
@@ -377,7 +382,7 @@ impl Benchmark {
     }
 }
 
-/// The parts of a data folder that matter, each with its bytes a value.
+/// Lists the relevant parts of a data folder with their size in bytes per value.
 pub(crate) fn parts(usage: &Usage, values: f64) -> String {
     let parts = usage.parts.iter().map(|(name, bytes)| (name, *bytes as f64));
     let parts = parts

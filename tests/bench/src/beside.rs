@@ -1,7 +1,8 @@
-//! What one kind of work costs another: slices of time with and without it, in turn, on the same server.
+//! Interference: how much one kind of work slows down another, in alternating time slices with and without
+//! it, on the same server.
 //!
-//! The slices alternate, so that whatever else the machine does weighs on both alike. A move that runs during a slice is
-//! cancelled after it, which leaves all as it was: the same points move again in the next one.
+//! Slices alternate so that other load on the machine affects both kinds equally. A move that runs during a
+//! slice is cancelled afterwards, so that the same points move again in the next slice.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -24,37 +25,39 @@ use crate::set::{DAY, Kind, STEP, Scale, Set};
 use crate::truth::Truth;
 use crate::wanted;
 
-/// Clients of the cold flood, each with one question at a time.
+/// Clients of the flood of cold queries; each sends one query at a time.
 const FLOOD_CLIENTS: usize = 4;
-/// The table of young points that are asked for.
+/// Table of recent points for the hot queries.
 const LIVE: &str = "live";
-/// The table that moves.
+/// Table whose points are moved.
 const MOVING: &str = "moving";
-/// The table that is written to.
+/// Table for ingest.
 const TAKEN: &str = "taken";
-/// Machines that write to it, and the seed of what they write.
+/// Machines that write to [`TAKEN`], and the seed of their values.
 const TAKEN_HOSTS: u32 = 1_000;
 const TAKEN_SEED: u64 = 20_260_102;
-/// How many days ago their first row lies: what they write in a run must not lie in the future.
+/// Age of their first row in days. Their timestamps advance faster than the clock and must not reach the
+/// future.
 const TAKEN_DAYS_AGO: i64 = 5;
-/// Bytes a second that a move of the cut set may read: it would be over in less than a slice.
+/// Read limit of a move at [`Scale::Quick`], in bytes per second. Without it, the small set moves within one
+/// slice.
 const QUICK_MOVE_BYTES: u64 = 1 << 20;
 
-/// Slices of time, of each kind as many.
+/// Number and length of the time slices of each kind.
 #[derive(Debug, Clone, Copy)]
 struct Slices {
     rounds: usize,
     each: Duration,
 }
 
-/// What a slice beside a move came to.
+/// Result of a slice that ran during a move.
 struct Beside<T> {
     value: T,
-    /// The job as it was cancelled.
+    /// The job after its cancellation.
     job: Value,
 }
 
-/// What clients of the flood saw.
+/// Response counters of the flood clients.
 #[derive(Debug, Default)]
 struct Flood {
     answered: AtomicU64,
@@ -62,7 +65,8 @@ struct Flood {
 }
 
 impl Benchmark {
-    /// Hot questions beside cold ones; hot questions and ingest beside a move. The day of `cold` is in the cold tier.
+    /// Measures hot queries during cold queries, then ingest and hot queries during a move. The points of
+    /// `cold` must be in the cold tier.
     pub(crate) fn run_beside(
         &self,
         server: &mut Server,
@@ -112,8 +116,8 @@ impl Benchmark {
         let name = "one timeline of S, 1 h by minute, beside cold questions";
         compare(name, without, with, wanted::BESIDE_FLOOD, report);
         report.note(format!(
-            "cold questions: {FLOOD_CLIENTS} clients without a pause asked for all fields by host and hour, 12 h of M; {} \
-             answered, {} refused, in {} slices of {:?}",
+            "cold queries: {FLOOD_CLIENTS} clients without pauses, all fields by host and hour, 12 h of M; {} \
+             succeeded, {} were refused, in {} slices of {:?}",
             flood.answered.into_inner(),
             flood.refused.into_inner(),
             slices.rounds,
@@ -134,7 +138,7 @@ impl Benchmark {
             with.extend(slice.value);
             jobs.push(slice.job);
         }
-        report.note(self.moves("questions", &jobs));
+        report.note(self.moves("hot queries", &jobs));
         if jobs.is_empty() {
             return Ok(());
         }
@@ -149,7 +153,7 @@ impl Benchmark {
         let mut fleet = Fleet::new(TAKEN_SEED, TAKEN_HOSTS, today - TAKEN_DAYS_AGO * DAY, STEP);
         let (mut without, mut with) = ((0, Duration::ZERO), (0, Duration::ZERO));
         let mut jobs = Vec::new();
-        // The first slice makes the timelines.
+        // The first slice creates the timelines and is not counted.
         self.take(server, &mut fleet, slices.each)?;
         for _ in 0..slices.rounds {
             let (rows, wall) = self.take(server, &mut fleet, slices.each)?;
@@ -179,7 +183,8 @@ impl Benchmark {
         Ok(())
     }
 
-    /// Writes rows of a fleet for so long; how many rows, and how long it took to the last acknowledgement.
+    /// Writes rows of a fleet for `span`; returns the number of rows and the time until the last
+    /// acknowledgement.
     fn take(&self, server: &Server, fleet: &mut Fleet, span: Duration) -> Result<(u64, Duration)> {
         let mut rows = 0;
         let begun = Instant::now();
@@ -194,7 +199,7 @@ impl Benchmark {
 
     fn slices(&self) -> Slices {
         match self.scale {
-            // A day of M moves in less than two seconds where nothing else runs.
+            // A day of M moves in less than two seconds if the server has no other work.
             Scale::Full => Slices {
                 rounds: 15,
                 each: Duration::from_millis(800),
@@ -206,27 +211,27 @@ impl Benchmark {
         }
     }
 
-    /// What moved meanwhile, in words.
+    /// Describes how much was moved during the slices.
     fn moves(&self, beside: &str, jobs: &[Value]) -> String {
         if jobs.is_empty() {
-            return format!("moves beside {beside}: none was long enough to be beside a whole slice");
+            return format!("moves during {beside}: no move lasted for a whole slice");
         }
         let values: u64 = jobs.iter().filter_map(|job| job["done"]["values"].as_u64()).sum();
         format!(
-            "moves beside {beside}: {} slices of {:?}, {:.2} M values/s, {}",
+            "moves during {beside}: {} slices of {:?}, {:.2} M values/s, {}",
             jobs.len(),
             self.slices().each,
             values as f64 / 1e6 / (self.slices().each.as_secs_f64() * jobs.len() as f64),
             match self.scale {
-                Scale::Full => "without a limit of their rate".to_owned(),
-                Scale::Quick => format!("limited to {QUICK_MOVE_BYTES} bytes a second"),
+                Scale::Full => "without a rate limit".to_owned(),
+                Scale::Quick => format!("limited to {QUICK_MOVE_BYTES} bytes per second"),
             },
         )
     }
 }
 
 impl Flood {
-    /// Runs `slice` while all clients of the flood ask.
+    /// Runs `slice` while all flood clients send queries.
     fn beside<T>(
         &self,
         server: &Server,
@@ -259,13 +264,14 @@ impl Flood {
         })
     }
 
-    /// Asks once. The answer is read and not looked into: that would take the server's time on a small machine.
+    /// Sends one query. The response is read but not parsed: parsing would use CPU time that the server needs
+    /// on a small machine.
     fn ask(&self, connection: &mut Connection, cold: &Questions<'_>, random: &mut Random) -> Result<()> {
         let ask = cold.all_fields_by_hour(random);
         let answer = connection
             .ask("POST", &ask.path, CONTENT_TYPE, ask.body.as_bytes())
             .map_err(|source| BenchError::Connection {
-                what: "asking a cold question",
+                what: "sending a cold query",
                 source,
             })?;
         let counter = match answer.status {
@@ -285,7 +291,8 @@ impl Flood {
     }
 }
 
-/// Runs `slice` while a move runs and cancels that; `None` where the move was over before the slice.
+/// Runs `slice` during a move and cancels the move afterwards. Returns `None` if no move ran for the whole
+/// slice.
 fn beside_move<T>(server: &Server, slice: impl FnOnce() -> Result<T>) -> Result<Option<Beside<T>>> {
     let mut control = Control::open(server)?;
     let Some(id) = control.begin("migrate", MOVING)?.first().copied() else {
@@ -297,7 +304,7 @@ fn beside_move<T>(server: &Server, slice: impl FnOnce() -> Result<T>) -> Result<
     Ok((!had_ended).then_some(Beside { value, job }))
 }
 
-/// Asks about single timelines for so long, on a connection of its own; how long each answer took.
+/// Queries single timelines for `span` on a new connection; returns the latency of each query.
 fn ask_for(
     server: &Server,
     questions: &Questions<'_>,
@@ -313,7 +320,7 @@ fn ask_for(
     Ok(took)
 }
 
-/// Reports two sets of latencies and how many times the 99th percentile of the first the second has.
+/// Reports two sets of latencies and the ratio of their 99th percentiles, with ÷ without.
 fn compare(name: &str, without: Vec<Duration>, with: Vec<Duration>, wanted: Wanted, report: &mut Report) {
     let asked = [without.len(), with.len()];
     let both = [("without", Latencies::of(without)), ("with", Latencies::of(with))];
@@ -331,5 +338,5 @@ fn compare(name: &str, without: Vec<Duration>, with: Vec<Duration>, wanted: Want
         Unit::Times,
         wanted,
     );
-    report.note(format!("{name}: {} and {} questions", asked[0], asked[1]));
+    report.note(format!("{name}: {} and {} queries", asked[0], asked[1]));
 }

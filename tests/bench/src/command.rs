@@ -1,6 +1,8 @@
-//! What `tideline write` costs beside the plainest loader: the same file, cut beforehand and sent by the loader, and
-//! written by the command line, in turn, each into a server of its own. Both share the machine with the server, so the
-//! figure is the rate by the clock.
+//! Throughput of `tideline write` compared with a plain loader.
+//!
+//! The same file is sent by the loader, cut into batches beforehand, and written by the command, alternately,
+//! each time into a fresh server. Both share the machine with the server, so the figure is the rate by wall
+//! clock.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -19,15 +21,15 @@ use crate::report::{Report, Unit, Wanted};
 use crate::set::{DEFAULT_TABLE, Kind, Scale, Set};
 use crate::wanted;
 
-/// Times that each of the two writes the file.
+/// Rounds of each of the two writers.
 const ROUNDS: usize = 3;
-/// Rows of each machine of the set M: with all machines about 500 MB.
+/// Rows per machine of set M; all machines together give about 500 MB.
 const STEPS: u32 = 1_500;
-/// The name of the file.
+/// Name of the line protocol file.
 const FILE: &str = "write.lp";
 
 impl Benchmark {
-    /// Both, in turn.
+    /// Runs the group `write`: loader and command alternately.
     pub(crate) fn run_write(&self, report: &mut Report) -> Result<()> {
         let set = Set {
             steps: match self.scale {
@@ -80,7 +82,7 @@ impl Benchmark {
         Ok(())
     }
 
-    /// Sends batches that lie in memory.
+    /// Sends batches from memory.
     fn send(&self, address: SocketAddr, batches: &[Vec<u8>]) -> Result<Duration> {
         let mut next = batches.iter();
         let loaded = load_batches(address, DEFAULT_TABLE, self.connections, |batch| {
@@ -91,7 +93,7 @@ impl Benchmark {
         Ok(loaded.wall)
     }
 
-    /// Runs the command as somebody would, with its own settings.
+    /// Runs the command with its default settings; returns its duration.
     fn command(&self, address: SocketAddr, file: &Path) -> Result<Duration> {
         let failed = |source| BenchError::Start {
             path: self.server.clone(),
@@ -121,7 +123,7 @@ impl Benchmark {
     }
 }
 
-/// Writes the rows of a set to a file; the same as batches.
+/// Writes the rows of a set to a file; returns the same rows as batches.
 fn make_file(set: &Set, path: &Path) -> Result<Vec<Vec<u8>>> {
     let mut file = File::create(path).map_err(at(path))?;
     let mut fleet = set.fleet();

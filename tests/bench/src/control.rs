@@ -1,4 +1,6 @@
-//! What the benchmark asks of the server beside points: tables, work in the background, its own figures.
+//! Administrative requests of the benchmark: tables, background jobs, metrics of the server.
+//!
+//! Jobs are started with `wait: false` and polled, so that other work can run in the meantime.
 
 use std::time::Duration;
 
@@ -9,16 +11,16 @@ use crate::http::{Connection, excerpt};
 use crate::server::Server;
 use crate::wait::pause;
 
-/// A connection to the routes of an operator.
+/// Connection for administrative requests.
 #[derive(Debug)]
 pub(crate) struct Control {
     connection: Connection,
 }
 
-/// From one look at a job to the next.
+/// Interval between two polls of a job.
 const JOB_POLL: Duration = Duration::from_millis(20);
 
-/// A policy under which nothing moves unless it is asked for, so that it is known when a move begins.
+/// Returns a policy under which points move only on request, so that the start of a move is known.
 pub(crate) fn moves_by_hand() -> Value {
     json!({ "migrate": {"cron": "0 0 1 1 *"} })
 }
@@ -34,7 +36,7 @@ impl Control {
         Ok(())
     }
 
-    /// Changes the policy of a table; what `policy` does not name stays.
+    /// Changes the policy of a table; members that `policy` omits are unchanged.
     pub(crate) fn set_policy(&mut self, table: &str, policy: &Value) -> Result<()> {
         self.ask(
             "PATCH",
@@ -44,7 +46,7 @@ impl Control {
         Ok(())
     }
 
-    /// Sets attributes of selected timelines, and waits for the end.
+    /// Sets attributes of selected timelines and waits for the end; fails if the server refuses any of them.
     pub(crate) fn change_attributes(&mut self, table: &str, change: &Value) -> Result<()> {
         let path = format!("/v1/tables/{table}/timelines/attributes");
         let answer = self
@@ -63,19 +65,19 @@ impl Control {
         })
     }
 
-    /// What a table holds.
+    /// Returns the statistics of a table.
     pub(crate) fn statistics(&mut self, table: &str) -> Result<Value> {
         let mut answer = self.get(&format!("/v1/tables/{table}"))?;
         Ok(answer["statistics"].take())
     }
 
-    /// Seals what is in memory.
+    /// Seals the points in memory.
     pub(crate) fn seal(&mut self) -> Result<()> {
         self.ask("POST", "/v1/jobs", &json!({"kind": "seal"}))?;
         Ok(())
     }
 
-    /// Begins all work of a kind on a table; the ids of the jobs.
+    /// Starts all jobs of a kind for a table; returns their ids.
     pub(crate) fn begin(&mut self, kind: &str, table: &str) -> Result<Vec<u64>> {
         let body = json!({"kind": kind, "table": table, "wait": false});
         let answer = self.ask("POST", "/v1/jobs", &body)?;
@@ -83,7 +85,7 @@ impl Control {
         Ok(jobs.iter().filter_map(|job| job["id"].as_u64()).collect())
     }
 
-    /// Does all work of a kind on a table and waits for its end; what the jobs say when they have ended.
+    /// Runs jobs of a kind for a table until none is left; returns the ended jobs.
     pub(crate) fn run(&mut self, kind: &str, table: &str) -> Result<Vec<Value>> {
         let mut ended = Vec::new();
         loop {
@@ -101,7 +103,7 @@ impl Control {
         }
     }
 
-    /// Waits until a job is as wished.
+    /// Polls a job until `is_so` returns true; returns the job.
     pub(crate) fn wait_until(&mut self, id: u64, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
         loop {
             let job = self.job(id)?;
@@ -116,7 +118,7 @@ impl Control {
         self.get(&format!("/v1/jobs/{id}"))
     }
 
-    /// Ends a job that runs, so that all is as before; what it says of itself, and whether it had ended already.
+    /// Cancels a job and waits for its end. Returns the job, and true if it had already ended (status 409).
     pub(crate) fn cancel(&mut self, id: u64) -> Result<(Value, bool)> {
         let path = format!("/v1/jobs/{id}/cancel");
         let answer = self
@@ -142,13 +144,13 @@ impl Control {
         Ok((job, had_ended))
     }
 
-    /// One of the figures of `/metrics`: the sum over all labels.
+    /// Returns the sum of a metric of `/metrics` over all labels.
     pub(crate) fn metric(&mut self, name: &str) -> Result<f64> {
         let text = self.connection.ask_well("GET", "/metrics", b"")?;
         Ok(sum_of(&String::from_utf8_lossy(&text), name))
     }
 
-    /// Whether some work in the background runs or could begin.
+    /// Returns true if a background job is running or due, or a retired segment is not yet removed.
     pub(crate) fn is_busy(&mut self) -> Result<bool> {
         let text = self.connection.ask_well("GET", "/metrics", b"")?;
         let text = String::from_utf8_lossy(&text);
@@ -170,14 +172,14 @@ impl Control {
     }
 }
 
-/// Whether a job will do no more.
+/// Returns true if a job is done, failed or cancelled.
 pub(crate) fn has_ended(job: &Value) -> bool {
     ["done", "failed", "cancelled"]
         .iter()
         .any(|state| job["state"] == *state)
 }
 
-/// The sum of the samples of a name, or of a name with its labels, in the text format of Prometheus.
+/// Returns the sum of all samples of a metric in a text of the Prometheus format; `name` may include labels.
 fn sum_of(text: &str, name: &str) -> f64 {
     let sample = |line: &str| {
         let rest = line.strip_prefix(name)?;

@@ -1,6 +1,8 @@
-//! A million timelines with ten tags and five attributes: how fast they are found, and what they take.
+//! Benchmark group `find`: one million timelines with ten tags and five attributes; measures search latency,
+//! index build, disk and memory.
 //!
-//! Every tag and attribute is a function of the timeline's number, so that each answer's count can be computed.
+//! Every tag and attribute is a function of the timeline's number, so that the expected number of hits of
+//! each query can be computed.
 
 use std::time::Instant;
 
@@ -20,17 +22,17 @@ use crate::server::Server;
 use crate::set::{DEFAULT_TABLE, Scale};
 use crate::wanted;
 
-/// Rounds of questions.
+/// Rounds of narrow queries.
 const ROUNDS: usize = 500;
-/// Rounds of questions that count every timeline.
+/// Rounds of queries that count all timelines.
 const WIDE_ROUNDS: usize = 50;
 /// Distinct values of the smaller tags.
 const RACKS: u64 = 1_000;
 const SERVICES: u64 = 200;
 const REGIONS: u64 = 9;
-/// Timelines that share the value of the tag that is counted by.
+/// Timelines that share one value of `serial`, the tag by which timelines are counted.
 const SHARED: u64 = 5;
-/// Words that titles are made of, three each.
+/// Words of the titles; each title has three.
 const WORDS: [&str; 10] = [
     "backup",
     "storage",
@@ -44,14 +46,14 @@ const WORDS: [&str; 10] = [
     "billing",
 ];
 
-/// The timelines.
+/// Set of generated timelines.
 #[derive(Debug, Clone, Copy)]
 struct Crowd {
     hosts: u64,
 }
 
 impl Crowd {
-    /// Appends the one row of a timeline.
+    /// Appends the single row of a timeline.
     fn write(self, host: u64, now: i64, out: &mut Vec<u8>) {
         let (shared, rack, service, region) = (
             host / SHARED,
@@ -71,17 +73,17 @@ impl Crowd {
         out.extend_from_slice(line.as_bytes());
     }
 
-    /// Timelines of a rack.
+    /// Returns the number of timelines in a rack.
     fn of_rack(self, rack: u64) -> u64 {
         (self.hosts + RACKS - 1 - rack) / RACKS
     }
 
-    /// The place of a rack: apart from all others by a degree at least.
+    /// Returns the location of a rack; racks are at least two degrees apart.
     fn place(rack: u64) -> Value {
         json!({"lat": (rack / 40) as f64 * 2.0 - 24.0, "lon": (rack % 40) as f64 * 4.0 - 78.0})
     }
 
-    /// What the attributes of all timelines of a rack are.
+    /// Returns the attributes of all timelines in a rack.
     fn attributes(rack: u64) -> Value {
         let word = |at: u64| WORDS[(rack / 10u64.pow(at as u32) % 10) as usize];
         json!({
@@ -95,7 +97,7 @@ impl Crowd {
 }
 
 impl Benchmark {
-    /// Loads, describes, weighs, asks.
+    /// Loads the timelines, sets their attributes, measures sizes and runs the queries.
     pub(crate) fn run_find(&self, report: &mut Report) -> Result<()> {
         let crowd = Crowd {
             hosts: match self.scale {
@@ -156,7 +158,7 @@ impl Benchmark {
         self.forget(&data)
     }
 
-    /// Starts without an index, and waits until there is one: what building it costs.
+    /// Starts without an index and waits until it is rebuilt; reports the cost of the build.
     fn rebuild(&self, data: &std::path::Path, crowd: Crowd, report: &mut Report) -> Result<()> {
         let mut idle = Server::start(&self.server, data)?;
         idle.seal_and_settle()?;
@@ -284,7 +286,7 @@ impl Benchmark {
 }
 
 impl Benchmark {
-    /// The first page of the values of the largest tag but one.
+    /// Measures the first page of values of `serial`, the tag with the second most values.
     fn list_values(&self, server: &Server, report: &mut Report) -> Result<()> {
         let mut connection = server.connect()?;
         let path = format!("/v1/tables/{DEFAULT_TABLE}/tags/serial/values?limit=1000");
@@ -304,7 +306,7 @@ impl Benchmark {
     }
 }
 
-/// A search for a first page, and how many it must find.
+/// Returns a search for the first page; `total` is the expected number of hits.
 fn found(condition: &Value, total: u64) -> Ask<'static> {
     let body = json!({"where": condition});
     ask(DEFAULT_TABLE, "timelines/search", &body, move |answer| {

@@ -1,4 +1,4 @@
-//! How much disk a data folder takes, and where.
+//! Disk usage of a data folder, in total and per entry.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{BenchError, Result};
 
-/// What a folder takes on disk.
+/// Disk usage of a folder.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Usage {
-    /// Blocks of the file system that are taken, as `du` counts them, in bytes.
+    /// Allocated file system blocks in bytes, as `du` counts them.
     pub(crate) bytes: u64,
-    /// The same for each entry of the folder, largest first.
+    /// Allocated bytes of each entry, largest first.
     pub(crate) parts: Vec<(String, u64)>,
 }
 
-/// The entry of a data folder that holds the search index.
+/// Entry of a data folder that holds the search index.
 pub(crate) const INDEX: &str = "index";
-/// Bytes of the unit in which file systems report blocks, whatever their own block size.
+/// Unit of `st_blocks` in bytes; it does not depend on the block size of the file system.
 const BLOCK_BYTES: u64 = 512;
 
-/// Measures a folder and all below it. Files that vanish meanwhile count as nothing.
+/// Measures a folder recursively. Files that vanish during the walk count as zero.
 pub(crate) fn usage(folder: &Path) -> Result<Usage> {
     let mut parts = Vec::new();
     for path in entries(folder)? {
@@ -38,7 +38,7 @@ pub(crate) fn usage(folder: &Path) -> Result<Usage> {
     })
 }
 
-/// Removes the search index of a data folder, as anybody may.
+/// Removes the search index of a data folder; the server rebuilds it at the next start.
 pub(crate) fn remove_index(data: &Path) -> Result<()> {
     let path = data.join(INDEX);
     fs::remove_dir_all(&path).map_err(|source| BenchError::File { path, source })

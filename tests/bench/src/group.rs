@@ -1,25 +1,25 @@
-//! Figures that are measured together, on servers of their own.
+//! Groups of figures that are measured together, on separate servers.
 
 use std::str::FromStr;
 
-/// A group of figures.
+/// Group of figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Group {
-    /// Ingest, disk, questions and starts of the sets S, M and C.
+    /// Ingest, disk, queries and starts of the sets S, M and C.
     Spine,
-    /// A day of M moved to the cold tier.
+    /// Move of one day of M to the cold tier.
     Tiers,
-    /// A day of M moved on into files, weighed and asked there.
+    /// Move of one day of M into archive files, their size, and queries on them.
     Archive,
-    /// Five years of a hundred timelines in random order.
+    /// Five years of 100 timelines in random order.
     Backfill,
-    /// A million timelines.
+    /// One million timelines.
     Million,
-    /// The command `tideline write` beside the plainest loader.
+    /// The command `tideline write` compared with a plain loader.
     Write,
-    /// A million timelines, described and found.
+    /// Search among one million timelines with attributes.
     Find,
-    /// What Prometheus and its agents send and ask.
+    /// Remote write and PromQL queries.
     Prometheus,
 }
 

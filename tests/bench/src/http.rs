@@ -1,5 +1,6 @@
-//! As much of an HTTP/1.1 client as the benchmark needs, on a plain socket: its own cost must not show in the
-//! latencies that it measures.
+//! Minimal HTTP/1.1 client on a plain socket.
+//!
+//! It supports only what the benchmark needs, so that its own cost does not show in the measured latencies.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,20 +8,20 @@ use std::time::Duration;
 
 use crate::error::{BenchError, Result};
 
-/// A kept-alive connection, opened again where the server has said that it closes it. One question at a time; after an
-/// error it is useless.
+/// Keep-alive connection. It is reopened after a response with `Connection: close`. It carries one request at
+/// a time and must not be used after an error.
 #[derive(Debug)]
 pub(crate) struct Connection {
     address: SocketAddr,
     stream: TcpStream,
-    /// Whether the server closes it behind the last answer.
+    /// True if the server closes the connection after the last response.
     is_closing: bool,
-    /// What was read and not yet used begins at `used`.
+    /// Bytes read from the socket; the unconsumed ones begin at `used`.
     received: Vec<u8>,
     used: usize,
 }
 
-/// What the server said.
+/// HTTP response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -29,15 +30,15 @@ pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
 }
 
-/// The longest that an answer may keep us waiting: far beyond any figure, so that a hung server ends the run.
+/// Read timeout: far above every figure, so that a hung server ends the run.
 const READ_TIMEOUT: Duration = Duration::from_secs(300);
-/// Bytes asked from the socket at once.
+/// Bytes requested from the socket per read.
 const READ_BYTES: usize = 256 << 10;
-/// Longest run of header lines that is taken.
+/// Maximum size of a response head.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
 impl Connection {
-    /// Connects; fails at once where nobody listens.
+    /// Connects; fails at once if no process listens on the address.
     pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -51,7 +52,7 @@ impl Connection {
         })
     }
 
-    /// Asks and reads the whole answer, whatever its status.
+    /// Sends a request and reads the whole response, whatever its status.
     pub(crate) fn ask(
         &mut self,
         method: &str,
@@ -62,7 +63,7 @@ impl Connection {
         self.ask_with(method, path, &format!("Content-Type: {content_type}"), body)
     }
 
-    /// The same with other header lines about the body.
+    /// Like [`ask`](Self::ask), with other header lines for the body.
     pub(crate) fn ask_with(
         &mut self,
         method: &str,
@@ -82,12 +83,12 @@ impl Connection {
         self.read_answer()
     }
 
-    /// As [`ask`](Self::ask), for questions to which only 200, 201, 202 and 204 are good answers.
+    /// Like [`ask`](Self::ask), but a status other than 200 to 204 is an error.
     pub(crate) fn ask_well(&mut self, method: &'static str, path: &str, body: &[u8]) -> Result<Vec<u8>> {
         let answer = self
             .ask(method, path, "application/json", body)
             .map_err(|source| BenchError::Connection {
-                what: "asking the server",
+                what: "sending a request to the server",
                 source,
             })?;
         match answer.status {
@@ -109,7 +110,7 @@ impl Connection {
             .and_then(|line| line.strip_prefix("HTTP/1.1 "))
             .and_then(|line| line.get(..3))
             .and_then(|digits| digits.parse().ok())
-            .ok_or_else(|| malformed("no status line"))?;
+            .ok_or_else(|| malformed("missing status line"))?;
         let mut length = 0;
         let mut chunked = false;
         let mut retry_after = None;
@@ -118,7 +119,7 @@ impl Connection {
             if name.eq_ignore_ascii_case("content-length") {
                 length = value
                     .parse()
-                    .map_err(|_| malformed("no number in Content-Length"))?;
+                    .map_err(|_| malformed("invalid number in Content-Length"))?;
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
                 chunked = value.eq_ignore_ascii_case("chunked");
             } else if name.eq_ignore_ascii_case("retry-after") {
@@ -150,7 +151,7 @@ impl Connection {
                 return Ok(head);
             }
             if self.received.len() - self.used > HEAD_BYTES_MAX {
-                return Err(malformed("headers without an end"));
+                return Err(malformed("response head longer than 64 KiB"));
             }
             self.fill()?;
         }
@@ -162,15 +163,15 @@ impl Connection {
             let line = self.read_line()?;
             let digits = line.split(';').next().unwrap_or_default().trim();
             let length =
-                usize::from_str_radix(digits, 16).map_err(|_| malformed("no length before a chunk"))?;
+                usize::from_str_radix(digits, 16).map_err(|_| malformed("invalid length of a chunk"))?;
             if length == 0 {
-                // Trailers, and the empty line that ends them.
+                // Skips the trailers and the empty line that ends them.
                 while !self.read_line()?.is_empty() {}
                 return Ok(body);
             }
             self.take(length, &mut body)?;
             if !self.read_line()?.is_empty() {
-                return Err(malformed("a chunk longer than its length"));
+                return Err(malformed("chunk data longer than its length"));
             }
         }
     }
@@ -202,7 +203,7 @@ impl Connection {
         }
     }
 
-    /// Reads more; what was used makes room.
+    /// Reads more bytes; consumed bytes are removed first.
     fn fill(&mut self) -> io::Result<()> {
         self.received.drain(..self.used);
         self.used = 0;
@@ -218,12 +219,12 @@ impl Connection {
     }
 }
 
-/// The beginning of a body, for a message.
+/// Returns the first 400 bytes of a body, for messages.
 pub(crate) fn excerpt(body: &[u8]) -> String {
     String::from_utf8_lossy(&body[..body.len().min(400)]).into_owned()
 }
 
-/// Writes two buffers in as few packets as they need.
+/// Writes two buffers with one vectored write if possible, to send few packets.
 fn write_both(stream: &mut TcpStream, head: &[u8], body: &[u8]) -> io::Result<()> {
     let written = stream.write_vectored(&[IoSlice::new(head), IoSlice::new(body)])?;
     match written.checked_sub(head.len()) {
@@ -250,7 +251,8 @@ mod tests {
 
     use super::*;
 
-    /// Answers with these pieces, one for each request; behind one that says so comes a new connection.
+    /// Serves these responses, one per request. After a response with `close`, the next one is sent on a new
+    /// connection.
     fn serve(answers: &'static [&'static [u8]]) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("a bound socket has an address");

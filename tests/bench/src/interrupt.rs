@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the servers that run must not outlive the benchmark.
+//! Handling of Ctrl-C and SIGTERM: running servers must not outlive the benchmark.
 
 use std::collections::BTreeSet;
 use std::process;
@@ -8,13 +8,13 @@ use std::thread;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The exit status of a program that SIGINT has ended, as shells count it.
+/// Exit status after SIGINT, by shell convention.
 const INTERRUPTED: i32 = 130;
 
-/// The servers to kill.
+/// Ids of the processes to kill.
 static GUARDED: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// From now on a signal kills the guarded processes before it ends this one.
+/// Installs signal handlers that kill the guarded processes and then exit.
 pub(crate) fn watch() -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -32,22 +32,22 @@ pub(crate) fn watch() -> std::io::Result<()> {
         });
         for pid in guarded().iter() {
             if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {
-                // It may have ended by itself.
+                // Fails only if the process has already ended.
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
-        eprintln!("interrupted: the server was stopped, its data folder stays");
+        eprintln!("interrupted: the server was killed, its data folder is kept");
         process::exit(INTERRUPTED);
     });
     Ok(())
 }
 
-/// Adds a process to those that a signal kills.
+/// Adds a process to be killed on a signal.
 pub(crate) fn guard(pid: u32) {
     guarded().insert(pid);
 }
 
-/// Takes a process off that list: it has ended, and its id may come again.
+/// Removes a process that has ended; its id may be reused.
 pub(crate) fn release(pid: u32) {
     guarded().remove(&pid);
 }

@@ -1,4 +1,5 @@
-//! How many bytes the server has given to its journal: its files come and go, so their growth is watched.
+//! Bytes written to the journal. Journal files are created and deleted during a run, so their sizes are
+//! polled.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,20 +11,20 @@ use std::time::Duration;
 
 use crate::wait::pause;
 
-/// A running watch over the journal of a data folder.
+/// Running poll of the journal folder.
 #[derive(Debug)]
 pub(crate) struct JournalWatch {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<u64>,
 }
 
-/// The folder of the journal, inside the data folder.
+/// Journal folder inside the data folder.
 const JOURNAL: &str = "journal";
-/// From one look to the next: what is appended to a file after its last look, and before it goes, is missed.
+/// Polling interval. Bytes appended to a file between its last poll and its deletion are not counted.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 impl JournalWatch {
-    /// Begins to watch.
+    /// Starts polling.
     pub(crate) fn begin(data: &Path) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let (folder, stop) = (data.join(JOURNAL), Arc::clone(&is_over));
@@ -41,7 +42,7 @@ impl JournalWatch {
         Self { is_over, thread }
     }
 
-    /// Ends the watch; the bytes of all files that were there, each at its largest.
+    /// Stops polling; returns the sum of the largest seen size of each file.
     pub(crate) fn end(self) -> u64 {
         self.is_over.store(true, Ordering::Release);
         self.thread
@@ -51,7 +52,7 @@ impl JournalWatch {
 }
 
 fn look(folder: &Path, largest: &mut HashMap<PathBuf, u64>) {
-    // A file that goes while we look was seen the last time.
+    // A file deleted during the scan was counted by the previous poll.
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if let Ok(metadata) = entry.metadata() {
             let seen = largest.entry(entry.path()).or_default();

@@ -1,4 +1,4 @@
-//! Asking one kind of question many times, and how long the answers took at the client.
+//! Client latencies of repeated queries of one kind.
 
 use std::time::{Duration, Instant};
 
@@ -9,27 +9,27 @@ use crate::error::{BenchError, Result};
 use crate::http::Connection;
 use crate::question::{Ask, CONTENT_TYPE};
 
-/// How long the answers to one kind of question took: from before the first byte of the question to after the last
-/// of the answer.
+/// Latencies of one kind of query, from before the first byte of the request to after the last byte of the
+/// response.
 #[derive(Debug)]
 pub(crate) struct Latencies {
-    /// The very first one.
+    /// Latency of the first query.
     pub(crate) first: Duration,
-    /// How many were asked in all, warm-up included.
+    /// Number of queries sent, including the warm-up.
     pub(crate) asked: usize,
-    /// Of the rounds after the warm-up, rising.
+    /// Latencies after the warm-up, ascending.
     sorted: Vec<Duration>,
 }
 
 /// Rounds after the first that are not counted.
 const WARM_UP_ROUNDS: usize = 20;
-/// Every run asks about the same hosts.
+/// Seed of the queries: every run queries the same hosts.
 const SEED: u64 = 7;
 
 impl Latencies {
-    /// Asks `rounds` times after a warm-up; every answer is checked, outside the time that counts.
+    /// Runs `rounds` queries after a warm-up. Every response is checked, outside the measured time.
     ///
-    /// `make` draws each round's question, so that no answer can come from a cache of answers.
+    /// `make` draws the query of each round, so that no response can be served from a result cache.
     pub(crate) fn measure<'a>(
         connection: &mut Connection,
         rounds: usize,
@@ -50,7 +50,7 @@ impl Latencies {
         Ok(Self { first, asked, sorted })
     }
 
-    /// Latencies that were measured elsewhere.
+    /// Wraps latencies that were measured elsewhere.
     pub(crate) fn of(mut took: Vec<Duration>) -> Self {
         let first = took.first().copied().unwrap_or_default();
         took.sort_unstable();
@@ -61,20 +61,20 @@ impl Latencies {
         }
     }
 
-    /// The time that so many of a hundred answers did not exceed (nearest rank).
+    /// Returns the latency that `percent` percent of the queries did not exceed (nearest rank).
     pub(crate) fn percentile(&self, percent: usize) -> Duration {
         let rank = (self.sorted.len() * percent).div_ceil(100).max(1);
         self.sorted.get(rank - 1).copied().unwrap_or_default()
     }
 }
 
-/// Asks once and checks the answer; how long it took.
+/// Runs one query, checks the response and returns the latency.
 pub(crate) fn answer_time(connection: &mut Connection, ask: &Ask<'_>) -> Result<Duration> {
     let begun = Instant::now();
     let answer = connection.ask("POST", &ask.path, CONTENT_TYPE, ask.body.as_bytes());
     let took = begun.elapsed();
     let answer = answer.map_err(|source| BenchError::Connection {
-        what: "asking a question",
+        what: "sending a query",
         source,
     })?;
     if answer.status != 200 {

@@ -1,4 +1,6 @@
-//! Loading a set through the front door: line protocol over HTTP, acknowledged batch by batch.
+//! Ingest of a set as line protocol over HTTP; every batch must be acknowledged.
+//!
+//! A separate thread prepares batches in advance, so that generating data does not delay the senders.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -11,34 +13,34 @@ use crate::http::{Connection, excerpt};
 use crate::set::{DEFAULT_TABLE, Set};
 use crate::wait::pause;
 
-/// What the client saw of a load.
+/// Client-side figures of a load.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// From the first byte sent to the last acknowledgement.
+    /// Time from the first byte sent to the last acknowledgement.
     pub(crate) wall: Duration,
-    /// Batches that were refused for now (429, 503) and sent again.
+    /// Temporary refusals (429, 503); the batch is sent again.
     pub(crate) refusals: u64,
-    /// Bytes of bodies.
+    /// Bytes of request bodies.
     pub(crate) bytes: u64,
 }
 
-/// What one sender has done.
+/// Counters of one sender.
 #[derive(Debug, Default)]
 struct Sent {
     refusals: u64,
     bytes: u64,
 }
 
-/// Rows in a request.
+/// Rows per request.
 pub(crate) const BATCH_ROWS: u64 = 10_000;
-/// Batches that are made ahead, so that making them never holds up sending.
+/// Batches prepared in advance, so that generating them never delays the senders.
 const BATCHES_AHEAD: usize = 8;
-/// How long a refused batch waits where the server does not say.
+/// Delay before a retry if the response has no `Retry-After`.
 const REFUSED_WAIT: Duration = Duration::from_millis(100);
-/// Refusals in a row of one batch that end the run.
+/// Consecutive refusals of one batch after which the run fails.
 const REFUSALS_MAX: u32 = 300;
 
-/// Sends all rows of a set over so many connections; only 200 and 204 count as stored.
+/// Sends all rows of a set over `connections` connections. Only 200 and 204 count as stored.
 pub(crate) fn load(address: SocketAddr, set: &Set, connections: usize) -> Result<Loaded> {
     let mut fleet = set.fleet();
     let mut left = set.rows();
@@ -49,7 +51,7 @@ pub(crate) fn load(address: SocketAddr, set: &Set, connections: usize) -> Result
     })
 }
 
-/// Sends batches of line protocol, as [`load_bodies`] does.
+/// Sends batches of line protocol; see [`load_bodies`].
 pub(crate) fn load_batches(
     address: SocketAddr,
     table: &str,
@@ -63,16 +65,16 @@ pub(crate) fn load_batches(
     load_bodies(address, &route, connections, make)
 }
 
-/// Where bodies are sent to.
+/// Target of request bodies.
 #[derive(Debug)]
 pub(crate) struct Route {
     pub(crate) path: String,
-    /// Lines of the head that say what a body is, parted by line ends.
+    /// Header lines that describe the body, separated by CRLF.
     pub(crate) headers: &'static str,
 }
 
-/// Sends batches over so many connections until `make` leaves one empty. It gets them empty and runs on a thread of
-/// its own, ahead of the senders.
+/// Sends batches over `connections` connections until `make` leaves a batch empty. `make` gets an empty
+/// buffer and runs on a separate thread, ahead of the senders.
 pub(crate) fn load_bodies(
     address: SocketAddr,
     route: &Route,
@@ -94,7 +96,7 @@ pub(crate) fn load_bodies(
                 scope.spawn(move || send_batches(address, route, &full_in, &empty_out))
             })
             .collect();
-        // Where all senders have failed, the maker must find its channel closed.
+        // If all senders fail, the channel of the maker thread must be closed so that it ends.
         drop((full_in, empty_out));
         let mut all = Sent::default();
         for sender in senders {
@@ -112,7 +114,7 @@ pub(crate) fn load_bodies(
     })
 }
 
-/// Where line protocol with nanoseconds goes: the route that agents use.
+/// Returns the path for line protocol with nanoseconds, on the route that agents use.
 fn write_path(table: &str) -> String {
     match table {
         DEFAULT_TABLE => "/write?precision=ns".into(),
@@ -164,7 +166,7 @@ fn send_batches(
         }
         sent.refusals += u64::from(refused);
         sent.bytes += batch.len() as u64;
-        // Nobody takes it back once the last batch is made.
+        // Fails once the maker thread has ended; the buffer is then dropped.
         let _ = empty.try_send(batch);
     }
     Ok(sent)

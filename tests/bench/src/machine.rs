@@ -1,4 +1,4 @@
-//! What the figures were measured on.
+//! Description of the machine on which the figures were measured.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::process::kibibytes;
 
-/// The machine, as far as it matters for the figures.
+/// Properties of the machine that affect the figures.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) model: String,
@@ -17,7 +17,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Looks at this machine. What cannot be found out is said to be unknown.
+    /// Reads the properties of this machine; placeholders replace values that cannot be read.
     pub(crate) fn here() -> Self {
         let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpus.lines().find_map(|line| {
@@ -34,7 +34,7 @@ impl Machine {
         }
     }
 
-    /// For a report that programs read.
+    /// Returns the JSON form for the report.
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "model": self.model,
@@ -45,15 +45,16 @@ impl Machine {
     }
 }
 
-/// How many processes have wanted a core over the last minute: well above the benchmark's own three or four, somebody
-/// else was at work and the figures are worse than they need be.
+/// Returns the load average of the last minute. A value well above the benchmark's own three or four threads
+/// means that other processes made the figures worse.
 pub(crate) fn load_average() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let first = text.split_whitespace().next();
     first.and_then(|load| load.parse().ok()).unwrap_or(0.0)
 }
 
-/// The commit that the working folder stands on, with `+` where files differ from it; `unknown` outside a repository.
+/// Returns the short hash of the checked-out commit, followed by `+` if tracked files differ; `unknown`
+/// outside a repository.
 pub(crate) fn commit() -> String {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok()?;

@@ -1,41 +1,42 @@
-//! The benchmark that prints reached beside wanted.
+//! Benchmark program: compares measured figures with their goals.
 //!
-//! It starts the real `tideline serve` with its default settings as a process of its own, loads data sets in the shape
-//! of the Time Series Benchmark Suite's `cpu-only` rows through line protocol over HTTP, every batch acknowledged
-//! after its sync, and asks what people ask. Every answer is compared with what the generator wrote: a wrong answer
-//! fails the run, a slow one does not.
+//! It starts the real `tideline serve` with default settings in a separate process. It loads data sets in the
+//! shape of the `cpu-only` rows of the Time Series Benchmark Suite as line protocol over HTTP, where every
+//! batch is acknowledged after its sync, and then runs typical queries. Every result is compared with the
+//! generated data: a wrong result fails the run, a slow one does not.
 //!
 //! ```sh
 //! cargo build --release -p tideline-server -p tideline-bench && target/release/tideline-bench
 //! ```
 //!
-//! - CPU is that of all threads of the server, user and system, from before the first byte until everything is sealed
-//!   and the server has fallen quiet.
+//! - CPU time is that of all threads of the server, user and system, from before the first byte until
+//!   everything is sealed and the server is idle.
 //! - Disk is the whole data folder after that, as `du` counts it.
-//! - Bytes written are those that Linux counts for the process, less those that its journal files grew to.
-//! - What one kind of work costs another is measured in slices of time with and without it, in turn.
-//! - Latencies are those of one client with one kept-alive connection on the same machine, files in the page cache;
-//!   the first answer after a start is shown beside them.
+//! - Bytes written are those that Linux counts for the process, minus the size of its journal files.
+//! - Interference between two kinds of work is measured in alternating time slices with and without one of
+//!   them.
+//! - Latencies are those of one client with one keep-alive connection on the same machine, with all files in
+//!   the page cache; the first response after a start is reported separately.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`group`] | what is measured together |
-//! | [`benchmark`] | the sequence of a run; figures of the spine |
-//! | [`tiers`], [`beside`] | a day's way from hot to cold, and what it costs others |
-//! | [`archive`] | the same day moved on into files |
-//! | [`backfill`], [`million`], [`find`] | five years in random order; a million timelines; finding them |
-//! | [`command`] | 500 MB written by `tideline write`, and by the plain loader |
+//! | [`group`] | groups of figures |
+//! | [`benchmark`] | sequence of a run; figures of the group `spine` |
+//! | [`tiers`], [`beside`] | moves from hot to cold, and their interference with other work |
+//! | [`archive`] | moves from cold into archive files |
+//! | [`backfill`], [`million`], [`find`] | five years in random order; a million timelines; search among them |
+//! | [`command`] | 500 MB written by `tideline write` and by a plain loader |
 //! | [`prometheus`] | samples by remote write |
-//! | [`promql`] | questions in PromQL |
-//! | [`peer`] | the same samples and questions to another server |
-//! | [`wanted`] | the goals |
-//! | [`set`], [`plain`], [`load`] | what is written, and writing it |
-//! | [`question`], [`truth`], [`latency`] | what is asked, what is right, how long it took |
-//! | [`server`], [`interrupt`] | the process under test, never left behind |
-//! | [`control`] | what an operator asks of it |
-//! | [`http`] | the client |
-//! | [`process`], [`folder`], [`journal`], [`machine`], [`wait`] | what the operating system says |
-//! | [`report`] | figures, as a table and as JSON |
+//! | [`promql`] | PromQL queries |
+//! | [`peer`] | the same samples and queries for another server |
+//! | [`wanted`] | goals |
+//! | [`set`], [`plain`], [`load`] | data sets, and ingest |
+//! | [`question`], [`truth`], [`latency`] | queries, expected results, latencies |
+//! | [`server`], [`interrupt`] | the process under test, killed in all cases |
+//! | [`control`] | administrative requests |
+//! | [`http`] | HTTP client |
+//! | [`process`], [`folder`], [`journal`], [`machine`], [`wait`] | figures of the operating system |
+//! | [`report`] | figures as a table and as JSON |
 
 use std::fs;
 use std::net::SocketAddr;
@@ -86,40 +87,43 @@ use peer::Peer;
 use report::Report;
 use set::{Kind, Scale};
 
-/// Measures a Tideline server and prints reached beside wanted.
+/// Measures a Tideline server and compares the figures with their goals.
 ///
-/// Exits with 0 whatever was reached, and with 1 where an answer was wrong or the run broke.
+/// Exits with 0 even if goals are missed, and with 1 if a result is wrong or the run fails.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Small sets and few rounds: tells in about a minute whether everything works.
+    /// Use small sets and few rounds, to check in about a minute that everything works.
     #[arg(long)]
     quick: bool,
-    /// What is measured, of spine, tiers, archive, backfill, million, write, find and prometheus. Backfill, million and find take many minutes.
+    /// Groups to measure: spine, tiers, archive, backfill, million, write, find, prometheus. The groups
+    /// backfill, million and find take many minutes.
     #[arg(long, value_delimiter = ',', default_value = "spine,tiers")]
     groups: Vec<Group>,
-    /// The data sets of the spine, of S, M and C.
+    /// Data sets of the group spine: S, M, C.
     #[arg(long, value_delimiter = ',', default_value = "S,M,C")]
     sets: Vec<Kind>,
-    /// Where data folders are made; not a RAM disk, where a sync costs nothing. Default: beside this program.
+    /// Folder for the data folders. Do not use a RAM disk, where a sync costs nothing. Default: next to this
+    /// program.
     #[arg(long)]
     data_dir: Option<PathBuf>,
-    /// The server's binary. Default: `tideline` beside this program.
+    /// Path of the server binary. Default: `tideline` next to this program.
     #[arg(long)]
     server: Option<PathBuf>,
-    /// Connections that write at the same time.
+    /// Number of connections that write concurrently.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     connections: u16,
-    /// Another server, such as VictoriaMetrics or Prometheus, started by you and empty: the group `prometheus` sends it the
-    /// same samples and questions. Prometheus needs `--web.enable-remote-write-receiver` and an out-of-order time window.
+    /// Another server, such as VictoriaMetrics or Prometheus, which you start empty. The group `prometheus`
+    /// sends it the same samples and queries. Prometheus needs `--web.enable-remote-write-receiver` and an
+    /// out-of-order time window.
     #[arg(long, value_name = "ADDRESS:PORT")]
     peer: Option<SocketAddr>,
-    /// The number of its process, where it runs on this machine: its CPU time is told too.
+    /// Process id of that server if it runs on this machine; its CPU time is then reported too.
     #[arg(long, value_name = "PID", requires = "peer")]
     peer_process: Option<u32>,
-    /// Writes everything as JSON to this file too.
+    /// Also write the report as JSON to this file.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Leaves the data folders behind.
+    /// Keep the data folders.
     #[arg(long)]
     keep: bool,
 }
@@ -159,7 +163,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         command.join(" "),
         match benchmark.scale {
             Scale::Full => "",
-            Scale::Quick => "; cut sets: the wanted figures are meant for full ones",
+            Scale::Quick => "; reduced sets: the goals apply to full sets only",
         },
     );
     if let Some(path) = &arguments.json {

@@ -1,5 +1,8 @@
-//! A million timelines: ten minutes at ten seconds, loaded hot and moved to the cold tier; with the ten fields a row of
-//! the other sets, and with only one, where a timeline has to be paid for by sixty values.
+//! Benchmark group `million`: one million timelines with ten minutes of points at an interval of 10 s, loaded
+//! into the hot tier and moved to the cold tier.
+//!
+//! It runs twice: with ten fields per row like the other sets, and with one field, where only 60 values share
+//! the fixed cost of a timeline.
 
 use std::path::Path;
 
@@ -20,19 +23,20 @@ use crate::tiers::all_cold;
 use crate::wanted;
 
 const MINUTES: u64 = 10;
-/// How many days ago the first row lies: young enough to be sealed into the hot tier.
+/// Age of the first row in days; recent enough to be sealed into the hot tier.
 const DAYS_AGO: i64 = 3;
-/// Questions that check single timelines.
+/// Number of queries that check single timelines.
 const CHECKS: usize = 50;
 
 impl Benchmark {
-    /// Both crowds, on servers of their own.
+    /// Runs both variants, each on a separate server.
     pub(crate) fn run_million(&self, report: &mut Report) -> Result<()> {
         self.run_crowd("a million timelines of ten fields", &self.crowd(10), report)?;
         self.run_crowd("a million timelines of one field", &self.crowd(1), report)
     }
 
-    /// Loads all rows instant by instant, waits for folds, weighs, moves, weighs again.
+    /// Loads all rows in the order of their timestamps, waits for folds, measures the size, moves the points
+    /// and measures again.
     fn run_crowd(&self, name: &str, plain: &Plain, report: &mut Report) -> Result<()> {
         let values = plain.values() as f64;
         let content = format!(
@@ -94,7 +98,7 @@ impl Benchmark {
         for _ in 0..CHECKS {
             answer_time(&mut connection, &plain.one_host(&mut random))?;
         }
-        // The move has made the peak begin anew.
+        // The move has reset the peak.
         report.add(
             format!("peak memory of {name}"),
             server.peak_resident_bytes()?.max(peak) as f64 / MEBIBYTE,

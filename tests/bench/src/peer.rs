@@ -1,9 +1,9 @@
-//! The samples and questions of the group `prometheus`, sent to another server that takes remote write and answers
-//! PromQL: VictoriaMetrics, Prometheus. Somebody has started it, empty, and stops it.
+//! Sends the samples and queries of the group `prometheus` to another server that supports remote write and
+//! PromQL, such as VictoriaMetrics or Prometheus. The user starts it empty and stops it.
 //!
-//! What Tideline gets as line protocol the peer gets by remote write 1.0, with the names that Tideline shows it by;
-//! questions are the same, byte by byte. Where its answers never become right it is timed all the same, and a note says
-//! in what they differ.
+//! Data that Tideline receives as line protocol is sent to the peer by remote write 1.0, under the metric
+//! names that Tideline exposes. Queries are byte for byte the same. If a result of the peer stays different,
+//! the query is still timed and a note describes the difference.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -31,11 +31,11 @@ use crate::wait::pause;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
-    /// Its process, where it runs here: its CPU time is told then.
+    /// Its process id, if it runs on this machine; its CPU time is then reported.
     pub(crate) process: Option<u32>,
 }
 
-/// How often a peer that shows what it has stored only after a while is asked again, and how long apart.
+/// Retries for a peer that shows stored samples only after a delay, and the pause between them.
 const SETTLE_ROUNDS: usize = 120;
 const SETTLE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -47,7 +47,7 @@ impl Peer {
         })
     }
 
-    /// Samples of all node exporters that it shows.
+    /// Returns the number of node exporter samples that the peer returns.
     fn samples_of_nodes(&self) -> Result<f64> {
         let found = Cell::new(0.0);
         let ask = promql::ask(
@@ -65,7 +65,7 @@ impl Peer {
         Ok(found.get())
     }
 
-    /// The same once they are so many, or do not become so many.
+    /// Returns this number once it equals `wanted`, or after [`SETTLE_ROUNDS`] retries.
     fn settled_samples(&self, wanted: f64) -> Result<f64> {
         let mut found = self.samples_of_nodes()?;
         for _ in 0..SETTLE_ROUNDS {
@@ -84,7 +84,7 @@ impl Peer {
 }
 
 impl Benchmark {
-    /// Everything that the group `prometheus` measures of us, of a peer.
+    /// Measures on a peer everything that the group `prometheus` measures on Tideline.
     pub(crate) fn run_peer(&self, peer: &Peer, report: &mut Report) -> Result<()> {
         for version in [Version::V1, Version::V2] {
             self.write_to_peer(peer, version, report)?;
@@ -109,17 +109,17 @@ impl Benchmark {
         let loaded = match loaded {
             Ok(loaded) => loaded,
             Err(error @ BenchError::Refused { .. }) => {
-                report.note(format!("{name} is not taken: {error}"));
+                report.note(format!("{name} is not supported: {error}"));
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
         let after = peer.cpu_time()?;
-        // Some acknowledge what they do not read.
+        // Some servers acknowledge samples that they do not store.
         let stored = peer.settled_samples(stored_before + samples)? - stored_before;
         if stored != samples {
             report.note(format!(
-                "{name}: acknowledged, but {stored} of {samples} samples are there"
+                "{name}: acknowledged, but {stored} of {samples} samples are stored"
             ));
             return Ok(());
         }
@@ -160,7 +160,7 @@ impl Benchmark {
             step: STEP,
             count: set.steps as usize,
         };
-        // Values are asked for in the order in which the fleet makes them.
+        // Values are requested in the order in which the fleet generates them.
         let mut row = fleet.next_row();
         self.send_rounds(peer, &series, rounds, move |place, round| {
             let (host, field) = (place / FIELDS.len(), place % FIELDS.len());
@@ -189,7 +189,7 @@ impl Benchmark {
         self.time_peer(peer, promql::SERIES, report, |_| promql::series(hosts))
     }
 
-    /// Sends samples of series, round after round.
+    /// Sends samples of series, round by round.
     fn send_rounds(
         &self,
         peer: &Peer,
@@ -199,11 +199,11 @@ impl Benchmark {
     ) -> Result<Loaded> {
         eprintln!("peer: {} series, {} samples each", series.len(), rounds.count);
         let requests = Requests::new(series, Template::v1, rounds);
-        // One connection: a peer may refuse what is older than what it has.
+        // Uses one connection: a peer may refuse samples that are older than its latest ones.
         load_bodies(peer.address, &Version::V1.route(), 1, requests.make(value))
     }
 
-    /// As [`Benchmark::time`], of a peer.
+    /// Like [`Benchmark::time`], for a peer.
     fn time_peer<'a>(
         &self,
         peer: &Peer,
@@ -216,7 +216,7 @@ impl Benchmark {
         let is_right = match settled(&mut connection, &mut make)? {
             Settled::Right => true,
             Settled::Wrong(difference) => {
-                report.note(format!("{name}: timed, but its answer is another: {difference}"));
+                report.note(format!("{name}: timed, but its result differs: {difference}"));
                 false
             }
             Settled::Refused(body) => {
@@ -254,27 +254,27 @@ impl Benchmark {
     }
 }
 
-/// Instants at which every series has a sample.
+/// Timestamps at which every series has a sample.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rounds {
-    /// The first, in nanoseconds.
+    /// First timestamp in nanoseconds.
     pub(crate) start: i64,
-    /// From one to the next.
+    /// Nanoseconds between two timestamps.
     pub(crate) step: i64,
     pub(crate) count: usize,
 }
 
-/// What becomes of a question to a peer.
+/// Outcome of a query to a peer.
 #[derive(Debug)]
 enum Settled {
     Right,
-    /// It stays wrong, and in what.
+    /// The result stays wrong; describes the difference.
     Wrong(String),
-    /// It is not answered, and why.
+    /// The query is refused; holds the response body.
     Refused(String),
 }
 
-/// Asks until an answer is right.
+/// Repeats a query until its result is correct, the query is refused, or the retries are used up.
 fn settled<'a>(
     connection: &mut Connection,
     make: &mut impl FnMut(&mut Random) -> Ask<'a>,

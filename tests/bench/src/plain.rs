@@ -1,5 +1,6 @@
-//! Sets of integer fields whose every value can be computed by itself, so that points can be written in any order and
-//! checked without keeping them.
+//! Sets of integer fields in which every value is a function of host, field and step.
+//!
+//! Points can therefore be written in any order and checked without storing them.
 
 use serde_json::{Value, json};
 use tideline_fleet::Random;
@@ -7,46 +8,47 @@ use tideline_fleet::Random;
 use crate::question::{Ask, QUERY, ask, cells};
 use crate::set::DEFAULT_TABLE;
 
-/// Fields of many machines, a point at each step.
+/// Fields of many machines, with one point per step.
 #[derive(Debug, Clone)]
 pub(crate) struct Plain {
     pub(crate) hosts: u64,
-    /// Values of each point.
+    /// Values per point.
     pub(crate) fields: u64,
-    /// Points of each machine.
+    /// Points per machine.
     pub(crate) steps: u64,
-    /// The first instant in nanoseconds, at the start of a window.
+    /// First timestamp in nanoseconds; the start of a window.
     pub(crate) start: i64,
-    /// Nanoseconds from one point to the next.
+    /// Nanoseconds between two points.
     pub(crate) step: i64,
-    /// Steps in a window that is asked for.
+    /// Steps per window of a query.
     pub(crate) window: u64,
-    /// How many windows are asked for.
+    /// Windows per query.
     pub(crate) windows: u64,
 }
 
-/// The first field, which questions are about; the others are numbered.
+/// First field, which the queries select; the other fields are numbered.
 const FIELD: &str = "usage";
-/// Machines are spread over so many regions.
+/// Number of regions over which the machines are spread.
 const REGIONS: u64 = 9;
-/// The field rises and falls by so much in so many steps, from a level of its machine; noise is added.
+/// The first field rises and falls by `WAVE_HEIGHT` over `WAVE_STEPS` steps above a base level of its
+/// machine, plus noise.
 const WAVE_HEIGHT: u64 = 40;
 const WAVE_STEPS: u64 = 1_440;
 const LEVELS: u64 = 50;
 const NOISE: u64 = 4;
 
 impl Plain {
-    /// Points of the whole set, each of one value.
+    /// Returns the number of points in the set.
     pub(crate) const fn points(&self) -> u64 {
         self.hosts * self.steps
     }
 
-    /// Values of the whole set.
+    /// Returns the number of values in the set.
     pub(crate) const fn values(&self) -> u64 {
         self.points() * self.fields
     }
 
-    /// The value of a machine's first field at a step.
+    /// Returns the value of a machine's first field at a step.
     pub(crate) const fn value(&self, host: u64, step: u64) -> u64 {
         let level = Random::new(host).bits() % LEVELS;
         let phase = (step + host * 37) % WAVE_STEPS;
@@ -56,12 +58,12 @@ impl Plain {
         level + height * WAVE_HEIGHT / half + noise
     }
 
-    /// The value of a field: each is as that of a machine of its own.
+    /// Returns the value of a field, computed like the first field of a separate machine.
     const fn value_of(&self, host: u64, field: u64, step: u64) -> u64 {
         self.value(host + field * self.hosts, step)
     }
 
-    /// Appends a point as line protocol; the value of its first field.
+    /// Appends a point as line protocol; returns the value of its first field.
     pub(crate) fn write(&self, host: u64, step: u64, out: &mut Vec<u8>) -> u64 {
         let value = self.value(host, step);
         out.extend_from_slice(b"cpu,host=h");
@@ -82,17 +84,17 @@ impl Plain {
         value
     }
 
-    /// How many points there are in all.
+    /// Returns a query that counts all points.
     pub(crate) fn count(&self) -> Ask<'static> {
         self.total("count", self.points())
     }
 
-    /// What all values come to.
+    /// Returns a query that sums all values of the first field.
     pub(crate) fn sum(&self, expected: u64) -> Ask<'static> {
         self.total("sum", expected)
     }
 
-    /// Some windows of one machine.
+    /// Returns a query for consecutive windows of a random machine.
     pub(crate) fn one_host(&self, random: &mut Random) -> Ask<'_> {
         let host = random.index(self.hosts as usize) as u64;
         let begin = self.steps / self.window - self.windows;

@@ -1,23 +1,24 @@
-//! What Linux says about a process: the CPU time it has used, the memory it holds and has held, what it has written.
+//! Resource usage of a process as Linux reports it in `/proc`: CPU time, resident memory and its peak, and
+//! bytes written to storage.
 
 use std::fs;
 use std::time::Duration;
 
 use crate::error::{BenchError, Result};
 
-/// Clock ticks a second in `/proc/PID/stat`: Linux has shown 100 to user space on every architecture we run on,
-/// whatever the kernel's own rate.
+/// Clock ticks per second in `/proc/PID/stat`. Linux reports 100 to user space on all supported
+/// architectures, independent of the kernel's own tick rate.
 const TICKS_PER_SECOND: u64 = 100;
-/// The places of `utime` and `stime` in `/proc/PID/stat`, counted from the field after the command's name.
+/// Positions of `utime` and `stime` in `/proc/PID/stat`, counted from the field after the command name.
 const USER_TICKS_PLACE: usize = 11;
 const SYSTEM_TICKS_PLACE: usize = 12;
 
-/// CPU time that all threads of a process have used so far, ended ones included, in user space and in the kernel.
-/// Steps are 10 ms.
+/// Returns the CPU time in user space and kernel of all threads of a process, including ended ones. The
+/// resolution is 10 ms.
 pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let stat = read(&path)?;
-    // The name may hold spaces and parentheses; nothing after it does.
+    // The command name may contain spaces and parentheses; the fields after it do not.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks = |place| {
         let field = fields.split_whitespace().nth(place);
@@ -29,21 +30,22 @@ pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
     }
 }
 
-/// The most resident memory that a process has held since it began (`VmHWM`), in bytes.
+/// Returns the peak resident memory of a process since its start or the last [`forget_peak`] (`VmHWM`), in
+/// bytes.
 pub(crate) fn peak_resident_bytes(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/status");
     let status = read(&path)?;
     kibibytes(&status, "VmHWM:").ok_or(BenchError::Proc { path })
 }
 
-/// The resident memory that a process holds now (`VmRSS`), in bytes.
+/// Returns the current resident memory of a process (`VmRSS`), in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/status");
     let status = read(&path)?;
     kibibytes(&status, "VmRSS:").ok_or(BenchError::Proc { path })
 }
 
-/// Lets [`peak_resident_bytes`] begin anew with what the process holds now.
+/// Resets the value of [`peak_resident_bytes`] to the current resident memory.
 pub(crate) fn forget_peak(pid: u32) -> Result<()> {
     let path = format!("/proc/{pid}/clear_refs");
     fs::write(&path, "5").map_err(|source| BenchError::File {
@@ -52,7 +54,7 @@ pub(crate) fn forget_peak(pid: u32) -> Result<()> {
     })
 }
 
-/// Bytes that a process has given to file systems on disks so far, in whole pages (`write_bytes`).
+/// Returns the bytes that a process has written to storage so far, in whole pages (`write_bytes`).
 pub(crate) fn written_bytes(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/io");
     let io = read(&path)?;
@@ -61,7 +63,7 @@ pub(crate) fn written_bytes(pid: u32) -> Result<u64> {
     count.ok_or(BenchError::Proc { path })
 }
 
-/// The value in bytes of a line such as `VmHWM:   1234 kB`.
+/// Returns the value in bytes of a line such as `VmHWM:   1234 kB`.
 pub(crate) fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let count: u64 = line.split_whitespace().next()?.parse().ok()?;

@@ -1,9 +1,9 @@
-//! Samples as Prometheus sends them: remote write of both versions, 2,000 samples a request, each acknowledged after its
-//! sync.
+//! Samples as Prometheus sends them: both versions of remote write, 2,000 samples per request, each request
+//! acknowledged after its sync.
 //!
-//! The series are those of a node exporter on each of some hosts: 250 names of metrics, each for two devices, eight
-//! labels. They come in the order of a scrape, so that a request has many names and few series of each. Half of them
-//! count up, a quarter stands still, a quarter is noise with two decimals.
+//! The series are those of a node exporter on each of 40 hosts: 250 metric names, two devices each, eight
+//! labels. They are sent in scrape order, so that a request has many names and few series per name. Half of
+//! the series are counters, a quarter is constant, and a quarter is noise with two decimals.
 
 use std::time::Duration;
 
@@ -24,38 +24,39 @@ use crate::report::{Report, Unit, Wanted};
 use crate::set::{DEFAULT_TABLE, HOUR, Scale};
 use crate::wanted;
 
-/// Samples of a request: what Prometheus sends at most.
+/// Samples per request: the default maximum of Prometheus.
 const REQUEST_SERIES: usize = 2_000;
-/// Nanoseconds from one scrape to the next.
+/// Nanoseconds between two scrapes.
 const SCRAPE: i64 = 15_000_000_000;
 const SUBSYSTEMS: [&str; 5] = ["cpu", "disk", "filesystem", "memory", "network"];
-/// Names of metrics in each subsystem.
+/// Metric names per subsystem.
 const NAMES: usize = 50;
 const DEVICES: [&str; 2] = ["sda", "sdb"];
-/// The help of every metric: of usual length.
+/// Help text of every metric, of typical length.
 const HELP: &str = "The number of events that the kernel has counted since it was started.";
 
-/// A version of the protocol.
+/// Version of the remote write protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
     V1,
     V2,
 }
 
-/// Hosts that are scraped for a while.
+/// Hosts that are scraped for some time.
 #[derive(Debug)]
 pub(crate) struct Scrapes {
     hosts: usize,
-    /// Both versions may go to one server, and are not to overwrite each other.
+    /// Number of the first host. The two versions use different hosts, because both may be sent to one
+    /// server.
     first_host: usize,
-    /// Scrapes of each host.
+    /// Scrapes per host.
     rounds: usize,
-    /// The first instant, in nanoseconds.
+    /// First timestamp in nanoseconds.
     start: i64,
 }
 
 impl Benchmark {
-    /// All figures about what Prometheus sends.
+    /// Runs the group `prometheus`.
     pub(crate) fn run_prometheus(&self, report: &mut Report) -> Result<()> {
         self.run_remote_write(Version::V1, report)?;
         self.run_remote_write(Version::V2, report)?;
@@ -66,7 +67,7 @@ impl Benchmark {
         }
     }
 
-    /// Loads all samples, seals, waits for quiet, weighs and counts.
+    /// Loads all samples, seals, waits until the server is idle, reports sizes and counts.
     fn run_remote_write(&self, version: Version, report: &mut Report) -> Result<()> {
         let name = version.name();
         let scrapes = self.scrapes(version);
@@ -125,7 +126,7 @@ impl Benchmark {
         self.forget(&data)
     }
 
-    /// Forty hosts, for three hours that have just ended.
+    /// Returns 40 hosts, scraped during the last three hours, or 40 times at [`Scale::Quick`].
     pub(crate) fn scrapes(&self, version: Version) -> Scrapes {
         let rounds = match self.scale {
             Scale::Full => (3 * HOUR / SCRAPE) as usize,
@@ -176,7 +177,7 @@ impl Scrapes {
         self.hosts * self.series_of_host() * self.rounds
     }
 
-    /// The series of all hosts, in the order in which they are scraped.
+    /// Returns the series of all hosts in scrape order.
     fn series(&self) -> Vec<Series> {
         let of_host = |host: usize| {
             let names = SUBSYSTEMS
@@ -193,7 +194,7 @@ impl Scrapes {
         hosts.flat_map(of_host).collect()
     }
 
-    /// Makes one request after another: a scrape of all hosts, then the next.
+    /// Returns a generator of requests: one scrape of all hosts after another.
     pub(crate) fn requests(&self, version: Version) -> impl FnMut(&mut Vec<u8>) + Send + use<> {
         let template = match version {
             Version::V1 => Template::v1,
@@ -207,7 +208,7 @@ impl Scrapes {
         Requests::new(&self.series(), template, rounds).make(value)
     }
 
-    /// How many samples there are in all.
+    /// Returns a query that counts all samples.
     fn count(&self) -> Ask<'static> {
         const FIELD: &str = "value";
         let expected = self.samples() as f64;
@@ -217,7 +218,7 @@ impl Scrapes {
             "range": {"start": self.start, "end": self.start + self.rounds as i64 * SCRAPE},
             "aggregate": {"functions": ["count"]},
         });
-        // A row for each name of a metric.
+        // The result has one row per metric name.
         ask(DEFAULT_TABLE, QUERY, &body, move |answer: &Value| {
             let rows = answer["series"].as_array().into_iter().flatten();
             let counts = rows.filter_map(|series| series["points"][0][1].as_f64());
@@ -229,7 +230,7 @@ impl Scrapes {
     }
 }
 
-/// Requests with a sample of each of some series, for one instant after another.
+/// Requests with one sample per series, for one timestamp after another.
 #[derive(Debug)]
 pub(crate) struct Requests {
     templates: Vec<Template>,
@@ -244,7 +245,8 @@ impl Requests {
         }
     }
 
-    /// Makes one after another, compressed. `value` is asked for the number of each series at each round, in their order.
+    /// Returns a generator of compressed requests. `value` returns the sample of a series in a round; it is
+    /// called in sending order.
     pub(crate) fn make(
         self,
         mut value: impl FnMut(usize, usize) -> f64 + Send,
@@ -270,7 +272,7 @@ impl Requests {
     }
 }
 
-/// What a load of so many samples cost until the last acknowledgement; the CPU time where it is known.
+/// Reports the cost of a load until the last acknowledgement; CPU time only if it is known.
 pub(crate) fn add_load(report: &mut Report, name: &str, samples: f64, cpu: Option<Duration>, wall: Duration) {
     if let Some(cpu) = cpu {
         report.add(
@@ -316,7 +318,7 @@ fn one(host: usize, subsystem: &str, name: usize, device: &str) -> Series {
     }
 }
 
-/// The number of a series at a scrape.
+/// Returns the sample of a series at a scrape.
 fn value(series: usize, round: usize) -> f64 {
     match series % 4 {
         0 | 1 => (series * 7_919 + round * 15 * (series % 97 + 1)) as f64,

@@ -1,4 +1,6 @@
-//! Questions in PromQL: counters by the minute, a wide aggregate, one series, and series among a million.
+//! PromQL queries: rates of counters by the minute, a wide aggregate, one series, and series among a million.
+//!
+//! The data and the queries are also sent to a peer; see [`crate::peer`].
 
 use std::fmt::Write as _;
 
@@ -18,16 +20,16 @@ use crate::truth::Truth;
 use crate::wanted;
 
 const SECOND: i64 = 1_000_000_000;
-/// Rounds of quick questions.
+/// Rounds of fast queries.
 const QUICK_ROUNDS: usize = 1_000;
-/// From one sample of a counter to the next.
+/// Nanoseconds between two samples of a counter.
 const SCRAPE: i64 = 15 * SECOND;
-/// Values of the tag that counters are summed by.
+/// Values of the tag by which counters are summed.
 const GROUPS: u64 = 10;
-/// Relative error of a rate: both ends of a window are guessed in floats.
+/// Relative tolerance of a rate: both ends of a window are extrapolated in floats.
 const RATE_TOLERANCE: f64 = 1e-9;
 
-/// Counters that all rise evenly, each at its own speed.
+/// Counters that rise linearly, each at its own rate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counters {
     series: u64,
@@ -73,7 +75,7 @@ impl Counters {
         }
     }
 
-    /// What a counter gains from one sample to the next.
+    /// Returns the increase of a counter between two samples.
     fn gain(series: u64) -> u64 {
         1 + series % 7
     }
@@ -86,12 +88,12 @@ impl Counters {
         ]
     }
 
-    /// The number of a counter at one of its instants.
+    /// Returns the value of a counter at sample number `at`.
     pub(crate) fn value(self, series: u64, at: u64) -> f64 {
         (at * Self::gain(series)) as f64
     }
 
-    /// The instants of all counters.
+    /// Returns the timestamps of all counters.
     pub(crate) fn rounds(self) -> Rounds {
         Rounds {
             start: self.start,
@@ -100,7 +102,7 @@ impl Counters {
         }
     }
 
-    /// All counters as series.
+    /// Returns all counters as series.
     pub(crate) fn all(self) -> Vec<Series> {
         let one = |series| labelled("http_requests", Self::tags(series));
         (0..self.series).map(one).collect()
@@ -117,16 +119,16 @@ impl Counters {
         out.extend_from_slice(line.as_bytes());
     }
 
-    /// What all counters of a group gain in a second.
+    /// Returns the increase per second of all counters in a group.
     fn rate(self, group: u64) -> f64 {
         let of_group = (0..self.series).filter(|series| series % GROUPS == group);
         of_group.map(Self::gain).sum::<u64>() as f64 / 15.0
     }
 
-    /// The rate of each group by the minute, all six hours.
+    /// Returns a query for the rate of each group by the minute over six hours.
     pub(crate) fn rates(self) -> Ask<'static> {
         let end = self.start + self.samples as i64 * SCRAPE;
-        // The first window that is full, so that nothing of it is guessed but its ends.
+        // The first full window, so that only its ends are extrapolated.
         let start = self.start + 5 * MINUTE;
         let steps = (end - start) / MINUTE + 1;
         let query = "sum by (x) (rate(http_requests[5m]))";
@@ -151,7 +153,7 @@ impl Counters {
         })
     }
 
-    /// One counter at a random instant.
+    /// Returns an instant query for one counter at a random sample.
     pub(crate) fn one(self, random: &mut Random) -> Ask<'static> {
         let series = random.index(self.series as usize) as u64;
         let at = random.index(self.samples as usize) as u64;
@@ -169,7 +171,7 @@ impl Counters {
 }
 
 impl Benchmark {
-    /// Loads what each question is about, and asks it.
+    /// Loads the data of each query and measures it.
     pub(crate) fn run_promql(&self, report: &mut Report) -> Result<()> {
         self.run_counters(report)?;
         self.run_wide(report)?;
@@ -223,7 +225,7 @@ impl Benchmark {
     }
 }
 
-/// Hosts whose series are looked for.
+/// Returns the number of hosts for [`series`].
 pub(crate) const fn hosts(scale: Scale) -> u64 {
     match scale {
         Scale::Full => 100_000,
@@ -231,7 +233,7 @@ pub(crate) const fn hosts(scale: Scale) -> u64 {
     }
 }
 
-/// The series of one metric of one host of a hundred.
+/// Returns a request for the series of one metric of one host in a hundred.
 pub(crate) fn series(hosts: u64) -> Ask<'static> {
     let hits = (0..hosts).filter(|host| host % 100 == 1).count();
     let selector = escaped("{__name__=~\".*cpu.*\", host=~\"h1.*\"}");
@@ -245,7 +247,7 @@ pub(crate) fn series(hosts: u64) -> Ask<'static> {
     }
 }
 
-/// Ten metrics, of which one is of the processor.
+/// Ten metrics, one of which is a CPU metric.
 pub(crate) const METRICS: [&str; 10] = [
     "node_cpu_busy",
     "node_memory_free",
@@ -259,7 +261,7 @@ pub(crate) const METRICS: [&str; 10] = [
     "node_processes",
 ];
 
-/// The metric and the tags of the series of a row; one host of a hundred is named `h1…`.
+/// Returns the metric and the tags of the series in a row; one host in a hundred is named `h1…`.
 fn of_row(row: u64) -> (&'static str, [(&'static str, String); 2]) {
     let (host, metric) = (
         row / METRICS.len() as u64,
@@ -273,13 +275,13 @@ fn of_row(row: u64) -> (&'static str, [(&'static str, String); 2]) {
     (metric, [("host", name), ("region", format!("r{}", host % 9))])
 }
 
-/// The series of a row.
+/// Returns the series of a row.
 pub(crate) fn metric(row: u64) -> Series {
     let (metric, tags) = of_row(row);
     labelled(metric, tags)
 }
 
-/// Appends the one row of a series.
+/// Appends the single row of a series.
 fn write_metric(row: u64, now: i64, out: &mut Vec<u8>) {
     let (metric, [(_, host), (_, region)]) = of_row(row);
     let line = format!("{metric},host={host},region={region} value={row} {now}\n");
@@ -295,7 +297,8 @@ fn labelled<const N: usize>(metric: &str, tags: [(&str, String); N]) -> Series {
     }
 }
 
-/// What the Time Series Benchmark Suite asks a PromQL service: the mean of each field by host and hour, of twelve hours.
+/// Returns the PromQL query of the Time Series Benchmark Suite: the mean of each field by host and hour over
+/// twelve hours.
 pub(crate) fn wide<'a>(set: &'a Set, truth: &'a Truth, random: &mut Random) -> Ask<'a> {
     let hours = set.steps as usize / STEPS_AN_HOUR;
     let wide = hours.min(12);
@@ -306,7 +309,8 @@ pub(crate) fn wide<'a>(set: &'a Set, truth: &'a Truth, random: &mut Random) -> A
         "avg by (__name__, hostname) (avg_over_time({{__name__=~\"{}\"}}[1h]))",
         metrics.join("|")
     );
-    // Windows are open on the left: from half a step before, each holds the points of its hour.
+    // Windows are open on the left. With ends half a step before the hour, each window holds exactly the
+    // points of its hour.
     let start = set.start + (steps.start as i64 * 10 + 3_595) * SECOND;
     let end = start + (wide as i64 - 1) * HOUR;
     let more = format!("{}&keep_grouped_names=true", range(start, end, HOUR));
@@ -361,7 +365,7 @@ fn range(start: i64, end: i64, step: i64) -> String {
     format!("&start={start}&end={end}&step={}", step / SECOND)
 }
 
-/// An instant, as the API takes it.
+/// Formats a timestamp in seconds, as the HTTP API expects it.
 fn seconds(nanos: i64) -> String {
     format!("{}.{:03}", nanos / SECOND, nanos % SECOND / 1_000_000)
 }
@@ -378,10 +382,10 @@ fn escaped(text: &str) -> String {
 }
 
 fn list(value: &Value) -> std::result::Result<&Vec<Value>, String> {
-    value.as_array().ok_or_else(|| format!("no list but {value}"))
+    value.as_array().ok_or_else(|| format!("not a list: {value}"))
 }
 
 fn number(value: &Value) -> std::result::Result<f64, String> {
     let number = value.as_str().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| format!("no number but {value}"))
+    number.ok_or_else(|| format!("not a number: {value}"))
 }

@@ -1,4 +1,6 @@
-//! What is asked, and how an answer is told from a wrong one.
+//! Queries and the checks of their results.
+//!
+//! Each check compares the result with the generated values, so that a wrong result fails the run.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,32 +12,32 @@ use tideline_model::Timestamp;
 use crate::set::{HOUR, STEP, STEPS_A_MINUTE, STEPS_AN_HOUR, Set};
 use crate::truth::Truth;
 
-/// One question with its check.
+/// Request with the check of its result.
 pub(crate) struct Ask<'a> {
     pub(crate) path: String,
     pub(crate) body: String,
-    /// Says what is wrong with an answer.
+    /// Check of a response; the error describes the difference.
     pub(crate) check: Check<'a>,
 }
 
 type Check<'a> = Box<dyn Fn(&Value) -> Result<(), String> + 'a>;
 
-/// Makes questions about a set whose truth is known.
+/// Generator of queries for a set with known values.
 #[derive(Debug)]
 pub(crate) struct Questions<'a> {
     set: &'a Set,
     truth: &'a Truth,
-    /// The tags of each host, by number.
+    /// Tags of each host, by host number.
     tags: Vec<BTreeMap<&'static str, String>>,
 }
 
-/// What questions are sent as.
+/// Content type of the requests.
 pub(crate) const CONTENT_TYPE: &str = "application/json";
-/// Relative error that a mean may have: what is promised for sums of floats.
+/// Relative tolerance of a mean: the documented precision of float sums.
 pub(crate) const TOLERANCE: f64 = 1e-12;
-/// Timelines of a page of search results.
+/// Timelines per page of search results.
 const PAGE: usize = 100;
-/// Hours that the widest question covers.
+/// Hours covered by the widest query.
 const WIDE_HOURS: usize = 12;
 pub(crate) const QUERY: &str = "query";
 const LATEST: &str = "latest";
@@ -51,17 +53,17 @@ impl<'a> Questions<'a> {
         }
     }
 
-    /// The set that is asked about.
+    /// Returns the set that is queried.
     pub(crate) fn set(&self) -> &'a Set {
         self.set
     }
 
-    /// What every value is.
+    /// Returns all values of the set.
     pub(crate) fn truth(&self) -> &'a Truth {
         self.truth
     }
 
-    /// One hour of one field of one timeline by minute.
+    /// Returns a query for one hour of one field of one timeline by minute.
     pub(crate) fn one_timeline(&self, random: &mut Random) -> Ask<'a> {
         let host = random.index(self.tags.len());
         let field = random.index(FIELDS.len());
@@ -86,7 +88,7 @@ impl<'a> Questions<'a> {
         })
     }
 
-    /// One field of one timeline by minute, the whole set.
+    /// Returns a query for one field of one timeline by minute over the whole set.
     pub(crate) fn one_day(&self, random: &mut Random) -> Ask<'a> {
         let (host, field) = (random.index(self.tags.len()), random.index(FIELDS.len()));
         let steps = 0..self.set.steps as usize;
@@ -108,7 +110,7 @@ impl<'a> Questions<'a> {
         })
     }
 
-    /// All fields over all hosts in windows of so many minutes, the whole set.
+    /// Returns a query for all fields over all hosts in windows of `minutes` minutes over the whole set.
     pub(crate) fn everything(&self, minutes: usize) -> Ask<'a> {
         let steps = 0..self.set.steps as usize;
         let body = json!({
@@ -122,7 +124,7 @@ impl<'a> Questions<'a> {
         ask(self.set.table, QUERY, &body, move |answer| {
             let cells = cells(answer, None, &FIELDS)?;
             same_rows(&cells, starts.len())?;
-            // Every row is counted; one is computed again.
+            // All rows are counted; the values of one row are recomputed.
             let (time, steps) = &starts[starts.len() / 2];
             let mean = |field| truth.mean(steps.clone(), 0..hosts, field);
             let expected: [f64; FIELDS.len()] = std::array::from_fn(mean);
@@ -130,7 +132,7 @@ impl<'a> Questions<'a> {
         })
     }
 
-    /// One field over all hosts by minute, the whole set.
+    /// Returns a query for one field over all hosts by minute over the whole set.
     pub(crate) fn all_hosts_by_minute(&self, random: &mut Random) -> Ask<'a> {
         let field = random.index(FIELDS.len());
         let steps = 0..self.set.steps as usize;
@@ -152,7 +154,7 @@ impl<'a> Questions<'a> {
         })
     }
 
-    /// All fields of every host by hour, over twelve whole hours.
+    /// Returns a query for all fields of every host by hour over twelve whole hours.
     pub(crate) fn all_fields_by_hour(&self, random: &mut Random) -> Ask<'a> {
         // Sets begin on a minute, windows on an hour.
         let offset = (-self.set.start).rem_euclid(HOUR) / STEP;
@@ -169,7 +171,7 @@ impl<'a> Questions<'a> {
         let truth = self.truth;
         let starts = self.windows(&steps, STEPS_AN_HOUR);
         let names = self.hostnames();
-        // Every row is counted; the means of some hosts are computed again.
+        // All rows are counted; the means of some hosts are recomputed.
         let checked: Vec<usize> = (0..8).map(|_| random.index(names.len())).collect();
         ask(self.set.table, QUERY, &body, move |answer| {
             let cells = cells(answer, Some("hostname"), &FIELDS)?;
@@ -184,7 +186,7 @@ impl<'a> Questions<'a> {
         })
     }
 
-    /// The latest values of all fields of all hosts.
+    /// Returns a query for the latest values of all fields of all hosts.
     pub(crate) fn latest(&self) -> Ask<'a> {
         let body = json!({ "timelines": {"where": {"property": "measurement", "equals": "cpu"}} });
         let (truth, step) = (self.truth, self.set.steps as usize - 1);
@@ -201,7 +203,7 @@ impl<'a> Questions<'a> {
         })
     }
 
-    /// The timelines that agree with a random one in two tags.
+    /// Returns a search for the timelines that share two tag values with a random one.
     pub(crate) fn two_tags(&self, keys: [&'static str; 2], random: &mut Random) -> Ask<'a> {
         let like = &self.tags[random.index(self.tags.len())];
         let wanted = keys.map(|key| (key, like[key].clone()));
@@ -224,13 +226,13 @@ impl<'a> Questions<'a> {
                 wanted.iter().all(|(key, value)| tags[key] == **value)
             };
             match found.iter().find(|timeline| !good(timeline)) {
-                Some(other) => Err(format!("{other} does not meet the condition")),
+                Some(other) => Err(format!("{other} does not match the condition")),
                 None => Ok(()),
             }
         })
     }
 
-    /// The starts of the windows of so many steps, each with its steps.
+    /// Returns the start of each window of `width` steps, with its steps.
     fn windows(&self, steps: &Range<usize>, width: usize) -> Vec<(i64, Range<usize>)> {
         let starts = steps.clone().step_by(width);
         starts
@@ -238,7 +240,7 @@ impl<'a> Questions<'a> {
             .collect()
     }
 
-    /// The instants of these steps, as questions name them.
+    /// Returns the time range of these steps in the form of a request.
     pub(crate) fn range(&self, steps: &Range<usize>) -> Value {
         json!({"start": self.instant(steps.start), "end": self.instant(steps.end)})
     }
@@ -252,7 +254,7 @@ impl<'a> Questions<'a> {
     }
 }
 
-/// How many values one field has in the whole set: every acknowledged row once.
+/// Returns a query that counts the values of one field: every acknowledged row must occur once.
 pub(crate) fn count(set: &Set) -> Ask<'static> {
     let rows = set.rows();
     let body = json!({
@@ -270,10 +272,10 @@ pub(crate) fn count(set: &Set) -> Ask<'static> {
     })
 }
 
-/// The rows of an answer by group and time; the columns in the order of the fields.
+/// Rows of a result by group and timestamp; the columns are in the order of the fields.
 pub(crate) type Cells = BTreeMap<(String, i64), Vec<f64>>;
 
-/// A question to one of the resources of a table.
+/// Builds a request to a resource of a table.
 pub(crate) fn ask<'a>(
     table: &str,
     resource: &str,
@@ -287,7 +289,7 @@ pub(crate) fn ask<'a>(
     }
 }
 
-/// Reads an answer: the group is the value of a tag, or empty; the values come in the order of `fields`.
+/// Parses a result. The group is the value of a tag, or empty; values are in the order of `fields`.
 pub(crate) fn cells(answer: &Value, group: Option<&str>, fields: &[&str]) -> Result<Cells, String> {
     let mut cells = Cells::new();
     for series in list(&answer["series"], "series")? {
@@ -314,7 +316,7 @@ pub(crate) fn cells(answer: &Value, group: Option<&str>, fields: &[&str]) -> Res
     Ok(cells)
 }
 
-/// Whether a column, such as `usage_user` or `mean(usage_user)`, is of this field.
+/// Returns true if a column such as `usage_user` or `mean(usage_user)` belongs to this field.
 fn is_of(column: &Value, field: &str) -> bool {
     let name = column.as_str().unwrap_or_default();
     let inner = name
@@ -326,10 +328,10 @@ fn is_of(column: &Value, field: &str) -> bool {
 pub(crate) fn list<'v>(value: &'v Value, what: &str) -> Result<&'v Vec<Value>, String> {
     value
         .as_array()
-        .ok_or_else(|| format!("no list of {what} in the answer"))
+        .ok_or_else(|| format!("no list of {what} in the response"))
 }
 
-/// Nanoseconds of a time as answers show it.
+/// Returns the nanoseconds of a timestamp in a response.
 pub(crate) fn instant(time: &Value) -> Option<i64> {
     match time {
         Value::String(text) => Timestamp::parse_rfc3339(text).map(Timestamp::nanos),

@@ -1,18 +1,20 @@
-//! Reached beside wanted: as a table for people, as JSON for programs.
+//! Figures and their goals: a Markdown table, JSON for programs.
+//!
+//! Runs are compared by the names of the figures, so a name must not change.
 
 use std::fmt;
 
 use serde_json::{Value, json};
 
-/// Everything that a run has found out.
+/// All figures and notes of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) figures: Vec<Figure>,
-    /// What explains the figures and is not wanted to be anything.
+    /// Explanations of the figures; they have no goals.
     pub(crate) notes: Vec<String>,
 }
 
-/// One measured number.
+/// Measured figure.
 #[derive(Debug, Clone)]
 pub(crate) struct Figure {
     pub(crate) name: String,
@@ -21,44 +23,44 @@ pub(crate) struct Figure {
     pub(crate) wanted: Wanted,
 }
 
-/// What a number counts.
+/// Unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Values for each second of CPU time, in millions.
+    /// Millions of values per second of CPU time.
     MillionValuesPerCpuSecond,
-    /// Values for each second of the clock, in millions.
+    /// Millions of values per second of wall-clock time.
     MillionValuesPerSecond,
-    /// Bytes on disk for each value.
+    /// Bytes on disk per value.
     BytesPerValue,
     Mebibytes,
     Seconds,
     Milliseconds,
-    /// Bytes for each byte.
+    /// Bytes per byte.
     BytesPerByte,
-    /// So many times as much.
+    /// Multiple of another figure.
     Times,
     Percent,
     Segments,
-    /// A million bytes for each second of the clock.
+    /// Millions of bytes per second of wall-clock time.
     MegabytesPerSecond,
     Microseconds,
-    /// Bytes for each timeline.
+    /// Bytes per timeline.
     BytesPerTimeline,
-    /// Timelines for each second of CPU time, in thousands.
+    /// Thousands of timelines per second of CPU time.
     ThousandTimelinesPerCpuSecond,
 }
 
-/// What a number should be.
+/// Goal of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Wanted {
     AtLeast(f64),
     AtMost(f64),
-    /// It is shown beside the others and judged by nobody.
+    /// No goal: the figure is only reported.
     Nothing,
 }
 
 impl Report {
-    /// Adds a figure and says so, so that a long run shows what it has.
+    /// Adds a figure and prints it, so that a long run shows its progress.
     pub(crate) fn add(&mut self, name: impl Into<String>, reached: f64, unit: Unit, wanted: Wanted) {
         let figure = Figure {
             name: name.into(),
@@ -70,14 +72,14 @@ impl Report {
         self.figures.push(figure);
     }
 
-    /// Adds a note and says so.
+    /// Adds a note and prints it.
     pub(crate) fn note(&mut self, note: impl Into<String>) {
         let note = note.into();
         eprintln!("    {note}");
         self.notes.push(note);
     }
 
-    /// The figures and notes for programs.
+    /// Returns the figures and notes as JSON.
     pub(crate) fn to_json(&self) -> Value {
         let figures = self.figures.iter().map(|figure| {
             let (at_least, at_most) = match figure.wanted {
@@ -99,7 +101,7 @@ impl Report {
 }
 
 impl Figure {
-    /// Whether the number is as wanted; `None` where nothing is.
+    /// Returns true if the goal is met; `None` without a goal.
     pub(crate) fn met(&self) -> Option<bool> {
         match self.wanted {
             Wanted::AtLeast(least) => Some(self.reached >= least),
@@ -143,7 +145,7 @@ impl Unit {
 }
 
 impl fmt::Display for Report {
-    /// A table in Markdown, so that a README can quote it as it is.
+    /// Writes a Markdown table, which a README can quote unchanged.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows: Vec<[String; 4]> = self
             .figures
@@ -159,7 +161,7 @@ impl fmt::Display for Report {
                 [figure.name.clone(), reached, wanted, ok.to_owned()]
             })
             .collect();
-        let titles = ["figure", "reached", "wanted", "ok?"].map(str::to_owned);
+        let titles = ["figure", "reached", "goal", "ok?"].map(str::to_owned);
         let widths: [usize; 4] = std::array::from_fn(|column| {
             let cells = rows.iter().chain([&titles]);
             cells.map(|row| row[column].chars().count()).max().unwrap_or(0)

@@ -1,4 +1,6 @@
-//! Questions that select by values: points above a bound, and the hosts with the highest mean.
+//! Queries that select by value: points above a bound, and the hosts with the highest mean.
+//!
+//! Both read the last twelve hours of one field of all hosts.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,15 +11,15 @@ use tideline_fleet::{FIELDS, Random};
 use crate::question::{Ask, QUERY, Questions, TOLERANCE, ask, instant, list};
 use crate::set::{STEP, STEPS_AN_HOUR};
 
-/// Hours that these questions cover.
+/// Hours covered by these queries.
 const HOURS: usize = 12;
-/// Values above this are wanted.
+/// Lower bound, exclusive, of the selected values.
 const BOUND: u8 = 90;
-/// Hosts that are wanted.
+/// Number of hosts with the highest mean.
 const TOP: usize = 10;
 
 impl<'a> Questions<'a> {
-    /// Every value above 90 of one field of all hosts, the last twelve hours, as rows.
+    /// Returns a query for every value above 90 of one field of all hosts in the last twelve hours, as rows.
     pub(crate) fn high_values(&self, random: &mut Random) -> Ask<'a> {
         let field = random.index(FIELDS.len());
         let steps = self.last_hours();
@@ -53,7 +55,7 @@ impl<'a> Questions<'a> {
         })
     }
 
-    /// The ten hosts with the highest mean of one field over the last twelve hours.
+    /// Returns a query for the ten hosts with the highest mean of one field over the last twelve hours.
     pub(crate) fn top_hosts(&self, random: &mut Random) -> Ask<'a> {
         let field = random.index(FIELDS.len());
         let steps = self.last_hours();
@@ -84,7 +86,7 @@ impl<'a> Questions<'a> {
         })
     }
 
-    /// What both ask about: one field of all hosts in some steps.
+    /// Returns the members that both requests share: one field of all hosts in these steps.
     fn of_all_hosts(&self, field: usize, steps: &Range<usize>) -> Value {
         json!({
             "timelines": {"where": {"property": "measurement", "equals": "cpu"}},

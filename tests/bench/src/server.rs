@@ -1,4 +1,6 @@
-//! The server under test: the real binary, in a process of its own, with its default settings.
+//! The server under test: the real binary in a separate process, with default settings.
+//!
+//! All waits poll the process and have a limit, so that a hung server ends the run with an error.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -15,7 +17,7 @@ use crate::interrupt;
 use crate::process::{cpu_time, forget_peak, peak_resident_bytes, resident_bytes, written_bytes};
 use crate::wait::pause;
 
-/// A running server. It is killed when this goes out of scope, on errors too.
+/// Running server. Dropping it kills the process, also on errors.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
@@ -24,39 +26,39 @@ pub(crate) struct Server {
     started: Instant,
 }
 
-/// The longest that a start may take: far beyond the figure, so that a slow start is measured and not an error.
+/// Maximum duration of a start: far above the goal, so that a slow start is measured instead of failing.
 const READY_LIMIT: Duration = Duration::from_secs(120);
-/// From one look at a starting server to the next; bounds the error of a start's figure.
+/// Polling interval of a starting server; bounds the error of the measured start time.
 const READY_POLL: Duration = Duration::from_millis(1);
-/// The longest that the server may take to fall quiet after a seal.
+/// Maximum time until the server is idle after a seal.
 const QUIET_LIMIT: Duration = Duration::from_secs(120);
-/// The server is quiet when it has used at most [`QUIET_CPU`] in this time …
+/// Span in which an idle server uses at most [`QUIET_CPU`].
 const QUIET_SPAN: Duration = Duration::from_secs(2);
-/// … which is room for timers and for looking at it.
+/// CPU time that an idle server may use per [`QUIET_SPAN`], for timers and for being polled.
 const QUIET_CPU: Duration = Duration::from_millis(20);
-/// The longest that work in the background may take.
+/// Maximum duration of background work.
 const DRAIN_LIMIT: Duration = Duration::from_secs(3_600);
-/// Work in the background is over when this many looks in a row find none; the service looks for work every 5 s, so
-/// they take longer than that.
+/// Consecutive polls without background work after which it is complete. The server plans work every 5 s, so
+/// the polls must take longer than that.
 const IDLE_LOOKS: usize = 6;
 const IDLE_POLL: Duration = Duration::from_secs(1);
-/// The longest that a server may take to end when asked; it promises 5 s.
+/// Maximum time until the server ends after SIGTERM; the documented limit is 5 s.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
-/// Bytes of the log that an error shows.
+/// Bytes of the log that an error quotes.
 const LOG_TAIL_BYTES: usize = 2_000;
 
 impl Server {
-    /// Where a server on this folder writes what it has to say.
+    /// Returns the path of the log of a server on this folder.
     pub(crate) fn log(data: &Path) -> PathBuf {
         data.with_extension("log")
     }
 
-    /// Starts the binary on a folder and returns at once; [`wait_ready`](Self::wait_ready) comes next.
+    /// Starts the binary on a folder and returns immediately; call [`wait_ready`](Self::wait_ready) next.
     pub(crate) fn spawn(binary: &Path, data: &Path) -> Result<Self> {
         Self::spawn_with(binary, data, &[])
     }
 
-    /// The same with settings, as environment variables name them.
+    /// Like [`spawn`](Self::spawn), with settings as environment variables.
     fn spawn_with(binary: &Path, data: &Path, settings: &[(&str, &str)]) -> Result<Self> {
         let log = Self::log(data);
         let file = |source| BenchError::File {
@@ -100,14 +102,14 @@ impl Server {
         Self::start_with(binary, data, &[])
     }
 
-    /// The same with settings, as environment variables name them.
+    /// Like [`start`](Self::start), with settings as environment variables.
     pub(crate) fn start_with(binary: &Path, data: &Path, settings: &[(&str, &str)]) -> Result<Self> {
         let mut server = Self::spawn_with(binary, data, settings)?;
         server.wait_ready()?;
         Ok(server)
     }
 
-    /// Waits until `/ready` says 200; a connection to go on with.
+    /// Waits until `/ready` returns 200; returns an open connection.
     pub(crate) fn wait_ready(&mut self) -> Result<Connection> {
         while self.started.elapsed() < READY_LIMIT {
             if let Ok(mut connection) = Connection::open(self.address)
@@ -136,44 +138,45 @@ impl Server {
         self.address
     }
 
-    /// The time since the process was started.
+    /// Returns the time since the process was started.
     pub(crate) fn age(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// CPU time used so far, all threads.
+    /// Returns the CPU time of all threads so far.
     pub(crate) fn cpu_time(&self) -> Result<Duration> {
         cpu_time(self.child.id())
     }
 
-    /// The most memory held since the start, in bytes.
+    /// Returns the peak resident memory since the start or the last [`forget_peak`](Self::forget_peak), in
+    /// bytes.
     pub(crate) fn peak_resident_bytes(&self) -> Result<u64> {
         peak_resident_bytes(self.child.id())
     }
 
-    /// The memory held now, in bytes.
+    /// Returns the current resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
         resident_bytes(self.child.id())
     }
 
-    /// Lets the peak begin anew; the memory held now, in bytes.
+    /// Resets the peak; returns the current resident memory in bytes.
     pub(crate) fn forget_peak(&self) -> Result<u64> {
         forget_peak(self.child.id())?;
         resident_bytes(self.child.id())
     }
 
-    /// Bytes written to disks since the start.
+    /// Returns the bytes written to storage since the start.
     pub(crate) fn written_bytes(&self) -> Result<u64> {
         written_bytes(self.child.id())
     }
 
-    /// Seals what is in memory and waits until the server has nothing more to do.
+    /// Seals the points in memory and waits until the server is idle.
     pub(crate) fn seal_and_settle(&mut self) -> Result<()> {
         Control::open(self)?.seal()?;
         self.settle()
     }
 
-    /// Waits until no work in the background is due, and then until the server uses no CPU any more.
+    /// Waits until no background work is due, and then until the server uses no CPU time.
     pub(crate) fn drain(&mut self) -> Result<()> {
         let begun = Instant::now();
         let mut idle = 0;
@@ -194,7 +197,7 @@ impl Server {
         })
     }
 
-    /// Waits until the server uses no CPU any more: merges and clean-up are done.
+    /// Waits until the server uses no CPU time: merges and clean-up are then complete.
     pub(crate) fn settle(&mut self) -> Result<()> {
         let begun = Instant::now();
         let mut before = self.cpu_time()?;
@@ -213,17 +216,17 @@ impl Server {
         })
     }
 
-    /// Ends the process as a crash would: `kill -9`.
+    /// Kills the process with SIGKILL, like a crash.
     pub(crate) fn kill(mut self) {
         self.end();
     }
 
-    /// Asks the process to end and waits for it; how long that took.
+    /// Sends SIGTERM and waits for the end; returns the duration.
     pub(crate) fn stop(mut self) -> Result<Duration> {
         let begun = Instant::now();
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
-            // One that has ended meanwhile is found so below.
+            // If the process has already ended, the loop below detects it.
             let _ = kill_process(pid, Signal::TERM);
         }
         while begun.elapsed() < STOP_LIMIT {
@@ -256,7 +259,7 @@ impl Server {
     }
 
     fn end(&mut self) {
-        // Both fail only for a process that has ended already.
+        // Both fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         interrupt::release(self.child.id());
@@ -269,7 +272,7 @@ impl Drop for Server {
     }
 }
 
-/// An address of this machine on which nobody listens.
+/// Returns a free address of this machine.
 fn free_address() -> Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())

@@ -1,4 +1,6 @@
-//! The data sets that are loaded: which machines, from when, how often.
+//! Data sets: number of machines, start and interval.
+//!
+//! All sets have the same seed, so that every run loads the same machines and values.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,20 +8,20 @@ use std::str::FromStr;
 use tideline_fleet::{FIELDS, Fleet};
 use tideline_model::time::NANOS_PER_SECOND;
 
-/// One data set: every machine at every step of ten seconds.
+/// Data set with one row per machine every ten seconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Set {
     pub(crate) kind: Kind,
-    /// The table that it is written to.
+    /// Table to which the set is written.
     pub(crate) table: &'static str,
     pub(crate) hosts: u32,
-    /// Rows of every machine.
+    /// Rows per machine.
     pub(crate) steps: u32,
-    /// The first instant, in nanoseconds since the Unix epoch, on a whole minute.
+    /// First timestamp in nanoseconds since the Unix epoch, on a whole minute.
     pub(crate) start: i64,
 }
 
-/// Which shape of load a set stands for.
+/// Shape of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// 4,000 machines, 1 hour.
@@ -30,39 +32,39 @@ pub(crate) enum Kind {
     C,
 }
 
-/// How much of each set is loaded.
+/// Fraction of each set that is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scale {
-    /// All of it: what the wanted figures mean.
+    /// All of it; the goals apply to this scale.
     Full,
-    /// A sixth of S and M and a tenth of C: tells whether everything works.
+    /// A sixth of S and M and a tenth of C; checks that everything works.
     Quick,
 }
 
-/// From one row of a machine to the next, in nanoseconds.
+/// Nanoseconds between two rows of a machine.
 pub(crate) const STEP: i64 = 10 * NANOS_PER_SECOND;
-/// Nanoseconds of a minute, which sets begin on.
+/// Nanoseconds per minute; sets begin on a whole minute.
 pub(crate) const MINUTE: i64 = 60 * NANOS_PER_SECOND;
-/// Nanoseconds of an hour.
+/// Nanoseconds per hour.
 pub(crate) const HOUR: i64 = 60 * MINUTE;
-/// Nanoseconds of a day.
+/// Nanoseconds per day.
 pub(crate) const DAY: i64 = 24 * HOUR;
-/// How many days ago a set of the past begins: young enough to be sealed into the hot tier.
+/// Age of a set of the past in days; recent enough to be sealed into the hot tier.
 const DAYS_AGO: i64 = 3;
-/// The table that is always there.
+/// Table that always exists.
 pub(crate) const DEFAULT_TABLE: &str = "default";
-/// Steps in a minute.
+/// Steps per minute.
 pub(crate) const STEPS_A_MINUTE: usize = (MINUTE / STEP) as usize;
-/// Steps in an hour.
+/// Steps per hour.
 pub(crate) const STEPS_AN_HOUR: usize = (HOUR / STEP) as usize;
-/// The seed of all sets: the same machines and values on every run.
+/// Seed of all sets.
 const SEED: u64 = 20_260_101;
 
 impl Set {
-    /// The set of this kind that ends on the last whole minute before `now` (nanoseconds).
+    /// Returns the set of this kind that ends on the last whole minute before `now` (nanoseconds).
     pub(crate) fn new(kind: Kind, scale: Scale, now: i64) -> Self {
         let (hosts, steps) = Self::size(kind, scale);
-        // C's ten rows do not fill its second minute.
+        // The ten rows of C do not fill its second minute.
         let minutes = (i64::from(steps) * STEP + MINUTE - 1) / MINUTE;
         Self {
             kind,
@@ -73,8 +75,8 @@ impl Set {
         }
     }
 
-    /// The set of this kind that begins with a whole day, so long before `now` that the day is over; a day of M is
-    /// one window of the cold tier.
+    /// Returns the set of this kind that begins with a whole day, [`DAYS_AGO`] days before `now`, so that the
+    /// day is over. A day of M is one window of the cold tier.
     pub(crate) fn of_the_past(kind: Kind, scale: Scale, now: i64) -> Self {
         let start = (now.div_euclid(DAY) - DAYS_AGO) * DAY;
         Self {
@@ -83,7 +85,7 @@ impl Set {
         }
     }
 
-    /// The same in another table.
+    /// Returns the same set for another table.
     pub(crate) fn in_table(&self, table: &'static str) -> Self {
         Self {
             table,
@@ -91,7 +93,7 @@ impl Set {
         }
     }
 
-    /// Machines, and rows of each.
+    /// Returns the number of machines and the number of rows per machine.
     const fn size(kind: Kind, scale: Scale) -> (u32, u32) {
         match (kind, scale) {
             (Kind::S, Scale::Full) => (4_000, 360),
@@ -103,7 +105,7 @@ impl Set {
         }
     }
 
-    /// The rows of the set, from the first.
+    /// Returns a generator of the rows of the set.
     pub(crate) fn fleet(&self) -> Fleet {
         Fleet::new(SEED, self.hosts, self.start, STEP)
     }
@@ -116,7 +118,7 @@ impl Set {
         self.rows() * FIELDS.len() as u64
     }
 
-    /// The instant after the last, in nanoseconds.
+    /// Returns the timestamp after the last row, in nanoseconds.
     pub(crate) fn end(&self) -> i64 {
         self.start + i64::from(self.steps) * STEP
     }

@@ -1,7 +1,8 @@
-//! The life of a day of M: loaded into the hot tier, moved to the cold one, weighed, asked.
+//! Benchmark group `tiers`: one day of M is loaded into the hot tier, moved to the cold tier, measured and
+//! queried.
 //!
-//! The set begins with a whole day three days ago. Nothing moves until it is asked to, so that it is known what a move
-//! has cost; everything else is as the server does it by itself.
+//! The set begins with a whole day three days ago. Moves start only on request, so that the cost of a move
+//! can be measured; the server schedules all other work.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,18 +24,19 @@ use crate::set::{Kind, Set};
 use crate::truth::Truth;
 use crate::wanted;
 
-/// What the server has done to move a table.
+/// Cost of moving a table.
 #[derive(Debug)]
 pub(crate) struct Moved {
     pub(crate) cpu: Duration,
-    /// By how much resident memory has grown at most.
+    /// Maximum growth of resident memory.
     pub(crate) grown_bytes: u64,
-    /// The jobs when they had ended.
+    /// The jobs after their end.
     jobs: Vec<Value>,
 }
 
 impl Benchmark {
-    /// Figures of the two tiers, and of what happens beside a move and beside cold questions.
+    /// Runs the group `tiers`: figures of both tiers, and the interference of moves and cold queries with
+    /// other work.
     pub(crate) fn run_tiers(&self, report: &mut Report) -> Result<()> {
         let set = Set::of_the_past(Kind::M, self.scale, SystemClock.now().nanos());
         let (server, data) = self.live_through(&set, report)?;
@@ -57,7 +59,7 @@ impl Benchmark {
         self.forget(&data)
     }
 
-    /// Loads, seals, moves and weighs a set in a fresh folder. The server still runs.
+    /// Loads, seals, moves and measures a set in a fresh folder. The server keeps running.
     fn live_through(&self, set: &Set, report: &mut Report) -> Result<(Server, std::path::PathBuf)> {
         let (mut server, data) = self.fresh("M-tiers", &set.to_string())?;
         let journal = JournalWatch::begin(&data);
@@ -88,7 +90,7 @@ impl Benchmark {
         Ok((server, data))
     }
 
-    /// Lets all points of a table be old, moves them and waits until the server is quiet.
+    /// Makes all points of a table old by a policy, moves them and waits until the server is idle.
     pub(crate) fn migrate(&self, server: &mut Server, table: &str) -> Result<Moved> {
         let mut control = Control::open(server)?;
         let resident = server.forget_peak()?;
@@ -126,7 +128,7 @@ impl Benchmark {
 }
 
 impl Moved {
-    /// What was moved, in words.
+    /// Describes what was moved.
     pub(crate) fn note(&self, name: &str) -> String {
         let sum = |figure: fn(&Value) -> &Value| {
             let figures = self.jobs.iter().map(|job| figure(job).as_u64().unwrap_or(0));
@@ -135,7 +137,7 @@ impl Moved {
         let mebibytes = |bytes: u64| bytes as f64 / MEBIBYTE;
         format!(
             "migration of {name}: {} jobs, {} segments, {} values; {:.1} MiB read, {:.1} MiB written, {:.2} s of CPU until \
-             the server was quiet again",
+             the server was idle again",
             self.jobs.len(),
             sum(|job| &job["total"]["segments"]),
             sum(|job| &job["done"]["values"]),
@@ -146,7 +148,7 @@ impl Moved {
     }
 }
 
-/// Write amplification in two ways: what the operating system has seen, and what the server counts itself.
+/// Reports the write amplification in two ways: as counted by the operating system and by the server.
 fn amplification(
     server: &mut Server,
     cold: &Value,
@@ -182,14 +184,15 @@ fn amplification(
     Ok(())
 }
 
-/// Fails unless a table holds so many values in the cold tier and none in the hot one.
+/// Returns an error unless a table holds `values` values in the cold tier and none in the hot tier or in
+/// memory.
 pub(crate) fn all_cold(statistics: &Value, values: u64) -> Result<()> {
     let tiers = &statistics["tiers"];
     if tiers["hot"]["values"] == 0 && tiers["head"]["points"] == 0 && tiers["cold"]["values"] == values {
         return Ok(());
     }
     Err(BenchError::Wrong {
-        question: "the statistics of a table that was moved".into(),
+        question: "the statistics of a moved table".into(),
         difference: format!("{values} cold values expected, {tiers} found"),
     })
 }

@@ -1,4 +1,4 @@
-//! What the server should answer, computed the plain way from what the generator wrote.
+//! Expected results, computed directly from the generated values.
 
 use std::ops::Range;
 
@@ -6,16 +6,16 @@ use tideline_fleet::{FIELDS, Host};
 
 use crate::set::Set;
 
-/// Every value of a set, in memory: one byte each, as all are percentages.
+/// All values of a set in memory, one byte each, because all are percentages.
 #[derive(Debug)]
 pub(crate) struct Truth {
     hosts: Vec<Host>,
-    /// `values[step][host][field]`, flat.
+    /// Values in the order `[step][host][field]`, flat.
     values: Vec<u8>,
 }
 
 impl Truth {
-    /// Runs the generator of a set once more and keeps what it says.
+    /// Runs the generator of a set again and stores its values.
     pub(crate) fn of(set: &Set) -> Self {
         let mut fleet = set.fleet();
         let mut values = Vec::with_capacity(usize::try_from(set.values()).unwrap_or(0));
@@ -28,17 +28,17 @@ impl Truth {
         }
     }
 
-    /// The machines, by number.
+    /// Returns the machines by number.
     pub(crate) fn hosts(&self) -> &[Host] {
         &self.hosts
     }
 
-    /// One value; `step` counts from the start of the set, `field` is a place in [`FIELDS`].
+    /// Returns one value; `step` counts from the start of the set, `field` is an index into [`FIELDS`].
     pub(crate) fn value(&self, step: usize, host: usize, field: usize) -> u8 {
         self.values[(step * self.hosts.len() + host) * FIELDS.len() + field]
     }
 
-    /// The mean of a field over some machines and steps.
+    /// Returns the mean of a field over some machines and steps.
     pub(crate) fn mean(&self, steps: Range<usize>, hosts: Range<usize>, field: usize) -> f64 {
         let count = steps.len() * hosts.len();
         let sum: u64 = steps

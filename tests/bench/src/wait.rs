@@ -1,4 +1,4 @@
-//! Waiting for another process, which has no event that this one could await.
+//! Waiting for another process, which sends no event that this process could wait for.
 
 use std::time::Duration;
 

@@ -1,9 +1,12 @@
-//! The goals: what each figure should be on a machine with two cores, as the project has set itself.
+//! Goals of the figures on a machine with two cores.
+//!
+//! Each goal is documented with its unit; the measuring modules assign it to a figure.
 
 use crate::report::Wanted;
 use crate::set::Kind;
 
-/// Millions of values for each second of the server's CPU time, from the first byte to the last seal.
+/// Returns the goal for millions of values per second of server CPU time, from the first byte to the last
+/// seal.
 pub(crate) fn ingest(kind: Kind) -> Wanted {
     Wanted::AtLeast(match kind {
         Kind::S | Kind::M => 4.0,
@@ -11,7 +14,7 @@ pub(crate) fn ingest(kind: Kind) -> Wanted {
     })
 }
 
-/// Bytes on disk for each value, everything in.
+/// Returns the goal for bytes on disk per value, everything included.
 pub(crate) fn bytes_per_value(kind: Kind) -> Wanted {
     Wanted::AtMost(match kind {
         Kind::S => 0.75,
@@ -20,7 +23,7 @@ pub(crate) fn bytes_per_value(kind: Kind) -> Wanted {
     })
 }
 
-/// Mebibytes of resident memory while loading.
+/// Returns the goal for mebibytes of resident memory while loading.
 pub(crate) fn peak_memory(kind: Kind) -> Wanted {
     match kind {
         Kind::S => Wanted::Nothing,
@@ -29,7 +32,7 @@ pub(crate) fn peak_memory(kind: Kind) -> Wanted {
     }
 }
 
-/// Seconds from the start after `kill -9` to the first right answer, M sealed.
+/// Seconds from the start after `kill -9` to the first correct result, M sealed.
 pub(crate) const READY_SEALED: Wanted = Wanted::AtMost(0.5);
 /// The same with S unsealed, so that the journal has to be replayed.
 pub(crate) const READY_UNSEALED: Wanted = Wanted::AtMost(1.0);
@@ -47,65 +50,65 @@ pub(crate) const TOP_HOSTS: Wanted = Wanted::AtMost(15.0);
 pub(crate) const LATEST: Wanted = Wanted::AtMost(3.0);
 /// Milliseconds, 99th percentile: two tag conditions among the timelines of C.
 pub(crate) const SEARCH: Wanted = Wanted::AtMost(3.0);
-/// Bytes for each value of M on disk, everything in, after all has moved to the cold tier.
+/// Bytes on disk per value of M, everything included, after all points were moved to the cold tier.
 pub(crate) const COLD_BYTES_PER_VALUE: Wanted = Wanted::AtMost(0.38);
-/// Millions of values that a move takes to the cold tier for each second of the server's CPU time.
+/// Millions of values moved to the cold tier per second of server CPU time.
 pub(crate) const MIGRATION: Wanted = Wanted::AtLeast(15.0);
-/// Mebibytes by which resident memory may grow in a move.
+/// Mebibytes by which resident memory may grow during a move.
 pub(crate) const MIGRATION_MEMORY: Wanted = Wanted::AtMost(256.0);
-/// Bytes written for each byte that is cold in the end, the journal apart.
+/// Bytes written per byte in the cold tier at the end, without the journal.
 pub(crate) const WRITE_AMPLIFICATION: Wanted = Wanted::AtMost(4.0);
 /// Milliseconds, median: all ten fields by host and hour, twelve hours of M, cold.
 pub(crate) const ALL_FIELDS_BY_HOUR_COLD: Wanted = Wanted::AtMost(40.0);
-/// Ingest beside a move, in hundredths of that without.
+/// Ingest rate during a move, in percent of the rate without a move.
 pub(crate) const INGEST_BESIDE_MOVE: Wanted = Wanted::AtLeast(85.0);
-/// The 99th percentile of a hot question beside a move, in times that without.
+/// 99th percentile of a hot query during a move, as a multiple of that without a move.
 pub(crate) const QUESTIONS_BESIDE_MOVE: Wanted = Wanted::AtMost(1.5);
-/// The same beside cold questions.
+/// The same during cold queries.
 pub(crate) const BESIDE_FLOOD: Wanted = Wanted::AtMost(1.5);
-/// Bytes for each value of M in files of the archive, all of them in.
+/// Bytes per value of M in archive files, all files included.
 pub(crate) const ARCHIVE_BYTES_PER_VALUE: Wanted = Wanted::AtMost(0.5);
-/// Millions of values that are archived for each second of the server's CPU time.
+/// Millions of values archived per second of server CPU time.
 pub(crate) const ARCHIVING: Wanted = Wanted::AtLeast(10.0);
-/// Mebibytes by which resident memory may grow meanwhile.
+/// Mebibytes by which resident memory may grow during archiving.
 pub(crate) const ARCHIVING_MEMORY: Wanted = Wanted::AtMost(512.0);
-/// Milliseconds, median: one field of one timeline over a day, by minute, from a file whose footer is known.
+/// Milliseconds, median: one field of one timeline over a day, by minute, from a file whose footer is cached.
 pub(crate) const ARCHIVED_DAY: Wanted = Wanted::AtMost(5.0);
-/// Millions of archived values that an aggregate over all timelines covers for each second of the server's CPU time.
+/// Millions of archived values that an aggregate over all timelines reads per second of server CPU time.
 pub(crate) const ARCHIVED_AGGREGATE: Wanted = Wanted::AtLeast(50.0);
 /// Segments after five years in random order.
 pub(crate) const BACKFILL_SEGMENTS: Wanted = Wanted::AtMost(1_000.0);
-/// Millions of its values for each second of the server's CPU time, folds included.
+/// Millions of values of the backfill per second of server CPU time, including folds.
 pub(crate) const BACKFILL: Wanted = Wanted::AtLeast(1.0);
-/// Mebibytes of resident memory meanwhile: as much as while loading M.
+/// Mebibytes of resident memory during the backfill; the same limit as for loading M.
 pub(crate) const BACKFILL_MEMORY: Wanted = Wanted::AtMost(500.0);
-/// Bytes for each value of a million timelines.
+/// Bytes on disk per value of a million timelines.
 pub(crate) const MILLION_BYTES_PER_VALUE: Wanted = Wanted::AtMost(3.0);
-/// Mebibytes of resident memory with a million timelines, loading and moving.
+/// Mebibytes of resident memory with a million timelines, while loading and moving.
 pub(crate) const MILLION_MEMORY: Wanted = Wanted::AtMost(1_024.0);
-/// The rate of `tideline write`, in hundredths of that of the plain loader.
+/// Rate of `tideline write` in percent of that of the plain loader.
 pub(crate) const WRITE_COMMAND: Wanted = Wanted::AtLeast(90.0);
-/// Milliseconds, 99th percentile, among a million timelines: two or three equals or in.
+/// Milliseconds, 99th percentile, among a million timelines: two or three `equals` or `in` conditions.
 pub(crate) const FIND_EQUALS: Wanted = Wanted::AtMost(3.0);
-/// The same of a prefix, a wildcard, a regular expression, a range or an area, up to a thousand hits.
+/// The same for a prefix, a wildcard, a regular expression, a range or an area, with up to 1,000 hits.
 pub(crate) const FIND_PATTERN: Wanted = Wanted::AtMost(15.0);
-/// The same of words with a letter wrong, first page.
+/// The same for words with a wrong letter, first page.
 pub(crate) const FIND_TEXT: Wanted = Wanted::AtMost(20.0);
-/// The same of counts by a tag of 200,000 values.
+/// The same for counts by a tag with 200,000 values.
 pub(crate) const FIND_FACET: Wanted = Wanted::AtMost(30.0);
-/// The same of a page of its values.
+/// The same for a page of the values of this tag.
 pub(crate) const FIND_VALUES: Wanted = Wanted::AtMost(20.0);
-/// Thousands of timelines for each second of CPU time that the index is built in.
+/// Thousands of timelines indexed per second of CPU time.
 pub(crate) const FIND_BUILD: Wanted = Wanted::AtLeast(100.0);
-/// Bytes of the index on disk for each timeline.
+/// Bytes of the index on disk per timeline.
 pub(crate) const FIND_DISK: Wanted = Wanted::AtMost(200.0);
-/// Bytes of resident memory for each timeline.
+/// Bytes of resident memory per timeline.
 pub(crate) const FIND_MEMORY: Wanted = Wanted::AtMost(500.0);
-/// Millions of samples by remote write for each second of the server's CPU time, from the first byte to the last seal.
+/// Millions of samples by remote write per second of server CPU time, from the first byte to the last seal.
 pub(crate) const REMOTE_WRITE: Wanted = Wanted::AtLeast(2.0);
-/// Milliseconds, median: the rate of 1,000 counters in groups, six hours by the minute.
+/// Milliseconds, median: the rates of 1,000 counters in groups, six hours by the minute.
 pub(crate) const RATES: Wanted = Wanted::AtMost(60.0);
-/// Milliseconds at the client, median: one series of PromQL at an instant.
+/// Milliseconds at the client, median: an instant query for one series.
 pub(crate) const ONE_SERIES: Wanted = Wanted::AtMost(0.5);
-/// Milliseconds, median: a thousand series by two regular expressions, among a million.
+/// Milliseconds, median: 1,000 series selected by two regular expressions among a million.
 pub(crate) const SERIES: Wanted = Wanted::AtMost(50.0);
