@@ -1,63 +1,67 @@
-//! Rows of the fleet, in order, as line protocol or as numbers.
+//! Generator of the fleet's rows, as line protocol or as numbers.
+//!
+//! A fleet yields the rows of all hosts at one timestamp, then those of the next timestamp. It writes line
+//! protocol straight into the caller's buffer, so that benchmarks measure the server and not the generator.
 
 use crate::host::Host;
 use crate::random::Random;
 
-/// A fleet that never ends: all hosts at the first instant, all hosts at the next, and so on.
+/// Endless sequence of rows: all hosts at the first timestamp, all hosts at the next, and so on.
 ///
-/// Each field of each host is a random walk: it starts anywhere in 0..100, and every step adds a normal number
-/// (mean 0, deviation 1) and is kept within 0..=100. What is written is the whole part.
+/// Each field of each host is a random walk. It starts at a uniform value in 0..100; every step adds a normal
+/// value (mean 0, deviation 1) and clamps the sum to 0..=100. The integer part is written.
 ///
-/// Two fleets of the same [`FleetSpec`] give the same rows; a clone goes on from the same place, so that a test can
-/// write with one and compare with the other. Memory is about 300 bytes a host. One core writes more than 1 GB/s.
+/// Two fleets of the same [`FleetSpec`] yield the same rows. A clone continues at the same row, so a test can
+/// write with one and compare with the other. A fleet takes about 300 bytes of memory per host. One core writes
+/// more than 1 GB/s.
 #[derive(Debug, Clone)]
 pub struct Fleet {
     hosts: Vec<Host>,
-    /// `measurement,tag=value,… ` of all hosts, one after the other.
+    /// `measurement,tag=value,… ` of all hosts, concatenated.
     prefixes: Vec<u8>,
-    /// Where the prefix of each host ends.
+    /// End offset in `prefixes` of each host's prefix.
     prefix_ends: Vec<usize>,
     walks: Vec<[f64; FIELDS.len()]>,
     random: Random,
-    /// The host of the next row.
+    /// Index of the host of the next row.
     next_host: usize,
-    /// The instant of the next row, in nanoseconds.
+    /// Timestamp of the next row, in nanoseconds since the Unix epoch.
     timestamp: i64,
     step: i64,
-    /// ` timestamp\n`, as every row of this instant ends.
+    /// ` timestamp\n`, the end of every row of the current timestamp.
     suffix: Vec<u8>,
 }
 
-/// What a fleet is made of.
+/// Parameters of a fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetSpec {
-    /// The same seed gives the same fleet.
+    /// Seed of the random number generator; the same seed yields the same fleet.
     pub seed: u64,
-    /// Machines; at least 1, and 0 is taken as 1.
+    /// Number of hosts; 0 is treated as 1.
     pub hosts: u32,
-    /// The first instant, in nanoseconds since the Unix epoch.
+    /// First timestamp, in nanoseconds since the Unix epoch.
     pub start: i64,
-    /// From one instant to the next, in nanoseconds.
+    /// Interval between two timestamps, in nanoseconds.
     pub step: i64,
-    /// The measurement, without characters that line protocol escapes. Default `cpu`.
+    /// Measurement name, without characters that line protocol escapes. Default `cpu`.
     pub measurement: &'static str,
-    /// A tag that is written after the ten, key and value without characters that line protocol escapes. Default
-    /// none.
+    /// Key and value of a tag that is written after the ten tags, without characters that line protocol
+    /// escapes. Default none.
     pub mark: Option<(&'static str, &'static str)>,
 }
 
-/// One row, in numbers.
+/// Row as numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// Which host: a place in [`Fleet::hosts`].
+    /// Index into [`Fleet::hosts`].
     pub host: usize,
-    /// Nanoseconds since the Unix epoch.
+    /// Timestamp, in nanoseconds since the Unix epoch.
     pub timestamp: i64,
-    /// The values in the order of [`FIELDS`], 0..=100.
+    /// Values in the order of [`FIELDS`], each in 0..=100.
     pub values: [i64; FIELDS.len()],
 }
 
-/// The fields, in the order in which they are written.
+/// Field names, in the order in which they are written.
 pub const FIELDS: [&str; 10] = [
     "usage_user",
     "usage_system",
@@ -71,7 +75,7 @@ pub const FIELDS: [&str; 10] = [
     "usage_guest_nice",
 ];
 
-/// The same as they stand in a line.
+/// [`FIELDS`] as they are written in a line.
 const FIELD_STARTS: [&[u8]; FIELDS.len()] = [
     b"usage_user=",
     b",usage_system=",
@@ -85,11 +89,13 @@ const FIELD_STARTS: [&[u8]; FIELDS.len()] = [
     b",usage_guest_nice=",
 ];
 
-/// Most bytes that fields and timestamp add to a prefix: room is made for whole rows, never for pieces.
+/// Most bytes that fields and timestamp add to a prefix. Reserving them once per row avoids growing the buffer
+/// within a row.
 const ROW_TAIL_BYTES_MAX: usize = 256;
 
 impl FleetSpec {
-    /// A fleet as the benchmark suite shapes it: measurement `cpu`, ten tags.
+    /// Returns the shape of the benchmark suite: measurement `cpu`, ten tags. `start` and `step` are in
+    /// nanoseconds.
     pub const fn new(seed: u64, hosts: u32, start: i64, step: i64) -> Self {
         Self {
             seed,
@@ -103,12 +109,12 @@ impl FleetSpec {
 }
 
 impl Fleet {
-    /// The fleet of [`FleetSpec::new`]: times in nanoseconds.
+    /// Creates the fleet of [`FleetSpec::new`]. `start` and `step` are in nanoseconds.
     pub fn new(seed: u64, hosts: u32, start: i64, step: i64) -> Self {
         Self::from_spec(&FleetSpec::new(seed, hosts, start, step))
     }
 
-    /// The fleet of `spec`.
+    /// Creates the fleet described by `spec`.
     pub fn from_spec(spec: &FleetSpec) -> Self {
         let mut random = Random::new(spec.seed);
         let hosts: Vec<Host> = (0..spec.hosts.max(1))
@@ -137,18 +143,18 @@ impl Fleet {
         }
     }
 
-    /// The machines, by number.
+    /// Returns all hosts, by number.
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
     }
 
-    /// The instant of the next row, in nanoseconds since the Unix epoch.
+    /// Returns the timestamp of the next row, in nanoseconds since the Unix epoch.
     pub const fn timestamp(&self) -> i64 {
         self.timestamp
     }
 
-    /// Appends the next `rows` rows to `out` as line protocol with nanoseconds, one line each, the last with its
-    /// line feed too.
+    /// Appends the next `rows` rows to `out` as line protocol with timestamps in nanoseconds. Every line, also
+    /// the last, ends with a line feed.
     pub fn write_rows(&mut self, rows: usize, out: &mut Vec<u8>) {
         for _ in 0..rows {
             let host = self.next_host;
@@ -166,7 +172,7 @@ impl Fleet {
         }
     }
 
-    /// The next row in numbers; it takes the place of one that [`Self::write_rows`] would have written.
+    /// Returns the next row as numbers. It replaces the line that [`Self::write_rows`] would have written.
     pub fn next_row(&mut self) -> Row {
         let host = self.next_host;
         let timestamp = self.timestamp;
@@ -179,7 +185,7 @@ impl Fleet {
         }
     }
 
-    /// Moves all walks of a host by one step.
+    /// Advances all walks of a host by one step and returns their integer parts.
     fn step_walks(&mut self, host: usize) -> [u8; FIELDS.len()] {
         let random = &mut self.random;
         let walks = &mut self.walks[host];
@@ -216,7 +222,7 @@ fn suffix(timestamp: i64) -> Vec<u8> {
     format!(" {timestamp}\n").into_bytes()
 }
 
-/// Appends a value of 0..=100 as an integer of line protocol.
+/// Appends a value in 0..=100 as an integer of line protocol.
 fn push_percent(out: &mut Vec<u8>, value: u8) {
     match value {
         0..10 => out.extend_from_slice(&[b'0' + value, b'i']),

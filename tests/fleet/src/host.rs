@@ -1,8 +1,11 @@
-//! What a simulated machine is called and where it stands.
+//! Tags of a simulated host: its name, location, hardware and service.
+//!
+//! Keys and values are those of the Time Series Benchmark Suite, so that cardinalities are comparable with
+//! published figures.
 
 use crate::random::Random;
 
-/// A simulated machine. Its number and the choices below make its ten tags.
+/// Simulated host. Its ten tags are derived from its number and the drawn choices below.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     number: u32,
@@ -17,7 +20,7 @@ pub struct Host {
     service_environment: u8,
 }
 
-/// The keys of the tags, in the order in which they are written.
+/// Tag keys, in the order in which they are written.
 pub const TAGS: [&str; 10] = [
     "hostname",
     "region",
@@ -31,7 +34,7 @@ pub const TAGS: [&str; 10] = [
     "service_environment",
 ];
 
-/// Regions, and the letters of their data centres.
+/// Region names and the suffixes of their data centres.
 const REGIONS: [(&str, &[&str]); 9] = [
     ("us-east-1", &["a", "b", "c", "e"]),
     ("us-west-1", &["a", "b"]),
@@ -43,19 +46,19 @@ const REGIONS: [(&str, &[&str]); 9] = [
     ("ap-northeast-1", &["a", "c"]),
     ("sa-east-1", &["a", "b", "c"]),
 ];
-/// Racks are numbered below this.
+/// Exclusive upper bound of rack numbers.
 const RACKS: usize = 100;
 const OPERATING_SYSTEMS: [&str; 3] = ["Ubuntu16.10", "Ubuntu16.04LTS", "Ubuntu15.10"];
 const ARCHITECTURES: [&str; 2] = ["x64", "x86"];
 const TEAMS: [&str; 4] = ["SF", "NYC", "LON", "CHI"];
-/// Services are numbered below this.
+/// Exclusive upper bound of service numbers.
 const SERVICES: usize = 20;
-/// Versions of a service are numbered below this.
+/// Exclusive upper bound of service version numbers.
 const SERVICE_VERSIONS: usize = 2;
 const ENVIRONMENTS: [&str; 3] = ["production", "staging", "test"];
 
 impl Host {
-    /// Draws the machine with this number.
+    /// Draws the host with this number.
     pub fn draw(number: u32, random: &mut Random) -> Self {
         let mut choose = |len: usize| random.index(len) as u8;
         let region = choose(REGIONS.len());
@@ -73,7 +76,7 @@ impl Host {
         }
     }
 
-    /// Its tags, keys and values, in the order of [`TAGS`].
+    /// Returns keys and values of the tags, in the order of [`TAGS`].
     pub fn tags(&self) -> [(&'static str, String); 10] {
         let (region, datacenters) = REGIONS[usize::from(self.region)];
         let values = [
@@ -106,7 +109,7 @@ mod tests {
             assert_eq!(tags[0].1, format!("host_{number}"));
             assert!(
                 tags[2].1.starts_with(&tags[1].1),
-                "a data centre lies in its region"
+                "a data centre belongs to its region"
             );
             assert!(tags[3].1.parse::<usize>().expect("a rack is a number") < RACKS);
             assert!(ENVIRONMENTS.contains(&tags[9].1.as_str()));

@@ -1,18 +1,19 @@
-//! A simulated fleet of machines: the same line protocol on every run with the same seed.
+//! Simulated fleet of hosts: the same seed yields the same line protocol on every run.
 //!
-//! The demo shows it beside real data, the benchmarks load it, and tests compare what they read back with what it
-//! says it wrote. Its shape is that of the Time Series Benchmark Suite's `cpu-only` use case, which our peers
-//! publish figures for: one measurement, ten tags, ten integer fields, all machines at one instant before the next
-//! instant. The values are our own: no byte of it is the suite's.
+//! The demo shows it with real data, benchmarks load it, and tests compare query results with the rows that it
+//! wrote. Its shape is that of the `cpu-only` use case of the Time Series Benchmark Suite, for which other
+//! databases publish figures: one measurement, ten tags, ten integer fields, and the rows of all hosts at one
+//! timestamp before the next timestamp. The values are our own; no data of the suite is copied.
 //!
-//! There is no dependency and no clock here, so nothing but this crate can change what a seed yields.
+//! The crate uses no clock and no random number library, so that only a change of this crate can change the
+//! data of a seed.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`fleet`] | [`Fleet`]: rows in order, as line protocol or as numbers |
-//! | [`host`] | [`Host`]: the ten tags of a machine |
-//! | [`remote_write`] | samples as a Prometheus sends them |
-//! | [`random`] | [`Random`]: the generator behind a seed |
+//! | [`host`] | [`Host`]: the ten tags of a host |
+//! | [`remote_write`] | Prometheus remote write requests as a sender encodes them |
+//! | [`random`] | [`Random`]: the seeded random number generator |
 
 pub mod fleet;
 pub mod host;

@@ -1,7 +1,9 @@
-//! The generator behind a seed, written out so that no upgrade of a dependency changes a fleet.
+//! Seeded random number generator, implemented here so that no upgrade of a dependency changes a fleet.
 
-/// SplitMix64: a counter that is mixed. Fast, 8 bytes of state, good enough for simulated load, and no more: never
-/// use it where somebody could gain from guessing.
+/// SplitMix64 generator: a counter whose values are mixed.
+///
+/// It is fast and has 8 bytes of state. Its quality is sufficient for simulated load. Never use it where
+/// predictable numbers are a security risk.
 ///
 /// The mixing constants are those of Steele, Lea and Flood, "Fast splittable pseudorandom number generators"
 /// (OOPSLA 2014), in Vigna's variant.
@@ -11,12 +13,12 @@ pub struct Random {
 }
 
 impl Random {
-    /// Starts the sequence of `seed`. Every seed is as good as any other.
+    /// Creates the generator of `seed`. Every seed is equally good.
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub const fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -25,18 +27,20 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A place in a list of `len` entries; 0 when the list is empty. The bias is below `len` / 2⁶⁴.
+    /// Returns an index below `len`, or 0 if `len` is 0. The bias is below `len` / 2⁶⁴.
     pub const fn index(&mut self, len: usize) -> usize {
         ((self.bits() as u128 * len as u128) >> 64) as usize
     }
 
-    /// Evenly from `[0, 1)`, in steps of 2⁻⁵³.
+    /// Returns a uniform value in `[0, 1)`, in steps of 2⁻⁵³.
     pub const fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// About normal, mean 0, deviation 1, within ±6: the sum of twelve even numbers of 16 bits, less six. It needs
-    /// no logarithm, so it is quick and the same on every machine.
+    /// Returns an approximately normal value with mean 0 and deviation 1, within ±6.
+    ///
+    /// It is the sum of twelve uniform 16-bit values minus six. Without a logarithm it is fast and identical on
+    /// every machine.
     pub const fn normal(&mut self) -> f64 {
         const LOW_HALVES: u64 = 0x0000_ffff_0000_ffff;
         let mut halves = 0;
@@ -47,7 +51,7 @@ impl Random {
             draw += 1;
         }
         let sum = (halves & 0xffff_ffff) + (halves >> 32);
-        // Half a step for each of the twelve puts the mean at zero exactly.
+        // Half a step for each of the twelve values makes the mean exactly zero.
         (sum as f64 + 6.0) / 65_536.0 - 6.0
     }
 }
@@ -58,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_seed_yields_its_sequence() {
-        // The published first outputs of SplitMix64 for this seed.
+        // Published first outputs of SplitMix64 for this seed.
         let mut random = Random::new(1_234_567);
         assert_eq!(random.bits(), 6_457_827_717_110_365_317);
         assert_eq!(random.bits(), 3_203_168_211_198_807_973);

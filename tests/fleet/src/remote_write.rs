@@ -1,107 +1,107 @@
-//! Prometheus remote write as a sender encodes it, both versions, before compression.
+//! Encoder of Prometheus remote write requests, versions 1.0 and 2.0, without compression.
 //!
-//! Tests and benchmarks need a sender that is not the code under test. Fields are written in the order of their
-//! numbers and left out where they hold what a missing field means, as senders do.
+//! Tests and benchmarks need a sender that is independent of the code under test. Like real senders, it writes
+//! fields in the order of their numbers and omits fields that hold their default value.
 
 use std::collections::HashMap;
 
 use tideline_wire::protobuf::PutFields;
 use tideline_wire::varint::zigzag;
 
-/// What a request says.
+/// Content of a remote write request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WriteRequest {
-    /// Series with what was measured of them.
+    /// Series with their samples.
     pub series: Vec<Series>,
-    /// What is said of metrics: version 1.0 only, version 2.0 says it with each series.
+    /// Metadata of metrics. Version 1.0 only; version 2.0 sends it with each series.
     pub metadata: Vec<Metadata>,
 }
 
-/// A series.
+/// Labels of a series with its samples, histograms and exemplars.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Series {
     /// Labels, in the order in which they are sent.
     pub labels: Vec<(String, String)>,
-    /// Numbers.
+    /// Float samples.
     pub samples: Vec<Sample>,
     /// Native histograms.
     pub histograms: Vec<Histogram>,
     /// Exemplars.
     pub exemplars: Vec<Exemplar>,
-    /// What is said of its metric: version 2.0 only.
+    /// Metadata of the metric. Version 2.0 only.
     pub metadata: Option<Metadata>,
 }
 
-/// A number at a time.
+/// Float sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sample {
-    /// The number.
+    /// Value.
     pub value: f64,
-    /// Milliseconds since the epoch.
+    /// Timestamp, in milliseconds since the Unix epoch.
     pub millis: i64,
-    /// Since when it counts; 0 = not known. Version 2.0 only.
+    /// Start timestamp of a counter, in milliseconds since the Unix epoch; 0 if unknown. Version 2.0 only.
     pub start: i64,
 }
 
-/// An example of what was counted.
+/// Exemplar: one observation with labels of its own.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Exemplar {
-    /// Its labels.
+    /// Labels.
     pub labels: Vec<(String, String)>,
-    /// Its value.
+    /// Value.
     pub value: f64,
-    /// Milliseconds since the epoch.
+    /// Timestamp, in milliseconds since the Unix epoch.
     pub millis: i64,
 }
 
-/// What is said of a metric.
+/// Metadata of a metric.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// The number of its type.
+    /// Number of the metric type.
     pub kind: u64,
-    /// The name of its family; in version 2.0 that of its series.
+    /// Name of the metric family. Version 1.0 only.
     pub name: String,
-    /// What it measures.
+    /// Help text.
     pub help: String,
-    /// Its unit.
+    /// Unit.
     pub unit: String,
 }
 
-/// A native histogram, field by field.
+/// Native histogram, with the fields of the protobuf message.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Histogram {
-    /// Whether counts are doubles; otherwise integers, buckets as differences.
+    /// True if counts are doubles. Otherwise they are integers, and buckets are differences.
     pub is_float: bool,
-    /// All observations.
+    /// Number of observations.
     pub count: f64,
-    /// Their sum.
+    /// Sum of the observations.
     pub sum: f64,
-    /// The layout of buckets.
+    /// Schema number of the bucket layout.
     pub schema: i64,
     /// Width of the zero bucket.
     pub zero_threshold: f64,
-    /// Observations in it.
+    /// Number of observations in the zero bucket.
     pub zero_count: f64,
-    /// Offset and length of runs of negative buckets.
+    /// Offset and length of each span of negative buckets.
     pub negative_spans: Vec<(i64, u64)>,
-    /// Absolute counts, or differences where they are integers.
+    /// Absolute counts of negative buckets, or differences if counts are integers.
     pub negative: Vec<f64>,
-    /// Offset and length of runs of positive buckets.
+    /// Offset and length of each span of positive buckets.
     pub positive_spans: Vec<(i64, u64)>,
-    /// Absolute counts, or differences where they are integers.
+    /// Absolute counts of positive buckets, or differences if counts are integers.
     pub positive: Vec<f64>,
-    /// 0 unknown, 1 yes, 2 no, 3 gauge.
+    /// Counter reset hint: 0 unknown, 1 yes, 2 no, 3 gauge.
     pub reset_hint: u64,
-    /// Milliseconds since the epoch.
+    /// Timestamp, in milliseconds since the Unix epoch.
     pub millis: i64,
-    /// Bounds of custom buckets.
+    /// Upper bounds of custom buckets.
     pub custom_values: Vec<f64>,
-    /// Since when it counts; 0 = not known. Version 2.0 only.
+    /// Start timestamp, in milliseconds since the Unix epoch; 0 if unknown. Version 2.0 only.
     pub start: i64,
 }
 
 impl WriteRequest {
-    /// The message `prometheus.WriteRequest`.
+    /// Encodes the message `prometheus.WriteRequest`.
     pub fn to_v1(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for series in &self.series {
@@ -133,7 +133,7 @@ impl WriteRequest {
         out
     }
 
-    /// The message `io.prometheus.write.v2.Request`.
+    /// Encodes the message `io.prometheus.write.v2.Request`.
     pub fn to_v2(&self) -> Vec<u8> {
         let mut symbols = Symbols::default();
         let mut all = Vec::new();
@@ -162,19 +162,19 @@ impl WriteRequest {
     }
 }
 
-/// Series whose labels are encoded once: a request with a number of each costs little to make.
+/// Series with pre-encoded labels. A request with one sample per series is then cheap to encode.
 #[derive(Debug, Clone)]
 pub struct Template {
-    /// What comes before the series of every request: the symbols of version 2.0.
+    /// Bytes before the series of every request: the symbol table of version 2.0, empty for version 1.0.
     head: Vec<u8>,
-    /// All that is sent of each series but its numbers.
+    /// Encoded series without samples: labels, and metadata in version 2.0.
     series: Vec<Vec<u8>>,
-    /// The number of the field that holds a series.
+    /// Field number of a series in the request message.
     field: u32,
 }
 
 impl Template {
-    /// For version 1.0.
+    /// Encodes series for version 1.0, without metadata.
     pub fn v1(series: &[Series]) -> Self {
         let labels = |series: &Series| {
             let mut message = Vec::new();
@@ -188,7 +188,7 @@ impl Template {
         }
     }
 
-    /// For version 2.0, with metadata.
+    /// Encodes series for version 2.0, with metadata.
     pub fn v2(series: &[Series]) -> Self {
         let mut symbols = Symbols::default();
         let mut labels = |series: &Series| {
@@ -205,7 +205,9 @@ impl Template {
         }
     }
 
-    /// Appends a request with one number of each series at an instant, in milliseconds.
+    /// Appends a request with one sample per series to `out`.
+    ///
+    /// `millis` is the timestamp of all samples. `value` returns the value for the index of a series.
     pub fn write(&self, millis: i64, mut value: impl FnMut(usize) -> f64, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head);
         let mut sample = Vec::new();
@@ -213,7 +215,7 @@ impl Template {
             sample.clear();
             sample.put_double(1, value(place));
             sample.put_int(2, millis);
-            // A tag and a length of one byte each.
+            // The sample's field tag and length take one byte each.
             let length = series.len() + 2 + sample.len();
             out.put_bytes_head(self.field, length);
             out.extend_from_slice(series);
@@ -244,7 +246,7 @@ fn sample_message(sample: &Sample, with_start: bool) -> Vec<u8> {
 
 fn histogram_message(histogram: &Histogram, with_start: bool) -> Vec<u8> {
     let mut message = Vec::new();
-    // Of a choice the chosen field is written also where it is zero.
+    // A field of a `oneof` is written even if it is zero.
     match histogram.is_float {
         true => message.put_fixed64(2, histogram.count.to_bits()),
         false => message.put_integer(1, histogram.count as u64),
@@ -269,7 +271,8 @@ fn histogram_message(histogram: &Histogram, with_start: bool) -> Vec<u8> {
     message
 }
 
-/// Spans, then differences of integers or absolute doubles, in the fields of these numbers.
+/// Writes spans, then buckets: differences of integers or absolute doubles. The array holds the three field
+/// numbers.
 fn put_buckets(
     message: &mut Vec<u8>,
     [of_spans, of_deltas, of_counts]: [u32; 3],
@@ -289,7 +292,7 @@ fn put_buckets(
     }
 }
 
-/// The list of symbols of a request; the empty one is not held.
+/// Symbol table of a request. The empty symbol has reference 0 and is not stored in the list.
 #[derive(Default)]
 struct Symbols {
     list: Vec<String>,
@@ -310,7 +313,7 @@ impl Symbols {
         place
     }
 
-    /// The fields that hold all of them.
+    /// Encodes the symbol fields, starting with the empty symbol.
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.put_bytes(4, b"");

@@ -1,4 +1,6 @@
-//! What a seed promises: the same bytes for ever, the shape, the order.
+//! Tests of what a seed guarantees: stable bytes, shape and order of the rows.
+//!
+//! A hash of many rows is fixed, because benchmarks of different versions must load the same data.
 
 use std::collections::HashSet;
 
@@ -16,7 +18,7 @@ fn lines(fleet: &mut Fleet, rows: usize) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// FNV-1a, so that a golden of many rows is one number.
+/// Returns the FNV-1a hash, so that the expected output of many rows is one number.
 fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
