@@ -1,8 +1,8 @@
-//! The answers of Prometheus' HTTP API, as a target over HTTP gets them.
+//! Parser of Prometheus' API responses, for targets over HTTP.
 //!
-//! The API lists the buckets of a histogram by their bounds and says nothing of schema, spans or resets: such a
-//! histogram is carried as [`listed`], and compared so under
-//! [`Options::has_listed_histograms`](crate::Options::has_listed_histograms).
+//! The API lists the buckets of a histogram by their bounds, without schema, spans and reset hint. Such a
+//! histogram is represented as [`listed`], and compared in this form if
+//! [`Options::has_listed_histograms`](crate::Options::has_listed_histograms) is set.
 
 use std::sync::Arc;
 
@@ -12,18 +12,22 @@ use tideline_promql::{Labels, LabelsBuilder, Point, QueryValue, Sample, Series};
 
 use crate::run::Answer;
 
-/// How the API says which parameter is meant; scripts compare what comes behind.
+/// Prefix of the API's parameter errors. Scripts compare only the rest.
 const PARAMETER: &str = "invalid parameter \"query\": ";
 
-/// Reads the body of an answer to `query` or `query_range`; a refusal is the error.
+/// Parses the response body of `query` or `query_range`.
+///
+/// # Errors
+///
+/// Returns the error message of an error response, or a description if the body is not a valid response.
 pub fn answer(body: &[u8]) -> Result<Answer, String> {
     let json: Value = serde_json::from_slice(body).map_err(|error| format!("not JSON: {error}"))?;
     if json["status"] != "success" {
-        let message = json["error"].as_str().ok_or("neither an answer nor an error")?;
+        let message = json["error"].as_str().ok_or("neither a result nor an error")?;
         return Err(message.strip_prefix(PARAMETER).unwrap_or(message).to_owned());
     }
     let data = &json["data"];
-    let value = value(data).ok_or_else(|| format!("a result that cannot be read: {data}"))?;
+    let value = value(data).ok_or_else(|| format!("unsupported result: {data}"))?;
     Ok(Answer {
         value,
         warnings: texts(&json["warnings"]),
@@ -31,8 +35,8 @@ pub fn answer(body: &[u8]) -> Result<Answer, String> {
     })
 }
 
-/// A histogram of which no more is known than count, sum and its buckets: rule of the bounds, lower and upper bound,
-/// count. It is a carrier for comparing, not for computing.
+/// Creates a histogram from count, sum and listed buckets: boundary rule, lower bound, upper bound, count.
+/// The result can only be compared; its other fields are meaningless.
 pub fn listed(count: f64, sum: f64, buckets: impl IntoIterator<Item = (u8, f64, f64, f64)>) -> Histogram {
     let mut listed = Histogram {
         count,
@@ -103,12 +107,12 @@ fn labels(json: &Value) -> Option<Labels> {
     Some(builder.build())
 }
 
-/// An instant with a number.
+/// Parses a timestamp with a float.
 fn float(json: &Value) -> Option<(i64, f64)> {
     Some((milliseconds(&json[0])?, number(&json[1])?))
 }
 
-/// An instant with a histogram.
+/// Parses a timestamp with a histogram.
 fn point(json: &Value) -> Option<(i64, Arc<Histogram>)> {
     let histogram = &json[1];
     let buckets = histogram["buckets"].as_array().into_iter().flatten();
@@ -126,12 +130,12 @@ fn point(json: &Value) -> Option<(i64, Arc<Histogram>)> {
     Some((milliseconds(&json[0])?, Arc::new(listed)))
 }
 
-/// The API writes instants in seconds.
+/// Parses a timestamp, which the API writes in seconds.
 fn milliseconds(json: &Value) -> Option<i64> {
     Some((json.as_f64()? * 1000.0).round() as i64)
 }
 
-/// The API writes numbers as texts.
+/// Parses a number, which the API writes as a string.
 fn number(json: &Value) -> Option<f64> {
     json.as_str()?.parse().ok()
 }

@@ -1,6 +1,6 @@
-//! What an answer should be, and whether it is.
+//! Expected results, and their comparison with actual results.
 //!
-//! Numbers may differ by a millionth, relative to them; markers of ended series equal only each other.
+//! Numbers may differ by a relative error of one millionth. Stale markers equal only each other.
 
 mod histogram;
 
@@ -10,42 +10,43 @@ use tideline_promql::{Labels, Point, QueryValue, Sample, Series};
 use crate::run::{Answer, Options};
 use crate::series::Value;
 
-/// How far numbers may be apart, relative to their sum.
+/// Maximum difference of equal numbers, relative to their sum.
 const TOLERANCE: f64 = 1e-6;
 
-/// All that a script says on an answer.
+/// Everything that a script expects of one evaluation.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Expectation {
-    /// The result.
+    /// Expected result.
     pub expected: Expected,
-    /// Whether the order of the series counts.
+    /// True if the order of the series is compared.
     pub is_ordered: bool,
-    /// That there is no answer, and why not.
+    /// Expected error; `None` if the evaluation must succeed.
     pub fail: Option<Message>,
-    /// Whether there is a warning, whatever it is.
+    /// True if any warning is expected.
     pub has_warnings: bool,
-    /// Whether there is an info, whatever it is.
+    /// True if any info is expected.
     pub has_infos: bool,
-    /// Warnings: each is there, and no other is, if any is expected.
+    /// Expected warnings. If there are any, each must occur, and no others may occur.
     pub warnings: Vec<Message>,
-    /// Infos, likewise.
+    /// Expected infos, with the same rule.
     pub infos: Vec<Message>,
-    /// Whether there must be no warning.
+    /// True if warnings are not allowed.
     pub no_warnings: bool,
-    /// Whether there must be no info.
+    /// True if infos are not allowed.
     pub no_infos: bool,
-    /// First and last instant and step of the samples of an instant query that answers with ranges.
+    /// First timestamp, last timestamp and step of the samples, for an instant query that returns a range
+    /// vector.
     pub samples_at: Option<(i64, i64, i64)>,
 }
 
-/// A result.
+/// Expected result.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expected {
-    /// A number.
+    /// Number.
     Scalar(f64),
-    /// A text.
+    /// String.
     String(String),
-    /// Series, those that are listed and no other.
+    /// Series; no others may occur.
     Series(Vec<ExpectedSeries>),
 }
 
@@ -55,27 +56,27 @@ impl Default for Expected {
     }
 }
 
-/// A series of a result.
+/// Expected series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExpectedSeries {
-    /// Its labels.
+    /// Labels.
     pub labels: Labels,
-    /// Its values, one an instant.
+    /// Values, one per timestamp.
     pub values: Vec<Value>,
 }
 
-/// What a message should be.
+/// Expected message.
 #[derive(Debug, Clone)]
 pub enum Message {
-    /// Any.
+    /// Any message.
     Any,
-    /// Exactly this.
+    /// Exactly this message.
     Exact(String),
-    /// One that has a part like this.
+    /// Message that contains a match of this pattern.
     Pattern(Regex),
 }
 
-/// Patterns are equal when they are written equally.
+/// Compares patterns by their text.
 impl PartialEq for Message {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -103,14 +104,14 @@ impl Message {
 }
 
 impl Expectation {
-    /// Takes what stands behind `expect`.
+    /// Adds the expectation of a line, without the word `expect`.
     pub(crate) fn add(&mut self, line: &str) -> Result<(), String> {
         let (kind, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
         let message = match rest.trim().split_once(':') {
             Some(("msg", exact)) => Message::Exact(exact.trim().to_owned()),
             Some(("regex", pattern)) => Message::pattern(pattern.trim())?,
             None if rest.trim().is_empty() => Message::Any,
-            _ => return Err(format!("{line} is nothing that can be expected")),
+            _ => return Err(format!("unknown expectation: {line}")),
         };
         match kind {
             "ordered" => self.is_ordered = true,
@@ -119,12 +120,12 @@ impl Expectation {
             "info" => self.infos.push(message),
             "no_warn" => self.no_warnings = true,
             "no_info" => self.no_infos = true,
-            _ => return Err(format!("{line} is nothing that can be expected")),
+            _ => return Err(format!("unknown expectation: {line}")),
         }
         Ok(())
     }
 
-    /// Takes a series; a later one of equal labels stands in place of an earlier one.
+    /// Adds an expected series. It replaces an earlier one with equal labels.
     pub(crate) fn expect_series(&mut self, series: ExpectedSeries) {
         let Expected::Series(all) = &mut self.expected else {
             self.expected = Expected::Series(vec![series]);
@@ -136,7 +137,7 @@ impl Expectation {
         }
     }
 
-    /// Whether a failure is the expected one.
+    /// Checks that a failure is the expected one.
     pub(crate) fn check_failure(&self, message: &str) -> Result<(), String> {
         match &self.fail {
             None => Err(format!("failed: {message}")),
@@ -147,7 +148,7 @@ impl Expectation {
         }
     }
 
-    /// Whether warnings and infos are the expected ones.
+    /// Checks that warnings and infos are the expected ones.
     pub(crate) fn check_annotations(&self, answer: &Answer) -> Result<(), String> {
         let kinds = [
             (
@@ -182,7 +183,8 @@ impl Expectation {
         Ok(())
     }
 
-    /// Whether a result is the expected one. `times` are first and last instant and step of ranges.
+    /// Checks that a result is the expected one. `times` holds first timestamp, last timestamp and step of
+    /// range vectors.
     pub(crate) fn check_value(
         &self,
         value: &QueryValue,
@@ -208,7 +210,7 @@ impl Expectation {
                 self.check_vector(expected, samples, options)
             }
             (Expected::Series(_), QueryValue::Matrix(_)) if self.is_ordered => {
-                Err("is a range vector, which has no order of its own".to_owned())
+                Err("is a range vector, which is always ordered by labels".to_owned())
             }
             (Expected::Series(expected), QueryValue::Matrix(series)) => {
                 check_matrix(expected, series, times, options)
@@ -308,7 +310,8 @@ fn equal(expected: &Value, got: &Point, options: Options) -> bool {
     }
 }
 
-/// Whether two numbers are as good as equal. NaN equals NaN, but the marker of an ended series only itself.
+/// Returns true if two numbers are equal within the tolerance. NaN equals NaN; a stale marker equals only
+/// itself.
 pub(crate) fn almost_equal(a: f64, b: f64) -> bool {
     if tideline_promql::histogram::is_stale(a) || tideline_promql::histogram::is_stale(b) {
         return a.to_bits() == b.to_bits();

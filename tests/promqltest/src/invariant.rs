@@ -1,8 +1,8 @@
-//! The same query fixed to its instant: with `@` it answers the same whenever it is asked.
+//! Step-invariant form of a query: with `@`, its result does not depend on the evaluation timestamp.
 
 use tideline_promql::ast::{AtModifier, Expr, Shift};
 
-/// Functions that look at the time of the question or of samples.
+/// Functions whose result depends on the query's time range or on the timestamps of samples.
 const LOOKING_AT_TIME: [&str; 15] = [
     "day_of_month",
     "day_of_week",
@@ -21,8 +21,8 @@ const LOOKING_AT_TIME: [&str; 15] = [
     "year",
 ];
 
-/// The query with every selector and subquery fixed to an instant, and the instants to ask it at; `None` where it would
-/// answer differently all the same.
+/// Fixes every selector and subquery of a query to a timestamp. Returns the query and the timestamps at which
+/// to evaluate it; `None` if its result depends on the evaluation timestamp anyway.
 pub(crate) fn fixed(query: &str, time: i64) -> Option<(String, Vec<i64>)> {
     let mut expr = tideline_promql::parse(query).ok()?;
     if !fix(&mut expr, time) {
@@ -36,13 +36,13 @@ pub(crate) fn fixed(query: &str, time: i64) -> Option<(String, Vec<i64>)> {
     Some((expr.to_string(), instants))
 }
 
-/// Fixes selectors and subqueries, unless something outside of subqueries looks at the time: then it is false.
+/// Fixes selectors and subqueries. Returns false if a function outside subqueries depends on the time.
 fn fix(expr: &mut Expr, time: i64) -> bool {
     match expr {
         Expr::Number(_) | Expr::String(_) => true,
         Expr::Vector(selector) => fix_shift(&mut selector.shift, time),
         Expr::Matrix(matrix) => fix_shift(&mut matrix.selector.shift, time),
-        // What is inside is fixed with it.
+        // The modifier of a subquery also fixes its inner expression.
         Expr::Subquery(subquery) => fix_shift(&mut subquery.shift, time),
         Expr::Paren(paren) => fix(&mut paren.expr, time),
         Expr::Unary(unary) => fix(&mut unary.expr, time),

@@ -1,4 +1,4 @@
-//! Runs the test scripts of PromQL, the language that Prometheus' own tests of it are written in.
+//! Runner for PromQL test scripts in the format of Prometheus' own tests.
 //!
 //! ```text
 //! load 1m
@@ -9,17 +9,18 @@
 //!     {path="/"} 0.1666667
 //! ```
 //!
-//! A [`Script`] is run against a [`Target`]. As in Prometheus, an instant query is asked in three ways: as it is, fixed
-//! to its instant with `@` and asked at other instants, and as the middle of a range.
+//! A [`Script`] is run against a [`Target`]. As in Prometheus, each instant query is evaluated in three ways:
+//! unchanged, fixed to its timestamp with `@` and evaluated at other timestamps, and as the middle of a range
+//! query.
 //!
-//! | module | holds |
+//! | module | content |
 //! |---|---|
-//! | [`script`] | [`Script`]: the commands of a file |
-//! | `series` | the notation of series with their values |
-//! | `load` | series in the making: start times, classic histograms as native ones |
-//! | [`expect`] | what an answer should be, and whether it is |
-//! | [`run`](run()) | runs the commands and reports what fails |
-//! | [`api`] | what a target over HTTP makes of the answers of Prometheus' API |
+//! | [`script`] | [`Script`]: parser of script files |
+//! | `series` | notation of series with their values |
+//! | `load` | series to load: start timestamps, conversion of classic histograms |
+//! | [`expect`] | expected results, and their comparison with actual results |
+//! | [`run`](run()) | execution of scripts, report of failures |
+//! | [`api`] | parser of Prometheus' API responses, for targets over HTTP |
 
 pub mod api;
 pub mod expect;

@@ -1,4 +1,7 @@
-//! Series in the making: values at a step, start times beside them, classic histograms turned into native ones.
+//! Series to load: values at regular steps, their start timestamps, conversion of classic histograms to
+//! native ones.
+//!
+//! Lines are read one by one. A line with start timestamps (`metric@st`) applies to the next line.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,32 +12,32 @@ use tideline_promql::{Labels, Point, parse_duration};
 
 use crate::series::{self, Value};
 
-/// A series with the samples to be added to it.
+/// Series with the samples to add to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadedSeries {
-    /// The series.
+    /// Labels of the series.
     pub labels: Labels,
-    /// By rising time.
+    /// Samples by rising timestamp.
     pub samples: Vec<LoadedSample>,
 }
 
-/// A sample to be added.
+/// Sample to add.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadedSample {
-    /// Its instant, in milliseconds.
+    /// Timestamp in milliseconds.
     pub time: i64,
-    /// When what it counts began, in milliseconds; `None` = unknown.
+    /// Start timestamp in milliseconds; `None` if unknown.
     pub start: Option<i64>,
-    /// Its value; a number may be the marker that the series has ended.
+    /// Value; a float may be a stale marker.
     pub value: Point,
 }
 
-/// The lines of a `load` as they are read.
+/// Builder of the series in a `load` command.
 pub(crate) struct Loading {
-    /// From one value to the next, in milliseconds.
+    /// Distance between two values in milliseconds.
     step: i64,
     series: BTreeMap<Labels, Vec<LoadedSample>>,
-    /// Start times for the next line, relative to the samples.
+    /// Start timestamps for the next line, relative to the samples.
     starts: Option<(Labels, Vec<Option<i64>>)>,
 }
 
@@ -51,7 +54,7 @@ impl Loading {
         let (head, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
         if let Some(metric) = head.strip_suffix("@st") {
             if self.starts.is_some() {
-                return Err("start times have no samples below them".to_owned());
+                return Err("start times (@st) without samples on the next line".to_owned());
             }
             self.starts = Some((series::labels(metric)?, start_offsets(rest)?));
             return Ok(());
@@ -60,7 +63,7 @@ impl Loading {
         let starts = match self.starts.take() {
             None => vec![None; values.len()],
             Some((of, starts)) if of == labels && starts.len() == values.len() => starts,
-            Some(_) => return Err("the start times above are those of another series".to_owned()),
+            Some(_) => return Err("start times (@st) do not match the series on the next line".to_owned()),
         };
         let samples = values.into_iter().zip(starts).enumerate();
         let samples = samples.filter_map(|(at, (value, start))| {
@@ -83,7 +86,7 @@ impl Loading {
 
     pub(crate) fn finish(mut self, with_histograms: bool) -> Result<Vec<LoadedSeries>, String> {
         if self.starts.is_some() {
-            return Err("start times have no samples below them".to_owned());
+            return Err("start times (@st) without samples on the next line".to_owned());
         }
         if with_histograms {
             let converted = converted(&self.series)?;
@@ -96,7 +99,7 @@ impl Loading {
     }
 }
 
-/// Native histograms, with bounds of their own, of the classic ones among series.
+/// Converts the classic histograms among the series to native histograms with custom bounds.
 fn converted(
     series: &BTreeMap<Labels, Vec<LoadedSample>>,
 ) -> Result<BTreeMap<Labels, Vec<LoadedSample>>, String> {
@@ -147,11 +150,11 @@ fn converted(
     classic.into_iter().map(native).collect()
 }
 
-/// Start times relative to samples, in milliseconds: `-1m`, `0sx5`, `-30s-1mx3`, `_`, `_x2`.
+/// Parses start timestamps relative to samples, in milliseconds: `-1m`, `0sx5`, `-30s-1mx3`, `_`, `_x2`.
 fn start_offsets(text: &str) -> Result<Vec<Option<i64>>, String> {
     let mut offsets = Vec::new();
     for item in text.split_whitespace() {
-        expand(item, &mut offsets).ok_or_else(|| format!("{item} is no start time"))?;
+        expand(item, &mut offsets).ok_or_else(|| format!("{item} is not a start time"))?;
     }
     Ok(offsets)
 }
@@ -181,7 +184,7 @@ fn expand(item: &str, offsets: &mut Vec<Option<i64>>) -> Option<()> {
     Some(())
 }
 
-/// A duration at the start of a text, in milliseconds, and what is behind it.
+/// Parses a signed duration at the start of a text. Returns milliseconds and the rest of the text.
 fn signed_duration(text: &str) -> Option<(i64, &str)> {
     let unsigned = text.trim_start_matches(['+', '-']);
     let is_negative = text.starts_with('-');

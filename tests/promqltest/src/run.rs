@@ -1,4 +1,6 @@
-//! Runs the commands of a script against a target, and reports what is not as expected.
+//! Execution of scripts against a target, and the report of failures.
+//!
+//! A failed command does not end the script, so one run reports all failures.
 
 use std::fmt;
 
@@ -9,44 +11,62 @@ use crate::invariant;
 use crate::load::LoadedSeries;
 use crate::script::{Action, Eval, Script, When};
 
-/// What scripts are run against. Prometheus runs its own with experimental functions, delayed removal of names, start
-/// times, a lookback of five minutes and a step of a minute for subqueries that have none.
+/// Implementation under test.
 ///
-/// Errors are the messages of the query language alone: scripts compare them.
+/// Prometheus' scripts require experimental functions, delayed name removal, start timestamps, a lookback of
+/// five minutes, and a default subquery step of one minute.
+///
+/// Errors must be the plain messages of the query language, because scripts compare them.
 pub trait Target {
-    /// Forgets all series.
+    /// Removes all series.
+    ///
+    /// # Errors
+    ///
+    /// Returns a message if the target fails.
     fn clear(&mut self) -> Result<(), String>;
 
-    /// Adds samples, all visible when it returns.
+    /// Adds samples. All must be visible when the function returns.
+    ///
+    /// # Errors
+    ///
+    /// Returns a message if the target fails.
     fn load(&mut self, series: &[LoadedSeries]) -> Result<(), String>;
 
-    /// Evaluates at an instant, in milliseconds since the epoch.
+    /// Evaluates an instant query at a timestamp in milliseconds since the epoch.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error message of the query.
     fn instant(&mut self, query: &str, time: i64) -> Result<Answer, String>;
 
-    /// Evaluates at instants from `start` to `end`, both inclusive, with a step between them, in milliseconds.
+    /// Evaluates a range query from `start` to `end` (both inclusive) with a step, in milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error message of the query.
     fn range(&mut self, query: &str, start: i64, end: i64, step: i64) -> Result<Answer, String>;
 }
 
-/// An answer.
+/// Result of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// The result.
+    /// Value.
     pub value: QueryValue,
-    /// As displayed, with their places.
+    /// Warnings with their positions, as displayed.
     pub warnings: Vec<String>,
-    /// As displayed, with their places.
+    /// Infos with their positions, as displayed.
     pub infos: Vec<String>,
 }
 
-/// How a target is asked, and its answers read.
+/// Options for evaluating queries and comparing results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Whether they are also asked fixed to their instant at others.
+    /// True if instant queries are also evaluated in step-invariant form at other timestamps.
     pub is_fixed_too: bool,
-    /// Whether they are also asked as the middle of a range.
+    /// True if instant queries are also evaluated as the middle of a range query.
     pub as_range_too: bool,
-    /// Whether histograms in answers are [listed](crate::api::listed), so that only count, sum and buckets are
-    /// compared.
+    /// True if histograms in results are [listed](crate::api::listed), so that only count, sum and buckets
+    /// are compared.
     pub has_listed_histograms: bool,
 }
 
@@ -60,23 +80,23 @@ impl Default for Options {
     }
 }
 
-/// What came of a script.
+/// Outcome of a script.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Report {
-    /// How many `eval` commands were run.
+    /// Number of `eval` commands that were run.
     pub evals: usize,
-    /// Those, and those of `load`, that were not as expected.
+    /// Failed commands, of any kind.
     pub failures: Vec<Failure>,
 }
 
-/// A command that failed.
+/// Failed command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Its line, from 1.
+    /// Line, from 1; 0 for the initial clear.
     pub line: usize,
-    /// The query as it was asked; empty for other commands.
+    /// Evaluated query; empty for other commands.
     pub query: String,
-    /// What is wrong.
+    /// Difference from the expectation, or the error.
     pub reason: String,
 }
 
@@ -86,7 +106,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Runs a script to its end, whatever fails. The target is cleared before.
+/// Clears the target and runs a whole script, even after failures.
 pub fn run(script: &Script, target: &mut dyn Target, options: Options) -> Report {
     let mut report = Report::default();
     let cleared = target.clear().map_err(|reason| (String::new(), reason));
@@ -105,7 +125,7 @@ pub fn run(script: &Script, target: &mut dyn Target, options: Options) -> Report
     report
 }
 
-/// What is wrong, with the query that it is wrong with.
+/// Result of a command; the error holds query and reason.
 type Outcome = Result<(), (String, String)>;
 
 impl Report {
@@ -179,14 +199,14 @@ fn instant(
     as_range(query, time, expectation, target, options).map_err(|reason| format!("as a range: {reason}"))
 }
 
-/// Whether a query has a function whose result is that of the question's times.
+/// Returns true if the query calls a function whose result depends on the query's time range.
 fn asks_for_times(query: &str) -> bool {
     ["start()", "end()", "range()", "step()"]
         .iter()
         .any(|function| query.contains(function))
 }
 
-/// Asks for a minute before and behind too; what is in the middle must be as expected.
+/// Evaluates a range from a minute before to a minute after; the middle must be as expected.
 fn as_range(
     query: &str,
     time: i64,
@@ -197,7 +217,7 @@ fn as_range(
     const MINUTE: i64 = 60_000;
     let answer = target.range(query, time - MINUTE, time + MINUTE, MINUTE)?;
     if expectation.is_ordered {
-        // A range has no order of its own.
+        // Range vectors are always ordered by labels.
         return Ok(());
     }
     let QueryValue::Matrix(series) = answer.value else {

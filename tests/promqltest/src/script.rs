@@ -1,4 +1,6 @@
-//! The commands of a script: `clear`, `load` and `eval`, each with the lines below it up to an empty one.
+//! Parser of scripts. The commands are `clear`, `load` and `eval`; each extends to the next empty line.
+//!
+//! Lines that begin with `#` count as empty.
 
 use thiserror::Error;
 use tideline_promql::parse_duration;
@@ -7,72 +9,77 @@ use crate::expect::{Expectation, Expected, ExpectedSeries, Message};
 use crate::load::{LoadedSeries, Loading};
 use crate::series::{self, Value};
 
-/// The commands of a file.
+/// Parsed script.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Script {
-    /// In the order of the file.
+    /// Commands in the order of the file.
     pub commands: Vec<Command>,
 }
 
-/// A command.
+/// Command of a script.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Command {
-    /// Its line, from 1.
+    /// Line, from 1.
     pub line: usize,
-    /// What is done.
+    /// Action.
     pub action: Action,
 }
 
-/// What a command does.
+/// Action of a command.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Forgets all series.
+    /// Removal of all series.
     Clear,
-    /// Adds samples.
+    /// Addition of samples.
     Load(Vec<LoadedSeries>),
-    /// Asks, and compares the answer.
+    /// Evaluation of a query and comparison of its result.
     Eval(Box<Eval>),
 }
 
-/// A query with the answer that it should have.
+/// Query with its expected result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Eval {
-    /// The query.
+    /// Query.
     pub query: String,
-    /// When it is evaluated.
+    /// Evaluation time.
     pub when: When,
-    /// What its answer should be.
+    /// Expectation.
     pub expectation: Expectation,
 }
 
-/// When a query is evaluated, in milliseconds since the epoch.
+/// Evaluation time of a query, in milliseconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
-    /// At one instant.
+    /// Instant query at this timestamp.
     Instant(i64),
-    /// At instants with a step between them.
+    /// Range query.
     Range {
-        /// The first.
+        /// First timestamp.
         start: i64,
-        /// The last.
+        /// Last timestamp.
         end: i64,
-        /// From one to the next.
+        /// Step.
         step: i64,
     },
 }
 
-/// Why a text is not a script.
+/// Reason why a text is not a script.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("line {line}: {message}")]
 pub struct ScriptError {
-    /// Where, from 1.
+    /// Line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
 }
 
 impl Script {
-    /// Reads a script.
+    /// Parses a script.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first error with its line: an unknown command, a malformed series, duration or
+    /// expectation.
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
         let mut lines = Lines {
             rest: text
@@ -92,7 +99,7 @@ impl Script {
                 eval if eval.starts_with("eval") => {
                     parse_eval(first, &mut lines).map(|eval| Action::Eval(Box::new(eval)))
                 }
-                _ => Err(format!("{first} is no command")),
+                _ => Err(format!("unknown command: {first}")),
             };
             let fault = |message| ScriptError {
                 line: lines.at,
@@ -109,7 +116,7 @@ impl Script {
 
 struct Lines<'a> {
     rest: Vec<&'a str>,
-    /// Lines taken, so the number of the last one.
+    /// Number of lines taken, which is the number of the last one.
     at: usize,
 }
 
@@ -122,7 +129,7 @@ impl<'a> Lines<'a> {
         Some(self.rest[self.at - 1])
     }
 
-    /// The next line of a command; `None` at its end.
+    /// Returns the next line of a command; `None` at its end.
     fn next_in_command(&mut self) -> Option<&'a str> {
         let line = self.rest.get(self.at).filter(|line| !line.is_empty())?;
         self.at += 1;
@@ -135,7 +142,7 @@ fn parse_load(first: &str, lines: &mut Lines<'_>) -> Result<Vec<LoadedSeries>, S
     let with_histograms = match word.to_ascii_lowercase().as_str() {
         "load" => false,
         "load_with_nhcb" => true,
-        _ => return Err(format!("{word} is no command")),
+        _ => return Err(format!("unknown command: {word}")),
     };
     let mut loading = Loading::new(duration(step.trim())?);
     while let Some(line) = lines.next_in_command() {
@@ -170,7 +177,7 @@ fn parse_eval(first: &str, lines: &mut Lines<'_>) -> Result<Eval, String> {
         "eval_warn" => expectation.has_warnings = true,
         "eval_info" => expectation.has_infos = true,
         "eval_ordered" => expectation.is_ordered = true,
-        _ => return Err(format!("{command} is no command")),
+        _ => return Err(format!("unknown command: {command}")),
     }
     while let Some(line) = lines.next_in_command() {
         eval.expect(line)?;
@@ -199,10 +206,10 @@ impl Eval {
             let (labels, values) = series::parse(line)?;
             let is_instant = matches!(self.when, When::Instant(_));
             if values.len() > 1 && is_instant && expectation.samples_at.is_none() {
-                return Err("an instant has one value".to_owned());
+                return Err("an instant query has one value per series".to_owned());
             }
             if let [Value::Omitted] | [] = values.as_slice() {
-                return Err("a series without a value is not expected".to_owned());
+                return Err("an expected series must have a value".to_owned());
             }
             expectation.expect_series(ExpectedSeries { labels, values });
         }
@@ -210,14 +217,14 @@ impl Eval {
     }
 }
 
-/// Durations, each behind its word, and what follows them.
+/// Parses durations, each after its keyword. Also returns the rest of the text.
 fn times<'a, const N: usize>(names: [&str; N], text: &'a str) -> Result<([i64; N], &'a str), String> {
     let mut rest = text;
     let mut times = [0; N];
     for (name, time) in names.into_iter().zip(&mut times) {
         let (found, behind) = word(rest);
         if found != name {
-            return Err(format!("{found} stands where {name} should"));
+            return Err(format!("expected {name}, found {found}"));
         }
         let (value, behind) = word(behind);
         *time = duration(value)?;

@@ -1,33 +1,33 @@
-//! The notation of a series with its values: `name{label="value"} 1 2+3x4 _ stale {{count:1}}`.
+//! Notation of a series with its values: `name{label="value"} 1 2+3x4 _ stale {{count:1}}`.
 //!
-//! `a+bxn` stands for `a`, `a + b` and so on, so for n + 1 values, as `axn` does; `_xn` leaves out n. In double braces stand
-//! histograms, which can be repeated and added up likewise.
+//! `a+bxn` stands for the n + 1 values `a`, `a + b`, …; `axn` for n + 1 equal values; `_xn` omits n values.
+//! Histograms are written in double braces and can be repeated and added in the same way.
 
 use std::sync::Arc;
 
 use tideline_promql::histogram::{Histogram, STALE_NAN_BITS};
 use tideline_promql::{Labels, LabelsBuilder, MatchOp, parse_selector};
 
-/// Values that one item may stand for. Scripts have some hundreds.
+/// Maximum number of values that one item may stand for. Scripts use some hundreds.
 const REPEATED_MAX: usize = 1_000_000;
 
-/// A value of a series.
+/// Value of a series.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// None at its instant.
+    /// No value at this timestamp.
     Omitted,
-    /// A number.
+    /// Float.
     Float(f64),
-    /// A histogram.
+    /// Histogram.
     Histogram {
-        /// The histogram.
+        /// Histogram.
         histogram: Arc<Histogram>,
-        /// Whether a hint on resets was written, so that it is compared.
+        /// True if the script contains a reset hint, so that it is compared.
         has_hint: bool,
     },
 }
 
-/// Reads a series and its values.
+/// Parses a series with its values.
 pub(crate) fn parse(line: &str) -> Result<(Labels, Vec<Value>), String> {
     let (metric, rest) = line.split_at(metric_length(line)?);
     let labels = labels(metric)?;
@@ -41,7 +41,7 @@ pub(crate) fn parse(line: &str) -> Result<(Labels, Vec<Value>), String> {
     Ok((labels, values))
 }
 
-/// A number as scripts write it.
+/// Parses a number in the notation of scripts.
 pub(crate) fn number(text: &str) -> Option<f64> {
     match take_number(text)? {
         (number, "") => Some(number),
@@ -49,11 +49,11 @@ pub(crate) fn number(text: &str) -> Option<f64> {
     }
 }
 
-/// Labels of a metric such as `name{label="value"}`.
+/// Parses labels such as `name{label="value"}`.
 pub(crate) fn labels(metric: &str) -> Result<Labels, String> {
     let matchers = parse_selector(metric).map_err(|error| format!("{metric}: {error}"))?;
     if matchers.iter().any(|matcher| matcher.op != MatchOp::Equal) {
-        return Err(format!("{metric}: a series has no conditions"));
+        return Err(format!("{metric}: labels of a series must use ="));
     }
     let mut builder = LabelsBuilder::default();
     for matcher in &matchers {
@@ -62,7 +62,7 @@ pub(crate) fn labels(metric: &str) -> Result<Labels, String> {
     Ok(builder.build())
 }
 
-/// Where the metric ends: behind its braces, or at the first space.
+/// Returns the length of the metric: to the end of its braces, or to the first space.
 fn metric_length(line: &str) -> Result<usize, String> {
     let brace = line.find(['{', ' ', '\t']);
     let Some(brace) = brace.filter(|at| line[*at..].starts_with('{')) else {
@@ -84,7 +84,7 @@ fn metric_length(line: &str) -> Result<usize, String> {
     Err("a brace is not closed".to_owned())
 }
 
-/// Where an item ends: at a space that is in no histogram.
+/// Returns the length of an item: to the first space outside a histogram.
 fn item_length(text: &str) -> Result<usize, String> {
     let mut from = 0;
     loop {
@@ -112,12 +112,12 @@ fn expand(item: &str, values: &mut Vec<Value>) -> Result<(), String> {
     if item.starts_with("{{") {
         return expand_histogram(item, values);
     }
-    let (mut value, rest) = take_number(item).ok_or("no number")?;
+    let (mut value, rest) = take_number(item).ok_or("not a number")?;
     let (step, count) = match rest.as_bytes().first() {
         None => (0.0, 0),
         Some(b'x') => (0.0, repetition(rest)?),
         Some(_) => {
-            let (step, rest) = take_number(rest).ok_or("no step")?;
+            let (step, rest) = take_number(rest).ok_or("the step is not a number")?;
             (step, repetition(rest)?)
         }
     };
@@ -154,21 +154,21 @@ fn expand_histogram(item: &str, values: &mut Vec<Value>) -> Result<(), String> {
 }
 
 fn take_histogram(text: &str) -> Result<(Histogram, bool, &str), String> {
-    let end = text.find("}}").ok_or("no histogram")? + 2;
+    let end = text.find("}}").ok_or("not a histogram")? + 2;
     let (notation, rest) = text.split_at(end);
     let histogram = Histogram::parse(notation).map_err(|error| error.to_string())?;
     Ok((histogram, notation.contains("counter_reset_hint"), rest))
 }
 
-/// The count of `x5`.
+/// Parses the count of a repetition such as `x5`.
 fn repetition(text: &str) -> Result<usize, String> {
     let count = text.strip_prefix('x').and_then(|count| count.parse().ok());
     count
         .filter(|count| *count <= REPEATED_MAX)
-        .ok_or_else(|| format!("{text} is no repetition"))
+        .ok_or_else(|| format!("{text} is not a repetition such as x5"))
 }
 
-/// A number with its sign at the start of a text, and what is behind it.
+/// Parses a signed number at the start of a text. Also returns the rest of the text.
 fn take_number(text: &str) -> Option<(f64, &str)> {
     let unsigned = text.trim_start_matches(['+', '-']);
     let sign = text.len() - unsigned.len();

@@ -1,11 +1,11 @@
-//! Whether histograms are as good as equal.
+//! Comparison of histograms within the tolerance of numbers.
 
 use tideline_promql::histogram::{Histogram, Span};
 
 use super::almost_equal;
 use crate::api;
 
-/// Compares what histograms hold; the hint on resets only where it was written.
+/// Compares two histograms. The reset hint is compared only if the script contains one.
 pub(super) fn equal(expected: &Histogram, got: &Histogram, with_hint: bool) -> bool {
     let (mut expected, mut got) = (expected.clone(), got.clone());
     expected.compact(0);
@@ -26,7 +26,7 @@ pub(super) fn equal(expected: &Histogram, got: &Histogram, with_hint: bool) -> b
         && (!with_hint || expected.reset_hint == got.reset_hint)
 }
 
-/// Compares a histogram with one that is only known as listed.
+/// Compares a histogram with one in listed form.
 pub(super) fn equal_as_listed(expected: &Histogram, got: &Histogram) -> bool {
     let expected = api::listed(expected.count, expected.sum, expected.listed_buckets());
     almost_equal(expected.count, got.count)
@@ -35,7 +35,7 @@ pub(super) fn equal_as_listed(expected: &Histogram, got: &Histogram) -> bool {
         && all_equal(&expected.positive_buckets, &got.positive_buckets)
 }
 
-/// First bucket and length of each run; runs that touch are one, empty ones none.
+/// Returns first bucket and length of each span; adjacent spans are joined, empty ones removed.
 fn layout(spans: &[Span]) -> Vec<(i64, i64)> {
     let mut runs: Vec<(i64, i64)> = Vec::new();
     let mut next = 0;

@@ -1,4 +1,4 @@
-//! The runner on scripts of its own, and Prometheus' scripts on the engine.
+//! Tests of the script parser and the runner.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,6 @@
-//! The runner finds what is not as expected: a target that says what it is told to stands in for an engine.
+//! Tests of the runner: it reports every difference from the expectation.
+//!
+//! A target with canned results replaces an engine.
 
 use std::sync::Arc;
 
@@ -6,7 +8,7 @@ use tideline_promql::histogram::Histogram;
 use tideline_promql::{Labels, Point, QueryValue, Sample, Series};
 use tideline_promqltest::{Answer, LoadedSeries, Options, Script, Target, api, run};
 
-/// Answers every question in the same way, and keeps what it is asked.
+/// Target that returns the same result for every query and records the queries.
 struct Canned {
     answer: Result<Answer, String>,
     asked: Vec<String>,
@@ -59,7 +61,7 @@ fn sample(labels: &str, value: Point) -> Sample {
     }
 }
 
-/// What the runner says to a script of one `eval` at zero with these lines.
+/// Returns the failure reported for a script of one `eval` at zero with these lines.
 fn reason(answer: &Result<Answer, String>, lines: &str) -> Option<String> {
     let script = Script::parse(&format!("eval instant at 0 q\n{lines}")).unwrap();
     let mut target = Canned {
@@ -226,7 +228,7 @@ fn instants_are_asked_in_three_ways() {
             "timestamp(a) from 0 to 120000 step 60000"
         ]
     );
-    // A range that is answered with a vector is wrong.
+    // A vector as the result of a range query is a failure.
     assert_eq!(report.failures.len(), 1);
 }
 

@@ -1,11 +1,14 @@
-//! Scripts are read as they are meant.
+//! Tests of the script parser.
+//!
+//! They cover the notation of series, start timestamps, conversion of classic histograms, and error
+//! positions.
 
 use tideline_promql::Point;
 use tideline_promql::histogram::{Histogram, STALE_NAN_BITS};
 use tideline_promqltest::script::{Action, When};
 use tideline_promqltest::{LoadedSample, LoadedSeries, Script};
 
-/// The series of a script that is one `load`.
+/// Returns the series of a script that consists of one `load`.
 fn loaded(text: &str) -> Vec<LoadedSeries> {
     let script = Script::parse(text).unwrap();
     let [command] = script.commands.as_slice() else {
