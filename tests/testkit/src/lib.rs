@@ -1,5 +1,5 @@
-//! Rules that the tests of every crate share: how a random test gets its seed, how large a slow test is, what happens
-//! when something from outside is missing.
+//! Rules that the tests of every crate share: seeds of random tests, sizes of slow tests, and missing
+//! prerequisites.
 //!
 //! | variable | meaning |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Tests that cannot run here: reported on the terminal, or failed under `CI=true`.
+//! Tests whose prerequisites are missing: reported on the terminal, or failed under `CI=true`.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -49,8 +49,8 @@ pub fn workspace() -> &'static Path {
         .expect("the crate is two folders below the root of the workspace")
 }
 
-/// Returns the folder of outside data of this name, or `None` after [`skip`]. None of it is part of the repository:
-/// `TIDELINE_CORPORA` names its folder, by default `../shared/data` next to the workspace.
+/// Returns the folder of an outside data set, or `None` after [`skip`]. Outside data is not part of the
+/// repository: `TIDELINE_CORPORA` names its folder, by default `../shared/data` next to the workspace.
 ///
 /// # Panics
 ///

@@ -1,8 +1,10 @@
-//! The rules themselves, tested from outside: each case runs this binary again with another environment.
+//! Tests of the test rules: seeds, sizes and missing prerequisites.
+//!
+//! Each case runs this binary again with another environment, so that it sees the output of a whole test run.
 
 use std::process::{Command, Output};
 
-/// Runs one of the tests named `subject_*` in a process of its own, captured as `cargo test` captures it.
+/// Runs one of the tests named `subject_*` in a separate process; `cargo test` captures its output as usual.
 fn subject(name: &str, environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(std::env::current_exe().expect("the test has a path"));
     for variable in [
@@ -123,6 +125,6 @@ fn one_variable_makes_all_tests_slow() {
     let output = subject("subject_failing", &[slow[0], slow[1], ("SUBJECT_ROUNDS", "7")]);
     assert!(
         shown(&output).contains("rounds 7,"),
-        "its own variable wins: {output:?}"
+        "the variable of the test takes precedence: {output:?}"
     );
 }
