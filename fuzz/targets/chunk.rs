@@ -1,5 +1,6 @@
-//! Any bytes as a chunk of either version, with the checksum ignored: an error or a run, never a panic, and
-//! summaries of every bucket; and what decodes encodes, fast and tightly, to something that decodes to the same.
+//! Arbitrary bytes as a chunk of either version, with the checksum ignored. Opening returns an error or a run
+//! with one summary per bucket, and never panics. Encoding a decoded run, with default or tight effort,
+//! yields a chunk that decodes to the same run.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

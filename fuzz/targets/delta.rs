@@ -1,5 +1,5 @@
-//! Any bytes as a delta, deletes included: an error or a delta, never a panic; and what decodes encodes to what
-//! decodes to the same.
+//! Arbitrary bytes as a delta, including deletes. Decoding returns an error or a delta and never panics. A
+//! decoded delta encodes to bytes that decode to the same delta.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

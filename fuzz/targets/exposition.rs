@@ -1,4 +1,5 @@
-//! Any bytes as text exposition, OpenMetrics and JSON lines: rows and rejects, never a panic.
+//! Arbitrary bytes as text exposition, OpenMetrics and JSON lines. Decoding returns rows and rejects and
+//! never panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,7 +7,7 @@ use tideline_ingest_protocols::prometheus::{ImportOptions, TextFormat, decode_js
 use tideline_ingest_protocols::{DecodeOptions, series_key};
 use tideline_model::{Ordinal, RejectReason, SeriesResolver, Timestamp};
 
-/// Checks each name as the engine would, and calls them all one timeline.
+/// Series resolver that validates each name like the engine and maps all names to one timeline.
 struct Parse;
 
 impl SeriesResolver for Parse {

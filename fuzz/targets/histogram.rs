@@ -1,5 +1,5 @@
-//! Any bytes as a stored histogram: an error, or one that is written and read back to the same bytes, and whose
-//! arithmetic and text never panic.
+//! Arbitrary bytes as a stored histogram. Decoding returns an error or a histogram that encodes to stable
+//! bytes; its arithmetic and text output never panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any text as statements of `/query`: a list, never a panic.
+//! Arbitrary text as statements of `/query`. Parsing returns a list and never panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

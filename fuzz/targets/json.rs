@@ -1,11 +1,11 @@
-//! Any bytes as JSON and as NDJSON points: rows, rejects or an error, never a panic.
+//! Arbitrary bytes as JSON and NDJSON points. Decoding returns rows, rejects or an error and never panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use tideline_ingest_protocols::{DecodeOptions, json, ndjson, series_key};
 use tideline_model::{Ordinal, RejectReason, SeriesResolver, Timestamp};
 
-/// Checks each name as the engine would, and calls them all one timeline.
+/// Series resolver that validates each name like the engine and maps all names to one timeline.
 struct Parse;
 
 impl SeriesResolver for Parse {

@@ -1,11 +1,12 @@
-//! Any bytes as a body of line protocol: rows and rejects, never a panic, and no more rows than lines.
+//! Arbitrary bytes as a body of line protocol. Decoding returns rows and rejects, never panics, and returns
+//! at most one row per line.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use tideline_ingest_protocols::{DecodeOptions, line_protocol, series_key};
 use tideline_model::{Ordinal, RejectReason, SeriesResolver, Timestamp};
 
-/// Checks each name as the engine would, and calls them all one timeline.
+/// Series resolver that validates each name like the engine and maps all names to one timeline.
 struct Parse;
 
 impl SeriesResolver for Parse {

@@ -1,4 +1,5 @@
-//! Any text as PromQL: an expression that prints as itself, or an error, never a panic.
+//! Arbitrary text as PromQL. Parsing returns an error or an expression whose printed form parses to the same
+//! form, and never panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

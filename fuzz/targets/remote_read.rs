@@ -1,4 +1,5 @@
-//! Any bytes as a request of remote read, decompressed: queries or an error, never a panic.
+//! Arbitrary bytes as a decompressed remote read request. Decoding returns queries or an error and never
+//! panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

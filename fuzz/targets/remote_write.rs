@@ -1,4 +1,5 @@
-//! Any bytes as remote write of both versions, decompressed: rows, rejects or an error, never a panic.
+//! Arbitrary bytes as a decompressed remote write request of both versions. Decoding returns rows, rejects or
+//! an error and never panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,7 +7,7 @@ use tideline_ingest_protocols::prometheus::{decode_write, decode_write_v2};
 use tideline_ingest_protocols::{DecodeOptions, series_key};
 use tideline_model::{Ordinal, RejectReason, SeriesResolver, Timestamp};
 
-/// Checks each name as the engine would, and calls them all one timeline.
+/// Series resolver that validates each name like the engine and maps all names to one timeline.
 struct Parse;
 
 impl SeriesResolver for Parse {

@@ -1,4 +1,5 @@
-//! Any bytes as the key of a schema that the first bytes choose: an error, or a tuple that encodes to the same bytes.
+//! Arbitrary bytes as a key of a schema that is derived from the first bytes. Decoding returns an error or a
+//! tuple that encodes to the same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
