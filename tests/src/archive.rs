@@ -1,7 +1,7 @@
-//! A folder as one file: how a store of an older build is kept in the tree, and how one prepared store is given to
-//! many servers.
+//! Archive format for a folder in one file: stores older builds in the repository and copies a prepared store
+//! for many servers.
 //!
-//! Packed with zstd. Inside, one entry after another, numbers little-endian:
+//! The file is compressed with zstd. It holds one entry after another, with little-endian numbers:
 //!
 //! ```text
 //! length of the path      4    at most 4,096
@@ -11,25 +11,33 @@
 //! bytes
 //! ```
 //!
-//! Entries come sorted, so equal folders make equal files.
+//! Entries are sorted by path, so equal folders give equal files.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// The longest path of an entry.
+/// Maximum length of the path of an entry.
 const PATH_BYTES_MAX: usize = 4_096;
-/// zstd level: what is packed is small and unpacked often.
+/// zstd level: the data is small and unpacked often.
 const LEVEL: i32 = 12;
 
-/// Packs a folder, without what `is_skipped` says of the paths below it.
+/// Packs a folder into bytes, without the relative paths for which `is_skipped` returns true.
+///
+/// # Errors
+///
+/// A file or folder cannot be read, or a file name is not UTF-8.
 pub fn pack(folder: &Path, is_skipped: impl Fn(&str) -> bool) -> io::Result<Vec<u8>> {
     let mut plain = Vec::new();
     add(folder, "", &is_skipped, &mut plain)?;
     zstd::encode_all(&plain[..], LEVEL)
 }
 
-/// Unpacks into a folder, which is made.
+/// Unpacks an archive into a folder, which is created.
+///
+/// # Errors
+///
+/// The archive is damaged, or a file cannot be written.
 pub fn unpack(packed: &[u8], folder: &Path) -> io::Result<()> {
     let plain = zstd::decode_all(packed)?;
     let mut rest = &plain[..];
@@ -102,7 +110,7 @@ fn take_array<'a, const N: usize>(rest: &mut &'a [u8]) -> io::Result<&'a [u8; N]
 }
 
 fn damaged() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "no archive of this harness")
+    io::Error::new(io::ErrorKind::InvalidData, "not an archive of this harness")
 }
 
 #[cfg(test)]
@@ -133,7 +141,7 @@ mod tests {
         let cut = zstd::encode_all(&zstd::decode_all(&packed[..]).expect("zstd")[..40], 3).expect("zstd");
         assert!(
             unpack(&cut, &place.path().join("cut")).is_err(),
-            "a cut archive is told"
+            "a truncated archive is an error"
         );
     }
 }

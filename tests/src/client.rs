@@ -1,4 +1,6 @@
-//! A client that takes every answer as an answer: statuses are data, only a broken connection is an error.
+//! HTTP client that returns every response, whatever its status. Only a broken connection is an error.
+//!
+//! It follows no redirects and uses no proxy.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,12 +9,12 @@ use std::time::Duration;
 use serde_json::Value;
 use ureq::http::{HeaderMap, Method, Request, StatusCode};
 
-/// The longest that one request may take before the test fails.
+/// Time limit of one request; a slower one fails the test.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The largest answer that is read.
+/// Maximum size of a response body.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
 
-/// Speaks to one server, over connections that it keeps. Clones share them.
+/// Client of one server over pooled connections, which clones share.
 #[derive(Debug, Clone)]
 pub struct Client {
     agent: ureq::Agent,
@@ -20,28 +22,28 @@ pub struct Client {
     token: Option<String>,
 }
 
-/// No answer: refused, reset, or too late. The outcome of what was asked is unknown.
+/// Missing response: the connection was refused, reset or timed out. The outcome of the request is unknown.
 #[derive(Debug, thiserror::Error)]
-#[error("{method} {path} got no answer: {source}")]
+#[error("{method} {path} got no response: {source}")]
 pub struct NoAnswer {
     method: String,
     path: String,
     source: Box<ureq::Error>,
 }
 
-/// An answer.
+/// HTTP response.
 #[derive(Clone)]
 pub struct Response {
-    /// The status code.
+    /// Status code.
     pub status: u16,
-    /// Its headers.
+    /// Response headers.
     pub headers: HeaderMap,
-    /// Its body, as it came.
+    /// Response body, as received.
     pub body: Vec<u8>,
 }
 
 impl Client {
-    /// Speaks to the server at `address`.
+    /// Returns a client of the server at `address`.
     pub fn new(address: SocketAddr) -> Self {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
@@ -59,18 +61,22 @@ impl Client {
         }
     }
 
-    /// The same, with a bearer token in every request.
+    /// Returns the client with a bearer token in every request.
     pub fn with_token(mut self, token: &str) -> Self {
         self.token = Some(token.to_owned());
         self
     }
 
-    /// Where it speaks to.
+    /// Returns the address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// One request. `path` begins with a slash and may hold a query.
+    /// Sends one request. `path` begins with a slash and may contain a query string.
+    ///
+    /// # Errors
+    ///
+    /// No response is received, or the method or a header is invalid.
     pub fn send(
         &self,
         method: &str,
@@ -86,32 +92,32 @@ impl Client {
             })
     }
 
-    /// `GET path`.
+    /// Sends `GET path`.
     ///
     /// # Panics
     ///
-    /// When there is no answer.
+    /// If no response is received.
     pub fn get(&self, path: &str) -> Response {
         self.send("GET", path, &[], b"")
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// `POST path` with a JSON body.
+    /// Sends `POST path` with a JSON body.
     ///
     /// # Panics
     ///
-    /// When there is no answer.
+    /// If no response is received.
     pub fn post_json(&self, path: &str, body: &Value) -> Response {
         let headers = [("content-type", "application/json")];
         self.send("POST", path, &headers, body.to_string().as_bytes())
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// `POST path` with lines of InfluxDB's line protocol.
+    /// Sends `POST path` with lines of InfluxDB line protocol.
     ///
     /// # Panics
     ///
-    /// When there is no answer.
+    /// If no response is received.
     pub fn post_lines(&self, path: &str, lines: &str) -> Response {
         let headers = [("content-type", "text/plain; charset=utf-8")];
         self.send("POST", path, &headers, lines.as_bytes())
@@ -152,38 +158,38 @@ impl Client {
 }
 
 impl Response {
-    /// Whether the status is of the 2xx.
+    /// Returns true if the status is 2xx.
     pub fn is_success(&self) -> bool {
         StatusCode::from_u16(self.status).is_ok_and(|status| status.is_success())
     }
 
-    /// The same answer, when it has this status.
+    /// Returns the response if it has this status.
     ///
     /// # Panics
     ///
-    /// When it has another.
+    /// If it has another status.
     #[track_caller]
     pub fn expect_status(self, status: u16) -> Self {
-        assert_eq!(self.status, status, "wrong status; the answer was {self:?}");
+        assert_eq!(self.status, status, "wrong status; the response was {self:?}");
         self
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON.
+    /// Parses the body as JSON.
     ///
     /// # Panics
     ///
-    /// When it is none.
+    /// If the body is not valid JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("no JSON ({error}): {self:?}"))
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("not JSON ({error}): {self:?}"))
     }
 
-    /// A header's text; empty when it is missing.
+    /// Returns the text of a header; empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
@@ -200,7 +206,7 @@ impl fmt::Debug for Response {
     }
 }
 
-/// A text as a part of a query or a form.
+/// Percent-encodes a text for a query string or a form.
 pub fn escaped(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' | b'~' => char::from(byte).to_string(),

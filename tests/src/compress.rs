@@ -1,40 +1,40 @@
-//! Compressed bodies, and bodies that grow when they are unpacked.
+//! Compressed request bodies, and decompression bombs.
 
 use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// A gzip body.
+/// Compresses a body with gzip.
 pub fn gzip(body: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(body).expect("memory takes every write");
     encoder.finish().expect("memory takes every write")
 }
 
-/// A zstd body.
+/// Compresses a body with zstd.
 pub fn zstd(body: &[u8]) -> Vec<u8> {
     zstd::encode_all(body, 3).expect("memory takes every write")
 }
 
-/// A block of snappy, without a frame.
+/// Compresses a body as a snappy block, without framing.
 pub fn snappy(body: &[u8]) -> Vec<u8> {
     snap::raw::Encoder::new()
         .compress_vec(body)
         .expect("bodies are far below 4 GiB")
 }
 
-/// How a bomb is packed.
+/// Compression of a bomb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {
-    /// gzip, about 1:1000.
+    /// gzip, ratio about 1:1000.
     Gzip,
-    /// zstd, about 1:10,000 and more.
+    /// zstd, ratio 1:10,000 or more.
     Zstd,
 }
 
-/// A small body that unpacks to `len` bytes of line protocol comment: nothing of it would be stored, all of it
-/// would be unpacked.
+/// Returns a small body that decompresses to `len` bytes of line protocol comment. The server would store
+/// nothing but would have to decompress everything.
 pub fn bomb(packing: Packing, len: u64) -> Vec<u8> {
     let block = [b'#'; 1 << 16];
     let blocks = len.div_ceil(block.len() as u64);

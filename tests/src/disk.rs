@@ -1,11 +1,11 @@
-//! A disk that runs out of room below the file system, and whose power can be cut.
+//! Disk that runs out of space below the file system, and whose power can be cut.
 //!
-//! [`ThinDisk`] is ext4 on a loop device. The file behind the device is sparse and lies on a small tmpfs. While the tmpfs
-//! is full, a block that was written before can be written again and a new one fails with ENOSPC: what a full thin volume
-//! does. The file holds what has reached the disk and nothing of the page cache, so a copy of it is what a power cut
-//! leaves.
+//! [`ThinDisk`] is ext4 on a loop device. The file behind the device is sparse and stored on a small tmpfs.
+//! While the tmpfs is full, blocks that were written before can be rewritten and new blocks fail with ENOSPC,
+//! like on a full thin volume. The file contains what has reached the disk and nothing of the page cache, so
+//! a copy of it is the state after a power cut.
 //!
-//! It needs root, loop devices and ext4; [`ThinDisk::make`] returns what is missing.
+//! Requires root, loop devices and ext4; [`ThinDisk::make`] returns what is missing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,44 +15,44 @@ use tempfile::TempDir;
 
 /// Size of the tmpfs.
 const POOL_BYTES: u64 = 192 << 20;
-/// Size of the file system on it, which takes only what has been written.
+/// Size of the file system. Its sparse file takes only the space of written blocks.
 const DISK_BYTES: u64 = 1 << 30;
 
-/// Size of a block of the file system.
+/// Block size of the file system.
 const BLOCK_BYTES: u64 = 4_096;
 
-/// Whether the file system has a journal.
+/// Journal mode of the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ext4 {
-    /// Metadata is consistent at every moment, in the mode `ordered`. Its journal, bitmaps and inode tables have room from
-    /// the beginning: when they cannot be written the file system aborts its journal, and Linux 6.18 loses the size of a
-    /// file whose sync has succeeded just before.
+    /// Metadata is always consistent (mode `ordered`). The space of the journal, bitmaps and inode tables is
+    /// reserved in advance: if they cannot be written, the file system aborts its journal, and Linux 6.18
+    /// then loses the size of a file whose sync has just succeeded.
     Journaled,
-    /// Metadata reaches the disk in any order. A power cut is one after it has, and before data has: else the check of
-    /// the file system finds its own damage first.
+    /// Metadata reaches the disk in any order. A power cut is simulated after metadata and before data are
+    /// written; otherwise the file system check would find damage of its own first.
     Plain,
 }
 
-/// A disk with a file system, mounted until it is dropped.
+/// Disk with a mounted file system; dropping it unmounts and removes it.
 #[derive(Debug)]
 pub struct ThinDisk {
     kind: Ext4,
-    /// Mounted last, so unmounted first.
+    /// Declared before the pool, so that it is unmounted first.
     disk: Mount,
     pool: Mount,
     _folder: TempDir,
 }
 
-/// A mounted file system, unmounted when it is dropped.
+/// Mounted file system; dropping it unmounts it.
 #[derive(Debug)]
 struct Mount(PathBuf);
 
 impl ThinDisk {
-    /// Makes an empty disk.
+    /// Creates an empty disk.
     ///
     /// # Errors
     ///
-    /// Prerequisites that this machine lacks.
+    /// A prerequisite is missing on this machine.
     pub fn make(kind: Ext4) -> Result<Self, String> {
         Self::make_with(kind, |image| {
             let file = fs::File::create(image).map_err(|error| error.to_string())?;
@@ -61,7 +61,8 @@ impl ThinDisk {
                 Ext4::Journaled => "has_journal",
                 Ext4::Plain => "^has_journal",
             };
-            // Few inodes and a small journal, written at once: later writes of them need no room.
+            // Few inodes and a small journal, initialised at once, so that later writes of them need no
+            // space.
             let now = "lazy_itable_init=0,lazy_journal_init=0";
             let options = [
                 "-q", "-F", "-b", "4096", "-O", feature, "-N", "8192", "-J", "size=16", "-E", now,
@@ -80,12 +81,12 @@ impl ThinDisk {
         })
     }
 
-    /// The folder at which it is mounted.
+    /// Returns the mount point.
     pub fn path(&self) -> &Path {
         &self.disk.0
     }
 
-    /// Takes all room below the file system: from now on writes of new blocks fail.
+    /// Uses up all space below the file system: writes of new blocks then fail.
     ///
     /// # Panics
     ///
@@ -93,7 +94,7 @@ impl ThinDisk {
     pub fn exhaust(&self) {
         let filler = fs::File::create(self.filler()).expect("the tmpfs can be written");
         let mut left = POOL_BYTES;
-        // Pages that the disk took meanwhile are no longer free, so the last ones are taken in small steps.
+        // The disk may take free pages concurrently, so the last pages are taken in small steps.
         while left >= 4_096 {
             let length = filler.metadata().expect("metadata").len();
             match rustix::fs::fallocate(&filler, rustix::fs::FallocateFlags::empty(), length, left) {
@@ -104,7 +105,7 @@ impl ThinDisk {
         }
     }
 
-    /// Gives the room back.
+    /// Frees the space again.
     ///
     /// # Panics
     ///
@@ -113,17 +114,18 @@ impl ThinDisk {
         fs::remove_file(self.filler()).expect("the disk is exhausted");
     }
 
-    /// Whether the file system has turned read-only, as one with a journal does when it cannot write its metadata. Only
-    /// mounting it again helps.
+    /// Returns true if the file system is read-only. A file system with a journal becomes read-only when its
+    /// metadata cannot be written; only a new mount repairs it.
     pub fn is_read_only(&self) -> bool {
-        // The flags of the mount do not show it.
+        // The mount flags do not show this state.
         let probe = self.path().join("probe");
         let made = fs::File::create(&probe);
         let _ = fs::remove_file(&probe);
         made.is_err_and(|error| error.kind() == std::io::ErrorKind::ReadOnlyFilesystem)
     }
 
-    /// Cuts the power and returns a disk with what had reached this one. The server on this one must have ended.
+    /// Simulates a power cut: returns a new disk with the blocks that had reached this one. The server on
+    /// this disk must have ended.
     ///
     /// # Panics
     ///
@@ -135,7 +137,7 @@ impl ThinDisk {
         let cut = Self::make_with(self.kind, |image| {
             let from = self.pool.0.join("image");
             run("cp", ["--sparse=always", &from.to_string_lossy()], image)?;
-            // Status 1: errors were corrected, as at the boot of a machine.
+            // Status 1: errors were corrected, as at boot.
             let checked = Command::new("e2fsck").args(["-fy"]).arg(image).output();
             let checked = checked.map_err(|error| format!("e2fsck: {error}"))?;
             match checked.status.code() {
@@ -143,10 +145,10 @@ impl ThinDisk {
                 _ => Err(format!("e2fsck: {checked:?}")),
             }
         });
-        cut.expect("what was left can be mounted")
+        cut.expect("the state after the power cut can be mounted")
     }
 
-    /// The loop device.
+    /// Returns the loop device.
     fn device(&self) -> PathBuf {
         let mounts = fs::read_to_string("/proc/self/mounts").expect("the mounts can be read");
         let words = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -178,8 +180,8 @@ impl ThinDisk {
         Ok(made)
     }
 
-    /// Limits requests to one page. The loop driver reports a write as complete also if the tmpfs took only its first
-    /// pages: a sync would then succeed without the data, which no disk does.
+    /// Limits block requests to one page. If the tmpfs takes only the first pages of a larger request, the
+    /// loop driver still reports success, and a sync would succeed without the data, which no real disk does.
     fn write_page_by_page(&self) -> Result<(), String> {
         let device = self.device();
         let name = device.file_name().unwrap_or_default().to_string_lossy();
@@ -201,12 +203,12 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Lazily: a server that is about to end may hold files.
+        // Lazily: a server that is about to end may still have files open.
         let _ = run("umount", ["-l"], &self.0);
     }
 }
 
-/// Gives room on the disk to the journal, the bitmaps and the inode tables of a new file system.
+/// Reserves space for the journal, the bitmaps and the inode tables of a new file system.
 fn back_metadata(image: &Path) -> Result<(), String> {
     let groups = read("dumpe2fs", &[], image)?;
     let journal = read("debugfs", &["-R", "stat <8>"], image)?;
@@ -222,7 +224,7 @@ fn back_metadata(image: &Path) -> Result<(), String> {
         let (first, last) = blocks[..end]
             .split_once('-')
             .unwrap_or((&blocks[..end], &blocks[..end]));
-        // Some lines of the summary have words after " at ".
+        // Some lines of the summary have other words after " at ".
         let (Ok(first), Ok(last)) = (first.parse::<u64>(), last.parse::<u64>()) else {
             continue;
         };
@@ -238,7 +240,7 @@ fn back_metadata(image: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Standard output of a program about a file.
+/// Returns the standard output of a program that is run on a file.
 fn read(program: &str, arguments: &[&str], path: &Path) -> Result<String, String> {
     let output = Command::new(program).args(arguments).arg(path).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;

@@ -1,13 +1,13 @@
-//! What was sent and what was acknowledged, kept outside of the server that is going to be killed.
+//! Ledger of sent and acknowledged points, kept outside the server that will be killed.
 //!
-//! The value of a point follows from seed, machine and instant, so the ledger keeps no values: it can tell a right
-//! value from a wrong one whenever a point is read.
+//! The values of a point are computed from the seed, the machine and the timestamp. The ledger therefore
+//! stores no values and can still check every point that is read.
 //!
 //! | fate | means | after a restart |
 //! |---|---|---|
-//! | acknowledged | the write was answered with success | the point is there, once, with its value |
-//! | unknown | no answer came | it is absent, or there with its value |
-//! | refused | the answer said that nothing was done | it is absent |
+//! | acknowledged | the write succeeded | the point is stored once, with its value |
+//! | unknown | no response was received | it is absent, or stored with its value |
+//! | refused | the response reported that nothing was written | it is absent |
 
 use std::collections::BTreeMap;
 
@@ -16,32 +16,32 @@ use tideline_model::Value;
 
 use crate::reading::{Fields, Row};
 
-/// The measurement that everything in a ledger is written to.
+/// Measurement of all points in a ledger.
 pub const MEASUREMENT: &str = "load";
 
-/// What was sent, and what became of it.
+/// Fate of every point that was sent.
 #[derive(Debug, Clone)]
 pub struct Ledger {
     seed: u64,
     fates: BTreeMap<Place, Fate>,
 }
 
-/// A machine and an instant in nanoseconds.
+/// Machine and timestamp in nanoseconds.
 pub type Place = (String, i64);
 
-/// What is known of a point.
+/// Outcome of the write of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// The answer said that nothing was done.
+    /// The response reported that nothing was written.
     Refused,
-    /// No answer came.
+    /// No response was received.
     Unknown,
     /// The write was acknowledged.
     Acknowledged,
 }
 
 impl Ledger {
-    /// An empty ledger.
+    /// Creates an empty ledger.
     pub fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -49,7 +49,7 @@ impl Ledger {
         }
     }
 
-    /// The line of a point, with all five types.
+    /// Returns the line protocol of a point, with fields of five types.
     pub fn line(&self, (host, time): &Place) -> String {
         let mut line = format!("{MEASUREMENT},host={host},dc=fra ");
         for (index, (name, value)) in self.fields(host, *time).into_iter().enumerate() {
@@ -64,14 +64,14 @@ impl Ledger {
                 Value::Unsigned(value) => format!("{value}u"),
                 Value::Boolean(value) => value.to_string(),
                 Value::String(value) => format!("\"{value}\""),
-                Value::Histogram(_) => unreachable!("no field of a ledger is one"),
+                Value::Histogram(_) => unreachable!("a ledger has no histograms"),
             });
         }
         line.push_str(&format!(" {time}"));
         line
     }
 
-    /// The values of a point.
+    /// Returns the values of a point.
     pub fn fields(&self, host: &str, time: i64) -> Fields {
         let start = host.bytes().fold(self.seed, |mixed, byte| {
             (mixed ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -80,7 +80,7 @@ impl Ledger {
         let text = format!("t-{:x}", random.bits() >> 40);
         [
             ("b", Value::Boolean(random.bits() & 1 == 0)),
-            // An odd last bit keeps the number from being whole, so that no format can take it for an integer.
+            // The fraction .5 keeps the number from being an integer, so that no format can decode it as one.
             ("f", Value::Float((random.bits() >> 20) as f64 + 0.5)),
             ("i", Value::Signed(random.bits().cast_signed() >> 2)),
             ("s", Value::String(text.into())),
@@ -90,8 +90,8 @@ impl Ledger {
         .into()
     }
 
-    /// Notes what became of points. A point that was once acknowledged stays so, whatever became of sending it
-    /// again.
+    /// Records the fate of points. An acknowledged point stays acknowledged, whatever the result of sending
+    /// it again.
     pub fn note(&mut self, places: &[Place], fate: Fate) {
         for place in places {
             let known = self.fates.entry(place.clone()).or_insert(fate);
@@ -101,7 +101,7 @@ impl Ledger {
         }
     }
 
-    /// The points of one fate.
+    /// Returns the points of a fate.
     pub fn places(&self, fate: Fate) -> Vec<Place> {
         self.fates
             .iter()
@@ -110,14 +110,14 @@ impl Ledger {
             .collect()
     }
 
-    /// The machines that have an acknowledged point.
+    /// Returns the machines that have a point of this fate.
     pub fn hosts(&self, fate: Fate) -> Vec<String> {
         let mut hosts: Vec<String> = self.places(fate).into_iter().map(|(host, _)| host).collect();
         hosts.dedup();
         hosts
     }
 
-    /// The part of the ledger that is about one machine.
+    /// Returns the part of the ledger for one machine.
     pub fn of_host(&self, host: &str) -> Self {
         let fates = self.fates.iter().filter(|((known, _), _)| known == host);
         Self {
@@ -126,10 +126,10 @@ impl Ledger {
         }
     }
 
-    /// Compares what was read with what is known; returns what contradicts it, empty when all is well.
+    /// Compares the points read from the server with the ledger; returns up to 20 contradictions.
     ///
-    /// `rows` are all points of the measurement. Sound also while writers go on when `self` was copied before
-    /// the read began, except that points sent since then count as never sent; see `is_running`.
+    /// `rows` must be all points of the measurement. While writers are running, copy the ledger before
+    /// reading and set `is_running`: points that are not in the copy are then allowed.
     pub fn contradictions(&self, rows: &[Row], is_running: bool) -> Vec<String> {
         let mut found = Vec::new();
         let mut seen: BTreeMap<Place, u32> = BTreeMap::new();
@@ -137,8 +137,8 @@ impl Ledger {
             let host = row.tags.get("host").cloned().unwrap_or_default();
             let place = (host, row.time);
             match self.fates.get(&place) {
-                None if !is_running => found.push(format!("never sent, yet there: {place:?}")),
-                Some(Fate::Refused) => found.push(format!("refused, yet there: {place:?}")),
+                None if !is_running => found.push(format!("never sent, but stored: {place:?}")),
+                Some(Fate::Refused) => found.push(format!("refused, but stored: {place:?}")),
                 _ if row.fields != self.fields(&place.0, place.1) => {
                     found.push(format!("wrong values at {place:?}: {:?}", row.fields));
                 }
@@ -149,13 +149,13 @@ impl Ledger {
         found.extend(
             seen.iter()
                 .filter(|(_, count)| **count > 1)
-                .map(|(place, count)| format!("there {count} times: {place:?}")),
+                .map(|(place, count)| format!("stored {count} times: {place:?}")),
         );
         found.extend(
             self.places(Fate::Acknowledged)
                 .iter()
                 .filter(|place| !seen.contains_key(*place))
-                .map(|place| format!("acknowledged, yet lost: {place:?}")),
+                .map(|place| format!("acknowledged, but lost: {place:?}")),
         );
         found.truncate(20);
         found

@@ -1,31 +1,32 @@
-//! What whole-process tests need: the real binary, started and ended as an operator would, and a client that
-//! speaks to it over HTTP. Seeds, sizes and outside data come from `tideline_testkit`.
+//! Harness for tests of the whole process: starts and stops the real binary like an operator, and sends HTTP
+//! requests to it. Seeds, sizes and outside data come from `tideline_testkit`.
 //!
-//! Nothing here links the server. A test sees what an agent or a dashboard sees, so it can neither reach around
-//! the protocol nor keep a state alive that a killed process would lose.
+//! The harness does not link the server. A test sees only what an agent or a dashboard sees: it cannot bypass
+//! the protocol or keep state that a killed process would lose.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`disk`] | a disk on which write-backs fail and whose power is cut |
-//! | [`server`] | [`Server`]: the binary on a data folder of its own; ready, kill −9, SIGTERM, again |
-//! | [`client`] | [`Client`] and [`Response`]: one request, one answer, any status |
-//! | [`program`] | programs of others: agents, and what this service is compared with |
-//! | [`raw`] | bytes on a socket, for what no decent client sends |
-//! | [`archive`] | a folder as one file: stores of older builds, prepared stores |
-//! | [`compress`] | gzip and zstd bodies, and bombs |
-//! | [`script`] | scenarios as text: requests and what they must answer |
-//! | [`subset`] | whether an answer holds what a scenario expects |
-//! | [`points`] | points as JSON bodies state them |
-//! | [`remote_write`] | what Prometheus sends, from what a scenario can say of it |
-//! | [`reading`] | points of a table as the query route gives them, page by page |
-//! | [`ledger`] | what was sent and what was acknowledged, kept outside of the server |
-//! | [`load`] | writers that keep the ledger |
-//! | [`model`] | random steps with a service, and a naive model that it is compared with |
+//! | [`disk`] | disk with failing write-backs and power cuts |
+//! | [`server`] | [`Server`]: the binary on a fresh data folder; readiness, kill −9, SIGTERM, restart |
+//! | [`client`] | [`Client`] and [`Response`]: requests, responses of any status |
+//! | [`program`] | third-party programs: agents and reference servers |
+//! | [`python`] | Python environments for client libraries |
+//! | [`raw`] | raw bytes on a socket, for malformed requests |
+//! | [`archive`] | a folder in one file: stores of older builds, prepared stores |
+//! | [`compress`] | compressed bodies and bombs |
+//! | [`script`] | scenarios in text form: requests and expected responses |
+//! | [`subset`] | comparison of a response with an expected subset |
+//! | [`points`] | points as JSON bodies |
+//! | [`remote_write`] | remote write requests from their JSON form in scenarios |
+//! | [`reading`] | points of a table, read page by page through the query route |
+//! | [`ledger`] | sent and acknowledged points, kept outside the server |
+//! | [`load`] | concurrent writers with a ledger |
+//! | [`model`] | random steps compared with a naive model |
 //! | [`syscalls`] | failing system calls of a running server, by `strace` |
-//! | [`corpora`] | the folder of outside data, the root of the workspace |
-//! | [`yaml`] | YAML as JSON |
-//! | [`schema`] | whether an answer is what an OpenAPI document says |
-//! | [`wait`] | waiting for something that tells nobody |
+//! | [`corpora`] | folder of outside data, root of the workspace |
+//! | [`yaml`] | conversion of YAML to JSON |
+//! | [`schema`] | validation against an OpenAPI schema |
+//! | [`wait`] | polling of states that send no event |
 
 pub mod archive;
 pub mod client;

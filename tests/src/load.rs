@@ -1,4 +1,7 @@
-//! Writers that never stop by themselves, and the ledger that they keep.
+//! Concurrent writers with a ledger.
+//!
+//! They write until they are stopped or the server no longer responds, so that a kill can happen at any point
+//! of a request.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,43 +12,44 @@ use tideline_fleet::Random;
 use crate::client::{Client, NoAnswer};
 use crate::ledger::{Fate, Ledger, Place};
 
-/// Points of one request.
+/// Points per request.
 const BATCH_POINTS: i64 = 20;
-/// Requests after which a writer turns to a machine that was never seen: every kill meets new timelines too.
+/// Requests per machine. Then a writer uses a new machine, so that every kill also happens during the
+/// creation of timelines.
 const BATCHES_PER_HOST: i64 = 8;
-/// The first instant; each request takes the next ones.
+/// First timestamp; each request uses the next ones.
 const FIRST_INSTANT: i64 = 1_700_000_000_000_000_000;
 const STEP_NANOS: i64 = 1_000_000_000;
 
-/// Writers on one ledger, across any number of servers.
+/// Writers that share one ledger, on any number of servers.
 #[derive(Debug, Clone)]
 pub struct Load {
     seed: u64,
     ledger: Arc<Mutex<Ledger>>,
-    /// The number of the next request; no two requests share one.
+    /// Number of the next request; it is unique.
     next: Arc<AtomicI64>,
 }
 
-/// Writers that run.
+/// Running writers.
 #[derive(Debug)]
 pub struct Writers {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Written>>,
 }
 
-/// What writers did until they ended.
+/// Request counters of writers.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Written {
-    /// Requests answered with success.
+    /// Requests that succeeded.
     pub acknowledged: u64,
-    /// Requests answered otherwise.
+    /// Requests that failed with a response.
     pub refused: u64,
-    /// Requests without an answer.
+    /// Requests without a response.
     pub unanswered: u64,
 }
 
 impl Load {
-    /// A load with an empty ledger.
+    /// Creates a load with an empty ledger.
     pub fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -54,13 +58,13 @@ impl Load {
         }
     }
 
-    /// The ledger.
+    /// Locks and returns the ledger.
     pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts writers. Each sends request after request, by one of the routes, until it is stopped or three
-    /// requests in a row get no answer.
+    /// Starts writers. Each sends requests on random write routes until it is stopped or three consecutive
+    /// requests get no response.
     pub fn start(&self, client: &Client, writers: u64) -> Writers {
         let stop = Arc::new(AtomicBool::new(false));
         let threads = (0..writers)
@@ -72,13 +76,13 @@ impl Load {
         Writers { stop, threads }
     }
 
-    /// Sends points again whose fate is unknown; safe, as they carry their instants.
+    /// Sends the points of unknown fate again. This is safe because they carry timestamps.
     pub fn resend_unknown(&self, client: &Client) {
         let unknown = self.ledger().places(Fate::Unknown);
         for places in unknown.chunks(100) {
             let body = self.body(places);
             let answer = client.post_lines("/v1/tables/default/points", &body);
-            assert!(answer.is_success(), "sending again: {answer:?}");
+            assert!(answer.is_success(), "resending failed: {answer:?}");
             self.ledger().note(places, Fate::Acknowledged);
         }
     }
@@ -89,7 +93,7 @@ impl Load {
         let mut silent = 0;
         while !stop.load(Ordering::Relaxed) && silent < 3 {
             let places = self.next_places(writer);
-            // Before it is sent: whoever reads meanwhile must know that these points may be there.
+            // Recorded before sending: a concurrent reader may already see these points.
             self.ledger().note(&places, Fate::Unknown);
             match self.send(client, &places, &mut random) {
                 Ok(fate) => {
@@ -109,8 +113,8 @@ impl Load {
         written
     }
 
-    /// What the answer says of the points. Only our own routes tell a refusal that did nothing from one that leaves
-    /// the outcome unknown.
+    /// Sends points on a random write route and returns their fate. Only the error code `overloaded` of our
+    /// own routes means that nothing was written; after any other failure the outcome is unknown.
     fn send(&self, client: &Client, places: &[Place], random: &mut Random) -> Result<Fate, NoAnswer> {
         let body = self.body(places);
         let plain = ("content-type", "text/plain");
@@ -150,7 +154,7 @@ impl Load {
 }
 
 impl Writers {
-    /// Waits until they have ended by themselves, because nobody answers any more.
+    /// Waits until all writers have ended because the server no longer responds.
     pub fn join(self) -> Written {
         let mut all = Written::default();
         for thread in self.threads {
@@ -162,7 +166,7 @@ impl Writers {
         all
     }
 
-    /// Asks them to end after the request that they are at, and waits.
+    /// Stops all writers after their current request and waits for them.
     pub fn stop(self) -> Written {
         self.stop.store(true, Ordering::Relaxed);
         self.join()

@@ -1,8 +1,8 @@
-//! Random writes, overwrites, late points, deletes, policies, seals, moves and restarts against a naive model in memory:
-//! whatever the order of things was, the service answers as the model does.
+//! Random writes, overwrites, late points, deletes, policies, seals, moves and restarts, compared with a
+//! naive model in memory: in any order of steps the service must return the results of the model.
 //!
-//! One step is one thing a user could do. The seed is printed and replays the steps, though not the moments at which
-//! the service works in the background.
+//! Each step is an action of a user. The seed is printed and replays the steps, but not the timing of the
+//! background work.
 
 mod ages;
 mod naive;
@@ -18,7 +18,7 @@ use tideline_fleet::Random;
 pub use ages::Purge;
 use naive::{Model, Span, same_rows};
 
-/// Kinds of steps, each with its share of a hundred.
+/// Kinds of steps with their probability in percent.
 const STEPS: [(Step, usize); 10] = [
     (Step::Write, 42),
     (Step::ReadRows, 16),
@@ -48,21 +48,21 @@ enum Step {
 
 /// Service under test.
 pub trait Service {
-    /// A client of it as it runs now.
+    /// Returns a client of the service as it is running now.
     fn client(&self) -> Client;
 
-    /// Ends it as a kill or the loss of its machine would, and starts it again on the same data.
+    /// Ends the service like a kill or a machine failure, and restarts it on the same data.
     fn kill(&mut self);
 
-    /// Stops it as an operator does, and starts it again.
+    /// Stops the service like an operator, and restarts it.
     fn stop(&mut self);
 }
 
-/// Takes so many random steps with a service that `start` starts.
+/// Runs `steps` random steps against the service that `start` returns.
 ///
 /// # Panics
 ///
-/// When an answer is not that of the model. The message names the seed and the step.
+/// If a response differs from the model. The message contains the seed and the step.
 pub fn run(seed: u64, steps: usize, start: &mut dyn FnMut(Purge) -> Box<dyn Service>) {
     let mut random = Random::new(seed);
     let mut model = Model::default();
@@ -122,7 +122,7 @@ fn read_all(client: &Client, model: &Model, context: &str) {
     ages::check_timelines(client, model, context);
 }
 
-/// Raw rows of some timelines in some range, in either order, page by page.
+/// Reads raw rows of random timelines and a random range, in either order, page by page.
 fn read_rows(client: &Client, model: &Model, random: &mut Random, context: &str) {
     let Some(span) = Span::draw(model, random) else {
         return;
@@ -131,10 +131,10 @@ fn read_rows(client: &Client, model: &Model, random: &mut Random, context: &str)
     let limit = [1, 7, 100, 5_000][random.index(4)];
     let mut question = span.question();
     question["order"] = json!(if is_newest_first { "desc" } else { "asc" });
-    // A page of one row would take for ever over many rows.
+    // Pages of one row would take too long for many rows.
     question["limit"] = json!(limit.max(model.rows(&span).len() / 20));
     let context = format!("{context}, {question}");
-    let actual = reading::rows(client, "default", question).expect("an answer");
+    let actual = reading::rows(client, "default", question).expect("a response");
     for pair in actual.windows(2) {
         let [before, after] = pair else { continue };
         let is_ordered = match is_newest_first {
@@ -149,7 +149,7 @@ fn read_rows(client: &Client, model: &Model, random: &mut Random, context: &str)
     same_rows(&model.rows(&span), &actual, &context);
 }
 
-/// Every function over aligned windows, by machine.
+/// Compares all functions over aligned windows, by machine.
 fn aggregate(client: &Client, model: &Model, random: &mut Random, context: &str) {
     let Some(span) = Span::draw(model, random) else {
         return;
@@ -169,7 +169,7 @@ fn aggregate(client: &Client, model: &Model, random: &mut Random, context: &str)
     model.compare_windows(&span, field, seconds, (start, end), &actual, &context);
 }
 
-/// The newest value of each field of some timelines.
+/// Compares the newest value of each field of random timelines.
 fn latest(client: &Client, model: &Model, random: &mut Random, context: &str) {
     let Some(span) = Span::draw(model, random) else {
         return;
@@ -182,7 +182,7 @@ fn latest(client: &Client, model: &Model, random: &mut Random, context: &str) {
     model.compare_latest(&span, &reading::rows_of(&answer), &context);
 }
 
-/// For a row that both sides describe alike.
+/// Returns the key of a row for comparisons: measurement, host and timestamp.
 fn place(row: &Row) -> (String, String, i64) {
     (
         row.measurement.clone(),

@@ -1,4 +1,4 @@
-//! Points as JSON bodies state them, every value with its type.
+//! JSON bodies of points, with every value in typed form.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tideline_model::Value;
 
 use crate::reading::Fields;
 
-/// One point of a body of the `points` route.
+/// Returns a point in the JSON form of the `points` route.
 pub fn json_point(measurement: &str, tags: &BTreeMap<String, String>, time: i64, fields: &Fields) -> Json {
     let fields: Map<String, Json> = fields
         .iter()

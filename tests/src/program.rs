@@ -1,19 +1,19 @@
-//! Programs of others, started and ended by their process ids.
+//! Third-party programs, started and stopped by process id.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-/// A program that is about to be started.
+/// Program to be started.
 #[derive(Debug)]
 pub struct Program(Command);
 
-/// One that runs; it is killed when this is dropped.
+/// Running program; dropping it kills the process.
 #[derive(Debug)]
 pub struct Running(Child);
 
 impl Program {
-    /// The program of this path; what it says goes nowhere.
+    /// Creates a command for the program at this path; its output is discarded.
     pub fn new(path: &Path) -> Self {
         let mut command = Command::new(path);
         command
@@ -30,11 +30,11 @@ impl Program {
         self
     }
 
-    /// Starts it.
+    /// Starts the program.
     ///
     /// # Panics
     ///
-    /// When there is no such program.
+    /// If it cannot be started.
     pub fn start(mut self) -> Running {
         Running(
             self.0
@@ -43,11 +43,11 @@ impl Program {
         )
     }
 
-    /// Runs it to its end.
+    /// Runs the program and waits for its end.
     ///
     /// # Panics
     ///
-    /// When there is no such program.
+    /// If it cannot be started.
     pub fn run(mut self) -> ExitStatus {
         let status = self.0.status();
         status.unwrap_or_else(|error| panic!("{:?}: {error}", self.0))
@@ -61,11 +61,11 @@ impl Drop for Running {
     }
 }
 
-/// An address on loopback that nobody listens on.
+/// Returns a free loopback address.
 ///
 /// # Panics
 ///
-/// When there is none.
+/// If there is no free port.
 pub fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())

@@ -1,20 +1,22 @@
-//! Clients in Python: an environment with packages from an index, kept in the folder of the build, and programs that run in it.
+//! Python environments for client libraries: packages from an index, kept in the build folder, and programs
+//! that run in them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A virtual environment of Python.
+/// Python virtual environment.
 #[derive(Debug)]
 pub struct Environment {
     home: PathBuf,
 }
 
 impl Environment {
-    /// The environment in a folder that has a package, such as `name==1.2`; made if it is not there yet.
+    /// Returns the environment in a folder, with a package such as `name==1.2` installed; creates it if
+    /// necessary.
     ///
     /// # Errors
     ///
-    /// There is no `python3`, or the package cannot be installed.
+    /// `python3` is missing, or the package cannot be installed.
     pub fn with(home: &Path, package: &str) -> Result<Self, String> {
         let environment = Self {
             home: home.to_owned(),
@@ -37,11 +39,11 @@ impl Environment {
         Ok(environment)
     }
 
-    /// Runs one of its programs and returns what it prints.
+    /// Runs a program of the environment and returns its output.
     ///
     /// # Errors
     ///
-    /// It does not start, or fails: with what it printed.
+    /// The program cannot be started or fails; the error contains its output.
     pub fn run(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
         run(&self.home.join("bin").join(program), arguments)
     }

@@ -1,17 +1,21 @@
-//! Bytes on a socket, for what no decent client sends: headers that never end, bodies that never end, silence.
+//! Raw bytes on a socket, for malformed requests: endless headers, endless bodies, silence.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// One connection, byte by byte.
+/// Raw TCP connection.
 #[derive(Debug)]
 pub struct RawConnection {
     stream: TcpStream,
 }
 
 impl RawConnection {
-    /// Connects; every read and write ends after `patience`.
+    /// Connects; every read and write has the timeout `patience`.
+    ///
+    /// # Errors
+    ///
+    /// The connection is refused or times out.
     pub fn open(address: SocketAddr, patience: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, patience)?;
         stream.set_read_timeout(Some(patience))?;
@@ -20,13 +24,17 @@ impl RawConnection {
         Ok(Self { stream })
     }
 
-    /// Sends bytes. An error means that the server has closed its side.
+    /// Sends bytes.
+    ///
+    /// # Errors
+    ///
+    /// The server has closed its side, or the write times out.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    /// The status of the next answer, or `None` when the server closes, or is silent for the patience of the
-    /// connection, without one.
+    /// Returns the status of the next response, or `None` if the server closes the connection or sends
+    /// nothing until the timeout.
     pub fn first_status(&mut self) -> Option<u16> {
         let mut answer = Vec::new();
         let mut buffer = [0; 4 << 10];

@@ -1,4 +1,6 @@
-//! Points and timelines as the routes of the service give them, page by page, every value with its type.
+//! Points and timelines read page by page through the routes of the service, with typed values.
+//!
+//! Cells are parsed from their raw JSON text, because a JSON parser could round floats and lose types.
 
 use std::collections::BTreeMap;
 
@@ -9,50 +11,54 @@ use tideline_model::{Timestamp, Value};
 
 use crate::client::{Client, NoAnswer, Response};
 
-/// Rows of a page: small enough that tests meet several.
+/// Rows per page; small enough that tests read several pages.
 const PAGE_ROWS: u64 = 5_000;
 
-/// The fields of a point.
+/// Fields of a point.
 pub type Fields = BTreeMap<String, Value>;
 
 /// One point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// The timeline's measurement.
+    /// Measurement of the timeline.
     pub measurement: String,
-    /// The timeline's tags.
+    /// Tags of the timeline.
     pub tags: BTreeMap<String, String>,
-    /// Nanoseconds since the epoch.
+    /// Timestamp in nanoseconds since the Unix epoch.
     pub time: i64,
-    /// Its fields that have a value.
+    /// Fields that have a value.
     pub fields: Fields,
 }
 
-/// All points of a measurement.
+/// Returns all points of a measurement.
 ///
 /// # Panics
 ///
-/// When a page is refused.
+/// If a page is refused or no response is received.
 pub fn all(client: &Client, table: &str, measurement: &str) -> Vec<Row> {
     let condition = json!({"property": "measurement", "equals": measurement});
     of(client, table, &condition).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// All points of the timelines that meet a condition; an error only when no answer comes.
+/// Returns all points of the timelines that match a condition.
+///
+/// # Errors
+///
+/// No response is received.
 ///
 /// # Panics
 ///
-/// When a page is refused.
+/// If a page is refused.
 pub fn of(client: &Client, table: &str, condition: &Json) -> Result<Vec<Row>, NoAnswer> {
     let question = json!({"timelines": {"where": condition}});
     rows(client, table, question)
 }
 
-/// The same as [`all`], and nothing where the measurement was never written.
+/// Like [`all`], but returns no points for a measurement that was never written.
 ///
 /// # Panics
 ///
-/// When a page is refused.
+/// If a page is refused.
 pub fn all_if_known(client: &Client, table: &str, measurement: &str) -> Vec<Row> {
     let condition = json!({"property": "measurement", "equals": measurement});
     match search(client, table, &json!({"where": condition, "limit": 1}))["total"].as_u64() {
@@ -61,16 +67,20 @@ pub fn all_if_known(client: &Client, table: &str, measurement: &str) -> Vec<Row>
     }
 }
 
-/// The name of the column that holds a function of a field.
+/// Returns the column name of a function of a field.
 pub fn column(function: &str, field: &str) -> String {
     format!("{function}({field})")
 }
 
-/// All rows of a query for raw points, over as many pages as it takes.
+/// Returns all rows of a query for raw points, from all pages.
+///
+/// # Errors
+///
+/// No response is received.
 ///
 /// # Panics
 ///
-/// When a page is refused, or is no answer.
+/// If a page is refused or invalid.
 pub fn rows(client: &Client, table: &str, mut question: Json) -> Result<Vec<Row>, NoAnswer> {
     if question.get("limit").is_none() {
         question["limit"] = json!(PAGE_ROWS);
@@ -92,7 +102,7 @@ pub fn rows(client: &Client, table: &str, mut question: Json) -> Result<Vec<Row>
     }
 }
 
-/// A page of rows, its cells as they were written: a reader of JSON may round a float, and a test must not.
+/// Page of rows with raw cells: a JSON parser could round a float.
 #[derive(Deserialize)]
 struct Page<'a> {
     #[serde(borrow)]
@@ -109,11 +119,11 @@ struct Series<'a> {
     points: Vec<Vec<&'a RawValue>>,
 }
 
-/// The rows of one JSON answer, its times in nanoseconds or RFC 3339.
+/// Returns the rows of one JSON response; timestamps may be nanoseconds or RFC 3339.
 ///
 /// # Panics
 ///
-/// When it is none.
+/// If the response has no rows in this form.
 pub fn rows_of(answer: &Response) -> Vec<Row> {
     rows_of_page(page_of(answer))
 }
@@ -142,11 +152,11 @@ fn rows_of_page(page: Page<'_>) -> Vec<Row> {
     rows
 }
 
-/// A search for timelines.
+/// Runs a search for timelines.
 ///
 /// # Panics
 ///
-/// When it is refused.
+/// If it is refused.
 pub fn search(client: &Client, table: &str, question: &Json) -> Json {
     client
         .post_json(&format!("/v1/tables/{table}/timelines/search"), question)
@@ -154,11 +164,11 @@ pub fn search(client: &Client, table: &str, question: &Json) -> Json {
         .json()
 }
 
-/// The sources of all timelines that meet a condition, by host, over as many pages as it takes.
+/// Returns the sources of all timelines that match a condition, sorted by host, from all pages.
 ///
 /// # Panics
 ///
-/// When a page is refused.
+/// If a page is refused.
 pub fn sources(client: &Client, table: &str, condition: &Json) -> Vec<String> {
     let mut question = json!({"where": condition, "sort": [{"tag": "host"}], "limit": 1_000});
     let mut sources = Vec::new();
@@ -181,7 +191,7 @@ pub fn sources(client: &Client, table: &str, condition: &Json) -> Vec<String> {
 ///
 /// # Panics
 ///
-/// When it is refused.
+/// If the request is refused.
 pub fn set_attributes(client: &Client, table: &str, id: &str, changes: &Json) -> Response {
     let path = format!("/v1/tables/{table}/timelines/{id}/attributes");
     let headers = [("content-type", "application/json")];
@@ -191,25 +201,25 @@ pub fn set_attributes(client: &Client, table: &str, id: &str, changes: &Json) ->
         .expect_status(200)
 }
 
-/// An instant as an answer writes it, in nanoseconds.
+/// Returns the nanoseconds of a timestamp in a response.
 ///
 /// # Panics
 ///
-/// When it is none.
+/// If the cell is not a timestamp.
 pub fn instant(cell: &str) -> i64 {
     let text = || Timestamp::parse_rfc3339(cell.trim_matches('"')).map(Timestamp::nanos);
     cell.parse()
         .ok()
         .or_else(text)
-        .unwrap_or_else(|| panic!("{cell} is no instant"))
+        .unwrap_or_else(|| panic!("{cell} is not a timestamp"))
 }
 
-/// A value as an answer writes it, with its type; `None` for `null`. A number with a point or an exponent is a float,
-/// a whole one is signed, and beyond that unsigned; floats that JSON cannot hold are texts.
+/// Parses a cell into a typed value; `None` for `null`. A number with a point or an exponent is a float;
+/// other numbers are signed, or unsigned if too large for that. Floats that JSON cannot represent are texts.
 ///
 /// # Panics
 ///
-/// When it is none.
+/// If the cell is not a value.
 pub fn value(cell: &str) -> Option<Value> {
     let number = || {
         let signed = cell.parse().map(Value::Signed);
@@ -228,6 +238,6 @@ pub fn value(cell: &str) -> Option<Value> {
             let text: String = serde_json::from_str(cell).expect("the page is JSON");
             Value::String(text.into())
         }
-        _ => number().unwrap_or_else(|| panic!("{cell} is no value")),
+        _ => number().unwrap_or_else(|| panic!("{cell} is not a value")),
     })
 }

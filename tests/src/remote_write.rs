@@ -1,32 +1,33 @@
-//! Prometheus remote write from what a scenario can say of it.
+//! Encodes Prometheus remote write requests from the JSON form that scenarios use.
 //!
 //! ```json
-//! {"series": [{"labels": {"__name__": "up", "job": "node"}, "samples": [[1700000000000, 1.5], [1700000015000, "stale"]]}],
+//! {"series": [{"labels": {"__name__": "up", "job": "node"},
+//!              "samples": [[1700000000000, 1.5], [1700000015000, "stale"]]}],
 //!  "metadata": [{"name": "up", "kind": 2, "help": "Whether it is.", "unit": ""}]}
 //! ```
 //!
-//! A sample is time in milliseconds, value and, in version 2.0, start time. Labels may also be pairs in a list, so that
-//! one can come twice. A value is a number, `"stale"`, or what Rust reads as a double. A series may have `exemplars`
-//! (`{"labels", "value", "time"}`), `histograms` (members named as the fields of
-//! [`Histogram`](tideline_fleet::remote_write::Histogram)) and `metadata`.
+//! A sample is a timestamp in milliseconds, a value and, in version 2.0, a start timestamp. Labels may also
+//! be a list of pairs, so that a name can occur twice. A value is a number, `"stale"`, or a text that Rust
+//! parses as a double. A series may have `exemplars` (`{"labels", "value", "time"}`), `histograms` (members
+//! named like the fields of [`Histogram`](tideline_fleet::remote_write::Histogram)) and `metadata`.
 
 use serde_json::Value;
 use tideline_fleet::remote_write::{Exemplar, Histogram, Metadata, Sample, Series, WriteRequest};
 
-/// Bits of the marker that ends a series.
+/// Bits of the staleness marker.
 const STALE: u64 = 0x7ff0_0000_0000_0002;
 
-/// The message of this full name.
+/// Encodes a JSON text as the message with this full name.
 ///
 /// # Panics
 ///
-/// When there is no such message, or the text is not as above: that is a mistake in the test.
+/// If the message name or the text is invalid, which is an error in the test.
 pub fn encode(message: &str, text: &str) -> Vec<u8> {
     let request = request(&serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}")));
     match message {
         "prometheus.WriteRequest" => request.to_v1(),
         "io.prometheus.write.v2.Request" => request.to_v2(),
-        _ => panic!("{message:?} is no message of remote write"),
+        _ => panic!("{message:?} is not a remote write message"),
     }
 }
 
@@ -107,7 +108,9 @@ fn number(value: &Value) -> f64 {
     match value {
         Value::Null => 0.0,
         Value::String(text) if text == "stale" => f64::from_bits(STALE),
-        Value::String(text) => text.parse().unwrap_or_else(|_| panic!("{text:?} is no number")),
+        Value::String(text) => text
+            .parse()
+            .unwrap_or_else(|_| panic!("{text:?} is not a number")),
         value => value.as_f64().expect("a number"),
     }
 }

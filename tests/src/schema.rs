@@ -1,18 +1,20 @@
-//! Whether a value is what a schema of an OpenAPI document says, in the part of JSON Schema that Prometheus' document uses.
+//! Validation of values against schemas of an OpenAPI document.
+//!
+//! It supports the part of JSON Schema that the OpenAPI document of Prometheus uses.
 
 use serde_json::Value;
 
-/// What is wrong with a value, each with the place in it; nothing when it holds to the schema.
+/// Returns all violations of the schema, each with its path in the value; empty if the value is valid.
 ///
-/// `document` is where `$ref` leads. Formats and descriptions are not looked at. A keyword that is not known here is a
-/// mistake of the value too: a check that looks away proves nothing.
+/// References (`$ref`) are resolved in `document`. Formats and descriptions are ignored. An unknown keyword
+/// is also a violation: ignoring it would make the check worthless.
 pub fn violations(document: &Value, schema: &Value, value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     Check { document }.check(schema, value, "$", &mut found);
     found
 }
 
-/// Keywords that say nothing about a value.
+/// Keywords that do not restrict a value.
 const SILENT: [&str; 6] = ["description", "example", "examples", "format", "default", "title"];
 
 struct Check<'a> {
@@ -50,12 +52,12 @@ impl Check<'_> {
                 let path = rule.as_str().unwrap_or_default().trim_start_matches('#');
                 match self.document.pointer(path) {
                     Some(schema) => self.check(schema, value, place, found),
-                    None => wrong(format!("{path} leads nowhere")),
+                    None => wrong(format!("{path} does not exist in the document")),
                 }
             }
             "type" if !has_type(rule, value) => wrong(format!("{value} is not of type {rule}")),
             "enum" if !rule.as_array().is_some_and(|all| all.contains(value)) => {
-                wrong(format!("{value} is none of {rule}"));
+                wrong(format!("{value} is not one of {rule}"));
             }
             "minItems" if value.as_array().is_some_and(|items| items.len() < number(rule)) => {
                 wrong(format!("fewer than {rule} items"));
@@ -101,16 +103,16 @@ impl Check<'_> {
                 let met = tried.iter().filter(|problems| problems.is_empty()).count();
                 if met == 0 {
                     let nearest = tried.into_iter().min_by_key(Vec::len).unwrap_or_default();
-                    wrong(format!("meets none of {keyword}; the nearest says {nearest:?}"));
+                    wrong(format!("matches no schema of {keyword}; closest: {nearest:?}"));
                 } else if keyword == "oneOf" && met > 1 {
-                    wrong(format!("meets {met} of oneOf"));
+                    wrong(format!("matches {met} schemas of oneOf"));
                 }
             }
             "not" if violations(self.document, rule, value).is_empty() => {
-                wrong("meets what it must not".into());
+                wrong("matches a schema under `not`".into());
             }
             "type" | "enum" | "minItems" | "maxItems" | "minimum" | "not" => {}
-            unknown => wrong(format!("the keyword {unknown} is not known to this check")),
+            unknown => wrong(format!("the keyword {unknown} is not supported")),
         }
     }
 }

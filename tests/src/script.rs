@@ -1,4 +1,4 @@
-//! Scenarios as text: what is asked and what must be answered, readable by whoever knows HTTP.
+//! Scenarios in text form: requests and expected responses, readable with knowledge of HTTP only.
 //!
 //! ```text
 //! # A comment.
@@ -11,24 +11,24 @@
 //! > json {"points": 1}
 //! ```
 //!
-//! A step begins with `===` and its name; then request line, headers, an empty line, the body, and the
-//! expectations, each on a line that begins with `> `:
+//! A step begins with `===` and its name. Then follow the request line, headers, an empty line, the body, and
+//! the expectations, each on a line that begins with `> `:
 //!
 //! | expectation | holds when |
 //! |---|---|
-//! | `> 204` | the status is this one; every step has it, first |
-//! | `> header NAME: TEXT` | the header holds the text; with no text, it is not there |
-//! | `> json {…}` | the body holds this, see [`crate::subset`] |
-//! | `> lines [{…}, …]` | the body is NDJSON, and its lines as an array hold this |
-//! | `> text WORDS` | the body holds these words |
-//! | `> lacks WORDS` | the body does not hold these words |
-//! | `> body TEXT` | the body is exactly this; `\n` stands for a line end, and nothing for nothing |
-//! | `> keep NAME = /pointer` | not a check: later steps write `${NAME}` for this part of the answer |
+//! | `> 204` | the status is 204; every step begins its expectations with the status |
+//! | `> header NAME: TEXT` | the header contains the text; without a text, the header is absent |
+//! | `> json {…}` | the body contains this JSON, see [`crate::subset`] |
+//! | `> lines [{…}, …]` | the body is NDJSON, and its lines as an array contain this JSON |
+//! | `> text WORDS` | the body contains this text |
+//! | `> lacks WORDS` | the body does not contain this text |
+//! | `> body TEXT` | the body is exactly this text (`\n` is a line end); without a text, it is empty |
+//! | `> keep NAME = /pointer` | not a check: later steps write `${NAME}` for this part of the response |
 //!
-//! An expectation may go on over lines that begin with `>   `. Bodies are sent as written, without the line end
-//! before the first expectation, and packed when a `content-encoding` header says `gzip`, `zstd` or `snappy`. In a body
-//! line, a leading `\` is left away, so that any line can be written. A header `encode: MESSAGE` is not sent: it turns
-//! the body into a message of remote write, see [`crate::remote_write`].
+//! An expectation continues on lines that begin with `>   `. Bodies are sent as written, without the line end
+//! before the first expectation, and compressed if a `content-encoding` header is `gzip`, `zstd` or `snappy`.
+//! A leading `\` of a body line is removed, so that any line can be written. A header `encode: MESSAGE` is
+//! not sent: it converts the body into a remote write message, see [`crate::remote_write`].
 
 use std::collections::HashMap;
 
@@ -37,22 +37,22 @@ use serde_json::Value;
 use crate::client::{Client, Response};
 use crate::{compress, remote_write, subset};
 
-/// The header that names the message that a body becomes.
+/// Header that names the message into which the body is converted.
 const ENCODE: &str = "encode";
 
-/// A scenario.
+/// Scenario.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Script {
-    /// Its steps, in order.
+    /// Steps in order.
     pub steps: Vec<Step>,
 }
 
-/// One request and what it must be answered.
+/// Request and its expected response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// What the step shows.
+    /// Name: the behaviour that the step shows.
     pub name: String,
-    /// Where it begins in its file, from 1.
+    /// Line of its beginning in the file, from 1.
     pub line: usize,
     method: String,
     path: String,
@@ -73,24 +73,24 @@ enum Expectation {
     Keep { name: String, pointer: String },
 }
 
-/// What went wrong in a step.
+/// Failed step.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}, {step:?}: {reason}")]
 pub struct Failure {
-    /// Where the step begins.
+    /// Line of the beginning of the step.
     pub line: usize,
-    /// What it shows.
+    /// Name of the step.
     pub step: String,
-    /// What was answered instead.
+    /// Difference from the expected response.
     pub reason: String,
 }
 
 impl Script {
-    /// Reads a scenario.
+    /// Parses a scenario.
     ///
     /// # Panics
     ///
-    /// When the text is no scenario: that is a mistake in the test, not in what is tested.
+    /// If the text is not a valid scenario, which is an error in the test.
     pub fn parse(text: &str) -> Self {
         let lines: Vec<(usize, &str)> = text.lines().enumerate().collect();
         let starts: Vec<usize> = lines
@@ -107,8 +107,8 @@ impl Script {
         Self { steps }
     }
 
-    /// Runs every step in order; a failed step does not end the run, so that one run tells all. `names` are known
-    /// from the start, beside what the steps keep.
+    /// Runs all steps in order and returns the failed ones; a failure does not end the run. `names` are
+    /// predefined, in addition to the names that steps keep.
     pub fn run(&self, client: &Client, names: &[(&str, &str)]) -> Vec<Failure> {
         let mut kept: HashMap<String, String> = names
             .iter()
@@ -140,12 +140,12 @@ impl Step {
             .peekable();
         let request = rest.next().unwrap_or_default();
         let Some((method, path)) = request.split_once(' ') else {
-            panic!("line {line}: {request:?} is no request line");
+            panic!("line {line}: {request:?} is not a request line");
         };
         let mut headers = Vec::new();
         while let Some(header) = rest.next_if(|text| !text.is_empty() && !text.starts_with('>')) {
             let Some((name, value)) = header.split_once(": ") else {
-                panic!("line {line}: {header:?} is no header");
+                panic!("line {line}: {header:?} is not a header");
             };
             headers.push((name.to_owned(), value.to_owned()));
         }
@@ -218,7 +218,7 @@ impl Step {
         for expectation in &self.expectations {
             expectation
                 .check(&answer, kept)
-                .map_err(|reason| format!("{reason}\n    the answer: {answer:?}"))?;
+                .map_err(|reason| format!("{reason}\n    the response: {answer:?}"))?;
         }
         Ok(())
     }
@@ -243,7 +243,7 @@ impl Expectation {
             "body" => Self::Body(rest.replace("\\n", "\n")),
             "keep" => {
                 let Some((name, pointer)) = rest.split_once(" = ") else {
-                    panic!("line {line}: keep NAME = /pointer, not {text:?}");
+                    panic!("line {line}: expected keep NAME = /pointer, found {text:?}");
                 };
                 Self::Keep {
                     name: name.trim().to_owned(),
@@ -260,16 +260,16 @@ impl Expectation {
     fn check(&self, answer: &Response, kept: &mut HashMap<String, String>) -> Result<(), String> {
         match self {
             Self::Status(status) if answer.status == *status => Ok(()),
-            Self::Status(status) => Err(format!("status {}, wanted {status}", answer.status)),
+            Self::Status(status) => Err(format!("status {}, expected {status}", answer.status)),
             Self::Header { name, text } => check_header(answer, name, &fill(text, kept)?),
             Self::Json(expected) => {
                 let actual: Value =
-                    serde_json::from_slice(&answer.body).map_err(|error| format!("no JSON: {error}"))?;
+                    serde_json::from_slice(&answer.body).map_err(|error| format!("not JSON: {error}"))?;
                 subset::holds(&actual, &parse_expected(&fill(expected, kept)?))
             }
             Self::Lines(expected) => {
                 let lines: Result<Vec<Value>, _> = answer.text().lines().map(serde_json::from_str).collect();
-                let lines = lines.map_err(|error| format!("no NDJSON: {error}"))?;
+                let lines = lines.map_err(|error| format!("not NDJSON: {error}"))?;
                 subset::holds(&Value::Array(lines), &parse_expected(&fill(expected, kept)?))
             }
             Self::Text(words) => match answer.text().contains(&fill(words, kept)?) {
@@ -301,33 +301,33 @@ fn check_header(answer: &Response, name: &str, text: &str) -> Result<(), String>
     let there = answer.headers.contains_key(name);
     match (text.is_empty(), there) {
         (true, false) => Ok(()),
-        (true, true) => Err(format!("header {name} is there: {:?}", answer.header(name))),
+        (true, true) => Err(format!("header {name} is present: {:?}", answer.header(name))),
         (false, _) if answer.header(name).contains(text) => Ok(()),
         (false, _) => Err(format!(
-            "header {name} is {:?}, wanted {text:?}",
+            "header {name} is {:?}, expected {text:?}",
             answer.header(name)
         )),
     }
 }
 
 fn parse_expected(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("expected JSON is none ({error}): {text}"))
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("invalid expected JSON ({error}): {text}"))
 }
 
-/// The text with every `${name}` filled in.
+/// Returns the text with every `${name}` replaced by its kept value.
 fn fill(text: &str, kept: &HashMap<String, String>) -> Result<String, String> {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
         filled.push_str(before);
         let Some((name, after)) = after.split_once('}') else {
-            return Err(format!("no end of a name in {text:?}"));
+            return Err(format!("unterminated name in {text:?}"));
         };
         match kept.get(name) {
             Some(value) => filled.push_str(value),
             None => {
                 return Err(format!(
-                    "nothing is kept as {name:?}: an earlier step failed, or it is misspelt"
+                    "the name {name:?} is undefined: an earlier step failed, or it is misspelt"
                 ));
             }
         }

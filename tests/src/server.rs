@@ -1,8 +1,8 @@
-//! The binary `tideline`, started and ended as an operator would: on a data folder of its own, on a port that the
-//! system picks, on loopback.
+//! The binary `tideline`, started and stopped like an operator does, on a separate data folder and a free
+//! loopback port.
 //!
-//! A server that a test forgets is killed when its handle is dropped, by the id that this process got when it
-//! started it, and by nothing else.
+//! A server that a test leaves running is killed when its handle is dropped, only by the process id from its
+//! start.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Read};
@@ -20,76 +20,76 @@ use tempfile::TempDir;
 use crate::client::Client;
 use crate::wait;
 
-/// How long a start may take on a busy machine in the dev profile before the test fails. No promise of the
-/// product: figures are the benchmark's.
+/// Time limit for a start on a busy machine in the dev profile. It is not a promise of the product; the
+/// benchmark measures start times.
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a drain may take, as promised.
+/// Documented time limit of a drain.
 pub const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 
-/// A running server.
+/// Running server; dropping it kills the process.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
-    /// Whether the child is a tracer, and the server a child of it.
+    /// True if the child is a tracer and the server is a child of the tracer.
     is_traced: bool,
     log: Arc<Log>,
 }
 
-/// A data folder that outlives the servers started on it, and goes when it is dropped.
+/// Data folder that outlives the servers started on it; dropping it removes the folder.
 #[derive(Debug)]
 pub struct DataFolder {
     folder: PathBuf,
-    /// Removes the folder; `None` for a folder of another owner.
+    /// Removes the folder on drop; `None` for a folder that is kept.
     _owned: Option<TempDir>,
 }
 
-/// How to start a server, beside where.
+/// Options of a start, except the data folder.
 #[derive(Debug, Clone, Default)]
 pub struct Launch {
-    /// Where it listens; `None` = on a port that the system picks.
+    /// Listen address; `None` selects a free port.
     listen: Option<SocketAddr>,
-    /// A program with arguments that starts the server; empty if it is started directly.
+    /// Program with arguments that starts the server; empty for a direct start.
     tracer: Vec<String>,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
-    /// Where its log goes; `None` = to the test.
+    /// File for the log; `None` sends it to the test.
     log_file: Option<PathBuf>,
 }
 
-/// How a server ended.
+/// End of a server.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its exit status.
+    /// Exit status.
     pub status: ExitStatus,
-    /// From the signal to the end.
+    /// Time from the signal to the end.
     pub took: Duration,
-    /// Everything it said.
+    /// Complete log.
     pub log: String,
 }
 
-/// What a server has said, line by line, and who waits for a line.
+/// Log of a server, line by line, with a wake-up for waiting readers.
 #[derive(Debug, Default)]
 struct Log {
     lines: Mutex<Vec<String>>,
     said: Condvar,
-    /// Outputs that are still read.
+    /// Number of outputs that are still open.
     open: AtomicUsize,
 }
 
 impl Launch {
-    /// Makes it listen here, so that it can be started again where others know it.
+    /// Sets the listen address, so that a restarted server keeps its address.
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = Some(address);
         self
     }
 
-    /// Lets a tracer start it, such as strace with its options. It has to end when the server does.
+    /// Starts the server through a tracer such as strace with options. The tracer must end with the server.
     pub fn traced_by(mut self, tracer: &[String]) -> Self {
         self.tracer = tracer.to_vec();
         self
     }
 
-    /// Sends its log to this file instead of the test.
+    /// Sends the log to this file instead of the test.
     pub fn log_file(mut self, path: &Path) -> Self {
         self.log_file = Some(path.to_owned());
         self
@@ -109,11 +109,11 @@ impl Launch {
 }
 
 impl DataFolder {
-    /// A folder in which there is nothing yet.
+    /// Creates an empty folder.
     ///
     /// # Panics
     ///
-    /// When the temporary folder cannot be written.
+    /// If the temporary folder cannot be written.
     pub fn new() -> Self {
         let folder = tempfile::Builder::new()
             .prefix("tideline-test-")
@@ -125,7 +125,7 @@ impl DataFolder {
         }
     }
 
-    /// A folder below `folder`, which stays when this is dropped.
+    /// Uses a folder that is kept when the value is dropped.
     pub fn within(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -133,32 +133,32 @@ impl DataFolder {
         }
     }
 
-    /// The data folder itself: what `--data-dir` names. It does not exist before the first start.
+    /// Returns the path for `--data-dir`. It does not exist before the first start.
     pub fn path(&self) -> PathBuf {
         self.folder.join("data")
     }
 
-    /// A place beside the data folder for files that a test needs.
+    /// Returns a path next to the data folder, for files of a test.
     pub fn beside(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Starts a server here and waits until it is ready.
+    /// Starts a server on the folder and waits until it is ready.
     ///
     /// # Panics
     ///
-    /// When it does not become ready; the panic quotes its log.
+    /// If it does not become ready; the panic quotes its log.
     pub fn start(&self, launch: &Launch) -> Server {
         let server = self.spawn(launch);
         server.wait_ready();
         server
     }
 
-    /// Starts a server here and waits for nothing.
+    /// Starts a server on the folder without waiting.
     ///
     /// # Panics
     ///
-    /// When the binary is missing.
+    /// If the binary is missing.
     pub fn spawn(&self, launch: &Launch) -> Server {
         let mut command = match launch.tracer.split_first() {
             Some((tracer, arguments)) => {
@@ -217,26 +217,26 @@ impl Server {
         }
     }
 
-    /// The address it says that it listens on; `None` when it does not say so in time.
+    /// Returns the listen address from the log; `None` if it is not logged in time.
     pub fn address_within(&self, patience: Duration) -> Option<SocketAddr> {
         self.log.find_within(patience, address_in)
     }
 
-    /// A client for it.
+    /// Returns a client of the server.
     ///
     /// # Panics
     ///
-    /// When it names no address; the panic quotes its log.
+    /// If the log contains no address in time; the panic quotes the log.
     pub fn client(&self) -> Client {
         let address = self.address_within(START_PATIENCE);
         Client::new(address.unwrap_or_else(|| panic!("no address in the log:\n{}", self.log())))
     }
 
-    /// Waits until `/ready` answers 200.
+    /// Waits until `/ready` returns 200.
     ///
     /// # Panics
     ///
-    /// When it does not become ready; the panic quotes its log.
+    /// If it does not become ready; the panic quotes its log.
     pub fn wait_ready(&self) {
         let client = self.client();
         let ready = wait::until(START_PATIENCE, || {
@@ -246,27 +246,27 @@ impl Server {
         assert!(ready.is_some(), "not ready; the log:\n{}", self.log());
     }
 
-    /// Everything it has said so far.
+    /// Returns the log so far.
     pub fn log(&self) -> String {
         self.log.text()
     }
 
-    /// kill −9, and waits until it is gone.
+    /// Sends SIGKILL and waits for the end.
     ///
     /// # Panics
     ///
-    /// When it has already ended by itself: whatever ended it is the failure.
+    /// If the server has already ended, which is then the failure.
     pub fn kill(mut self) {
         let ended = self.child.try_wait().expect("the server is our child");
-        assert!(ended.is_none(), "it ended by itself: {ended:?}\n{}", self.log());
+        assert!(ended.is_none(), "ended prematurely: {ended:?}\n{}", self.log());
         self.kill_now();
     }
 
-    /// Waits until it is ready, or gone; itself in the first case.
+    /// Waits until the server is ready or has ended; returns it if it is ready.
     ///
     /// # Panics
     ///
-    /// When it is neither in time; the panic quotes its log.
+    /// If neither happens in time; the panic quotes its log.
     pub fn wait_ready_or_gone(mut self) -> Option<Self> {
         let mut client = None;
         let is_ready = wait::until(START_PATIENCE, || {
@@ -284,7 +284,7 @@ impl Server {
     }
 
     fn kill_now(&mut self) {
-        // Both fail only when it is gone already. A tracer ends with the server, and would let it run.
+        // Both fail only if the process has already ended. Killing the tracer would leave the server running.
         if self.is_traced {
             let _ = kill_process(self.pid(), Signal::KILL);
         } else {
@@ -293,20 +293,20 @@ impl Server {
         let _ = self.child.wait();
     }
 
-    /// Its exit status, if it has ended.
+    /// Returns the exit status if the server has ended.
     ///
     /// # Panics
     ///
-    /// Never: it is a child of this process.
+    /// Never: the server is a child of this process.
     pub fn gone(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("the server is our child")
     }
 
-    /// Waits until it has gone by itself; how it ended, or itself when it still runs after `patience`.
+    /// Waits until the server has ended; returns its exit status.
     ///
     /// # Errors
     ///
-    /// The server, when it still runs.
+    /// The server, if it is still running after `patience`.
     pub fn wait_gone(mut self, patience: Duration) -> Result<ExitStatus, Self> {
         let gone = wait::until(patience, || {
             self.child.try_wait().expect("the server is our child")
@@ -314,11 +314,11 @@ impl Server {
         gone.ok_or(self)
     }
 
-    /// The same, with everything that it said.
+    /// Like [`wait_gone`](Self::wait_gone), but also returns the complete log.
     ///
     /// # Errors
     ///
-    /// The server, when it still runs.
+    /// The server, if it is still running after `patience`.
     pub fn ended_within(mut self, patience: Duration) -> Result<Ended, Self> {
         let asked = Instant::now();
         let gone = wait::until(patience, || {
@@ -332,12 +332,12 @@ impl Server {
         Ok(Ended { status, took, log })
     }
 
-    /// SIGTERM, and waits until it has gone by itself. It gets three times the promised time, so that a test can
-    /// say by how much it was late.
+    /// Sends SIGTERM and waits for the end. The wait is three times the documented limit, so that a test can
+    /// report the delay.
     ///
     /// # Panics
     ///
-    /// When it does not end.
+    /// If the server does not end.
     pub fn terminate(mut self) -> Ended {
         let asked = Instant::now();
         kill_process(self.pid(), Signal::TERM).expect("the server is our child");
@@ -352,12 +352,12 @@ impl Server {
         Ended { status, took, log }
     }
 
-    /// Resident memory now, in bytes.
+    /// Returns the current resident memory in bytes.
     pub fn resident_bytes(&self) -> u64 {
         self.status_bytes("VmRSS:")
     }
 
-    /// The most resident memory it ever had, in bytes.
+    /// Returns the peak resident memory in bytes.
     pub fn resident_bytes_peak(&self) -> u64 {
         self.status_bytes("VmHWM:")
     }
@@ -379,7 +379,7 @@ impl Server {
         kib << 10
     }
 
-    /// Its process id.
+    /// Returns the process id of the child; of the tracer if there is one.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -410,7 +410,7 @@ impl Drop for Server {
 }
 
 impl Log {
-    /// Reads one output of a child to its end, in a thread of its own.
+    /// Reads one output of a child to its end, on a separate thread.
     fn follow(log: &Arc<Self>, output: impl Read + Send + 'static) {
         let log = Arc::clone(log);
         log.open.fetch_add(1, Ordering::SeqCst);
@@ -448,7 +448,7 @@ impl Log {
         }
     }
 
-    /// Everything, once all outputs have ended.
+    /// Returns the complete log once all outputs are closed.
     fn whole(&self) -> String {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         while self.open.load(Ordering::SeqCst) > 0 {
@@ -465,17 +465,18 @@ impl Log {
     }
 }
 
-/// The binary that this workspace builds, in the profile of this test; `TIDELINE_BINARY` names another.
+/// Returns the path of the binary that this workspace builds, in the profile of this test; `TIDELINE_BINARY`
+/// overrides it.
 ///
 /// # Panics
 ///
-/// When it is not there; the panic says how to build it.
+/// If it is missing; the panic contains the build command.
 pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("TIDELINE_BINARY") {
         return PathBuf::from(path);
     }
     let test = std::env::current_exe().expect("a test has a path");
-    // target/<profile>/deps/suite-… beside target/<profile>/tideline.
+    // `target/<profile>/deps/suite-…` is next to `target/<profile>/tideline`.
     let profile = test.ancestors().nth(2).unwrap_or(Path::new("."));
     let path = profile.join("tideline");
     assert!(
@@ -486,7 +487,7 @@ pub fn binary() -> PathBuf {
     path
 }
 
-/// The loopback address that a line of the log names, if any.
+/// Returns the loopback address in a line of the log, if any.
 fn address_in(line: &str) -> Option<SocketAddr> {
     let at = line.find("127.0.0.1:")?;
     let text: String = line[at..]

@@ -1,18 +1,23 @@
-//! Whether an answer holds what a scenario expects of it: members that are not named may be anything.
+//! Comparison of a response with an expected subset: members that are not listed may have any value.
 //!
-//! - An object must have every member that is expected; others are free.
-//! - An array must have as many elements as expected, each holding what is expected at its place. With `"..."` as
-//!   its last element it may go on.
-//! - Numbers are compared as numbers: `1` is `1.0`. Two doubles are equal within 1e-12 of their size.
-//! - A text in angle brackets stands for what it names: `<any>`, `<text>`, `<number>`, `<positive>`, `<array>`,
-//!   `<object>`, `<absent>` (only as a member), and `<has …>` for a text that holds these words.
+//! - An object must have every expected member; other members are ignored.
+//! - An array must have as many elements as expected, each matching the expected element at its index. With
+//!   `"..."` as the last expected element, it may be longer.
+//! - Numbers are compared by value: `1` equals `1.0`. Two doubles are equal within a relative difference of
+//!   1e-12.
+//! - A text in angle brackets is a pattern: `<any>`, `<text>`, `<number>`, `<positive>`, `<array>`,
+//!   `<object>`, `<absent>` (only as a member), and `<has …>` for a text that contains these words.
 
 use serde_json::Value;
 
-/// Relative difference that two doubles may have: sums are compensated, not exact.
+/// Relative tolerance of doubles: sums are compensated, not exact.
 const TOLERANCE: f64 = 1e-12;
 
-/// `Ok` when `actual` holds `expected`; else where it does not, and why.
+/// Checks that `actual` contains `expected`.
+///
+/// # Errors
+///
+/// The first difference, with its path.
 pub fn holds(actual: &Value, expected: &Value) -> Result<(), String> {
     compare(actual, expected, &mut String::from("$"))
 }
@@ -32,7 +37,7 @@ fn compare(actual: &Value, expected: &Value, path: &mut String) -> Result<(), St
                 path.push_str(name);
                 match (actual.get(name), expected.as_str()) {
                     (None, Some("<absent>")) => {}
-                    (None, _) => return Err(format!("{path} is missing, wanted {expected}")),
+                    (None, _) => return Err(format!("{path} is missing, expected {expected}")),
                     (Some(actual), _) => compare(actual, expected, path)?,
                 }
                 path.truncate(mark);
@@ -50,7 +55,7 @@ fn compare(actual: &Value, expected: &Value, path: &mut String) -> Result<(), St
             if !fits {
                 let shown = Value::Array(actual.iter().take(20).cloned().collect());
                 let (found, wanted) = (actual.len(), named.len());
-                return Err(format!("{path} has {found} elements, wanted {wanted}: {shown}"));
+                return Err(format!("{path} has {found} elements, not {wanted}: {shown}"));
             }
             for (index, (actual, expected)) in actual.iter().zip(named).enumerate() {
                 let mark = path.len();
@@ -67,7 +72,7 @@ fn compare(actual: &Value, expected: &Value, path: &mut String) -> Result<(), St
     }
 }
 
-/// Whether two doubles are equal within the tolerance.
+/// Returns true if two doubles are equal within the tolerance.
 pub fn close(a: Option<f64>, b: Option<f64>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => a == b || (a - b).abs() <= TOLERANCE * a.abs().max(b.abs()),
@@ -93,7 +98,7 @@ fn matches_pattern(actual: &Value, pattern: &str) -> bool {
 
 fn differs(path: &str, actual: &Value, expected: &Value) -> String {
     let shown: String = actual.to_string().chars().take(500).collect();
-    format!("{path} is {shown}, wanted {expected}")
+    format!("{path} is {shown}, expected {expected}")
 }
 
 #[cfg(test)]
@@ -133,6 +138,6 @@ mod tests {
     #[test]
     fn a_failure_names_its_place() {
         let told = holds(&json!({"a": [{"b": 1}]}), &json!({"a": [{"b": 2}]}));
-        assert_eq!(told, Err("$.a[0].b is 1, wanted 2".into()));
+        assert_eq!(told, Err("$.a[0].b is 1, expected 2".into()));
     }
 }

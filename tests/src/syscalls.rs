@@ -1,8 +1,8 @@
-//! System calls that fail: `strace` is attached to threads of a running server and returns an error instead of making
-//! the call, for a span of calls of each thread.
+//! Failing system calls: `strace` is attached to threads of a running server and injects an error instead of
+//! a call, for a range of calls of each thread.
 //!
-//! Threads are picked by name: sockets, wakers of the async runtime and the accept loop use the same calls, and no disk
-//! makes those fail.
+//! Threads are selected by name, because sockets, wakers of the async runtime and the accept loop use the
+//! same calls, and a failing disk does not affect those.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -14,28 +14,29 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::server::Server;
 
-/// Calls that fail, and how.
+/// System calls that fail, and their error.
 #[derive(Debug, Clone)]
 pub struct Fault {
-    /// The calls, with commas between.
+    /// Calls, separated by commas.
     pub calls: &'static str,
-    /// The error, such as `EIO`.
+    /// Error, such as `EIO`.
     pub error: &'static str,
-    /// The first and the last call of each thread that fails, from 1; [`ENDLESS`] = all from the first on.
+    /// First and last failing call of each thread, from 1; with [`ENDLESS`], all calls from the first on
+    /// fail.
     pub span: RangeInclusive<u32>,
 }
 
-/// The end of a span that has none.
+/// End of an unlimited span.
 pub const ENDLESS: u32 = u32::MAX;
 
-/// A fault that is being injected. Dropping it ends it.
+/// Active fault. Dropping it ends the injection.
 #[derive(Debug)]
 pub struct Injection {
     strace: Child,
     calls: PathBuf,
 }
 
-/// Why calls of other processes cannot be made to fail here, if so.
+/// Returns the reason why calls of other processes cannot be made to fail on this machine, if any.
 pub fn obstacle() -> Option<String> {
     let version = Command::new("strace").arg("-V").stdout(Stdio::null()).status();
     match version {
@@ -46,11 +47,12 @@ pub fn obstacle() -> Option<String> {
 }
 
 impl Injection {
-    /// Attaches to the threads of a server that have one of these names; calls are listed in the file `calls`.
+    /// Attaches to the threads of a server that have one of these names; strace lists the calls in the file
+    /// `calls`.
     ///
     /// # Errors
     ///
-    /// Message of strace, if it cannot attach.
+    /// strace cannot attach; the error is its output.
     ///
     /// # Panics
     ///
@@ -96,7 +98,7 @@ impl Injection {
             attached += usize::from(line.contains("attached"));
             heard.push(line);
         }
-        // Else it would stop at a full pipe.
+        // Drains the pipe, because strace would block on a full one.
         std::thread::spawn(move || lines.for_each(drop));
         Ok(Self {
             strace,
@@ -104,13 +106,13 @@ impl Injection {
         })
     }
 
-    /// How many calls have failed so far.
+    /// Returns the number of calls that have failed so far.
     pub fn failed(&self) -> usize {
         let calls = fs::read_to_string(&self.calls).unwrap_or_default();
         calls.matches("(INJECTED)").count()
     }
 
-    /// The calls that have failed, as strace lists them.
+    /// Returns the failed calls, as listed by strace.
     pub fn listed(&self) -> Vec<String> {
         let calls = fs::read_to_string(&self.calls).unwrap_or_default();
         let failed = calls.lines().filter(|line| line.contains("(INJECTED)"));
@@ -120,7 +122,7 @@ impl Injection {
     fn detach(&mut self) {
         let id = i32::try_from(self.strace.id()).ok().and_then(Pid::from_raw);
         if let Some(id) = id.filter(|_| matches!(self.strace.try_wait(), Ok(None))) {
-            // Fails only when it has gone by itself, with the server.
+            // Fails only if strace has already ended with the server.
             let _ = kill_process(id, Signal::INT);
         }
         let _ended = self.strace.wait();
@@ -133,7 +135,7 @@ impl Drop for Injection {
     }
 }
 
-/// The ids of threads by name; one that ends meanwhile is left out.
+/// Returns the ids of the threads with these names; threads that end during the scan are skipped.
 fn threads_named(process: u32, names: &[&str]) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{process}/task"))
         .into_iter()

@@ -1,15 +1,15 @@
-//! Waiting for something that tells nobody when it happens: another process becoming ready, its memory settling.
+//! Polling of states that send no event, such as the readiness or the memory of another process.
 //!
-//! Everything else waits for its event. The pause between two looks is a receive that nobody sends to, so that
-//! no test sleeps through a failure: every wait has an end and says what it waited for.
+//! All other waits use events. The pause between two polls is a receive without a sender, and every wait has
+//! a timeout.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// From one look to the next.
+/// Polling interval.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Looks until `look` yields something. `None` after `patience`.
+/// Calls `look` until it returns a value; returns `None` after `patience`.
 pub fn until<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + patience;
     loop {
@@ -23,7 +23,7 @@ pub fn until<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> Opti
     }
 }
 
-/// Lets `time` pass: the random moment of a kill, the slowness of a slow client.
+/// Pauses for `time`, for example for a random kill time or a slow client.
 pub fn pause(time: Duration) {
     let (_sender, silence) = mpsc::channel::<()>();
     let _ = silence.recv_timeout(time);

@@ -1,13 +1,14 @@
-//! YAML as JSON: what configurations and outside documents are written in, for tests that look into them.
+//! Conversion of YAML to JSON, for tests that check configuration files and third-party documents.
 
 use serde_json::{Map, Number, Value};
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// The documents of a text.
+/// Parses the documents of a text.
 ///
 /// # Errors
 ///
-/// Where it is not YAML, or has what JSON does not: keys that are no texts, numbers that are none.
+/// The text is not YAML, or contains something without a JSON equivalent: keys that are not texts, or numbers
+/// that are not finite.
 pub fn parse(text: &str) -> Result<Vec<Value>, String> {
     let documents = YamlLoader::load_from_str(text).map_err(|error| error.to_string())?;
     documents.iter().map(to_json).collect()
@@ -20,7 +21,7 @@ fn to_json(yaml: &Yaml) -> Result<Value, String> {
         Yaml::Integer(value) => Value::from(*value),
         Yaml::Real(text) => {
             let number = text.parse().ok().and_then(Number::from_f64);
-            Value::Number(number.ok_or_else(|| format!("{text:?} is no number of JSON"))?)
+            Value::Number(number.ok_or_else(|| format!("{text:?} is not a JSON number"))?)
         }
         Yaml::String(text) => Value::String(text.clone()),
         Yaml::Array(items) => items.iter().map(to_json).collect::<Result<_, _>>()?,
@@ -28,7 +29,7 @@ fn to_json(yaml: &Yaml) -> Result<Value, String> {
             let member = |(key, value): (&Yaml, &Yaml)| {
                 let key = key
                     .as_str()
-                    .ok_or_else(|| format!("the key {key:?} is no text"))?;
+                    .ok_or_else(|| format!("the key {key:?} is not a text"))?;
                 Ok((key.to_owned(), to_json(value)?))
             };
             Value::Object(
@@ -38,7 +39,7 @@ fn to_json(yaml: &Yaml) -> Result<Value, String> {
                     .collect::<Result<Map<_, _>, String>>()?,
             )
         }
-        Yaml::Alias(_) | Yaml::BadValue => return Err(format!("{yaml:?} has no place in JSON")),
+        Yaml::Alias(_) | Yaml::BadValue => return Err(format!("{yaml:?} has no JSON equivalent")),
     })
 }
 

@@ -1,11 +1,13 @@
-//! Real agents write to the service while it is killed and started again: what they measured is all there, once.
+//! Agents write to the service while it is killed and restarted several times: every sample must be stored
+//! once.
 //!
-//! `TIDELINE_AGENTS` names a folder with the programs of Debian's packages: `prometheus`, `prometheus-node-exporter`, `vmagent`
-//! and `vmctl`. Without it nothing runs, and the test says so.
+//! `TIDELINE_AGENTS` names a folder with the programs of these Debian packages: `prometheus`,
+//! `prometheus-node-exporter`, `vmagent` and `vmctl`. Without the variable, the test is reported as not run.
 //!
-//! A Prometheus and a vmagent scrape a node exporter every second and send what they get by remote write. Prometheus keeps it
-//! as well, and vmagent sends it there too: that is the reference. The service is killed with kill −9 several times
-//! meanwhile. In the end both are asked for everything, and vmctl copies it all into another table.
+//! A Prometheus and a vmagent scrape a node exporter every second and send the samples by remote write. This
+//! Prometheus is also the reference: it stores its own samples and receives those of vmagent. Finally the
+//! samples of the service and of the reference are compared, and vmctl copies those of vmagent into another
+//! table.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,18 +20,18 @@ use tideline_tests::program::{Program, free_address};
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Client, Launch, not_run, rounds, wait};
 
-/// Kills of a run that is not told how many.
+/// Number of kills in the short form of the test.
 const KILLS: usize = 5;
-/// From one kill to the next.
+/// Time between a restart and the next kill.
 const LIFE: Duration = Duration::from_secs(6);
-/// How long the service stays away.
+/// Time between a kill and the restart.
 const ABSENCE: Duration = Duration::from_millis(1_500);
-/// How young samples may be that the reference may not have yet, in milliseconds.
+/// Minimum age in milliseconds of compared samples; the reference may lack younger ones.
 const ON_THE_WAY: i64 = 3_000;
-/// How long agents may take to send what they have kept meanwhile.
+/// Time limit for agents to send the samples that they have buffered.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Samples of series, by their labels: instant in milliseconds and the value as it is written.
+/// Samples by the labels of their series: timestamp in milliseconds, and the value as text.
 type Samples = BTreeMap<BTreeMap<String, String>, Vec<(i64, String)>>;
 
 #[test]
@@ -100,7 +102,7 @@ fn agents_lose_nothing_over_kills() {
     let range = (begun, SystemClock.now().nanos() / 1_000_000 - ON_THE_WAY);
     for agent in ["prometheus", "vmagent"] {
         let theirs = match agent {
-            // What Prometheus has scraped itself bears its label only where it is sent.
+            // Prometheus adds its external label only to the samples that it sends.
             "prometheus" => "{__name__!=\"\", agent=\"\"}",
             _ => "{agent=\"vmagent\"}",
         };
@@ -119,12 +121,12 @@ fn agents_lose_nothing_over_kills() {
             wanted.values().map(Vec::len).sum::<usize>()
         );
     }
-    // What is copied is to stand still.
+    // Stops the agents, so that the copied data does not change.
     drop((prometheus, vmagent));
     copy(programs, &client, range);
 }
 
-/// vmctl copies what vmagent has sent into another table.
+/// Copies the samples of vmagent into another table, with vmctl.
 fn copy(programs: &Path, client: &Client, range: (i64, i64)) {
     let address = client.address();
     client
@@ -154,7 +156,7 @@ fn copy(programs: &Path, client: &Client, range: (i64, i64)) {
     println!("vmctl: {} series copied into another table", copied.len());
 }
 
-/// All samples of a selection between two instants.
+/// Returns all samples of a selector between two timestamps.
 fn samples(client: &Client, prefix: &str, selector: &str, (start, end): (i64, i64)) -> Samples {
     let width = (end - start) / 1_000 + 1;
     let query = format!("{selector}[{width}s] @ {}.{:03}", end / 1_000, end % 1_000);
@@ -188,7 +190,7 @@ fn without_agent(samples: Samples) -> Samples {
     pairs.collect()
 }
 
-/// Everything that is wanted is there, and nothing else.
+/// Asserts that both sides have the same series and samples.
 fn compare(who: &str, found: &Samples, wanted: &Samples) {
     for (series, samples) in wanted {
         let ours = found
@@ -199,9 +201,9 @@ fn compare(who: &str, found: &Samples, wanted: &Samples) {
         assert_eq!(
             ours.len(),
             samples.len(),
-            "{who}: {series:?} has samples that nobody sent"
+            "{who}: {series:?} has unexpected samples"
         );
     }
     let other = found.keys().find(|series| !wanted.contains_key(*series));
-    assert_eq!(other, None, "{who}: a series that nobody sent");
+    assert_eq!(other, None, "{who}: an unexpected series");
 }

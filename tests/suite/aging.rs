@@ -1,5 +1,5 @@
-//! What becomes of old points: hidden at once when a policy says so, back when it says otherwise, freed when their time
-//! is over; and what is deleted stays away in every tier.
+//! Ageing of points. A shorter policy hides old points at once, and a longer one shows them again. Expired
+//! points are freed. Deletes apply to every tier.
 
 use serde_json::{Value as Json, json};
 use tideline_model::{Clock as _, SystemClock, Value};
@@ -26,7 +26,7 @@ fn a_shorter_policy_hides_at_once_and_a_longer_one_shows_again() {
     ] {
         alter(&client, &policy);
         assert_eq!(ages_seen(&client, now), seen, "{policy}");
-        // Nothing is freed for a day, whatever runs.
+        // The purge delay is one day, so jobs free nothing.
         job(&client, "expire");
         job(&client, "migrate");
         assert_eq!(ages_seen(&client, now), seen, "{policy}, after moves");
@@ -74,10 +74,10 @@ fn a_silent_timeline_goes_when_its_time_is_over() {
     assert_eq!(
         ages_seen(&client, now),
         [0, 1, 5, 10, 20, 40],
-        "whoever speaks keeps all"
+        "an active timeline keeps all points"
     );
     write(&client, &format!("age,host=silent days=0i {now}"));
-    assert_eq!(hosts(&client), ["a", "silent"], "and comes back when it speaks");
+    assert_eq!(hosts(&client), ["a", "silent"], "found again after a write");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_dropped_table_takes_everything_with_it() {
     let path = format!("/v1/tables/{TABLE}");
     client
         .send("DELETE", &path, &[], b"")
-        .expect("an answer")
+        .expect("a response")
         .expect_status(204);
     client.get(&path).expect_status(404);
     server.kill();
@@ -145,7 +145,7 @@ fn a_dropped_table_takes_everything_with_it() {
     assert!(hosts(&client).is_empty());
 }
 
-/// A table with one machine and points of several ages, each in days with half an hour to spare, sealed.
+/// Creates a table with one machine and sealed points; each age is a number of whole days plus half an hour.
 fn prepare(client: &Client, policy: &Json) -> i64 {
     let never = json!({"cron": "0 0 29 2 *", "time_zone": "UTC"});
     let mut table = json!({"name": TABLE, "policy": policy});
@@ -171,7 +171,7 @@ fn alter(client: &Client, policy: &Json) {
     let headers = [("content-type", "application/json")];
     client
         .send("PATCH", &format!("/v1/tables/{TABLE}"), &headers, body.as_bytes())
-        .expect("an answer")
+        .expect("a response")
         .expect_status(200);
 }
 
@@ -200,10 +200,10 @@ fn hosts(client: &Client) -> Vec<String> {
     )
 }
 
-/// The ages of the points that are seen, in days; asked in four ways that must agree.
+/// Returns the ages of all visible points in days; four kinds of queries must agree.
 fn ages_seen(client: &Client, now: i64) -> Vec<i64> {
     let ages = |tier: &str| {
-        let rows = reading::rows(client, TABLE, json!({"tier": tier})).expect("an answer");
+        let rows = reading::rows(client, TABLE, json!({"tier": tier})).expect("a response");
         let mut ages: Vec<i64> = rows.iter().map(|row| (now - row.time) / DAY).collect();
         ages.sort_unstable();
         ages
@@ -235,7 +235,7 @@ fn ages_seen(client: &Client, now: i64) -> Vec<i64> {
     assert_eq!(
         newest,
         all.first().copied(),
-        "the newest value is one that is seen"
+        "the newest value is that of a visible point"
     );
     all
 }

@@ -1,4 +1,8 @@
-//! Archives of any sparseness, settings that change after points were archived, and archives that make no progress.
+//! Archives of sparse data, settings that change after points were archived, and archives that make no
+//! progress.
+//!
+//! The archive is a folder. It is checked by queries, by `tideline archive verify`, and by attaching it to an
+//! empty server.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +18,7 @@ use tideline_tests::{Client, Launch, wait};
 
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400 * SECOND;
-/// How long work of the background may take to be seen.
+/// Time limit until the effect of background work is visible.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn launch(files: &Path) -> Launch {
@@ -22,7 +26,7 @@ fn launch(files: &Path) -> Launch {
     Launch::default().environment("TIDELINE__ARCHIVE__TARGET", &target)
 }
 
-/// A start at which nothing moves that no test asks for.
+/// Returns options under which background moves start only on request.
 fn by_hand(files: &Path) -> Launch {
     launch(files).environment("TIDELINE__LIFECYCLE__INTERVAL", "1h")
 }
@@ -53,22 +57,22 @@ fn write(client: &Client, table: &str, lines: &str) {
     client.post_lines(&path, lines).expect_status(200);
 }
 
-/// Points of one timeline at even distances, the last one so many days ago.
+/// Returns lines of one timeline at even intervals; the last point is `last_days_ago` days old.
 fn every(step: i64, count: i64, last_days_ago: i64) -> String {
     let last = (SystemClock.now().nanos() / DAY - last_days_ago) * DAY;
     let line = |at: i64| format!("level,port=a value={at}.25 {}\n", last - (count - 1 - at) * step);
     (0..count).map(line).collect()
 }
 
-/// All rows of a table, or those of a tier, in order.
+/// Returns all rows of a table or of one tier, sorted.
 fn rows(client: &Client, table: &str, tier: Option<&str>) -> Vec<Row> {
     let question = tier.map_or_else(|| json!({}), |tier| json!({"tier": tier}));
-    let mut rows = reading::rows(client, table, question).expect("an answer");
+    let mut rows = reading::rows(client, table, question).expect("a response");
     rows.sort_by(|a, b| (&a.measurement, &a.tags, a.time).cmp(&(&b.measurement, &b.tags, b.time)));
     rows
 }
 
-/// Attaches all of a target, and waits for the end; the last line.
+/// Attaches everything in the target and waits for the end; returns the last line of the response.
 fn attach(client: &Client) -> Json {
     let answer = client.post_json("/v1/archive/attach", &json!({"target": "default"}));
     let text = answer.expect_status(200).text();
@@ -91,7 +95,7 @@ fn verify(files: &Path) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// The objects below a folder, with slashes.
+/// Returns the relative paths of all objects below a folder.
 fn objects(folder: &Path) -> Vec<String> {
     let mut names = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -139,11 +143,11 @@ fn ten_years_of_any_sparseness_and_a_day_of_many_measurements_are_archived() {
             "issue" => 1_500 - rows(&client, table, Some("archive")).len(),
             _ => expected[table].len() - rows(&client, table, Some("archive")).len(),
         };
-        // What is younger, and what shares a window with it.
+        // Younger points, and points in the same window as those, are not archived.
         assert!(left == 0 || (*table == "issue" && left < 512), "{table}: {left}");
     }
     let count = objects(&files).len();
-    // Three objects a window, and the windows of sparse data are few: a file for each day would be over 5,000.
+    // Each window has three objects, and sparse data has few windows; one file per day would give over 5,000.
     assert!(count < 200, "{count} objects: {:#?}", objects(&files));
     verify(&files);
     assert!(server.terminate().status.success());
@@ -196,10 +200,10 @@ fn points_that_retention_hides_stay_hidden_where_the_archive_is_attached() {
         &headers,
         change.to_string().as_bytes(),
     );
-    changed.expect("an answer").expect_status(200);
+    changed.expect("a response").expect_status(200);
     let visible = rows(&client, "metrics", None);
     assert!((100..200).contains(&visible.len()), "{}", visible.len());
-    // Without anybody asking for it.
+    // The settings are updated without a request.
     let written = wait::until(PATIENCE, || {
         Some(settings(&files)).filter(|now| *now != before && now.contains("retention\": 86400"))
     });
@@ -215,7 +219,7 @@ fn points_that_retention_hides_stay_hidden_where_the_archive_is_attached() {
     assert_eq!(table["policy"]["retention"], "100d", "{table}");
 }
 
-/// Settings stored with the files of a table.
+/// Returns the settings that are stored with the files of a table.
 fn settings(files: &Path) -> String {
     let folder = files.join("metrics/_settings");
     let entries = fs::read_dir(folder).into_iter().flatten();
@@ -230,14 +234,14 @@ fn an_archive_that_makes_no_progress_is_reported() {
     let server = folder.start(&by_hand(&files));
     let client = server.client();
     create(&client, "metrics");
-    // One window: one move.
+    // All points are in one window, so there is one move.
     let start = (SystemClock.now().nanos() / DAY - 30) * DAY;
     let line = |at: i64| format!("level,port=a value={at} {}\n", start + at * SECOND);
     write(&client, "metrics", &(0..100).map(line).collect::<String>());
     for kind in ["seal", "migrate"] {
         assert!(job(&client, kind, "metrics").is_success());
     }
-    // The place of the target is a file.
+    // The path of the target is a file, so that archiving fails.
     let _was_made = fs::remove_dir_all(&files);
     fs::write(&files, "not a folder").expect("written");
     for failed in 1..=3 {

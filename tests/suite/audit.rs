@@ -1,4 +1,4 @@
-//! The audit log of a running server: who changed what, also behind a proxy.
+//! Audit log of a running server: each change with its client, also behind a proxy.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn a_change_is_logged_with_the_client_behind_the_proxy() {
         let answer = server
             .client()
             .send("POST", "/v1/tables", &headers, body.as_bytes());
-        answer.expect("answered").expect_status(201);
+        answer.expect("a response").expect_status(201);
         let line = wait::until(Duration::from_secs(5), || {
             let log = server.log();
             let mut lines = log.lines().filter(|line| line.contains("tideline::audit"));

@@ -1,5 +1,5 @@
-//! Bad and hostile requests: a clear refusal that names the limit, memory that stays flat, and a service that goes
-//! on answering.
+//! Bad and hostile requests: each is refused with an error that contains the limit, memory does not grow, and
+//! the service continues to respond.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,12 @@ use tideline_tests::server::{DataFolder, Server};
 use tideline_tests::{Client, Launch, wait};
 use tideline_wire::varint;
 
-/// What the peak of resident memory may grow by over everything in one test of this file.
+/// Maximum growth of peak resident memory during one test of this file.
 const GROWTH_BYTES_MAX: u64 = 64 << 20;
-/// How long a slow client is borne with, and then some.
+/// Timeout of slow clients; longer than the time limits of the service.
 const SLOW_PATIENCE: Duration = Duration::from_secs(25);
 
-/// A server that has warmed up, and its memory since.
+/// Warmed-up server, and its peak memory at that time.
 struct Victim {
     server: Server,
     client: Client,
@@ -54,7 +54,7 @@ impl Victim {
         }
     }
 
-    /// Reads and writes still answer, and memory has stayed flat.
+    /// Asserts that reads and writes still succeed and that memory has not grown.
     #[track_caller]
     fn is_well(&self, after: &str) {
         self.client.get("/ready").expect_status(200);
@@ -70,13 +70,13 @@ impl Victim {
     }
 }
 
-/// The refusal is one of ours: the status, the code, words for people and the request's id; with a limit where one
-/// was passed.
+/// Asserts that a response is an error in our format: one of these statuses, with code, message and request
+/// id. If `has_limit`, it must also contain the limit and a larger actual value.
 #[track_caller]
 fn refused(answer: &tideline_tests::Response, statuses: &[u16], has_limit: bool) {
     assert!(
         statuses.contains(&answer.status),
-        "wanted one of {statuses:?}: {answer:?}"
+        "expected one of {statuses:?}: {answer:?}"
     );
     let body = answer.json();
     for member in ["code", "message", "request_id"] {
@@ -88,7 +88,7 @@ fn refused(answer: &tideline_tests::Response, statuses: &[u16], has_limit: bool)
         let (limit, actual) = (body["limit"].as_u64(), body["actual"].as_u64());
         assert!(
             limit.is_some() && actual > limit,
-            "no limit that was passed: {answer:?}"
+            "the limit is missing or not exceeded: {answer:?}"
         );
     }
 }
@@ -146,7 +146,7 @@ fn points_that_cannot_be_right() {
             &[("content-type", "text/plain")],
             b"cpu,host=\xff\xfe v=1",
         )
-        .expect("an answer");
+        .expect("a response");
     refused(&invalid, &[400, 422], false);
     victim.is_well("bad points");
 }
@@ -164,7 +164,7 @@ fn json_that_cannot_be_right() {
         victim
             .client
             .send("POST", path, &headers, body.as_bytes())
-            .expect("an answer")
+            .expect("a response")
     };
     let points = "/v1/tables/default/points";
     let search = "/v1/tables/default/timelines/search";
@@ -210,7 +210,7 @@ fn json_that_cannot_be_right() {
     post(search, &slow).expect_status(200);
     assert!(
         asked.elapsed() < Duration::from_secs(2),
-        "a regular expression of death: {:?}",
+        "a slow regular expression: {:?}",
         asked.elapsed()
     );
     victim.is_well("bad JSON");
@@ -227,13 +227,13 @@ fn bodies_that_grow_are_not_unpacked() {
         let native = victim
             .client
             .send("POST", "/v1/tables/default/points", &plain, &body)
-            .expect("an answer");
+            .expect("a response");
         refused(&native, &[413], true);
         for path in ["/write", "/api/v2/write?bucket=default"] {
             let influx = victim
                 .client
                 .send("POST", path, &plain, &body)
-                .expect("an answer");
+                .expect("a response");
             assert_eq!(influx.status, 413, "{influx:?}");
         }
         let json = [
@@ -243,7 +243,7 @@ fn bodies_that_grow_are_not_unpacked() {
         let search = victim
             .client
             .send("POST", "/v1/tables/default/timelines/search", &json, &body)
-            .expect("an answer");
+            .expect("a response");
         refused(&search, &[413], true);
     }
     let lines = gzip(b"cpu,host=a usage=1 1700000000000000000\n");
@@ -254,28 +254,28 @@ fn bodies_that_grow_are_not_unpacked() {
         &plain,
         &lines[..lines.len() - 9],
     );
-    refused(&truncated.expect("an answer"), &[400], false);
+    refused(&truncated.expect("a response"), &[400], false);
     let garbage = victim
         .client
         .send("POST", "/v1/tables/default/points", &plain, b"no gzip at all");
-    refused(&garbage.expect("an answer"), &[400], false);
+    refused(&garbage.expect("a response"), &[400], false);
     let twice = victim
         .client
         .send("POST", "/v1/tables/default/points", &plain, &gzip(&lines));
-    refused(&twice.expect("an answer"), &[400, 422], false);
+    refused(&twice.expect("a response"), &[400, 422], false);
     victim.is_well("bombs");
 }
 
 const REMOTE_WRITE_1: &str = "application/x-protobuf";
 const REMOTE_WRITE_2: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
 
-/// Sends a request of remote write that is refused; returns the reason.
+/// Sends a remote write request that must be refused; returns the message.
 #[track_caller]
 fn refused_write(victim: &Victim, content_type: &str, encoding: &str, body: &[u8]) -> String {
     let headers = [("content-type", content_type), ("content-encoding", encoding)];
     let answer = victim.client.send("POST", "/api/v1/write", &headers, body);
-    let answer = answer.expect("an answer");
-    // vmagent sends again for ever what is answered otherwise.
+    let answer = answer.expect("a response");
+    // vmagent would retry forever on any other status.
     assert_eq!(answer.status, 400, "{answer:?}");
     answer.text()
 }
@@ -287,7 +287,7 @@ fn remote_write_that_unpacks_to_much() {
     let gib = bomb(Packing::Zstd, 1 << 30);
     assert!(write("zstd", &gib).contains("over the limit"));
     assert!(write("snappy", &snappy(&vec![0; 200 << 20])).contains("over the limit"));
-    // Blocks that claim almost 4 GiB, and what fits the limit but not the block.
+    // A length of almost 4 GiB, and a length within the limit that the block cannot hold.
     assert!(write("snappy", &[0xff, 0xff, 0xff, 0xff, 0x0f, 0, b'a']).contains("over the limit"));
     assert!(write("snappy", &[0x80, 0x80, 0x80, 0x20, 0, b'a']).contains("cannot hold"));
     let whole = snappy(b"\x0a\x0f\x0a\x0d\x0a\x08__name__\x12\x01m");
@@ -328,7 +328,7 @@ fn remote_write_of_labels_that_many_series_share() {
     victim.is_well("remote write, labels");
 }
 
-/// A length as Protocol Buffers write it.
+/// Encodes a length as a Protocol Buffers varint.
 fn length(value: usize) -> Vec<u8> {
     let mut out = Vec::new();
     varint::put(value as u64, &mut out);
@@ -411,7 +411,7 @@ fn bodies_and_heads_without_end() {
         .take_while(|_| endless.send(chunk.as_bytes()).is_ok())
         .count();
     assert!(sent < 4_096, "256 MiB of a body without end were read");
-    // The server may have closed before its answer could be read; what counts is that it stopped reading.
+    // The response may be lost if the server closes first; it is only required that the server stops reading.
     if let Some(status) = endless.first_status() {
         assert_eq!(status, 413);
     }
@@ -440,7 +440,7 @@ fn bodies_and_heads_without_end() {
 }
 
 #[test]
-fn slow_clients_are_cut_off_and_disturb_nobody() {
+fn slow_clients_are_cut_off_and_disturb_no_other() {
     let victim = Victim::start();
     let address = victim.client.address();
     let silent: Vec<_> = (0..300)
@@ -451,7 +451,7 @@ fn slow_clients_are_cut_off_and_disturb_nobody() {
         let began = Instant::now();
         let head = b"GET /health HTTP/1.1\r\nx-slow: ";
         connection.send(head).expect("it listens");
-        // A byte now and then, for longer than a head may take.
+        // Sends single bytes for longer than the time limit of a head.
         while began.elapsed() < SLOW_PATIENCE && connection.send(b"y").is_ok() {
             wait::pause(Duration::from_millis(250));
         }
@@ -477,7 +477,7 @@ fn slow_clients_are_cut_off_and_disturb_nobody() {
         wait::pause(Duration::from_millis(20));
     }
     println!(
-        "slowest write beside {} silent clients: {slowest:?}",
+        "slowest write alongside {} silent clients: {slowest:?}",
         silent.len()
     );
     assert!(slowest < Duration::from_secs(2), "a write took {slowest:?}");

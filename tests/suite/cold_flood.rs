@@ -1,8 +1,9 @@
-//! A flood of questions about cold points beside hot ones: every answer is right, and the hot ones take at most a few
-//! times as long as alone.
+//! Hot queries during a flood of cold queries: every result must be correct, and the latency of hot queries
+//! may grow only by a small factor.
 //!
-//! Times of a shared machine vary, so the ratio is taken within pairs of adjacent measurements, as the median of many
-//! questions each, and its median over the pairs counts. If that exceeds the bound, all of it is measured again.
+//! Timings on a shared machine vary. Each pair of adjacent measurements, without and with the flood, gives a
+//! ratio of median latencies, and the median of these ratios is compared with the bound. If it exceeds the
+//! bound, all pairs are measured again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -21,20 +22,20 @@ const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3_600 * SECOND;
 const DAY: i64 = 24 * HOUR;
 const HOSTS: usize = 20;
-/// Cold points come every minute, hot ones every ten seconds.
+/// Intervals of points in the cold and in the hot tier.
 const COLD_STEP: i64 = 60 * SECOND;
 const HOT_STEP: i64 = 10 * SECOND;
 const COLD_DAYS: i64 = 8;
 const HOT_HOURS: i64 = 3;
-/// Clients that ask for cold points at once.
+/// Concurrent clients that query cold points.
 const FLOODERS: usize = 6;
 
-/// Pairs of measurements, alone and beside the flood.
+/// Pairs of measurements, without and with the flood.
 const PAIRS: u32 = 5;
-/// Largest median of the ratios of both. A hot query that waited for a turn among the cold ones would take at least as
-/// long as one of them, which reads days and not hours.
+/// Largest accepted median ratio. A hot query that waited in the queue of cold ones would take at least as
+/// long as one of them, and those read days instead of hours.
 const RATIO_MAX: f64 = 3.0;
-/// How often all pairs are measured before the ratio counts as too large.
+/// Attempts before the ratio counts as too large.
 const ATTEMPTS: usize = 3;
 
 #[test]
@@ -57,7 +58,7 @@ fn hot_questions_are_answered_beside_a_flood_of_cold_ones() {
                 let alone = ask_hot(&client, now, seed, span);
                 let beside = beside_flood(&client, (cold_start, now), seed, span);
                 let ratio = beside.median().as_secs_f64() / alone.median().as_secs_f64();
-                println!("attempt {attempt}: hot alone {alone}; beside the flood {beside}; ratio {ratio:.2}");
+                println!("attempt {attempt}: hot alone {alone}; with the flood {beside}; ratio {ratio:.2}");
                 ratio
             })
             .collect();
@@ -68,12 +69,12 @@ fn hot_questions_are_answered_beside_a_flood_of_cold_ones() {
         }
     }
     panic!(
-        "hot questions beside {FLOODERS} clients that ask for cold points take {medians:.2?} times as long as alone, \
+        "with {FLOODERS} clients that query cold points, hot queries take {medians:.2?} times as long as alone, \
          more than {RATIO_MAX} in each attempt"
     );
 }
 
-/// Ends the flood.
+/// Guard that ends the flood when it is dropped.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -82,7 +83,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Asks for hot points while others ask for cold ones.
+/// Runs hot queries while other clients run cold ones.
 fn beside_flood(client: &Client, (cold_start, now): (i64, i64), seed: u64, span: Duration) -> Latencies {
     let stop = AtomicBool::new(false);
     let (answered, refused) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -92,7 +93,8 @@ fn beside_flood(client: &Client, (cold_start, now): (i64, i64), seed: u64, span:
             let (stop, began) = (&stop, began.clone());
             let (answered, refused) = (&answered, &refused);
             scope.spawn(move || {
-                // Answers are parsed with the lowest priority: the service is measured, not its clients.
+                // Clients parse responses with the lowest priority, so that the service is measured and not
+                // its clients.
                 rustix::process::setpriority_process(None, 19).expect("a thread may lower its priority");
                 let mut random = Random::new(seed ^ (flooder + 1));
                 while !stop.load(Ordering::Relaxed) {
@@ -102,29 +104,29 @@ fn beside_flood(client: &Client, (cold_start, now): (i64, i64), seed: u64, span:
                         refused
                     };
                     counter.fetch_add(1, Ordering::Relaxed);
-                    // The receiver has left after the first answers.
+                    // Only the first message is awaited.
                     let _ = began.send(());
                 }
             });
         }
-        // Should all of them panic, the channel closes.
+        // If all clients panic, the channel closes.
         drop(began);
-        // Also where an answer is wrong: the scope waits for the flood.
+        // Ends the flood also after a failed assertion, because the scope waits for its threads.
         let _stop = StopOnDrop(&stop);
         begins.recv().expect("the flood begins");
         ask_hot(client, now, seed, span)
     });
     let (answered, refused) = (answered.into_inner(), refused.into_inner());
-    assert!(answered > 0, "cold questions are answered too");
-    println!("{answered} cold answers, {refused} refused as overload");
+    assert!(answered > 0, "no cold query succeeded");
+    println!("{answered} cold queries succeeded, {refused} were refused as overload");
     beside
 }
 
-/// How long questions took.
+/// Sorted latencies of queries.
 struct Latencies(Vec<Duration>);
 
 impl Latencies {
-    /// The latency that this part of the questions stayed below.
+    /// Returns the latency that this fraction of the queries did not reach.
     fn at(&self, part: f64) -> Duration {
         self.0[(self.0.len() as f64 * part) as usize % self.0.len()]
     }
@@ -138,7 +140,7 @@ impl std::fmt::Display for Latencies {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} answers, p50 {:?}, p99 {:?}",
+            "{} queries, p50 {:?}, p99 {:?}",
             self.0.len(),
             self.median(),
             self.at(0.99)
@@ -146,7 +148,7 @@ impl std::fmt::Display for Latencies {
     }
 }
 
-/// Days of points in the cold tier, and hours of them in the hot one.
+/// Writes days of points to the cold tier and hours of points to the hot tier.
 fn prepare(client: &Client, cold_start: i64, now: i64) {
     let table = json!({"name": TABLE, "policy": {"hot_ttl": "2d"}});
     client.post_json("/v1/tables", &table).expect_status(201);
@@ -183,7 +185,7 @@ fn write(client: &Client, start: i64, count: i64, step: i64) {
     }
 }
 
-/// Asks for the last hours of one machine after another, for some time.
+/// Queries the last hours of random machines for `span` and checks each result.
 fn ask_hot(client: &Client, now: i64, seed: u64, span: Duration) -> Latencies {
     let mut random = Random::new(seed);
     let mut latencies = Vec::new();
@@ -204,11 +206,11 @@ fn ask_hot(client: &Client, now: i64, seed: u64, span: Duration) -> Latencies {
     Latencies(latencies)
 }
 
-/// Asks for a random part of the cold days of one machine; whether it was answered, and not refused as overload.
+/// Queries random cold days of a random machine; returns false if the query is refused as overload.
 fn ask_cold(client: &Client, cold_start: i64, random: &mut Random) -> bool {
     let (first, days) = (random.index(4) as i64, 1 + random.index(4) as i64);
     let start = cold_start + first * DAY;
-    // Odd minutes, so that no summary of whole hours serves it.
+    // Windows of seven minutes cannot be served from summaries of whole hours.
     let (window, of_window) = [("7m", 7), ("1h", 60)][random.index(2)];
     let question = question(random.index(HOSTS), start, start + days * DAY, window);
     let answer = client.post_json(&format!("/v1/tables/{TABLE}/query"), &question);
@@ -219,7 +221,7 @@ fn ask_cold(client: &Client, cold_start: i64, random: &mut Random) -> bool {
     let rows = reading::rows_of(&answer.expect_status(200));
     let count = |row: &reading::Row| match row.fields["count(wave)"] {
         Value::Signed(count) => count,
-        ref other => panic!("{question}: a count is no {other:?}"),
+        ref other => panic!("{question}: the count is {other:?}"),
     };
     assert_eq!(
         rows.iter().map(count).sum::<i64>(),

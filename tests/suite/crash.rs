@@ -1,5 +1,6 @@
-//! Kill −9 at any moment, the first boot included: every acknowledged point is there once, with its value; unknown
-//! ones are absent or equal; nothing else is there; and whoever was acknowledged is found.
+//! Kill −9 at random times, including the first boot. Every acknowledged point must be stored once with its
+//! value, points of unknown fate are absent or equal, no other points exist, and all acknowledged timelines
+//! are found.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use tideline_tests::load::Load;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Client, Launch, reading, rounds, seed, wait};
 
-/// Writers at once.
+/// Concurrent writers.
 const WRITERS: u64 = 4;
 
 #[test]
@@ -47,10 +48,10 @@ fn no_acknowledged_point_is_lost_when_the_process_is_killed() {
     check(&load, &server.client(), rounds + 1);
     let acknowledged = load.ledger().places(Fate::Acknowledged).len();
     assert!(acknowledged > 0, "the load was acknowledged at least once");
-    println!("{rounds} kills, {acknowledged} points acknowledged, all there");
+    println!("{rounds} kills, {acknowledged} points acknowledged, all present");
 }
 
-/// Kills the first start of a folder at moments from the very first on; whatever is left must open.
+/// Kills the first starts of a folder at random times, beginning immediately; the folder must still open.
 fn kill_first_boots(folder: &DataFolder, random: &mut Random) {
     for bound_ms in [1, 10, 40, 120] {
         let server = folder.spawn(&Launch::default());
@@ -59,7 +60,8 @@ fn kill_first_boots(folder: &DataFolder, random: &mut Random) {
     }
 }
 
-/// Small heads seal while the load runs; large ones leave everything to the journal.
+/// Returns a random head size: small heads are sealed during the load, large ones leave all points to the
+/// journal.
 fn random_launch(random: &mut Random) -> Launch {
     let heads = ["1MiB", "4MiB", "256MiB"];
     Launch::default().environment(
@@ -68,7 +70,7 @@ fn random_launch(random: &mut Random) -> Launch {
     )
 }
 
-/// What must hold after every restart.
+/// Checks the invariants after a restart.
 fn check(load: &Load, client: &Client, round: usize) {
     let ledger = load.ledger().clone();
     if ledger.places(Fate::Acknowledged).is_empty() {
@@ -84,7 +86,7 @@ fn check(load: &Load, client: &Client, round: usize) {
     check_found(load, client, &rows, round);
 }
 
-/// The index answers as the points do: who has points is found, once, and by its name.
+/// Checks that the index agrees with the points: each machine with points is found once, also by its tag.
 fn check_found(load: &Load, client: &Client, rows: &[reading::Row], round: usize) {
     let mut holders: Vec<String> = rows
         .iter()
@@ -120,7 +122,7 @@ fn check_found(load: &Load, client: &Client, rows: &[reading::Row], round: usize
     }
 }
 
-/// Seals and reads beside the writers. What was acknowledged before a read began is in its answer.
+/// Concurrent seals and reads. A read must return all points that were acknowledged before it began.
 struct Background {
     stop: Arc<AtomicBool>,
     reader: thread::JoinHandle<u64>,
@@ -153,8 +155,8 @@ impl Background {
 
     fn stop(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
-        self.sealer.join().expect("every seal was answered");
-        self.reader.join().expect("every read was right")
+        self.sealer.join().expect("every seal succeeded");
+        self.reader.join().expect("every read was correct")
     }
 }
 

@@ -1,11 +1,12 @@
-//! Error, pause and kill at every step of every move, before it and after it: hot, cold and archive together hold each
-//! point once, in rows and in aggregates, and what was deleted is nowhere.
+//! Error, pause and kill before and after every step of every move. The hot, cold and archive tiers together
+//! must hold each point once, in rows and in aggregates, and no deleted point.
 //!
-//! A case is a step, a side and a blow. It starts on a copy of a prepared store, makes the work begin that passes the
-//! step, and looks: while the work waits, after it failed, after a restart; then it lets everything move to its end,
-//! and looks again after each move and after another restart.
+//! A case consists of a step, a side (before or after) and a fault. It begins with a copy of a prepared store
+//! and starts the work that passes the step. It checks the store while the work is paused, after it failed,
+//! or after a restart. Then it runs all moves to their end and checks after each move and after another
+//! restart.
 //!
-//! The binary needs its feature `fail-points`; see `tests/README.md`.
+//! The binary needs the feature `fail-points`; see `tests/README.md`.
 
 mod case;
 mod life;
@@ -24,7 +25,8 @@ use tideline_tests::{rounds, seed};
 
 use case::{Blow, Case, Prepared};
 
-/// The steps of each work. Before `delete.apply` is where `delete.append` is done: it has that side only once.
+/// Steps of all kinds of work. Before `delete.apply` is the same point as after `delete.append`, so it is
+/// tested only once.
 const STEPS: [&str; 28] = [
     "delete.append",
     "delete.apply",
@@ -55,11 +57,11 @@ const STEPS: [&str; 28] = [
     "expire.edit",
     "expire.drop",
 ];
-/// Steps of a work that begins with another database's archive: `upgrade::attach` kills at each of their sides.
+/// Steps of attaching the archive of another database; `upgrade::attach` kills at both sides of each.
 const ATTACH: [&str; 2] = ["attach.load", "attach.edit"];
-/// The works that share the steps of a rewrite.
+/// Kinds of work that share the steps of a rewrite.
 const REWRITES: [&str; 5] = ["mig", "arc", "restore", "fold", "purge"];
-/// Servers at once.
+/// Concurrent servers.
 const WORKERS: usize = 2;
 
 #[test]
@@ -86,7 +88,8 @@ fn every_point_is_there_once_whatever_step_of_a_move_fails() {
 fn every_step_of_the_code_is_in_the_matrix() {
     let mut unknown = BTreeSet::new();
     let mut found = 0;
-    // With the work of steps that are named by a variable. Of entries in the log, crashes in writes are the suite `crash`.
+    // Folders with the kinds of work whose steps are named by a variable. The suite `crash` covers crashes
+    // during appends to the log.
     let rooms = [
         ("storage/series-store/src", &REWRITES[..]),
         ("storage/log/src", &["delete"]),
@@ -113,15 +116,15 @@ fn every_step_of_the_code_is_in_the_matrix() {
         }
     }
     assert!(found > 10, "the code has steps");
-    assert!(unknown.is_empty(), "steps that no case fails at: {unknown:?}");
+    assert!(unknown.is_empty(), "steps without a case: {unknown:?}");
 }
 
-/// The text of a literal.
+/// Returns the text of a string literal.
 fn literal(argument: &str) -> Option<&str> {
     argument.strip_prefix('"')?.strip_suffix('"')
 }
 
-/// The files of a folder and below.
+/// Returns all files below a folder.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the sources are there");
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
@@ -130,12 +133,12 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Every step, its sides, every blow.
+/// Returns all cases: every step, side and fault.
 fn all() -> Vec<Case> {
     STEPS.into_iter().flat_map(of_step).collect()
 }
 
-/// The cases whose names hold a text, such as `mig.edit`.
+/// Returns the cases whose names contain a text, such as `mig.edit`.
 fn all_named(picked: &str) -> Vec<Case> {
     let mut cases = all();
     cases.retain(|case| case.to_string().contains(picked));
@@ -143,7 +146,7 @@ fn all_named(picked: &str) -> Vec<Case> {
     cases
 }
 
-/// One case of every step.
+/// Returns one random case of every step.
 fn sample(seed: u64) -> Vec<Case> {
     let mut random = Random::new(seed);
     let of_step = STEPS.into_iter().map(of_step);
@@ -161,7 +164,7 @@ fn of_step(step: &'static str) -> Vec<Case> {
     sides.iter().flat_map(of_side).collect()
 }
 
-/// Runs cases on a few servers at once; tells all that fail.
+/// Runs cases on [`WORKERS`] concurrent servers; reports all that fail.
 fn run(prepared: &Prepared, cases: &[Case]) {
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());
@@ -175,13 +178,13 @@ fn run(prepared: &Prepared, cases: &[Case]) {
                     if run.is_err() {
                         failed
                             .lock()
-                            .expect("nobody panics with it")
+                            .expect("no thread panics while holding it")
                             .push(case.to_string());
                     }
                 }
             });
         }
     });
-    let failed = failed.into_inner().expect("nobody panics with it");
+    let failed = failed.into_inner().expect("no thread panics while holding it");
     assert!(failed.is_empty(), "seed {}: {failed:#?}", prepared.seed());
 }

@@ -1,8 +1,9 @@
-//! Damaged files of every kind: the start is refused with a reason, or the service is read-only with a reason and changes
-//! nothing in the folder, or a query is refused, or everything is there. Never silently less, never another value.
+//! Damaged files of every kind. Accepted outcomes: the start is refused with a reason; the service is
+//! read-only with a reason and changes nothing in the folder; a query is refused; or all data is returned.
+//! Data must never be missing silently and never have another value.
 //!
-//! A store with both tiers, an archive, deletes and a journal is made once and stopped cleanly. Each round damages one
-//! file of a copy, of another kind than the rounds before as long as there are kinds left.
+//! A store with both tiers, an archive and a journal is created once and stopped cleanly. Each round damages
+//! one file of a copy. No combination of file kind and damage is repeated before all were used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,9 +21,9 @@ const TABLE: &str = "default";
 const MEASUREMENTS: [&str; 2] = ["air", "water"];
 const HOSTS: i64 = 40;
 const DAY: i64 = 24 * 3_600_000_000_000;
-/// How long a start may take to be refused or to answer.
+/// Time limit until a start is refused or the server responds.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes that are zeroed together.
+/// Size of a zeroed range.
 const PAGE_BYTES: usize = 4_096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,15 +39,15 @@ enum Damage {
 enum Outcome {
     /// The process ended with a reason.
     Refused,
-    /// It serves what is left, and reports what is missing.
+    /// The service returns the remaining data and reports what is missing.
     ReadOnly,
-    /// It runs, and refuses to answer from what is damaged.
+    /// The service runs and refuses queries on damaged data.
     QueryRefused,
-    /// Everything is there.
+    /// All data is returned.
     Whole,
 }
 
-/// Answers of the undamaged store.
+/// Results of the undamaged store.
 #[derive(Debug)]
 struct Expected {
     rows: BTreeMap<&'static str, Vec<Row>>,
@@ -111,7 +112,7 @@ fn where_something_is_missing_everything_left_is_answered_and_nothing_changed() 
         assert!(server.terminate().status.success());
         let after = state(&copy.data());
         let changed: Vec<_> = before.symmetric_difference(&after).collect();
-        assert!(changed.is_empty(), "{start} start: it changed {changed:?}");
+        assert!(changed.is_empty(), "{start} start: files changed: {changed:?}");
     }
     let accepting = launch(copy.prepared).environment("TIDELINE__STORAGE__ACCEPT_LOSS", "true");
     let server = copy.folder.start(&accepting);
@@ -124,7 +125,7 @@ fn where_something_is_missing_everything_left_is_answered_and_nothing_changed() 
     server.kill();
 }
 
-/// A copy of the prepared folder, which shares its archive.
+/// Copy of the prepared folder; it shares the archive.
 struct Copy<'a> {
     prepared: &'a DataFolder,
     folder: DataFolder,
@@ -151,7 +152,7 @@ fn launch(folder: &DataFolder) -> Launch {
     Launch::default().environment("TIDELINE__ARCHIVE__TARGET", &target)
 }
 
-/// Points in files, in both tiers and in the journal, some of them deleted; all that they answer.
+/// Writes points to the archive, to both tiers and to the journal; returns what queries must return.
 fn prepare(folder: &DataFolder) -> Expected {
     fs::create_dir_all(folder.beside("archive")).expect("a folder");
     let server = folder.start(&launch(folder));
@@ -172,7 +173,7 @@ fn prepare(folder: &DataFolder) -> Expected {
     for kind in ["migrate", "archive"] {
         job(&client, &json!({"kind": kind, "table": TABLE}));
     }
-    // A job that takes long is answered before its end.
+    // A long job returns its response before its end.
     let archived = wait::until(PATIENCE, || {
         let rows = reading::rows(&client, TABLE, json!({"tier": "archive"}));
         rows.is_ok_and(|rows| !rows.is_empty()).then_some(())
@@ -180,7 +181,7 @@ fn prepare(folder: &DataFolder) -> Expected {
     assert!(archived.is_some(), "nothing is archived after {PATIENCE:?}");
     write(&client, now - DAY / 2);
     job(&client, &json!({"kind": "seal"}));
-    // In the journal only.
+    // These points are in the journal only.
     write(&client, now);
     let expected = Expected {
         rows: MEASUREMENTS
@@ -203,7 +204,7 @@ fn set_policy(client: &Client, policy: &Json) {
     let headers = [("content-type", "application/json")];
     client
         .send("PATCH", &format!("/v1/tables/{TABLE}"), &headers, body.as_bytes())
-        .expect("an answer")
+        .expect("a response")
         .expect_status(200);
 }
 
@@ -233,7 +234,7 @@ fn total(client: &Client) -> u64 {
     answer["total"].as_u64().expect("a number")
 }
 
-/// Every file below a folder, without it.
+/// Returns the relative paths of all files below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting = vec![folder.to_owned()];
@@ -251,7 +252,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Names, sizes and times of change of everything below a folder.
+/// Returns path, size and modification time of all files below a folder.
 fn state(folder: &Path) -> BTreeSet<(PathBuf, u64, SystemTime)> {
     let all = files(folder).into_iter();
     all.map(|path| {
@@ -261,7 +262,8 @@ fn state(folder: &Path) -> BTreeSet<(PathBuf, u64, SystemTime)> {
     .collect()
 }
 
-/// Files by their kind: the path with numbers and ids left out. Folders count as files that can only be missing.
+/// Groups files by kind, which is the path without numbers and ids. Folders of the upper two levels are kinds
+/// too; they can only be missing.
 fn kinds(folder: &Path) -> BTreeMap<String, Vec<PathBuf>> {
     let mut kinds: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for path in files(folder) {
@@ -303,7 +305,7 @@ fn damages_of(kind: &str) -> Vec<(String, Damage)> {
     all.iter().map(|damage| (kind.to_owned(), *damage)).collect()
 }
 
-/// Damages a file; how, or `None` where there is nothing to damage.
+/// Damages a file; returns a description, or `None` if the file has nothing to damage.
 fn apply(path: &Path, damage: Damage, random: &mut Random) -> Option<String> {
     if damage == Damage::Missing {
         match path.is_dir() {
@@ -313,7 +315,7 @@ fn apply(path: &Path, damage: Damage, random: &mut Random) -> Option<String> {
         return Some("is missing".into());
     }
     let mut content = fs::read(path).expect("readable");
-    // What is preallocated has nothing to hit.
+    // Preallocated zeros hold nothing that could be damaged.
     let end = 1 + content.iter().rposition(|byte| *byte != 0)?;
     let at = random.index(end);
     let what = match damage {
@@ -336,7 +338,7 @@ fn apply(path: &Path, damage: Damage, random: &mut Random) -> Option<String> {
     Some(what)
 }
 
-/// Starts a server on a damaged copy and compares what it answers.
+/// Starts a server on a damaged copy and compares its results.
 fn outcome(copy: &Copy<'_>, expected: &Expected, what: &str) -> Outcome {
     let before = state(&copy.data());
     let mut server = copy.spawn();
@@ -385,13 +387,13 @@ fn outcome(copy: &Copy<'_>, expected: &Expected, what: &str) -> Outcome {
     }
     if is_read_only {
         let refused = client.post_lines(&format!("/v1/tables/{TABLE}/points"), "air,host=h1 temperature=1");
-        assert!(!refused.is_success(), "{what}: a write is taken");
+        assert!(!refused.is_success(), "{what}: a write succeeds");
         assert!(server.terminate().status.success(), "{what}");
         let changed: Vec<_> = before
             .symmetric_difference(&state(&copy.data()))
             .cloned()
             .collect();
-        assert!(changed.is_empty(), "{what}: it changed {changed:?}");
+        assert!(changed.is_empty(), "{what}: the server changed {changed:?}");
     } else {
         assert_eq!(
             total(&client),
@@ -403,7 +405,7 @@ fn outcome(copy: &Copy<'_>, expected: &Expected, what: &str) -> Outcome {
     outcome
 }
 
-/// All points of a measurement, or the refusal.
+/// Returns all points of a measurement, or the error of the query.
 fn rows_of(client: &Client, measurement: &str) -> Result<Vec<Row>, String> {
     let condition = json!({"property": "measurement", "equals": measurement});
     let query = json!({"timelines": {"where": condition}, "limit": 5_000}).to_string();

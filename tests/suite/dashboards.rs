@@ -1,5 +1,5 @@
-//! What `docker/` hands out works: its YAML is YAML, and every expression of its dashboards parses and has an answer over the
-//! data of `tideline demo`.
+//! Checks of `docker/`: YAML files are valid, mounts exist, and every expression of the dashboards parses and
+//! has a result over the data of `tideline demo`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use tideline_tests::corpora::workspace;
 use tideline_tests::server::{DataFolder, binary};
 use tideline_tests::{Client, Launch, yaml};
 
-/// What dashboards leave to whoever shows them, and what is put in its place here.
+/// Dashboard variables and the values that replace them in these tests.
 const VARIABLES: [(&str, &str); 8] = [
     ("$__rate_interval", "5m"),
     ("$__interval", "1m"),
@@ -23,7 +23,7 @@ const VARIABLES: [(&str, &str); 8] = [
     ("$host", ".*"),
     ("$__all", ".*"),
 ];
-/// Metrics that a machine without disks or networks does not have.
+/// Metrics that are missing on a machine without disks or networks.
 const OPTIONAL: [&str; 2] = ["disk_", "net_"];
 
 #[test]
@@ -36,7 +36,7 @@ fn configurations_are_yaml() {
             let documents = yaml::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             assert!(
                 documents.iter().all(Value::is_object),
-                "{} holds no object",
+                "{} has a document that is not an object",
                 path.display()
             );
             files += 1;
@@ -60,7 +60,7 @@ fn compose_mounts_what_is_there() {
             if from.starts_with("./") {
                 assert!(
                     workspace().join("docker").join(from).exists(),
-                    "{name}: {from} is not there"
+                    "{name}: {from} does not exist"
                 );
                 mounts += 1;
             } else {
@@ -77,7 +77,7 @@ fn compose_mounts_what_is_there() {
 #[test]
 fn every_expression_of_a_dashboard_has_an_answer() {
     let folder = DataFolder::new();
-    // Twice, so that the real machine has two samples for its rates.
+    // Runs twice, so that rates of the real machine have two samples.
     for _ in 0..2 {
         let demo = Command::new(binary())
             .args([
@@ -109,21 +109,21 @@ fn every_expression_of_a_dashboard_has_an_answer() {
             Err(problem) => failures.push(format!("{place}: {expression}\n  {problem}")),
             Ok(0) if is_optional(&expression, &names) => empty += 1,
             Ok(0) => failures.push(format!(
-                "{place}: {expression}\n  has no answer over the demo's data"
+                "{place}: {expression}\n  has no result over the data of the demo"
             )),
             Ok(_) => {}
         }
     }
-    println!("{asked} expressions of dashboards, {empty} about what this machine does not have");
+    println!("{asked} expressions of dashboards, {empty} with metrics that this machine lacks");
     assert!(asked >= 20, "only {asked} expressions were found");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// How many series an expression has over the last quarter of an hour.
+/// Returns the number of series of an expression over the last 15 minutes.
 fn ask(client: &Client, expression: &str) -> Result<usize, String> {
     use tideline_model::Clock as _;
     let now = tideline_model::SystemClock.now().nanos() / 1_000_000_000;
-    // What was written within this second lies before the last step too.
+    // The range ends in the future, so that points of the current second are before the last step.
     let (start, end) = (now - 900, now + 15);
     let form = format!("query={}&start={start}&end={end}&step=15", escaped(expression));
     let headers = [("content-type", "application/x-www-form-urlencoded")];
@@ -140,14 +140,14 @@ fn ask(client: &Client, expression: &str) -> Result<usize, String> {
     Ok(answer["data"]["result"].as_array().map_or(0, Vec::len))
 }
 
-/// Whether an expression is about what this machine does not have.
+/// Returns true if an expression uses metrics that this machine lacks.
 fn is_optional(expression: &str, names: &BTreeSet<String>) -> bool {
     OPTIONAL
         .iter()
         .any(|prefix| expression.contains(prefix) && !names.iter().any(|name| name.starts_with(prefix)))
 }
 
-/// Every expression of every dashboard, with the place where it stands and its variables filled in.
+/// Returns every expression of every dashboard with its file name; variables are replaced.
 fn expressions() -> Vec<(String, String)> {
     let mut found = Vec::new();
     for path in files_below(&workspace().join("docker")) {
@@ -174,7 +174,8 @@ fn expressions() -> Vec<(String, String)> {
     found
 }
 
-/// Hands out what is an expression by its key: `expr` and variables of Grafana, `query` and `matchers` of Perses.
+/// Passes each expression to `take`. Keys identify them: `expr` and variables of Grafana, `query` and
+/// `matchers` of Perses.
 fn collect(value: &Value, take: &mut dyn FnMut(&str)) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| collect(item, take)),

@@ -1,4 +1,5 @@
-//! A server that runs out of file descriptors: writes are refused and `/ready` says why, until there are some again.
+//! Server without free file descriptors: writes are refused and `/ready` reports the reason, until
+//! descriptors are free again.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use serde_json::json;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Client, Launch, Server, reading, wait};
 
-/// Fewer descriptors than any running server has open: it keeps these and gets no other.
+/// Fewer descriptors than any running server has open; it keeps these and gets no new ones.
 const TOO_FEW: u64 = 8;
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -25,7 +26,7 @@ fn write(client: &Client, value: i64) -> u16 {
 fn a_server_without_descriptors_says_so_and_recovers() {
     let folder = DataFolder::new();
     let server = folder.start(&Launch::default());
-    // Its one connection stays open: a server without descriptors accepts no other.
+    // The connection must stay open: a server without descriptors accepts no new one.
     let client = server.client();
     assert_eq!(write(&client, 0), 200);
     let full = set_limit(
@@ -35,7 +36,7 @@ fn a_server_without_descriptors_says_so_and_recovers() {
             ..getrlimit(Resource::Nofile)
         },
     );
-    // After a seal the journal goes on in a new file, which cannot be created.
+    // After a seal the journal continues in a new file, which cannot be created.
     let sealed = client.post_json("/v1/jobs", &json!({"kind": "seal"}));
     println!("seal: {} {}", sealed.status, sealed.text());
     let mut acknowledged = vec![0];

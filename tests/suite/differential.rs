@@ -1,12 +1,14 @@
-//! Random PromQL on random data, asked of this service and of a real Prometheus: both have to say the same.
+//! Differential test: random PromQL on random data is sent to this service and to a real Prometheus. Both
+//! must return the same results.
 //!
-//! `TIDELINE_PROMETHEUS` names the binary of one, which is started on loopback with a folder of its own, or the address
-//! (`host:port`) of one that runs empty and takes remote write. Without it nothing is compared, and the test says so. The
-//! same series are sent to both by remote write. Instants are such that no bound of a window ever meets a sample, so that
-//! versions before 3, whose ranges are closed on the left, agree as well.
+//! `TIDELINE_PROMETHEUS` names the binary of a Prometheus, which is started on loopback with a separate
+//! folder, or the address (`host:port`) of a running empty one that accepts remote write. Without it, the
+//! test is reported as not run. The same series are sent to both by remote write. Timestamps are chosen so
+//! that no bound of a window coincides with a sample. Versions before 3, whose ranges are closed on the left,
+//! therefore agree as well.
 //!
-//! `TIDELINE_QUERIES` says how many queries are asked, `TIDELINE_SEED` which. A query on which they differ fails the test,
-//! with its seed; such seeds are kept in [`FOUND`] and are asked each time.
+//! `TIDELINE_QUERIES` sets the number of queries and `TIDELINE_SEED` their seed. A difference fails the test
+//! and prints the seed of the query; such seeds are kept in [`FOUND`] and run each time.
 
 mod answer;
 mod data;
@@ -21,11 +23,11 @@ use self::answer::{Answer, difference};
 use self::grammar::{Grammar, Question};
 use self::reference::Reference;
 
-/// Queries of a run that is not told how many.
+/// Number of queries in the short form of the test.
 const QUERIES: usize = 2_000;
 /// Seeds of single queries that once showed a difference.
 const FOUND: &[u64] = &[];
-/// Differences that are shown before the test gives up.
+/// Number of differences after which the test stops.
 const SHOWN_MAX: usize = 20;
 
 #[test]

@@ -1,6 +1,6 @@
-//! Every example of the guide in `docs/` works: its commands run in order against a server of the page's own, and what
-//! a page shows as an answer is what came, as far as it shows it (`…` stands for anything). So does the first example of
-//! the README.
+//! Examples of the guide in `docs/` and of the README. The commands of a page run in order against a separate
+//! server. The response must match the JSON block after a command, as far as the block shows it (`…` matches
+//! anything).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use tideline_tests::server::{DataFolder, binary};
 use tideline_tests::subset;
 use tideline_tests::{Client, Launch, Response};
 
-/// The address that the pages use.
+/// Server address in the pages.
 const ADDRESS: &str = "localhost:8490";
 
-/// A fenced block of a page.
+/// Fenced code block of a page.
 struct Block {
     language: String,
     line: usize,
@@ -28,6 +28,7 @@ fn every_example_of_the_guide_works() {
     let mut pages: Vec<PathBuf> = fs::read_dir(workspace().join("docs"))
         .expect("the guide is there")
         .map(|entry| entry.expect("a page").path())
+        .filter(|path| path.is_file())
         .collect();
     pages.sort();
     let mut commands = 0;
@@ -43,19 +44,16 @@ fn every_example_of_the_guide_works() {
 }
 
 #[test]
-fn the_first_example_of_the_readme_works() {
+fn every_example_of_the_readme_works() {
     let text = fs::read_to_string(workspace().join("README.md")).expect("the README is there");
-    let title = "\n## Write and read by hand\n";
-    let (_, section) = text.split_once(title).expect("the README has the section");
-    let mut blocks = blocks(section);
-    let answer = blocks.iter().position(|block| block.language == "json");
-    blocks.truncate(answer.expect("it shows an answer") + 1);
+    let mut blocks = blocks(&text);
+    // The two cargo commands build this binary and run this test; `serve` and `demo` have separate tests.
+    let is_run_here = |line: &&str| !line.starts_with("cargo ") && !line.contains(" serve &");
     for block in &mut blocks {
-        // The server of the test runs already.
-        let lines = block.text.lines().filter(|line| !line.contains(" serve &"));
+        let lines = block.text.lines().filter(is_run_here);
         block.text = lines.map(|line| format!("{line}\n")).collect();
     }
-    assert_eq!(check_blocks("README.md", &blocks), 3);
+    assert_eq!(check_blocks("README.md", &blocks), 10);
 }
 
 fn check(page: &Path) -> usize {
@@ -92,7 +90,7 @@ fn check_blocks(name: &str, blocks: &[Block]) -> usize {
             "json" => {
                 let got = last
                     .take()
-                    .unwrap_or_else(|| panic!("{place}: no command before this answer"));
+                    .unwrap_or_else(|| panic!("{place}: no command before this response"));
                 settle(Some(got), Some(&block.text), &place);
             }
             _ => {}
@@ -102,7 +100,7 @@ fn check_blocks(name: &str, blocks: &[Block]) -> usize {
     commands
 }
 
-/// An answer is a success, unless the page shows a failure.
+/// Asserts that a response is a success, or the failure that the page shows, and that it matches the page.
 fn settle(answer: Option<Response>, shown: Option<&str>, place: &str) {
     let Some(answer) = answer else { return };
     let shows_code = |shown: &str| {
@@ -116,7 +114,7 @@ fn settle(answer: Option<Response>, shown: Option<&str>, place: &str) {
     }
 }
 
-/// The fenced blocks of a page.
+/// Returns the fenced code blocks of a page.
 fn blocks(page: &str) -> Vec<Block> {
     let mut found = Vec::new();
     let mut open: Option<Block> = None;
@@ -141,8 +139,8 @@ fn blocks(page: &str) -> Vec<Block> {
     found
 }
 
-/// The commands of a block: each begins a line with `curl` or `tideline`, and may go on over line ends in quotes or
-/// behind a backslash.
+/// Returns the commands of a block. Each begins on a line with `curl` or `tideline`; it may continue over
+/// line ends in quotes or after a backslash.
 fn commands_of(block: &str) -> Vec<Vec<String>> {
     let mut commands: Vec<String> = Vec::new();
     for line in block.lines().filter(|line| !line.starts_with('#')) {
@@ -180,11 +178,11 @@ fn run(command: &[String], client: &Client, files: &Path, place: &str) -> Option
             );
             None
         }
-        other => panic!("{place}: {other} is not run here"),
+        other => panic!("{place}: {other} is not supported by this test"),
     }
 }
 
-/// Several pieces of data are one form.
+/// Appends form data to a body; parts are joined by `&`.
 fn join(body: &mut Option<String>, more: &str) {
     match body {
         Some(body) => {
@@ -195,7 +193,7 @@ fn join(body: &mut Option<String>, more: &str) {
     }
 }
 
-/// What curl would send. Only what the pages use is understood.
+/// Sends the request that curl would send. Only the options used in the pages are supported.
 fn curl(words: &[String], client: &Client, place: &str) -> Response {
     let (mut method, mut url, mut body, mut is_get) = (None, None, None, false);
     let mut headers: Vec<(String, String)> = Vec::new();
@@ -222,7 +220,7 @@ fn curl(words: &[String], client: &Client, place: &str) -> Response {
                 let (name, value) = header.split_once(": ").expect("a header has a name and a value");
                 headers.push((name.to_owned(), value.to_owned()));
             }
-            option if option.starts_with('-') => panic!("{place}: curl {option} is not known here"),
+            option if option.starts_with('-') => panic!("{place}: curl {option} is not supported here"),
             address => url = Some(address.to_owned()),
         }
     }
@@ -244,7 +242,7 @@ fn curl(words: &[String], client: &Client, place: &str) -> Response {
     answer.unwrap_or_else(|error| panic!("{place}: {error}"))
 }
 
-/// The answer is what the page shows, as far as it shows it.
+/// Asserts that a response matches the page, as far as the page shows it.
 fn check_answer(shown: &str, got: &Value, place: &str) {
     let shown: Value = serde_json::from_str(shown).unwrap_or_else(|error| panic!("{place}: {error}"));
     if let Err(difference) = subset::holds(got, &to_pattern(&shown)) {
@@ -252,7 +250,7 @@ fn check_answer(shown: &str, got: &Value, place: &str) {
     }
 }
 
-/// `…` becomes a pattern for anything; at the end of a list it stands for all further entries.
+/// Converts a shown value into a pattern: `…` matches anything, and at the end of a list all further entries.
 fn to_pattern(shown: &Value) -> Value {
     match shown {
         Value::String(text) if text == "…" => json!("<any>"),

@@ -1,5 +1,5 @@
-//! The tables of the guide are complete and true: settings, error codes, commands, functions and events, each against what
-//! the binary or the API's document says, in both directions.
+//! Tables of the guide are complete and correct: settings, error codes, commands, functions and table
+//! settings. Each is compared in both directions with the output of the binary or with the OpenAPI document.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,8 @@ use serde_json::Value;
 use tideline_tests::corpora::workspace;
 use tideline_tests::server::binary;
 
-/// Set it to write the table of settings anew: `TIDELINE_WRITE_SETTINGS=1 cargo test -p tideline-tests --test suite documented`.
+/// Variable that makes the test rewrite the table of settings:
+/// `TIDELINE_WRITE_SETTINGS=1 cargo test -p tideline-tests --test suite documented`.
 const WRITE: &str = "TIDELINE_WRITE_SETTINGS";
 
 fn page(name: &str) -> (PathBuf, String) {
@@ -19,7 +20,7 @@ fn page(name: &str) -> (PathBuf, String) {
     (path, text)
 }
 
-/// The rows of all tables of a page whose first cell is code, as cells.
+/// Returns the cells of all table rows of a page whose first cell is code.
 fn rows(page: &str) -> Vec<Vec<String>> {
     let of_table = page.lines().filter(|line| line.starts_with("| `"));
     let cells = of_table.map(|line| {
@@ -29,7 +30,7 @@ fn rows(page: &str) -> Vec<Vec<String>> {
     cells.collect()
 }
 
-/// Every word of a text that stands as code.
+/// Returns all words of a text that are formatted as code.
 fn code_words(text: &str) -> BTreeSet<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
@@ -49,7 +50,7 @@ fn schema(name: &str) -> Value {
     document["components"]["schemas"][name].clone()
 }
 
-/// The table of settings, made from what the binary says of them.
+/// Returns the rows of the table of settings, from the output of `tideline config reference`.
 fn settings() -> Vec<String> {
     let mut rows = Vec::new();
     let (mut section, mut about) = (String::new(), Vec::new());
@@ -120,7 +121,7 @@ fn every_error_code_is_in_the_guide() {
         .map(|mut row| row.remove(0))
         .collect();
     assert_eq!(found.iter().cloned().collect::<BTreeSet<_>>(), codes);
-    assert_eq!(found.len(), codes.len(), "a code stands there twice: {found:?}");
+    assert_eq!(found.len(), codes.len(), "a code is listed twice: {found:?}");
 }
 
 #[test]
@@ -172,7 +173,7 @@ fn every_function_is_in_the_guide() {
         .nth(1)
         .and_then(|rest| rest.split("Sums of").next());
     let mut found = code_words(list.expect("a list of functions"));
-    // A percentile has a number of its own.
+    // The percentile is listed with its parameter.
     assert!(found.remove("{\"percentile\": p}"), "{found:?}");
     found.insert("percentile".into());
     assert_eq!(
@@ -189,7 +190,7 @@ fn every_setting_of_a_table_is_in_the_guide() {
         members.map(|member| format!("{before}{member}")).collect()
     };
     let mut settings: BTreeSet<String> = members("TableSettings", "").into_iter().collect();
-    assert!(settings.remove("policy"), "its members stand for it");
+    assert!(settings.remove("policy"), "its members are listed");
     settings.extend(members("Policy", "policy."));
     settings.extend(members("ArchivePolicy", "archive."));
     let first_cells = rows(&page("tables.md").1)

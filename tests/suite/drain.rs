@@ -1,5 +1,5 @@
-//! SIGTERM under load: what was accepted is finished, the process ends by itself within five seconds with status
-//! 0, and nothing acknowledged is lost.
+//! SIGTERM under load: accepted requests are completed, the process exits within five seconds with status 0,
+//! and no acknowledged point is lost.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn a_stop_under_load_loses_nothing_and_is_quick() {
     let rows = reading::all(&server.client(), "default", MEASUREMENT);
     let contradictions = load.ledger().contradictions(&rows, false);
     assert!(contradictions.is_empty(), "{}", contradictions.join("\n"));
-    // What was taken in was answered: a request without an answer has left nothing behind.
+    // A request without a response must not have stored anything.
     let stored: BTreeSet<Place> = rows
         .iter()
         .map(|row| (row.tags.get("host").cloned().unwrap_or_default(), row.time))
@@ -53,7 +53,7 @@ fn a_stop_under_load_loses_nothing_and_is_quick() {
         .filter(|place| stored.contains(*place))
         .take(5)
         .collect();
-    assert!(swallowed.is_empty(), "stored, yet never answered: {swallowed:?}");
+    assert!(swallowed.is_empty(), "stored without a response: {swallowed:?}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What is exported and written into an empty server makes the same store: timelines, types, times and values.
+//! Export and import: a store that is exported and written into an empty server must be the same store, with
+//! equal timelines, types, timestamps and values. Formats are NDJSON, line protocol and Parquet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
@@ -7,10 +8,10 @@ use serde_json::{Map, Value, json};
 use tideline_tests::server::{DataFolder, binary};
 use tideline_tests::{Client, Launch, Server, seed};
 
-/// Points of the store, before those that are the same point twice are counted once.
+/// Number of generated points. Some are equal, so fewer are stored.
 const POINTS: usize = 3_000;
 
-/// Numbers that need not be secret.
+/// Small pseudo-random generator (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -26,7 +27,7 @@ impl Random {
     }
 }
 
-/// A text of what formats have to escape.
+/// Returns a text of parts that formats must escape.
 fn odd_text(random: &mut Random) -> String {
     let parts = [
         "a",
@@ -51,7 +52,7 @@ fn odd_text(random: &mut Random) -> String {
     (0..random.below(7)).map(|_| random.of(&parts)).collect()
 }
 
-/// A float, spelled as JSON has to: most of those at which encoders fail.
+/// Returns a float in its JSON form, often one that encoders get wrong.
 fn float(random: &mut Random, has_specials: bool) -> Value {
     let plain = [
         "0.0",
@@ -71,7 +72,8 @@ fn float(random: &mut Random, has_specials: bool) -> Value {
     }
 }
 
-/// Points of every type. Names without line ends; floats that are no number only where the format holds them.
+/// Returns points of all types. Names have no line ends; NaN and infinities occur only if `has_specials`, for
+/// formats that can hold them.
 fn points(random: &mut Random, has_specials: bool) -> Vec<Value> {
     let measurements = [
         "cpu",
@@ -110,7 +112,7 @@ fn points(random: &mut Random, has_specials: bool) -> Vec<Value> {
             ),
             ("b,", json!(random.below(2) == 0)),
             ("s\"", json!(odd_text(random))),
-            // A field that was written with two types of numbers.
+            // Field that is written with two numeric types.
             (
                 "mixed",
                 match random.below(2) {
@@ -132,7 +134,7 @@ fn points(random: &mut Random, has_specials: bool) -> Vec<Value> {
             json!({"measurement": random.of(&measurements), "tags": tags, "time": time, "fields": fields}),
         );
     }
-    // Exemplars and start times of Prometheus: an export is complete.
+    // Exemplars and start timestamps of Prometheus: an export must contain them.
     let exemplar = "{\"labels\":{},\"value\":1}";
     for (at, fields) in [json!({"value": 1.5, "_start": 7}), json!({"_exemplar": exemplar})]
         .into_iter()
@@ -144,7 +146,7 @@ fn points(random: &mut Random, has_specials: bool) -> Vec<Value> {
     points
 }
 
-/// A column of Parquet has one type.
+/// Removes the field with two types: a Parquet column has one type.
 fn one_type_a_field(point: &mut Value) {
     let fields = point["fields"].as_object_mut().expect("fields");
     fields.remove("mixed");
@@ -159,7 +161,7 @@ fn start(folder: &DataFolder) -> (Server, Client) {
     (server, client)
 }
 
-/// Runs the command line against a server; whether it ended well, and what it said.
+/// Runs the command line against a server; returns true on success, and its output.
 fn run(client: &Client, line: &[&str]) -> (bool, String) {
     let mut command = Command::new(binary());
     for (name, _) in std::env::vars_os() {
@@ -180,12 +182,12 @@ fn run(client: &Client, line: &[&str]) -> (bool, String) {
     )
 }
 
-/// Everything of a store that a reader can see.
+/// All data of a store that is visible to readers.
 #[derive(Debug, PartialEq)]
 struct Seen {
     timelines: BTreeSet<String>,
     fields: Value,
-    /// Fields of each point, spelled as the server does, by timeline and time.
+    /// Fields of each point in the form of the server, by timeline and timestamp.
     points: BTreeMap<String, BTreeMap<String, String>>,
 }
 
@@ -235,7 +237,7 @@ fn look(client: &Client) -> Seen {
     }
 }
 
-/// Types in any order: which came first is no part of what is stored.
+/// Sorts the types of each field: their order is not part of the stored data.
 fn sorted_types(mut seen: Seen) -> Seen {
     for field in seen.fields.as_array_mut().into_iter().flatten() {
         let types = field["types"].as_array_mut().expect("a list");
@@ -262,14 +264,14 @@ fn an_exported_store_written_again_is_the_same_store() {
             &["write", &file.display().to_string(), "--parallel", "1"],
         );
         assert!(is_well, "{format}: {said}");
-        // Half of it in segments, and half of it not.
+        // Seals the points, so that the export reads segments.
         client.post_json("/v1/jobs", &json!({"kind": "seal"}));
         let seen = look(&client);
         let places: BTreeSet<String> = points
             .iter()
             .map(|point| json!([point["measurement"], point["tags"], point["time"]]).to_string())
             .collect();
-        assert_eq!(seen.points.len(), places.len(), "{format}: all of it is there");
+        assert_eq!(seen.points.len(), places.len(), "{format}: all points stored");
         let exported = first_folder.beside(&format!("all.{format}.export"));
         let exported = exported.display().to_string();
         let (is_well, said) = run(&client, &["export", "--format", format, "--out", &exported]);

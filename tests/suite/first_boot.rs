@@ -1,7 +1,7 @@
-//! A first boot that is killed at any system call leaves a folder that opens.
+//! A first boot that is killed at any system call leaves a folder that can be opened.
 //!
-//! One traced boot lists every call that touches the data folder. Then each case kills a first boot at one of these
-//! calls, before it is carried out, and starts the service again: it becomes ready and keeps what is written to it.
+//! One traced boot lists all calls that touch the data folder. Each case kills a first boot before one of
+//! these calls is carried out and restarts the service. It must become ready and keep what is written to it.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,24 +12,24 @@ use tideline_tests::ledger::{Fate, Ledger, MEASUREMENT};
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Launch, reading, rounds, seed, skip};
 
-/// Calls that change files or make changes durable.
+/// System calls that change files or make changes durable.
 const CALLS: &str = "openat,creat,write,pwrite64,writev,pwritev,ftruncate,fallocate,fsync,fdatasync,syncfs,rename,renameat,\
                      renameat2,mkdir,mkdirat,unlink,unlinkat,rmdir,link,linkat,symlink,flock,fchmod,chmod";
 
-/// A moment of a boot.
+/// System call of a boot.
 #[derive(Debug, Clone)]
 struct Case {
     call: String,
-    /// Its number among the calls of this name in its thread, from 1.
+    /// Number among the calls with this name in its thread, from 1.
     number: usize,
-    /// The call as it was seen.
+    /// The call in the trace.
     line: String,
 }
 
 #[test]
 fn a_first_boot_killed_at_any_call_leaves_a_folder_that_opens() {
     if Command::new("strace").arg("-V").output().is_err() {
-        skip("strace is missing; the package strace has it");
+        skip("strace is missing; install the package strace");
         return;
     }
     let mut random = Random::new(seed("first_boot"));
@@ -38,7 +38,7 @@ fn a_first_boot_killed_at_any_call_leaves_a_folder_that_opens() {
     let count = rounds("TIDELINE_BOOT_KILLS", 5, cases.len()).min(cases.len());
     let mut reached = 0;
     for number in 0..count {
-        // Spread over the boot; all of them where all are run.
+        // Spreads the cases over the boot; runs each once if `count` is the number of cases.
         let (from, to) = (number * cases.len() / count, (number + 1) * cases.len() / count);
         let case = &cases[from + random.index(to - from)];
         reached += usize::from(is_survived(case));
@@ -47,7 +47,7 @@ fn a_first_boot_killed_at_any_call_leaves_a_folder_that_opens() {
     assert!(reached * 2 >= count, "{reached} of {count} boots were killed");
 }
 
-/// Traces a boot until it is ready.
+/// Traces a boot until it is ready; returns its calls.
 fn calls_of_a_boot() -> Vec<Case> {
     let folder = DataFolder::new();
     let trace = folder.beside("trace");
@@ -92,14 +92,15 @@ fn calls_of_a_boot() -> Vec<Case> {
 }
 
 fn strace<const N: usize>(options: [String; N], output: &Path) -> Vec<String> {
-    // Injection does not work with --seccomp-bpf.
+    // `--seccomp-bpf` is not a common option, because injection does not work with it.
     let always = ["strace", "-f", "-qq"].map(str::to_owned);
     let mut all: Vec<String> = always.into_iter().chain(options).collect();
     all.push(output.to_string_lossy().into_owned());
     all
 }
 
-/// Kills a first boot and starts again. Returns whether the boot reached the call: threads differ from boot to boot.
+/// Kills a first boot, restarts and checks. Returns true if the boot reached the call: threads differ between
+/// boots.
 fn is_survived(case: &Case) -> bool {
     let folder = DataFolder::new();
     let Case { call, number, line } = case;

@@ -1,6 +1,6 @@
-//! The rules of the house that no compiler knows: what a person would check twice, checked for all.
+//! Repository rules that the compiler does not check.
 //!
-//! Each test names every place that breaks its rule, so that one run is enough to mend them all.
+//! Each test lists all violations of its rule, so that one run is enough to fix them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,26 +8,80 @@ use std::path::{Path, PathBuf};
 
 use tideline_tests::corpora::{corpus, workspace};
 
-/// Folders that are not ours to judge.
+/// Folders that are not checked.
 const SKIPPED: [&str; 3] = ["target", ".git", "tideline-data"];
 
-/// A crate as its manifest states it.
+/// Manifest of a crate.
 struct Manifest {
-    /// Its folder, from the root of the workspace.
+    /// Folder, relative to the root of the workspace.
     folder: String,
-    /// Its text.
+    /// Text of the manifest.
     text: String,
-    /// The names under `[dependencies]`.
+    /// Names under `[dependencies]`.
     dependencies: Vec<String>,
 }
 
 #[test]
 fn every_source_file_says_what_it_is() {
     let is_source = |path: &Path| path.extension().is_some_and(|end| end == "rs");
-    // A format crate may open with its `FORMAT.md`.
+    // A format crate may include its `FORMAT.md` instead.
     let says_nothing = |text: &str| !text.starts_with("//!") && !text.starts_with("#![doc = include_str!");
     let silent = files_where(is_source, says_nothing);
     assert_none(&silent, "a source file opens with its module doc");
+}
+
+#[test]
+fn long_modules_have_a_header_of_several_lines() {
+    const LONG: usize = 100;
+    let is_source = |path: &Path| path.extension().is_some_and(|end| end == "rs");
+    let is_terse = |text: &str| {
+        let header = text.lines().take_while(|line| line.starts_with("//!")).count();
+        text.lines().count() > LONG && header == 1
+    };
+    let terse = files_where(is_source, is_terse);
+    assert_none(
+        &terse,
+        "the header of a module of more than 100 lines says what it contains and why: at least two lines",
+    );
+}
+
+/// Words of a private dialect, as words of texts and as parts of names.
+#[test]
+fn texts_and_names_are_plain() {
+    // Split, so that this file does not match.
+    let words = [
+        ["who", "ever"],
+        ["some", "body"],
+        ["no", "body"],
+        ["le", "st"],
+        ["cho", "re"],
+        ["err", "and"],
+        ["peo", "ple"],
+        ["agen", "da"],
+        ["man", "ner"],
+        ["wi", "sh"],
+    ]
+    .map(|halves| halves.concat());
+    let phrases = [["is no", "ne of"], ["leave ", "away"], ["hands ", "on"]].map(|halves| halves.concat());
+    let is_dialect = |text: &str| {
+        let text = text.to_lowercase();
+        let mut parts = text.split(|c: char| !c.is_alphabetic());
+        let has_word = parts.any(|part| {
+            words
+                .iter()
+                .any(|word| part.strip_suffix('s').unwrap_or(part) == word)
+        });
+        has_word || phrases.iter().any(|phrase| text.contains(phrase.as_str()))
+    };
+    // Data of a stored fixture, which is compared byte by byte.
+    const STORED: [&str; 2] = ["tests/fixtures/spine", "tests/suite/upgrade/story.rs"];
+    let is_checked =
+        |path: &Path| is_text(path) && !STORED.iter().any(|stored| shown(path).starts_with(stored));
+    let dialect = files_where(is_checked, is_dialect);
+    assert_none(
+        &dialect,
+        "texts and names use plain words (the list is in tests/suite/house.rs)",
+    );
 }
 
 #[test]
@@ -47,13 +101,13 @@ fn modules_and_tests_lie_where_one_looks_for_them() {
         .collect();
     assert_none(
         &misplaced,
-        "a module with parts is name.rs beside name/; integration tests of a crate are below tests/main/",
+        "a module with submodules is name.rs next to name/; integration tests of a crate are below tests/main/",
     );
 }
 
 #[test]
 fn nothing_is_parked() {
-    // Spelled apart, so that this file does not find itself.
+    // Concatenated, so that this file does not match.
     let marks = [
         concat!("TO", "DO"),
         concat!("FIX", "ME"),
@@ -61,7 +115,7 @@ fn nothing_is_parked() {
         concat!("HA", "CK:"),
     ];
     let parked = files_where(is_text, |text| marks.iter().any(|mark| text.contains(mark)));
-    assert_none(&parked, "what is left to do is an issue, not a comment");
+    assert_none(&parked, "open work belongs in an issue, not in a comment");
 }
 
 #[test]
@@ -99,7 +153,8 @@ fn imports_go_one_way() {
 
 #[test]
 fn services_reach_storage_and_indexer_through_the_engine() {
-    // Crates that join the rooms, or that no engine is needed for. Formats of the network use the primitives of storage/wire; that only the server may name an engine is a rule of its own.
+    // Crates that connect the layers, or that need no engine. Network formats use the primitives of
+    // storage/wire. A separate test ensures that only the server depends on a backend.
     let lawful = [
         "services/connections",
         "services/histogram",
@@ -126,12 +181,12 @@ fn services_reach_storage_and_indexer_through_the_engine() {
             }
         }
     }
-    assert_none(&broken, "the engine owns the types of its verbs");
+    assert_none(&broken, "services use storage and indexer through the engine");
 }
 
 #[test]
 fn engines_and_http_stay_in_their_rooms() {
-    // A dependency, and the crates that may have it.
+    // Dependencies, and the crates that may use them.
     let lawful = [
         ("axum", &["services/connections", "services/http"][..]),
         ("hyper", &["services/connections", "services/http"][..]),
@@ -167,13 +222,13 @@ fn engines_and_http_stay_in_their_rooms() {
     }
     assert_none(
         &broken,
-        "a concrete engine, HTTP and the document each have one room",
+        "storage backends, HTTP and OpenAPI libraries are used only in their assigned crates",
     );
 }
 
 #[test]
 fn only_key_codec_makes_keys() {
-    // A backend addresses its own files and is left out; so are tests, which may make any bytes.
+    // Not checked: backends, which address their own files, and tests, which may build any bytes.
     let rooms = [
         "storage/log/src",
         "storage/series-store/src",
@@ -191,12 +246,12 @@ fn only_key_codec_makes_keys() {
             }
         }
     }
-    assert_none(&makers, "bytes in the order of keys are made by key-codec alone");
+    assert_none(&makers, "only the crate key-codec encodes keys");
 }
 
 #[test]
 fn threads_of_the_database_have_a_supervisor() {
-    // Scoped threads end with their call; those of the server end the process, or nothing depends on them.
+    // Scoped threads end with their call. Threads of the server either end the process or are not essential.
     let rooms = [
         "storage",
         "indexer",
@@ -222,7 +277,7 @@ fn threads_of_the_database_have_a_supervisor() {
     }
     assert_none(
         &unsupervised,
-        "a long-lived thread is started by the supervisor: its panic has to end the process",
+        "long-lived threads are started by the supervisor, so that their panic ends the process",
     );
 }
 
@@ -241,7 +296,7 @@ fn every_crate_is_under_the_same_rules() {
         }
         let name = manifest.folder.rsplit('/').next().unwrap_or_default();
         if manifest.package() != Some(format!("tideline-{name}")) {
-            broken.push(format!("{} does not bear its folder's name", manifest.folder));
+            broken.push(format!("{} is not named after its folder", manifest.folder));
         }
     }
     assert_none(
@@ -262,7 +317,7 @@ fn the_map_is_true_and_complete() {
         .collect();
     assert_none(
         &missing,
-        "a path that ARCHITECTURE.md names exists, as a file, a folder or a module",
+        "every path in ARCHITECTURE.md exists, as a file, a folder or a module",
     );
     let unmapped: Vec<String> = manifests()
         .into_iter()
@@ -293,13 +348,13 @@ fn variables_that_size_tests_are_documented() {
     }
     assert_none(
         &missing,
-        "tests/README.md lists each variable that says how much a test does",
+        "tests/README.md lists each variable that sets the size of a test",
     );
 }
 
 #[test]
 fn random_tests_take_their_seed_from_the_testkit() {
-    // Property tests without this draw a seed that nothing prints.
+    // Without this configuration, a property test draws a seed that is not printed.
     let draws_alone = |text: &str| {
         let blocks = text.split("proptest! {").skip(1);
         let mut openings = blocks.map(|block| block.trim_start().lines().next().unwrap_or_default());
@@ -316,7 +371,7 @@ fn random_tests_take_their_seed_from_the_testkit() {
 
 #[test]
 fn no_outside_data_is_inside() {
-    // Long enough that no two files share it by chance, short enough to be found in a part of a copy.
+    // Long enough to be unique, and short enough to be found in a partial copy.
     const SAMPLE_BYTES: usize = 160;
     let mut samples: Vec<(PathBuf, Vec<u8>)> = Vec::new();
     for name in [
@@ -350,7 +405,7 @@ fn no_outside_data_is_inside() {
             }
         }
     }
-    assert_none(&copies, "data from outside is read where it lies, never copied");
+    assert_none(&copies, "outside data is read from its own folder, never copied");
 }
 
 impl Manifest {
@@ -360,7 +415,7 @@ impl Manifest {
     }
 }
 
-/// The manifests of all crates of the workspace.
+/// Returns the manifests of all crates of the workspace.
 fn manifests() -> Vec<Manifest> {
     let mut found: Vec<Manifest> = files_below(workspace())
         .into_iter()
@@ -374,7 +429,7 @@ fn manifests() -> Vec<Manifest> {
                 text,
             })
         })
-        // Fuzz targets have workspaces of their own.
+        // Fuzz targets have separate workspaces.
         .filter(|manifest| !manifest.folder.ends_with("fuzz"))
         .collect();
     found.sort_by(|a, b| a.folder.cmp(&b.folder));
@@ -390,7 +445,7 @@ fn folders(crates: &[Manifest]) -> BTreeMap<String, &str> {
         .collect()
 }
 
-/// The names in the `[dependencies]` of a manifest; what tests need is left out.
+/// Returns the names in the `[dependencies]` of a manifest, without those that only tests need.
 fn dependencies(manifest: &str) -> Vec<String> {
     manifest
         .lines()
@@ -403,7 +458,7 @@ fn dependencies(manifest: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether the map names a crate: by its path, or by its name in the block of its room.
+/// Returns true if the map names a crate by its path or by the name of its folder.
 fn is_mapped(map: &str, folder: &str) -> bool {
     let name = folder.rsplit('/').next().unwrap_or(folder);
     map.contains(folder)
@@ -412,7 +467,7 @@ fn is_mapped(map: &str, folder: &str) -> bool {
             .any(|word| word == name)
 }
 
-/// Texts in backquotes or link targets that look like paths of this repository.
+/// Returns texts in backquotes or link targets that look like paths of this repository.
 fn quoted_paths(map: &str) -> impl Iterator<Item = &str> {
     let rooms = [
         "storage/",
@@ -429,7 +484,7 @@ fn quoted_paths(map: &str) -> impl Iterator<Item = &str> {
         .filter(|text| !text.contains(['*', '{', '<', '…']))
 }
 
-/// The files that pass `is_meant` and whose text `breaks` the rule.
+/// Returns the files that pass `is_meant` and whose text `breaks` the rule.
 fn files_where(is_meant: impl Fn(&Path) -> bool, breaks: impl Fn(&str) -> bool) -> Vec<String> {
     files_below(workspace())
         .into_iter()
@@ -448,7 +503,7 @@ fn is_text(path: &Path) -> bool {
         .is_some_and(|end| ends.contains(&end))
 }
 
-/// Every file below a folder, without what is built or generated.
+/// Returns all files below a folder, without build output.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];

@@ -1,4 +1,4 @@
-//! Everything that is proved about the whole process: see `tests/README.md`.
+//! Integration tests of the whole process; see `tests/README.md`.
 
 mod agents;
 mod aging;

@@ -1,5 +1,5 @@
-//! Requests that take as much memory as they can get, sixteen of each at once: the process stays below `memory.max`, writes go
-//! on, and requests without room get a clear error.
+//! Requests that need as much memory as possible, sixteen of each kind at once: the process stays below
+//! `memory.max`, writes continue, and requests without memory fail with a clear error.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -13,9 +13,9 @@ use tideline_tests::{Client, Launch, seed, wait};
 
 const MIB: u64 = 1 << 20;
 const MEMORY_MAX: u64 = 384 * MIB;
-/// Code, threads, catalogs, the index and what the allocator keeps are no part of the account.
+/// Memory that is not part of the account: code, threads, catalogs, the index and reserves of the allocator.
 const BASE_BYTES: u64 = 128 * MIB;
-/// Requests of a kind at once.
+/// Concurrent requests of one kind.
 const AT_ONCE: usize = 16;
 
 fn launch(archive: &Path) -> Launch {
@@ -27,7 +27,8 @@ fn launch(archive: &Path) -> Launch {
         )
 }
 
-/// Sends a request sixteen times at once; the statuses of the answers. A refusal has a code and a limit.
+/// Sends a request [`AT_ONCE`] times concurrently; returns the statuses. A 503 must have a `retry-after`
+/// header, and a 422 must mention memory.
 fn at_once(
     client: &Client,
     what: &str,
@@ -59,7 +60,7 @@ fn at_once(
 fn sixteen_of_each_large_request_stay_below_the_limit_and_writes_go_on() {
     let folder = DataFolder::new();
     let archive = folder.beside("archive");
-    // An object of zeros under the name of a description: a file that takes no room on the disk.
+    // Sparse file of zeros in place of a sidecar; it takes no space on the disk.
     let segments = archive.join("huge/_segments");
     fs::create_dir_all(&segments).expect("a folder");
     let digits = "0123456789abcdef0123456789abcdef";
@@ -75,7 +76,7 @@ fn sixteen_of_each_large_request_stay_below_the_limit_and_writes_go_on() {
     let load = Load::new(seed("memory"));
     let writers = load.start(&client, 2);
 
-    // Steps of a subquery are counted, and each may have a value: 400 MB and more for a request of fifty bytes.
+    // Each step of a subquery counts as one value: at least 400 MB for a request of fifty bytes.
     let huge = "/api/v1/query?query=max_over_time(vector(1)%5B49999999s:1s%5D)";
     let statuses = at_once(
         &client,
@@ -91,7 +92,7 @@ fn sixteen_of_each_large_request_stay_below_the_limit_and_writes_go_on() {
     let form = [("content-type", "application/x-www-form-urlencoded")];
     at_once(&client, "4,200 lists of all tables", |client| {
         let sent = client.send("POST", "/query", &form, show.as_bytes());
-        sent.expect("an answer")
+        sent.expect("a response")
     });
     let attach = json!({"target": "default"});
     at_once(&client, "an archive with a huge object", |client| {
@@ -121,7 +122,7 @@ fn sixteen_of_each_large_request_stay_below_the_limit_and_writes_go_on() {
         peak / MIB,
         client.get("/metrics").text()
     );
-    // All of it has been given back, and what fits alone is answered.
+    // All memory is released, and a query that fits alone succeeds.
     let free = wait::until(Duration::from_secs(10), || {
         let metrics = client.get("/metrics").text();
         metrics
@@ -144,7 +145,7 @@ fn a_limit_below_what_is_set_aside_is_refused_with_the_numbers() {
         .environment("TIDELINE__MEMORY__MAX", "256MiB")
         .environment("TIDELINE__STORAGE__HEAD_BYTES_MAX", "200MiB");
     let Ok(ended) = folder.spawn(&launch).ended_within(Duration::from_secs(30)) else {
-        panic!("it runs");
+        panic!("the server started");
     };
     assert!(!ended.status.success(), "{ended:?}");
     for part in [

@@ -1,10 +1,10 @@
-//! The whole process on the embedded engine answers as a naive model does, over kills and stops.
+//! Model test of the whole process with the embedded backend, including kills and stops.
 
 use tideline_tests::model::{Purge, Service, run};
 use tideline_tests::server::{DataFolder, Server};
 use tideline_tests::{Client, Launch, rounds, seed};
 
-/// The binary on a folder.
+/// The binary on a data folder.
 struct Process {
     folder: DataFolder,
     launch: Launch,
@@ -33,7 +33,7 @@ impl Service for Process {
 fn the_service_answers_as_a_naive_model_does() {
     let steps = rounds("TIDELINE_STEPS", 600, 20_000);
     run(seed("model"), steps, &mut |purge: Purge| {
-        // Small heads, so that the service also seals by itself.
+        // Small heads, so that the service also seals automatically.
         let launch = Launch::default()
             .environment("TIDELINE__STORAGE__HEAD_BYTES_MAX", "1MiB")
             .environment("TIDELINE__LIFECYCLE__PURGE_DELAY", purge.delay());

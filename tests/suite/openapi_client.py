@@ -1,4 +1,4 @@
-"""Writes, finds and queries with the client that openapi-python-client has made of openapi.json."""
+"""Writes, searches and queries with the client that openapi-python-client generates from openapi.json."""
 
 import sys
 

@@ -1,8 +1,8 @@
-//! A client that is made of `openapi.json`: `openapi-python-client` from PyPI generates it, and it writes, finds and queries
-//! against the real binary.
+//! Generated client: `openapi-python-client` from PyPI generates a client from `openapi.json`, which writes,
+//! searches and queries against the real binary.
 //!
-//! It needs `python3` and a package index. Without either the test reports that it skipped; under `CI=true` it fails. What is
-//! generated stays in the folder of the build.
+//! The test needs `python3` and a package index. Without them it is skipped, or fails under `CI=true`. The
+//! Python environment is kept in the build folder.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use tideline_tests::python::Environment;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Launch, skip};
 
-/// Installed packages.
+/// Package to install.
 const PACKAGE: &str = "openapi-python-client==0.29.1";
 /// Script that uses the generated client.
 const SCRIPT: &str = include_str!("openapi_client.py");
@@ -44,7 +44,7 @@ fn a_generated_client_writes_finds_and_queries() {
         ],
     );
     let generated = generated.unwrap_or_else(|reason| panic!("{reason}"));
-    // Content types that the generator does not know are left out with a warning; a schema that it cannot read is not.
+    // The generator omits unknown content types with a warning; a schema that it cannot read is an error.
     assert!(
         !generated.contains("ERROR") && !generated.contains("Unable to parse"),
         "{generated}"

@@ -1,5 +1,5 @@
-//! Every example of the committed OpenAPI document is sent to a server and answered with a status that the document
-//! names for success; and every endpoint has one.
+//! Examples of the committed OpenAPI document: every endpoint has one, and each example returns a documented
+//! success status.
 
 use std::fs;
 
@@ -11,13 +11,13 @@ use tideline_tests::corpora::workspace;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Client, Launch};
 
-/// One request that the document shows.
+/// Request in the document.
 struct Example {
     method: String,
     path: String,
     headers: Vec<(String, String)>,
     body: String,
-    /// The statuses of success that the document names.
+    /// Documented success statuses.
     statuses: Vec<u16>,
 }
 
@@ -45,7 +45,7 @@ fn every_example_of_the_document_works() {
             }
         }
     }
-    // What others ask for is put there first, and what is dropped goes last.
+    // Requests that create something run first, and deletes run last.
     examples.sort_by_key(|example| match example.method.as_str() {
         "PUT" => 0,
         "DELETE" => 2,
@@ -107,7 +107,7 @@ fn the_documentation_page_works_without_the_internet() {
     assert!(loaded > 0, "the page loads its parts: {html}");
 }
 
-/// What another server has archived: a table `metrics`.
+/// Archives a table `metrics` with another server.
 fn archive_metrics(launch: &Launch) {
     let folder = DataFolder::new();
     let server = folder.start(launch);
@@ -130,7 +130,7 @@ fn archive_metrics(launch: &Launch) {
     assert!(server.terminate().status.success());
 }
 
-/// A small fleet, the machines that examples name, and the id of one timeline.
+/// Writes a small fleet and the machines that the examples use; returns the id of one timeline.
 fn fill(client: &Client) -> String {
     let now = SystemClock.now().nanos();
     let step = 10_000_000_000;
@@ -168,7 +168,7 @@ fn fill(client: &Client) -> String {
         .to_owned()
 }
 
-/// The requests of an operation, one for each body that it shows; an error names what is not shown.
+/// Returns the requests of an operation, one per example body; the error names a missing example.
 fn examples_of(
     document: &Value,
     method: &str,
@@ -225,7 +225,7 @@ fn examples_of(
     Ok(found)
 }
 
-/// The bodies that a content shows: its own, or those of its schema.
+/// Returns the example bodies of a content, or of its schema.
 fn bodies_of(document: &Value, content: &Value) -> Vec<Value> {
     let named: Vec<Value> = content["examples"]
         .as_object()
@@ -242,7 +242,7 @@ fn bodies_of(document: &Value, content: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// The example beside a parameter, content or schema, followed through one reference.
+/// Returns the example of a parameter, content or schema; follows one reference.
 fn example_of(document: &Value, holder: &Value) -> Option<Value> {
     let holder = match holder["$ref"].as_str() {
         Some(reference) => document.pointer(reference.trim_start_matches('#'))?,
@@ -252,20 +252,20 @@ fn example_of(document: &Value, holder: &Value) -> Option<Value> {
     holder.get("example").cloned().or_else(first)
 }
 
-/// Texts as they are, all else as JSON.
+/// Returns a text unchanged and any other value as JSON.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 impl Example {
-    /// What is wrong, if anything.
-    /// The path, with the id of a job that can be paused, resumed or cancelled in place of the example's.
+    /// Returns the path. To pause, resume or cancel a job, it contains the id of a suitable job instead of
+    /// the example id.
     fn path_now(&self, client: &Client) -> String {
         let parts: Vec<&str> = self.path.split('/').collect();
         let ["", "v1", "jobs", _, verb] = parts.as_slice() else {
             return self.path.clone();
         };
-        // What the example before has paused is what can be resumed.
+        // A job that the preceding example has paused can be resumed.
         let state = if *verb == "resume" { "paused" } else { "planned" };
         let found = client.get(&format!("/v1/jobs?state={state}"));
         let found = found.expect_status(200).json();
@@ -273,6 +273,7 @@ impl Example {
         format!("/v1/jobs/{id}/{verb}")
     }
 
+    /// Sends the request; returns a description of the failure, if any.
     fn fails(&self, client: &Client) -> Option<String> {
         let headers: Vec<(&str, &str)> = self
             .headers
@@ -281,7 +282,7 @@ impl Example {
             .collect();
         let request = format!("{} {} {}", self.method, self.path, self.body);
         if self.method == "DELETE" {
-            // It shows how to drop what another example has created.
+            // Creates what the example deletes, in case no other example has created it.
             let name = self.path.rsplit('/').next().unwrap_or_default();
             let _ = client.post_json("/v1/tables", &json!({"name": name}));
         }
@@ -289,7 +290,7 @@ impl Example {
         match client.send(&self.method, &path, &headers, self.body.as_bytes()) {
             Ok(answer) if self.statuses.contains(&answer.status) => None,
             Ok(answer) => Some(format!(
-                "{request}\n  wanted one of {:?}: {answer:?}",
+                "{request}\n  expected one of {:?}: {answer:?}",
                 self.statuses
             )),
             Err(error) => Some(format!("{request}\n  {error}")),
@@ -297,7 +298,7 @@ impl Example {
     }
 }
 
-/// What a page loads: the targets of `src` and of stylesheets and icons.
+/// Returns everything that a page loads: the targets of `src`, and stylesheets and icons.
 fn links(html: &str) -> Vec<String> {
     let mut found = Vec::new();
     for attribute in ["src=\"", "href=\""] {

@@ -1,7 +1,7 @@
-"""Asks a server as users of prometheus-api-client do; the first answer that is not as wanted ends it.
+"""Queries a server with prometheus-api-client; the first unexpected result ends the script.
 
-Arguments: the address, and the last instant of the series `up` and `requests_total`, in seconds. There are 120 samples of
-each, 15 s apart, of two jobs; `requests_total` grows by 3 a sample.
+Arguments: the address, and the last timestamp of the series `up` and `requests_total`, in seconds. Each series has 120
+samples, 15 s apart, for each of two jobs; `requests_total` grows by 3 per sample.
 """
 
 import datetime
@@ -18,7 +18,7 @@ def check(what, got, wanted):
     global checks
     checks += 1
     if got != wanted:
-        sys.exit(f"{what}: got {got!r}, wanted {wanted!r}")
+        sys.exit(f"{what}: got {got!r}, expected {wanted!r}")
 
 
 for base in (address, address + "/v1/tables/default/prometheus"):
@@ -51,7 +51,7 @@ for base in (address, address + "/v1/tables/default/prometheus"):
     check("aggregation", sums, {"max": 2 * 119 * 3.0, "min": 2 * 79 * 3.0})
     try:
         client.custom_query("sum(")
-        sys.exit("a mistake in an expression was not told")
+        sys.exit("an invalid expression was not reported as an error")
     except PrometheusApiClientException as error:
         check("mistake", "parse error" in str(error) and "400" in str(error), True)
 

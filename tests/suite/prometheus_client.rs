@@ -1,7 +1,7 @@
-//! A client that is not ours: `prometheus-api-client` from PyPI asks the real binary, at the root and below the address of a
-//! table.
+//! Third-party client: `prometheus-api-client` from PyPI queries the real binary, at the root and at the path
+//! of a table.
 //!
-//! It needs `python3` and a package index. Without either the test reports that it skipped; under `CI=true` it fails.
+//! The test needs `python3` and a package index. Without them it is skipped, or fails under `CI=true`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,9 +12,9 @@ use tideline_tests::python::Environment;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Launch, skip};
 
-/// Installed packages.
+/// Package to install.
 const PACKAGE: &str = "prometheus-api-client[dataframe]==0.7.2";
-/// Script that asks.
+/// Script that runs the queries.
 const SCRIPT: &str = include_str!("prometheus_client.py");
 
 #[test]

@@ -1,5 +1,5 @@
-//! Our answers hold to Prometheus' own OpenAPI document: every operation is asked with its examples, at the root and below
-//! the address of a table. The document is outside data; see `tests/README.md`.
+//! Conformance to the OpenAPI document of Prometheus: every operation is requested with its examples, at the
+//! root and at the path of a table. The document is outside data; see `tests/README.md`.
 
 use std::fs;
 
@@ -10,9 +10,9 @@ use tideline_tests::schema::violations;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Client, Launch, Response, yaml};
 
-/// Where the operations are.
+/// Base paths of the operations.
 const BASES: [&str; 2] = ["/api/v1", "/v1/tables/default/prometheus/api/v1"];
-/// Operations that are not there, and why. They have to be answered with an error of the document's form.
+/// Unsupported operations, and why. They must return an error in the form of the document.
 const ABSENT: [(&str, &str); 13] = [
     ("/search/metric_names", "an experiment behind a flag"),
     ("/search/label_names", "an experiment behind a flag"),
@@ -20,27 +20,27 @@ const ABSENT: [(&str, &str); 13] = [
     ("/scrape_pools/config", "nothing is scraped"),
     ("/targets/relabel_steps", "nothing is scraped"),
     ("/status/tsdb/blocks", "there are no blocks"),
-    ("/status/self_metrics", "/metrics tells"),
+    ("/status/self_metrics", "/metrics has these figures"),
     (
         "/admin/tsdb/delete_series",
-        "DELETE of our own routes, which know policies",
+        "our own routes delete, and respect policies",
     ),
-    ("/admin/tsdb/clean_tombstones", "there are none"),
-    ("/admin/tsdb/snapshot", "archives take their place"),
+    ("/admin/tsdb/clean_tombstones", "there are no tombstones"),
+    ("/admin/tsdb/snapshot", "archives replace them"),
     ("/otlp/v1/metrics", "another protocol"),
-    ("/features", "would make Grafana ask for what is not here"),
-    ("/notifications/live", "nothing is told"),
+    ("/features", "would make Grafana use what is missing"),
+    ("/notifications/live", "there are no notifications"),
 ];
-/// Operations whose bodies are Protocol Buffers: their examples would be, and there are none.
+/// Operations with Protocol Buffers bodies; the document has no examples of those.
 const BINARY: [&str; 2] = ["/read", "/write"];
 
-/// A request of the document.
+/// Request of the document.
 struct Case {
     method: String,
     path: String,
     query: String,
     form: Option<String>,
-    /// Whether Prometheus without rules refuses it too.
+    /// True if a Prometheus without rules refuses it too.
     is_refused: bool,
 }
 
@@ -79,15 +79,15 @@ fn answers_hold_to_the_document_of_prometheus() {
         }
     }
     println!(
-        "{cases} requests of Prometheus' OpenAPI document, {full} answered with data, {} failures",
+        "{cases} requests of Prometheus' OpenAPI document, {full} responses with data, {} failures",
         failures.len()
     );
     assert!(cases > 150, "only {cases} cases");
-    assert!(full > 40, "only {full} answers hold anything");
+    assert!(full > 40, "only {full} responses have data");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Series that the examples ask for, at their times and now.
+/// Writes the series that the examples query, at their times and now.
 fn fill(client: &Client) {
     let mut lines = String::new();
     let now = tideline_now();
@@ -114,7 +114,8 @@ fn tideline_now() -> i64 {
     tideline_model::SystemClock.now().nanos() / 1_000_000_000
 }
 
-/// One request with what has to be there, one for each further example, one with all of them; or one for each form.
+/// Returns a request with the required parameters, one with all parameters, and one per further example; or
+/// one per form.
 fn cases_of(method: &str, path: &str, operation: &Value) -> Vec<Case> {
     let path = path.replace("{name}", "job");
     let case = |query: Vec<String>, form: Option<String>| Case {
@@ -168,7 +169,7 @@ fn cases_of(method: &str, path: &str, operation: &Value) -> Vec<Case> {
     cases
 }
 
-/// A value as parameters: a list stands for several of its name.
+/// Formats a value as query parameters; a list gives several parameters of the same name.
 fn pairs(name: &str, value: &Value) -> Vec<String> {
     let one = |value: &Value| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -190,7 +191,7 @@ impl Case {
         let body = self.form.as_deref().unwrap_or_default();
         client
             .send(&self.method, &path, headers, body.as_bytes())
-            .expect("an answer")
+            .expect("a response")
     }
 }
 

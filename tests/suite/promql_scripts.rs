@@ -1,7 +1,7 @@
-//! The scripts that Prometheus tests its own query language with, asked of the running service over HTTP.
+//! Scripts of Prometheus' own PromQL tests, run against the service over HTTP.
 //!
-//! Samples are sent by remote write into a table of their own, a new one after each `clear`; questions are asked below the
-//! table's path. Every `eval` and every `expect` counts.
+//! Samples are sent by remote write into a separate table, a new one after each `clear`; queries use the path
+//! of this table. Every `eval` and every `expect` is checked.
 
 mod http;
 
@@ -15,7 +15,7 @@ use tideline_tests::{Launch, rounds};
 
 use self::http::OverHttp;
 
-/// Scripts of the corpus.
+/// Number of scripts in the corpus.
 const SCRIPTS: usize = 21;
 
 #[test]
@@ -27,7 +27,7 @@ fn scripts_of_prometheus_pass() {
     let scripts = scripts(&folder);
     assert_eq!(scripts.len(), SCRIPTS, "scripts of the corpus");
     let options = Options {
-        // What the language itself makes of a query is proved in its own crate.
+        // The tests of the promql crate run these variants too.
         is_fixed_too: rounds("TIDELINE_ALL_WAYS", 0, 1) > 0,
         as_range_too: rounds("TIDELINE_ALL_WAYS", 0, 1) > 0,
         has_listed_histograms: true,

@@ -1,5 +1,5 @@
-//! Real series of outside origin (the Numenta Anomaly Benchmark), written as points, read back equal, and aggregated
-//! as a look at every value yields.
+//! Real series (the Numenta Anomaly Benchmark): written as points, they must be read back unchanged, and
+//! aggregates must equal a scan of all values.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,8 +15,8 @@ use tideline_tests::{Client, Launch};
 
 const HOUR: i64 = 3_600_000_000_000;
 
-/// A file: its name, and its values by instant. Where a file has an instant twice, the later line wins, as it does
-/// in the service.
+/// File of the corpus: its name, and its values by timestamp. If a timestamp occurs twice, the later line
+/// wins, as in the service.
 struct Series {
     name: String,
     values: BTreeMap<i64, f64>,
@@ -53,13 +53,13 @@ fn check(client: &Client, all: &[Series]) {
     let mut read: BTreeMap<&str, BTreeMap<i64, f64>> = BTreeMap::new();
     for row in &rows {
         let Some(Value::Float(value)) = row.fields.get("value") else {
-            panic!("{row:?} holds no float");
+            panic!("{row:?} has no float");
         };
         let twice = read
             .entry(&row.tags["file"])
             .or_default()
             .insert(row.time, *value);
-        assert_eq!(twice, None, "{row:?} is there twice");
+        assert_eq!(twice, None, "{row:?} is duplicate");
     }
     for series in all {
         let bits = |values: &BTreeMap<i64, f64>| -> Vec<(i64, u64)> {
@@ -74,7 +74,7 @@ fn check(client: &Client, all: &[Series]) {
     check_hours(client, all);
 }
 
-/// Hour by hour, by file, over everything at once.
+/// Checks hourly aggregates of all files with one query.
 fn check_hours(client: &Client, all: &[Series]) {
     let question = json!({
         "timelines": {"where": {"property": "measurement", "equals": "nab"}},
@@ -117,7 +117,7 @@ fn check_hours(client: &Client, all: &[Series]) {
                 let same = close(cell, Some(wanted));
                 assert!(
                     same,
-                    "{} at {hour}: {function} is {cell:?}, wanted {wanted}",
+                    "{} at {hour}: {function} is {cell:?}, expected {wanted}",
                     series.name
                 );
             }
@@ -145,7 +145,7 @@ impl Series {
         Self { name, values }
     }
 
-    /// By one of the three native forms, chosen by its place.
+    /// Writes the series in one of the three native formats, chosen by `index`.
     fn write(&self, client: &Client, index: usize) {
         let tags = json!({"file": self.name, "host": "nab"});
         let points = self.values.iter().map(|(time, value)| {
@@ -173,7 +173,7 @@ impl Series {
                 &[("content-type", content_type)],
                 body.as_bytes(),
             )
-            .expect("an answer")
+            .expect("a response")
             .expect_status(200);
         assert_eq!(
             answer.json()["points"],

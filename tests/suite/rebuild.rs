@@ -1,5 +1,5 @@
-//! The search index can always be rebuilt from the catalog: without its folder, and while its folder is taken away,
-//! the answers stay the same and writes go on.
+//! The search index can always be rebuilt from the catalog. If its folder is missing at the start, or is
+//! removed while the service runs, results stay the same and writes continue.
 
 use std::fs;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Client, Launch, reading, wait};
 
-/// Timelines before the index goes.
+/// Timelines that are written before the index is removed.
 const TIMELINES: usize = 3_000;
 
 #[test]
@@ -31,7 +31,7 @@ fn the_index_is_rebuilt_at_the_start_when_its_folder_is_gone() {
     assert_eq!(
         reading::sources(&client, "default", &newest).len(),
         1,
-        "a write is findable meanwhile"
+        "a new timeline is found"
     );
     wait_rebuilt(&client);
     assert_eq!(answers(&client), before);
@@ -54,7 +54,7 @@ fn the_index_survives_that_its_folder_is_taken_away() {
     assert_eq!(
         reading::sources(&client, "default", &newest).len(),
         1,
-        "a write is findable meanwhile"
+        "a new timeline is found"
     );
     server.kill();
     let server = folder.start(&Launch::default());
@@ -94,7 +94,7 @@ fn seal(client: &Client) {
         .expect_status(200);
 }
 
-/// What several questions are answered with: the sources in order, and how many.
+/// Returns the results of several searches: the sources in order, and the total.
 fn answers(client: &Client) -> Vec<(Vec<String>, Value)> {
     let old = json!({"not": {"tag": "host", "prefix": format!("h-0{}", TIMELINES / 1_000)}});
     let conditions = [
@@ -113,7 +113,7 @@ fn answers(client: &Client) -> Vec<(Vec<String>, Value)> {
         .collect()
 }
 
-/// Waits until `/ready` no longer says that the index is being rebuilt.
+/// Waits until `/ready` no longer reports that the index is being rebuilt.
 fn wait_rebuilt(client: &Client) {
     let rebuilt = wait::until(Duration::from_secs(20), || {
         let ready = client.get("/ready");

@@ -1,7 +1,7 @@
-//! HTTP behaviour as text: every file of `tests/scenarios` runs on a server of its own.
+//! HTTP scenarios: every file of `tests/scenarios` runs on a separate server.
 //!
-//! A file that needs a special start says so in its first lines: `# start: NAME=VALUE` sets an environment variable,
-//! `# token: TOKEN` is shown by the client in every request.
+//! Special comments configure a file: `# start: NAME=VALUE` sets an environment variable of the server, and
+//! `# token: TOKEN` sends this token with every request.
 
 use std::fs;
 use std::path::PathBuf;
@@ -47,7 +47,8 @@ fn every_scenario_holds() {
     );
 }
 
-/// The scenarios, in the order of their names. `TIDELINE_SCENARIO` picks those whose names hold it.
+/// Returns the scenario files sorted by name. `TIDELINE_SCENARIO` selects those whose path contains its
+/// value.
 fn scenario_files() -> Vec<PathBuf> {
     let picked = std::env::var("TIDELINE_SCENARIO").unwrap_or_default();
     let mut files: Vec<PathBuf> = fs::read_dir(workspace().join("tests/scenarios"))

@@ -1,4 +1,5 @@
-//! Clients that read their answers byte by byte: queries of others are answered meanwhile, and who is too slow is cut off.
+//! Clients that read their responses very slowly: queries of other clients still succeed, and the slow
+//! readers are disconnected.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,11 +11,11 @@ use serde_json::json;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Client, Launch, wait};
 
-/// Three times as many as there are turns of queries.
+/// Number of slow readers: three times the number of query permits.
 const READERS: usize = 48;
-/// Points of a kilobyte each: more than the buffers of a connection and of an answer take.
+/// Points of 1 KB each, more than the buffers of a connection and of a response hold.
 const POINTS: usize = 16_000;
-/// Time limit of a query beside the readers. A turn that is never free takes five seconds to be refused.
+/// Time limit of a query during the slow reads. A query that gets no permit is refused after five seconds.
 const PROMPT: Duration = Duration::from_secs(4);
 
 fn write(client: &Client) {
@@ -29,7 +30,7 @@ fn write(client: &Client) {
     }
 }
 
-/// Asks for all points and reads 64 bytes a second.
+/// Requests all points and reads 64 bytes per second.
 fn read_slowly(client: &Client, stop: &AtomicBool) {
     let address = client.address();
     let mut stream = TcpStream::connect(address).expect("it listens");
@@ -87,7 +88,7 @@ fn queries_are_answered_beside_readers_of_64_bytes_a_second() {
         let used = gauge(&metrics, "tideline_memory_requests_bytes ");
         let limit = gauge(&metrics, "tideline_memory_requests_max_bytes ");
         assert!(used <= limit && limit.is_some(), "{used:?} of {limit:?}");
-        // Their connections are closed, whatever they read, and their queries have ended.
+        // The connections of the slow readers are closed, and their queries have ended.
         let mut metrics = String::new();
         let closed = wait::until(Duration::from_secs(40), || {
             metrics = client.get("/metrics").text();

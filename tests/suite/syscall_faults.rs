@@ -1,12 +1,16 @@
-//! System calls of the storing threads fail, at many positions, with the errors of a failing and of a full disk: nothing
-//! acknowledged is lost, writes are taken again once the fault has gone, and `/ready` is true all the while.
+//! System calls of the storage threads fail at many positions, with the errors of a failing and of a full
+//! disk. No acknowledged write is lost, writes are accepted again after the fault, and `/ready` always
+//! reports the true state.
 //!
 //! Each round
 //!
-//! 1. starts the service on a folder of its own, since one ledger of all rounds would take longer to compare than to write;
-//! 2. writes, seals, and lets a span of calls fail: one kind of call after the other, an error and a position drawn from the seed;
-//! 3. meanwhile compares `/ready` with what writes and reads are answered;
+//! 1. starts the service on a separate folder, because comparing one ledger of all rounds would take longer
+//!    than writing;
+//! 2. writes, seals, and makes a span of calls fail: the groups of calls take turns, error and position are
+//!    random;
+//! 3. compares `/ready` with the responses to writes and reads during the fault;
 //! 4. ends the fault, waits until the service is ready, writes, and compares all points with the ledger;
+//! 5. kills the process, restarts it without a fault, and compares again.
 //! 5. kills the process, starts it again without a fault, and compares once more.
 
 use std::sync::Arc;
@@ -25,7 +29,7 @@ use tideline_tests::{Client, Launch, Server, is_slow, reading, rounds, seed, ski
 
 /// Threads that write and sync: ours, and those of fjall, which are traced only until the store is reopened.
 const THREADS: [&str; 4] = ["committer", "sealer", "maintenance", "fjall:worker"];
-/// Calls that fail together, in one round after the other.
+/// Groups of calls that fail together; the rounds use them in turn.
 const CALLS: [&str; 6] = [
     "fdatasync,fsync",
     "write,writev,pwrite64",
@@ -35,17 +39,18 @@ const CALLS: [&str; 6] = [
     "fdatasync,fsync,write,writev,pwrite64,openat",
 ];
 const ERRORS: [&str; 2] = ["EIO", "ENOSPC"];
-/// A fault begins at one of the first calls of a thread after the attachment …
+/// Maximum number of the first failing call, counted per thread from the attachment of strace.
 const FIRST_CALL_MAX: usize = 24;
-/// … and is this many calls long at most.
+/// Maximum length of a span of failing calls.
 const CALLS_MAX: usize = 40;
-/// How long calls may fail: the load makes most kinds of call within this time.
+/// Duration of a fault; the load makes most kinds of calls within this time.
 const FAULT_TIME: Duration = Duration::from_secs(2);
-/// How long after the fault the service may take to be ready again: some attempts to reopen.
+/// Time limit for the service to become ready after a fault; it covers several attempts to reopen.
 const HEAL_PATIENCE: Duration = Duration::from_secs(60);
-/// Probes in a row that may find `/ready` and the service at odds: a state changes between two requests.
+/// Consecutive probes that contradict `/ready` before the test fails. Single ones are allowed, because the
+/// state can change between two requests.
 const ODDS_MAX: u32 = 8;
-/// From one probe to the next.
+/// Interval of the probes.
 const PROBE_EVERY: Duration = Duration::from_millis(50);
 
 #[test]
@@ -88,7 +93,7 @@ fn failing_calls_lose_nothing_and_are_recovered_from() {
         });
         assert!(
             more.is_some(),
-            "round {round}, {fault:?}: no write is taken any more\n{}",
+            "round {round}, {fault:?}: no write is accepted\n{}",
             server.log()
         );
         let written = writers.stop();
@@ -110,13 +115,13 @@ fn failing_calls_lose_nothing_and_are_recovered_from() {
         points += load.ledger().places(Fate::Acknowledged).len();
     }
     println!(
-        "{failed} calls failed, {healed} rounds with red probes, {points} points acknowledged, all there"
+        "{failed} calls failed, {healed} rounds with red probes, {points} points acknowledged, all present"
     );
     assert!(failed > 0, "no call failed");
 }
 
-/// A store that cannot be reopened: `/ready` says what is refused and when the next attempt comes, and attempts never
-/// end. The slow form lasts longer than ten attempts.
+/// Tests a store that cannot be reopened: `/ready` reports what is refused and when the next attempt starts,
+/// and attempts continue. The slow form lasts for more than ten attempts.
 #[test]
 fn an_outage_is_reported_as_it_is_and_ends_with_its_cause() {
     if let Some(obstacle) = obstacle() {
@@ -125,7 +130,7 @@ fn an_outage_is_reported_as_it_is_and_ends_with_its_cause() {
     let folder = DataFolder::new();
     let server = folder.start(&Launch::default());
     let client = server.client();
-    // Of this moment, so that it is sealed into the hot tier.
+    // Current time, so that the point is sealed into the hot tier.
     let line = format!("outage,host=a v=1 {}", SystemClock.now().nanos());
     client
         .post_lines("/v1/tables/default/points", &line)
@@ -180,7 +185,7 @@ fn an_outage_is_reported_as_it_is_and_ends_with_its_cause() {
     server.kill();
 }
 
-/// Small heads, so that seals and the threads of fjall have work.
+/// Small heads, so that the sealer and the fjall threads have work.
 fn launch() -> Launch {
     Launch::default().environment("TIDELINE__STORAGE__HEAD_BYTES_MAX", "1MiB")
 }
@@ -194,7 +199,7 @@ fn random_fault(calls: &'static str, random: &mut Random) -> Fault {
     }
 }
 
-/// Waits until the load of this round has been acknowledged once.
+/// Waits until a write of this round is acknowledged.
 fn await_progress(load: &Load) {
     let before = load.ledger().places(Fate::Acknowledged).len();
     let more = wait::until(HEAL_PATIENCE, || {
@@ -203,7 +208,7 @@ fn await_progress(load: &Load) {
     assert!(more.is_some(), "no write is acknowledged");
 }
 
-/// Requests one seal after the other; how many were refused.
+/// Requests seals for `time`; returns how many were refused.
 fn seal_until(client: &Client, time: Duration) -> usize {
     let until = Instant::now() + time;
     let mut refused = 0;
@@ -234,7 +239,7 @@ fn wait_healed(server: Server) -> Healed {
         Some(true) => Healed::Alive(server),
         Some(false) => match server.ended_within(HEAL_PATIENCE) {
             Ok(ended) => Healed::Ended(ended.log),
-            Err(server) => Healed::Ended(format!("it runs and does not answer\n{}", server.log())),
+            Err(server) => Healed::Ended(format!("it runs but does not respond\n{}", server.log())),
         },
         None => Healed::Ended(format!("it is not ready again\n{}", server.log())),
     }
@@ -251,7 +256,7 @@ fn check(load: &Load, client: &Client, round: usize) {
     );
 }
 
-/// Compares `/ready` with what the service does.
+/// Background probes that compare `/ready` with the behaviour of the service.
 struct Probes {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Seen>,
@@ -261,9 +266,9 @@ struct Probes {
 #[derive(Debug, Default, Clone, Copy)]
 struct Seen {
     probes: u32,
-    /// Probes that found writes refused, and `/ready` red.
+    /// Probes with refused writes and a matching `/ready`.
     red: u32,
-    /// Probes that found reads refused, and `/ready` red.
+    /// Probes with refused reads and a matching `/ready`.
     unreadable: u32,
 }
 
@@ -281,12 +286,12 @@ impl Probes {
 
     fn stop(self) -> Seen {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().expect("every probe found `/ready` to be true")
+        self.thread.join().expect("every probe matches `/ready`")
     }
 }
 
-/// Asks `/ready` before and after a write and a read of sealed points. What it says before and after must be so in
-/// between, within a few probes.
+/// Reads `/ready` before and after a write and a read of sealed points. A state that is reported both times
+/// must apply in between; see [`ODDS_MAX`] for exceptions.
 fn probe(client: &Client, host: &str, stop: &AtomicBool) -> Seen {
     let mut seen = Seen::default();
     let mut odds = [0_u32; 2];
@@ -304,13 +309,13 @@ fn probe(client: &Client, host: &str, stop: &AtomicBool) -> Seen {
         let read = client.post_json("/v1/tables/default/query", &question);
         assert!(
             read.is_success() || read.status >= 500,
-            "the question is sound: {read:?}"
+            "the query is valid: {read:?}"
         );
         let after = readiness(client);
         let said = |member: &str, value: bool| before[member] == value && after[member] == value;
         let found = [
             said("writes", true) && !written.is_success(),
-            // While one store cannot be read, points of the other tier and of memory may be.
+            // While one store cannot be read, points of the other tier and of memory may still be readable.
             said("reads", true) && !read.is_success(),
         ];
         for (odds, found) in odds.iter_mut().zip(found) {
@@ -318,7 +323,7 @@ fn probe(client: &Client, host: &str, stop: &AtomicBool) -> Seen {
         }
         assert!(
             odds.iter().all(|odds| *odds < ODDS_MAX),
-            "/ready is not true ({odds:?}): {before} then {after}; write {written:?}; read {read:?}"
+            "/ready is wrong ({odds:?}): {before} then {after}; write {written:?}; read {read:?}"
         );
         seen.probes += 1;
         seen.red += u32::from(said("writes", false) && !written.is_success());
@@ -328,7 +333,7 @@ fn probe(client: &Client, host: &str, stop: &AtomicBool) -> Seen {
     seen
 }
 
-/// The body of `/ready`, which is consistent in itself.
+/// Returns the body of `/ready` after checking that it is consistent.
 fn readiness(client: &Client) -> Json {
     let answer = client.get("/ready");
     let ready = answer.json();

@@ -1,5 +1,5 @@
-//! A panic in a thread that the database depends upon ends the process with a reason: no request hangs, and nothing
-//! acknowledged is lost. A log that cannot be written makes no thread panic.
+//! A panic in a supervised thread ends the process with a reason: no request hangs, and no acknowledged point
+//! is lost. A log that cannot be written causes no panic.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tideline_tests::load::Load;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Client, Launch, reading, seed};
 
-/// Each supervised thread, and the round in which it panics.
+/// Supervised threads, and the round in which each panics.
 const THREADS: [(&str, u32); 5] = [
     ("committer", 50),
     ("sealer", 3),
@@ -18,8 +18,8 @@ const THREADS: [(&str, u32); 5] = [
     ("indexer", 2),
     ("scheduler", 2),
 ];
-/// From the start of the load to the end of the process: the slowest thread has a round every five seconds, and the
-/// drain takes up to five.
+/// Time limit from the start of the load to the end of the process: the slowest thread has a round every five
+/// seconds, and the drain takes up to five.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn contradictions(load: &Load, client: &Client) -> Vec<String> {
@@ -39,7 +39,7 @@ fn a_panic_in_any_thread_ends_the_process_and_loses_nothing() {
         let ended = server
             .ended_within(PATIENCE)
             .unwrap_or_else(|server| panic!("{at}: it still runs; its log:\n{}", server.log()));
-        // Requests that waited for the thread have been answered, or cut off with their connection.
+        // Requests that waited for the thread have received a response or lost their connection.
         let written = writers.join();
         println!("{at}: {:?} after {:?}, {written:?}", ended.status, ended.took);
         assert_eq!(ended.status.code(), Some(1), "{at}: {}", ended.log);

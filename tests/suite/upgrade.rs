@@ -1,7 +1,8 @@
-//! A store that the first released format wrote opens with this build and answers as what was written to it demands:
-//! as it is, after its points have moved, and after restarts.
+//! Upgrade: a store in the first released format opens with this build and returns all of its data, before
+//! and after its points have moved, and after restarts.
 //!
-//! The store and its answers lie in `tests/fixtures`; the README there says how they were made.
+//! The store and its expected contents are in `tests/fixtures`; the README there describes how they were
+//! made.
 
 mod attach;
 mod expected;
@@ -74,7 +75,7 @@ fn a_store_of_the_first_format_moves_and_answers_in_full() {
     check(&server.client(), &expected, "at the end");
 }
 
-/// The committed answers are those that follow from the steps.
+/// Tests that the committed contents follow from the steps.
 #[test]
 fn the_answers_of_the_fixture_follow_from_its_story() {
     let expected = Expected::of(&story::steps());
@@ -82,7 +83,7 @@ fn the_answers_of_the_fixture_follow_from_its_story() {
     assert_eq!(answers(), expected);
 }
 
-/// Makes the fixture with the binary that `TIDELINE_BINARY` names; see `tests/fixtures/README.md`.
+/// Writes the fixture with the binary that `TIDELINE_BINARY` names; see `tests/fixtures/README.md`.
 #[test]
 #[ignore = "writes the fixture into the source tree"]
 fn make_the_fixture() {
@@ -96,7 +97,7 @@ fn make_the_fixture() {
     let expected = attach::tell_story(&client);
     check(&client, &expected, "the old binary");
     assert!(server.terminate().status.success());
-    // The index is made again from the catalog, the lock by whoever opens the store.
+    // The index is rebuilt from the catalog, and the lock is created when the store is opened.
     let is_skipped = |path: &str| path == "index" || path.ends_with("LOCK");
     let packed = archive::pack(&folder.path(), is_skipped).expect("the data folder can be read");
     fs::write(fixture(STORE), packed).expect("the fixture can be written");
@@ -118,7 +119,7 @@ fn fixture(name: &str) -> PathBuf {
     workspace().join("tests/fixtures").join(name)
 }
 
-/// Points over those of the fixture, and beside them.
+/// Overwrites points of the fixture and writes new ones next to them.
 fn write_more(client: &Client, expected: &mut Expected) {
     let Some(Step::Write(table, points)) = story::steps().into_iter().nth(1) else {
         panic!("the story begins with a table and a write");
@@ -157,7 +158,7 @@ fn seal(client: &Client) {
         .expect_status(200);
 }
 
-/// Runs a move of every table to its end.
+/// Runs a job on every table to its end.
 fn job(client: &Client, kind: &str) {
     if kind == "seal" {
         return seal(client);
@@ -169,12 +170,12 @@ fn job(client: &Client, kind: &str) {
     }
 }
 
-/// Everything was written long ago, so nothing is hot.
+/// Checks that all points are in the cold tier, because all are old.
 fn check_all_cold(client: &Client, expected: &Expected) {
     for (table, timelines) in &expected.0 {
-        let hot = reading::rows(client, table, json!({"tier": "hot"})).expect("an answer");
+        let hot = reading::rows(client, table, json!({"tier": "hot"})).expect("a response");
         assert_eq!(hot, [], "{table}");
-        let cold = reading::rows(client, table, json!({"tier": "cold"})).expect("an answer");
+        let cold = reading::rows(client, table, json!({"tier": "cold"})).expect("a response");
         let points: usize = timelines.values().map(|timeline| timeline.points.len()).sum();
         assert_eq!(cold.len(), points, "{table}");
     }
@@ -188,7 +189,8 @@ fn timeline_id(client: &Client, host: &str) -> String {
         .to_owned()
 }
 
-/// Every table, timeline, attribute and point, and what follows from them.
+/// Compares all tables, timelines, attributes, points, newest values and hourly aggregates with the
+/// expectation.
 fn check(client: &Client, expected: &Expected, context: &str) {
     let tables = client.get("/v1/tables").expect_status(200).json();
     let tables = tables["tables"].as_array().expect("tables are listed");
@@ -237,10 +239,10 @@ fn identity(timeline: &Json) -> Identity {
 }
 
 fn check_points(client: &Client, table: &str, expected: &Timelines, context: &str) {
-    let rows = reading::rows(client, table, json!({})).expect("an answer");
+    let rows = reading::rows(client, table, json!({})).expect("a response");
     let wanted: usize = expected.values().map(|timeline| timeline.points.len()).sum();
     assert_eq!(rows.len(), wanted, "{context}: points of {table}");
-    // As many rows as points, none twice, all equal: every point is there once.
+    // As many rows as points, no duplicates, and all equal: every point is stored once.
     let mut seen = std::collections::BTreeSet::new();
     for row in &rows {
         let identity = (row.measurement.clone(), row.tags.clone());
@@ -257,7 +259,7 @@ fn check_points(client: &Client, table: &str, expected: &Timelines, context: &st
     }
 }
 
-/// The newest value of each field stands in the row of its instant.
+/// Checks that the newest value of each field is in the row of its timestamp.
 fn check_latest(client: &Client, table: &str, expected: &Timelines, context: &str) {
     let answer = client
         .post_json(&format!("/v1/tables/{table}/latest"), &json!({"times": "nanos"}))
@@ -278,7 +280,7 @@ fn check_latest(client: &Client, table: &str, expected: &Timelines, context: &st
     }
 }
 
-/// Counts and sums of the regular series, by host and hour: whole numbers, so that sums are exact.
+/// Checks counts and sums of the regular series by host and hour. Values are integers, so sums are exact.
 fn check_hours(client: &Client, expected: &Expected, context: &str) {
     const HOUR: i64 = 3_600_000_000_000;
     let question = json!({

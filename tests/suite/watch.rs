@@ -1,5 +1,6 @@
-//! Watching over HTTP: whoever comes back with the cursor of the last event misses nothing and is told nothing twice,
-//! also over a kill −9; and a watch ends when its client, its time or the service does.
+//! Watches over HTTP: a client that resumes from the cursor of the last event misses no event and receives
+//! none twice, also after kill −9. A watch ends when its client disconnects, its time is over, or the service
+//! stops.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -10,10 +11,10 @@ use serde_json::{Value, json};
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Client, Launch};
 
-/// How long anything here may take.
+/// Time limit of all waits.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An event: its id, its name, its data.
+/// Event: id, name and data.
 #[derive(Debug)]
 struct Event {
     id: Option<String>,
@@ -21,7 +22,7 @@ struct Event {
     data: Value,
 }
 
-/// The events of a whole stream.
+/// Parses the events of a complete stream.
 fn events(text: &str) -> Vec<Event> {
     let blocks = text.split("\n\n").filter(|block| block.contains("event: "));
     let line = |block: &str, name: &str| {
@@ -39,7 +40,7 @@ fn events(text: &str) -> Vec<Event> {
         .collect()
 }
 
-/// What is told from a cursor on, and where that leaves off.
+/// Returns the events after a cursor, and the cursor at which the next poll continues.
 fn poll(client: &Client, from: Option<&str>) -> (Vec<Event>, String) {
     let mut told = Vec::new();
     let mut from = from.map(str::to_owned);
@@ -65,7 +66,7 @@ fn poll(client: &Client, from: Option<&str>) -> (Vec<Event>, String) {
     }
 }
 
-/// How often each value of field `n` was told.
+/// Counts how often each value of field `n` was received.
 fn count(told: &[Event], seen: &mut BTreeMap<i64, u32>) {
     for event in told.iter().filter(|event| event.name == "points") {
         for series in event.data["series"].as_array().expect("series") {
@@ -77,7 +78,7 @@ fn count(told: &[Event], seen: &mut BTreeMap<i64, u32>) {
 }
 
 #[test]
-fn whoever_comes_back_misses_nothing_and_is_told_nothing_twice() {
+fn a_watch_that_is_resumed_receives_every_event_once() {
     let folder = DataFolder::new();
     let mut server = folder.start(&Launch::default());
     let mut client = server.client();
@@ -100,9 +101,9 @@ fn whoever_comes_back_misses_nothing_and_is_told_nothing_twice() {
         count(&told, &mut seen);
         cursor = next;
     }
-    assert_eq!(seen.len() as i64, written, "every point is told");
+    assert_eq!(seen.len() as i64, written, "every point is received");
     let twice: Vec<_> = seen.iter().filter(|(_, times)| **times != 1).take(5).collect();
-    assert!(twice.is_empty(), "told more than once: {twice:?}");
+    assert!(twice.is_empty(), "received more than once: {twice:?}");
 }
 
 #[test]
@@ -128,7 +129,7 @@ fn a_dropped_table_and_a_kill_hide_nothing_from_a_watcher() {
         assert!(told.is_empty());
         client
             .send("DELETE", "/v1/tables/doomed", &[], b"")
-            .expect("an answer")
+            .expect("a response")
             .expect_status(204);
         server.kill();
         server = folder.start(&Launch::default());
@@ -232,7 +233,7 @@ fn an_open_watch_hears_of_a_write_and_ends_with_the_service() {
     );
     assert!(
         lines.all(|line| line.is_ok_and(|line| !line.starts_with("data: "))),
-        "nothing more is told"
+        "no further events"
     );
 }
 

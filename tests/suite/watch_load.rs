@@ -1,4 +1,4 @@
-//! Throughput of writers beside a thousand watches: measured in pairs, on request.
+//! Throughput of writers with a thousand open watches: measured in pairs, on request.
 //!
 //! `cargo test -p tideline-tests --test suite -- --ignored --nocapture watch_load` prints the figures.
 
@@ -13,11 +13,11 @@ use tideline_runtime::background;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Launch, Server, wait};
 
-/// Open watches of a measurement.
+/// Number of open watches in a measurement.
 const WATCHES: usize = 1_000;
-/// Writers, each with a connection of its own.
+/// Writers, each with a separate connection.
 const WRITERS: usize = 4;
-/// Points of a request, each of another machine.
+/// Points per request, each of a different machine.
 const BATCH_POINTS: usize = 100;
 /// Duration of each measurement.
 const MEASURED: Duration = Duration::from_secs(6);
@@ -26,9 +26,9 @@ const PAIRS: usize = 3;
 /// Kind of the open watches.
 #[derive(Debug, Clone, Copy)]
 enum Watched {
-    /// One machine each: a condition of its own.
+    /// Each watch selects one machine.
     OneMachineEach,
-    /// Everything, all of them.
+    /// Each watch selects everything.
     Everything,
 }
 
@@ -49,7 +49,7 @@ fn open(address: SocketAddr, watched: Watched, at: usize) -> TcpStream {
     stream
 }
 
-/// Points a second that writers get acknowledged.
+/// Returns the points per second that are acknowledged.
 fn throughput(server: &Server) -> f64 {
     let (done, points) = (AtomicBool::new(false), AtomicU64::new(0));
     let began = Instant::now();
@@ -80,7 +80,7 @@ fn throughput(server: &Server) -> f64 {
     points.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64()
 }
 
-/// Points a second with watches open, and the bytes that they received.
+/// Returns the points per second with open watches, and the bytes that the watches received.
 fn beside(server: &Server, watched: Watched) -> (f64, u64) {
     let address = server
         .address_within(Duration::from_secs(10))
@@ -88,7 +88,8 @@ fn beside(server: &Server, watched: Watched) -> (f64, u64) {
     let mut streams: Vec<TcpStream> = (0..WATCHES).map(|at| open(address, watched, at)).collect();
     let (done, received) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let (is_done, count) = (Arc::clone(&done), Arc::clone(&received));
-    // Clients of watches are on other machines; here they must not take the cores of the writers.
+    // Clients of watches usually run on other machines, so this thread must not take the cores of the
+    // writers.
     let reader = thread::spawn(move || {
         background::enter();
         let mut bytes = vec![0; 1 << 16];
@@ -123,7 +124,7 @@ fn writers_beside_a_thousand_watches() {
             let (with_watches, bytes) = beside(&server, watched);
             let share = with_watches / alone;
             println!(
-                "{watched:?}, pair {pair}: {alone:.0} points/s alone, {with_watches:.0} beside {WATCHES} watches \
+                "{watched:?}, pair {pair}: {alone:.0} points/s alone, {with_watches:.0} with {WATCHES} watches \
                  ({:.0} %), which received {} MB",
                 share * 100.0,
                 bytes / 1_000_000

@@ -1,9 +1,9 @@
-//! Write-backs that fail, then a power cut: every acknowledged point is there.
+//! Failed write-backs, then a power cut: every acknowledged point must be stored.
 //!
-//! The kernel marks pages clean when their write-back fails: they stay readable, and a later sync does not write them.
-//! Each round fills a thin disk below the file system while writers run, until the service reports that it has failed.
-//! Then the room comes back, and the service repairs itself; or it is killed first and started again. Writers go on, and
-//! the power is cut.
+//! If the write-back of a page fails, the kernel marks the page clean: it stays readable, and a later sync
+//! does not write it. Each round fills a thin disk below the file system while writers run, until the service
+//! reports a failure. Then space is freed and the service repairs itself, or it is killed first and then
+//! restarted. Writers continue, and finally the power is cut.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,19 +17,19 @@ use tideline_tests::load::Load;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Client, Launch, Server, reading, rounds, seed, skip, wait};
 
-/// Writers at once, besides the one that makes timelines.
+/// Concurrent writers, in addition to the one that creates timelines.
 const WRITERS: u64 = 2;
-/// New timelines of one write: their rows take several pages of fjall's log.
+/// New timelines per write; their rows take several pages of fjall's log.
 const TIMELINES: i64 = 200;
-/// How long a repair may take. Attempts are up to 30 s apart.
+/// Time limit of a repair; attempts are up to 30 s apart.
 const REPAIR_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The event after the failure.
+/// Event after the failure.
 #[derive(Debug, Clone, Copy)]
 enum After {
-    /// Room comes back, and the service repairs itself.
+    /// Space is freed, and the service repairs itself.
     Repair,
-    /// The service is killed while the disk is full, and started again when it is not.
+    /// The service is killed while the disk is full, and restarted after space is freed.
     Kill,
 }
 
@@ -55,7 +55,7 @@ fn nothing_acknowledged_is_lost_after_a_failed_write_back_and_a_power_cut() {
     assert!(failures > 0, "no write-back failed: the disk was not full");
 }
 
-/// Runs one round. Returns whether the service reported a failure, and the file system went on.
+/// Runs one round. Returns true if the service reported a failure and the file system stayed writable.
 fn cut(disk: ThinDisk, after: After, random: &mut Random) -> bool {
     let load = Load::new(random.bits());
     let launch = launch();
@@ -96,8 +96,8 @@ fn cut(disk: ThinDisk, after: After, random: &mut Random) -> bool {
     verify(disk, &load, &launch, after, failed)
 }
 
-/// Cuts the power and compares what is there with the ledger. Returns whether the service had failed and the file system
-/// had not.
+/// Cuts the power and compares the stored points with the ledger. Returns true if the service had failed and
+/// the file system had stayed writable.
 fn verify(disk: ThinDisk, load: &Load, launch: &Launch, after: After, failed: bool) -> bool {
     let is_read_only = disk.is_read_only();
     let disk = disk.cut_power();
@@ -109,7 +109,8 @@ fn verify(disk: ThinDisk, load: &Load, launch: &Launch, after: After, failed: bo
     println!(
         "{after:?}, failed {failed}, file system read-only {is_read_only}: {wrong} of {acknowledged} points are wrong"
     );
-    // A file system that has aborted its journal does not keep what it has synced just before; this is the kernel's.
+    // A file system that aborts its journal may lose data that was synced just before; this is a fault of the
+    // kernel.
     assert!(
         is_read_only || wrong == 0,
         "{after:?}: {wrong} of {acknowledged} points are wrong, the first ones:\n{}",
@@ -120,7 +121,7 @@ fn verify(disk: ThinDisk, load: &Load, launch: &Launch, after: After, failed: bo
 }
 
 fn launch() -> Launch {
-    // No watermark refuses the writes before they fail.
+    // Disables the watermarks, which would refuse writes before they fail.
     Launch::default()
         .environment("TIDELINE__STORAGE__FREE_BYTES_MIN", "0")
         .environment("TIDELINE__STORAGE__FREE_PER_MILLE_MIN", "0")
@@ -132,20 +133,20 @@ fn is_ready(server: &Server) -> bool {
     answer.is_ok_and(|answer| answer.status == 200)
 }
 
-/// Runs `body` while points are written, to known timelines and to new ones.
+/// Runs `body` while points of known and of new timelines are written.
 fn while_writing<T>(load: &Load, server: &Server, next: &mut i64, body: impl FnOnce() -> T) -> T {
     let client = server.client();
     let writers = load.start(&client, WRITERS);
     let stop = AtomicBool::new(false);
     let result = thread::scope(|scope| {
-        // Also when `body` panics.
+        // Stops the writer also if `body` panics.
         let _stops = StopsOnDrop(&stop);
         let registrar = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 write_new_timelines(load, &client, *next);
                 *next += 1;
                 if *next % 2 == 0 {
-                    // What is sealed goes to the catalog, and so to fjall's log.
+                    // A seal adds the timelines to the catalog, and so to fjall's log.
                     seal(&client);
                 }
             }
@@ -194,7 +195,7 @@ fn a_folder_with_holes_in_its_logs_opens_when_the_loss_is_accepted() {
         for number in 0..20 {
             write_new_timelines(&load, &client, number);
             if damaged == "store" && number < 15 {
-                // What is sealed goes to the catalog, and so to fjall's log.
+                // A seal adds the timelines to the catalog, and so to fjall's log.
                 seal(&client);
             }
         }
@@ -241,7 +242,7 @@ fn seal(client: &Client) {
     let _ = client.send("POST", "/v1/jobs", &headers, br#"{"kind": "seal"}"#);
 }
 
-/// The logs in a folder, oldest first.
+/// Returns the logs in a folder, oldest first.
 fn logs(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("a folder");
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();

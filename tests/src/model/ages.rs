@@ -1,4 +1,6 @@
-//! How points age and go: moves between the tiers, policies, deletes.
+//! Ageing of points: moves between tiers, policies and deletes.
+//!
+//! Each function applies a step to the service and to the model.
 
 use crate::{Client, reading};
 use serde_json::{Value as Json, json};
@@ -9,15 +11,15 @@ use tideline_model::{Clock as _, SystemClock};
 use super::naive::{Model, Span};
 use super::writes::{DAY, FIRST_INSTANT, MEASUREMENTS};
 
-/// Moves of the default table, and whether to wait for their end.
+/// Kinds of jobs for the default table.
 const MOVES: [&str; 5] = ["migrate", "fold", "purge", "expire", "clean_catalog"];
 
-/// How long hidden points are kept.
+/// Delay between hiding and purging of points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purge {
-    /// For a day, which no run lasts: a longer policy shows them all again.
+    /// One day, longer than any run: a longer policy shows all hidden points again.
     NextDay,
-    /// Not at all: a longer policy shows what is left.
+    /// No delay: a longer policy shows the points that are not yet purged.
     AtOnce,
 }
 
@@ -26,7 +28,7 @@ impl Purge {
         [Self::NextDay, Self::AtOnce][random.index(2)]
     }
 
-    /// The setting of it.
+    /// Returns the value of the setting.
     pub fn delay(self) -> &'static str {
         match self {
             Self::NextDay => "24h",
@@ -35,7 +37,7 @@ impl Purge {
     }
 }
 
-/// A point of now, in a table of its own: expiry goes no further than the newest point.
+/// Writes a point with the current time to a separate table: expiry never passes the newest point.
 pub(super) fn write_now(client: &Client) {
     client
         .post_json("/v1/tables", &json!({"name": "now"}))
@@ -45,7 +47,7 @@ pub(super) fn write_now(client: &Client) {
         .expect_status(200);
 }
 
-/// Begins a move; half of them go on beside the next steps.
+/// Starts a job; half of the jobs run concurrently with the next steps.
 pub(super) fn start_move(client: &Client, random: &mut Random, context: &str) {
     let kind = MOVES[random.index(MOVES.len())];
     run_move(client, kind, random.index(2) == 0, context);
@@ -57,7 +59,7 @@ fn run_move(client: &Client, kind: &str, wait: bool, context: &str) {
     assert!(answer.is_success(), "{context}, {body}: {answer:?}");
 }
 
-/// Points of some timelines in some range go, or timelines with all their points.
+/// Deletes the points of random timelines in a random range, or timelines with all their points.
 pub(super) fn delete(client: &Client, model: &mut Model, random: &mut Random, context: &str) {
     let Some(mut span) = Span::draw(model, random) else {
         return;
@@ -85,7 +87,7 @@ pub(super) fn delete(client: &Client, model: &mut Model, random: &mut Random, co
     check_timelines(client, model, &format!("{context}, {span:?}"));
 }
 
-/// Once or twice: the second time harms nothing.
+/// Sends a delete once or twice: it is idempotent.
 fn post_delete(client: &Client, random: &mut Random, what: &str, body: &Json, context: &str) {
     for _ in 0..=random.index(2) {
         let answer = client.post_json(&format!("/v1/tables/default/{what}/delete"), body);
@@ -93,7 +95,7 @@ fn post_delete(client: &Client, random: &mut Random, what: &str, body: &Json, co
     }
 }
 
-/// The second time there is no such timeline.
+/// Deletes timelines by id; the second request returns 404.
 fn delete_by_id(client: &Client, span: &Span, context: &str) {
     let found = reading::search(
         client,
@@ -104,14 +106,14 @@ fn delete_by_id(client: &Client, span: &Span, context: &str) {
         let id = timeline["id"].as_str().expect("a timeline has an id");
         for status in [204, 404] {
             let path = format!("/v1/tables/default/timelines/{id}");
-            let answer = client.send("DELETE", &path, &[], b"").expect("an answer");
+            let answer = client.send("DELETE", &path, &[], b"").expect("a response");
             assert_eq!(answer.status, status, "{context}, {path}: {answer:?}");
         }
     }
 }
 
-/// Another policy. What was hidden shows again when it becomes longer, unless it was swept meanwhile; nothing is within
-/// the purge delay.
+/// Sets a random policy. A longer policy shows hidden points again unless they were purged in the meantime;
+/// within the purge delay none are purged.
 pub(super) fn set_policy(
     client: &Client,
     model: &mut Model,
@@ -120,7 +122,7 @@ pub(super) fn set_policy(
     context: &str,
 ) {
     let now = SystemClock.now().nanos();
-    // Between days of points, so that the time that passes meanwhile hides none.
+    // Between days of points, so that the time that passes during the test hides none.
     let cut = |random: &mut Random| FIRST_INSTANT - random.index(41) as i64 * DAY - DAY / 2;
     let visible_from = (random.index(3) > 0).then(|| cut(random));
     let hot_from = match random.index(4) {
@@ -139,12 +141,12 @@ pub(super) fn set_policy(
     let headers = [("content-type", "application/json")];
     let answer = client
         .send("PATCH", "/v1/tables/default", &headers, body.as_bytes())
-        .expect("an answer");
+        .expect("a response");
     assert!(answer.is_success(), "{context}, {body}: {answer:?}");
     let visible_from = visible_from.unwrap_or(i64::MIN);
     let hidden_before = model.show_from(visible_from);
     if purge == Purge::AtOnce && visible_from < hidden_before {
-        // Sweeps that began under the shorter policy are done after these.
+        // Waits until the jobs that started under the shorter policy are done.
         for kind in ["expire", "clean_catalog"] {
             run_move(client, kind, true, context);
         }
@@ -155,8 +157,8 @@ pub(super) fn set_policy(
     }
 }
 
-/// Whoever has a point that is seen is found, and nobody who was removed or never written. Who has none is found until
-/// the catalog is cleaned.
+/// Checks that a search finds every timeline with a visible point, and none that was removed or never
+/// written. A timeline without visible points is found until the catalog is cleaned.
 pub(super) fn check_timelines(client: &Client, model: &Model, context: &str) {
     for measurement in MEASUREMENTS {
         let condition = json!({"property": "measurement", "equals": measurement});
@@ -166,7 +168,7 @@ pub(super) fn check_timelines(client: &Client, model: &Model, context: &str) {
             let once = known.remove(host).is_some();
             assert!(
                 once,
-                "{context}: {measurement} of {host} is found twice, or was removed"
+                "{context}: {measurement} of {host} is found twice, was removed, or was never written"
             );
         }
         let lost: Vec<_> = known.iter().filter(|(_, is_seen)| **is_seen).collect();

@@ -1,4 +1,6 @@
-//! The model: points in a map, and every question answered by looking at all of them.
+//! Naive model: points in a map; every query scans all of them.
+//!
+//! The scans are slow and simple, so that their results are evidently correct.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,22 +12,22 @@ use tideline_model::{Timestamp, Value};
 use super::place;
 
 const SECOND: i64 = 1_000_000_000;
-/// Windows of one question at most: the range is cut to it.
+/// Maximum number of windows of a query; the range is cut accordingly.
 const WINDOWS_MAX: i64 = 2_000;
-/// Relative to the sum of absolute values: what the order of additions may change.
+/// Tolerance relative to the sum of absolute values: the possible effect of the order of additions.
 const SUM_TOLERANCE: f64 = 1e-12;
 
-/// Everything that was written and not deleted.
+/// All points that were written and not deleted.
 #[derive(Debug)]
 pub(super) struct Model {
     timelines: BTreeMap<(String, String), BTreeMap<i64, Fields>>,
-    /// Measurements and fields that were ever written.
+    /// All fields that were ever written, by measurement.
     fields: BTreeSet<(String, String)>,
-    /// Older points are there, but not to be seen.
+    /// Points before this timestamp are stored but hidden.
     visible_from: i64,
 }
 
-/// Some timelines of a measurement in a range of time, half-open.
+/// Timelines of a measurement and a half-open time range.
 #[derive(Debug, Clone)]
 pub(super) struct Span {
     pub(super) measurement: String,
@@ -45,7 +47,7 @@ impl Default for Model {
 }
 
 impl Model {
-    /// Fields merge, newest wins.
+    /// Writes a point; fields of the same point merge, and the newest value wins.
     pub(super) fn write(&mut self, measurement: &str, host: &str, time: i64, fields: Fields) {
         let named = fields.keys().map(|name| (measurement.to_owned(), name.clone()));
         self.fields.extend(named);
@@ -57,7 +59,7 @@ impl Model {
         self.timelines.values().map(BTreeMap::len).sum()
     }
 
-    /// Points of these timelines in this range go.
+    /// Deletes the points of these timelines in this range.
     pub(super) fn delete(&mut self, span: &Span) {
         let timelines = self.timelines.iter_mut();
         for (_, points) in timelines.filter(|(timeline, _)| span.means(timeline)) {
@@ -65,17 +67,18 @@ impl Model {
         }
     }
 
-    /// These timelines go, with all their points.
+    /// Removes these timelines with all their points.
     pub(super) fn remove_timelines(&mut self, span: &Span) {
         self.timelines.retain(|timeline, _| !span.means(timeline));
     }
 
-    /// Hides what is older, and shows what is not; returns the first instant that was shown before.
+    /// Sets the first visible timestamp; returns the previous one.
     pub(super) fn show_from(&mut self, instant: i64) -> i64 {
         std::mem::replace(&mut self.visible_from, instant)
     }
 
-    /// Points of a measurement in a range were hidden, and had no right to be kept: what is left of them is in `rows`.
+    /// Removes the hidden points of a range that the service has purged; `rows` holds the points that it
+    /// still returns.
     pub(super) fn keep_of_hidden(&mut self, measurement: &str, (start, end): (i64, i64), rows: Vec<Row>) {
         let mut left: BTreeMap<_, Fields> = rows
             .into_iter()
@@ -94,20 +97,21 @@ impl Model {
             }
         }
         left.retain(|(_, time), _| (start..end).contains(time));
-        assert!(left.is_empty(), "never written, or deleted: {left:?}");
+        assert!(left.is_empty(), "never written or deleted, but found: {left:?}");
     }
 
-    /// Whether a point of this instant can be written.
+    /// Returns true if a point of this timestamp can be written.
     pub(super) fn takes(&self, time: i64) -> bool {
         time >= self.visible_from
     }
 
-    /// Whether a field was ever written.
+    /// Returns true if a field was ever written.
     pub(super) fn knows(&self, measurement: &str, field: &str) -> bool {
         self.fields.contains(&(measurement.to_owned(), field.to_owned()))
     }
 
-    /// The machines of a measurement that were written and not removed; with whether any of their points is seen.
+    /// Returns the machines of a measurement that were written and not removed, each with true if any of its
+    /// points is visible.
     pub(super) fn hosts(&self, measurement: &str) -> BTreeMap<String, bool> {
         let span = Span::all(measurement);
         let is_seen =
@@ -131,7 +135,7 @@ impl Model {
             .collect()
     }
 
-    /// Compares an answer by machine and window with what a look at every point yields.
+    /// Compares a result by machine and window with a scan of all points.
     pub(super) fn compare_windows(
         &self,
         span: &Span,
@@ -165,7 +169,7 @@ impl Model {
         );
     }
 
-    /// Compares newest values: each field of each timeline stands in one row, that of its newest instant.
+    /// Compares newest values: each field of each timeline must occur in one row, with its newest timestamp.
     pub(super) fn compare_latest(&self, span: &Span, actual: &[Row], context: &str) {
         let mut expected: BTreeMap<(String, String), (i64, Value)> = BTreeMap::new();
         for (host, points) in self.within(span) {
@@ -179,12 +183,12 @@ impl Model {
             let (_, host, _) = place(row);
             for (field, value) in &row.fields {
                 let Some((time, known)) = expected.remove(&(host.clone(), field.clone())) else {
-                    panic!("{context}: {host} {field} is there twice, or was never written");
+                    panic!("{context}: {host} {field} is duplicated or was never written");
                 };
                 let same = row.time == time && same_value(&known, value);
                 assert!(
                     same,
-                    "{context}: {host} {field}: {row:?}, wanted {known:?} at {time}"
+                    "{context}: {host} {field}: {row:?}, expected {known:?} at {time}"
                 );
             }
         }
@@ -210,7 +214,7 @@ impl Model {
 }
 
 impl Span {
-    /// Everything of a measurement.
+    /// Returns a span of all timelines and points of a measurement.
     pub(super) fn all(measurement: &str) -> Self {
         Self {
             measurement: measurement.to_owned(),
@@ -220,7 +224,7 @@ impl Span {
         }
     }
 
-    /// Some timelines and a range between instants that were written; `None` while there are none.
+    /// Draws random timelines and a range between written timestamps; `None` if there are none.
     pub(super) fn draw(model: &Model, random: &mut Random) -> Option<Self> {
         let measurements: BTreeSet<&String> = model.timelines.keys().map(|(name, _)| name).collect();
         let measurement = *measurements.iter().nth(random.index(measurements.len()))?;
@@ -246,7 +250,7 @@ impl Span {
         Some(span)
     }
 
-    /// Means one of its machines only.
+    /// Restricts the span to one of its machines, if it lists machines.
     pub(super) fn keep_one_host(&mut self, random: &mut Random) {
         if let Some(hosts) = &mut self.hosts {
             let kept = hosts.iter().nth(random.index(hosts.len())).cloned();
@@ -254,7 +258,7 @@ impl Span {
         }
     }
 
-    /// Its first instant and the one after its last.
+    /// Returns the start and the exclusive end, clamped to valid timestamps.
     pub(super) fn range(&self) -> (i64, i64) {
         (
             self.start.max(Timestamp::MIN.nanos()),
@@ -274,7 +278,7 @@ impl Span {
         }
     }
 
-    /// The question for its rows.
+    /// Returns the request for raw rows.
     pub(super) fn question(&self) -> Json {
         let mut question = json!({"timelines": {"where": self.condition()}});
         if self.start > i64::MIN {
@@ -283,7 +287,7 @@ impl Span {
         question
     }
 
-    /// Its range, cut to as many windows as a question should have.
+    /// Returns the range, cut to the maximum number of windows.
     pub(super) fn bounded(&self, seconds: i64) -> (i64, i64) {
         let end = self.end.min(1_700_000_400 * SECOND);
         let start = self.start.max(end - WINDOWS_MAX * seconds * SECOND);
@@ -304,12 +308,12 @@ impl Span {
     }
 }
 
-/// The same rows, in any order of timelines.
+/// Asserts that both lists have the same rows, in any order.
 pub(super) fn same_rows(expected: &[Row], actual: &[Row], context: &str) {
     let mut known: BTreeMap<_, &Row> = expected.iter().map(|row| (place(row), row)).collect();
     for row in actual {
         let Some(wanted) = known.remove(&place(row)) else {
-            panic!("{context}: {row:?} is there twice, or was never written");
+            panic!("{context}: {row:?} is duplicated or was never written");
         };
         let same = wanted.fields.len() == row.fields.len()
             && wanted.fields.iter().all(|(name, value)| {
@@ -317,7 +321,7 @@ pub(super) fn same_rows(expected: &[Row], actual: &[Row], context: &str) {
                     .get(name)
                     .is_some_and(|actual| same_value(value, actual))
             });
-        assert!(same, "{context}: {row:?}, wanted {wanted:?}");
+        assert!(same, "{context}: {row:?}, expected {wanted:?}");
     }
     let lost: Vec<_> = known.values().take(5).collect();
     assert!(
@@ -328,7 +332,7 @@ pub(super) fn same_rows(expected: &[Row], actual: &[Row], context: &str) {
     );
 }
 
-/// Equal in type and bits; floats that JSON cannot hold come as texts.
+/// Compares two values by type and bits; floats that JSON cannot represent are returned as texts.
 fn same_value(wanted: &Value, actual: &Value) -> bool {
     match (wanted, actual) {
         (Value::Float(float), Value::String(text)) => match text.as_ref() {
@@ -353,7 +357,7 @@ fn compare_window(values: &[(i64, Value)], row: &Row, field: &str, context: &str
     let near = |function: &str, wanted: f64, scale: f64| {
         let actual = cell(function).as_f64().unwrap_or(f64::NAN);
         let close = (actual - wanted).abs() <= SUM_TOLERANCE * scale.max(f64::MIN_POSITIVE);
-        assert!(close, "{context}: {function} is {actual}, wanted {wanted}");
+        assert!(close, "{context}: {function} is {actual}, expected {wanted}");
     };
     let scale: f64 = numbers.iter().map(|number| number.abs()).sum();
     let sum: f64 = numbers.iter().sum();
@@ -374,7 +378,7 @@ fn compare_window(values: &[(i64, Value)], row: &Row, field: &str, context: &str
         let wanted = wanted.map(|(_, value)| value);
         assert!(
             wanted.is_some_and(|wanted| same_value(wanted, cell(function))),
-            "{context}: {function} is {:?}, wanted {wanted:?}",
+            "{context}: {function} is {:?}, expected {wanted:?}",
             cell(function)
         );
     }

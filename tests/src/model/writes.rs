@@ -1,4 +1,6 @@
-//! Random writes, in every form that the service reads.
+//! Random writes in all formats and encodings of the points route.
+//!
+//! Most writes hit existing points; some are late, before the epoch, or already expired.
 
 use crate::points::json_point;
 use crate::reading::Fields;
@@ -9,17 +11,17 @@ use tideline_model::Value;
 
 use super::naive::Model;
 
-/// What is written to.
+/// Measurements that are written.
 pub(super) const MEASUREMENTS: [&str; 2] = ["alpha", "beta"];
-/// Machines.
+/// Number of machines.
 const HOSTS: usize = 8;
-/// Few instants, so that most writes meet points that are there.
+/// Few timestamps, so that most writes overwrite existing points.
 const INSTANTS: usize = 300;
 pub(super) const FIRST_INSTANT: i64 = 1_700_000_000_000_000_000;
 const SECOND: i64 = 1_000_000_000;
 pub(super) const DAY: i64 = 86_400 * SECOND;
 
-/// A point before it is written.
+/// Point before it is written.
 struct Draft {
     measurement: &'static str,
     host: String,
@@ -34,7 +36,7 @@ enum Form {
     Ndjson,
 }
 
-/// One request, and the same into the model.
+/// Writes random points to the service with one request, and to the model.
 pub(super) fn write(client: &Client, model: &mut Model, random: &mut Random, context: &str) {
     let form = [Form::Lines, Form::Json, Form::Ndjson][random.index(3)];
     let count = 1 + random.index(60);
@@ -58,8 +60,8 @@ pub(super) fn write(client: &Client, model: &mut Model, random: &mut Random, con
     let headers = [("content-type", content_type), ("content-encoding", encoding)];
     let answer = client
         .send("POST", "/v1/tables/default/points", &headers, &body)
-        .expect("an answer");
-    // What has expired is refused, line by line.
+        .expect("a response");
+    // Expired points are rejected line by line.
     let taken: Vec<Draft> = drafts
         .into_iter()
         .filter(|draft| model.takes(draft.time))
@@ -100,7 +102,7 @@ fn draft(form: Form, random: &mut Random) -> Draft {
     }
 }
 
-/// `f` holds plain floats, `n` numbers of all kinds, `x` floats at the edges.
+/// Returns a random value: `f` has plain floats, `n` numbers of all types, `x` extreme floats.
 fn value(name: &str, form: Form, random: &mut Random) -> Value {
     match name {
         "b" => Value::Boolean(random.index(2) == 0),

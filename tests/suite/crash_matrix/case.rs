@@ -1,4 +1,6 @@
-//! One case: a step, a side of it, and what happens there.
+//! Case of the crash matrix: a step, a side of it, and a fault.
+//!
+//! The method of each fault returns a running server; [`finish`] then moves everything to its end.
 
 use std::fmt;
 use std::fs;
@@ -12,23 +14,23 @@ use tideline_tests::{Client, Launch, archive, wait};
 
 use super::life::{COLD_DAYS, Delete, Life, TABLE};
 
-/// How long a step may take to be reached, and a process to be gone.
+/// Time limit for reaching a step and for the end of a process.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a line of the log may take to arrive.
+/// Time limit for a line to appear in the log.
 const LOG_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What happens at a step.
+/// Fault at a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Blow {
-    /// It fails.
+    /// The step returns an error.
     Fail,
-    /// It waits, while others read and write.
+    /// The step waits while other requests read and write.
     Pause,
-    /// The process dies.
+    /// The process is killed.
     Kill,
 }
 
-/// A step, a side of it, and what happens there.
+/// Step, side and fault.
 #[derive(Debug, Clone)]
 pub(super) struct Case {
     work: &'static str,
@@ -37,11 +39,11 @@ pub(super) struct Case {
     blow: Blow,
 }
 
-/// What a paused step waits for. It is opened at the latest when this is dropped, so that a failed check never leaves
-/// a request without its answer.
+/// File for which a paused step waits. It is created when the gate is dropped, so that a failed check never
+/// leaves a request without a response.
 struct Gate(PathBuf);
 
-/// A store that every case begins with.
+/// Packed store with which every case begins.
 #[derive(Debug)]
 pub(super) struct Prepared {
     seed: u64,
@@ -58,7 +60,7 @@ impl Gate {
         &self.0
     }
 
-    /// Waits until somebody waits here; whether that happened in time.
+    /// Waits until the step is reached; returns false after [`PATIENCE`].
     fn is_reached(&self) -> bool {
         let mut reached = self.0.as_os_str().to_owned();
         reached.push(".reached");
@@ -73,20 +75,20 @@ impl Drop for Gate {
 }
 
 impl Prepared {
-    /// Days of points in segments, hot and cold, with late points, overwrites and deletes over them, and a rest in
-    /// the journal.
+    /// Creates a store with days of points in hot and cold segments, late points, overwrites and deletes
+    /// among them, and points that are only in the journal.
     ///
     /// # Panics
     ///
-    /// When the binary has no fail points: every case would pass for nothing.
+    /// If the binary has no fail points: all cases would pass without testing anything.
     pub(super) fn new(seed: u64) -> Self {
         let folder = DataFolder::new();
-        // The seal is tried again at once, so this is only seen in the log, or in an answer.
+        // The seal is retried at once, so its failure is visible only in the log or in the response.
         let server = folder.start(&launch(&folder).environment("TIDELINE_FAIL_AT", "seal.load.before"));
         let client = server.client();
         let mut life = Life::new(seed);
         client.post_json("/v1/tables", &Life::table()).expect_status(201);
-        // Sealed when it is old: cold from the beginning.
+        // Points that are already old when they are sealed are cold from the beginning.
         Life::set_hot_ttl(&client, "2d");
         life.write_days(&client, COLD_DAYS);
         life.write_days(&client, 40..42);
@@ -100,7 +102,8 @@ impl Prepared {
         );
         seal(&client);
         Life::set_retention(&client);
-        // Sealed when it is young, for this while: hot, and old enough to move later.
+        // With this longer TTL, points are sealed as hot; they are old enough to move once it is lowered
+        // again.
         Life::set_hot_ttl(&client, "20d");
         life.write_days(&client, 0..5);
         life.write_now(&client);
@@ -126,7 +129,7 @@ impl Prepared {
 }
 
 impl Case {
-    /// `step` as `work.step`.
+    /// Creates a case; `step` has the form `work.step`.
     pub(super) fn new(step: &'static str, side: &'static str, blow: Blow) -> Self {
         let (work, step) = step.split_once('.').expect("a step is named after its work");
         Self {
@@ -137,11 +140,11 @@ impl Case {
         }
     }
 
-    /// Runs it on a copy of the prepared store.
+    /// Runs the case on a copy of the prepared store.
     ///
     /// # Panics
     ///
-    /// When the store shows anything but what was written to it, or the step is never reached.
+    /// If the store returns anything but the written points, or if the step is not reached.
     pub(super) fn run(&self, prepared: &Prepared) {
         let folder = DataFolder::new();
         archive::unpack(&prepared.packed, &folder.path()).expect("it was packed here");
@@ -171,7 +174,7 @@ impl Case {
             server.log()
         );
         life.check(&client, &format!("{context}, failed"));
-        // Again, and now it works.
+        // The retry must succeed.
         let answer = self.trigger(&client, &delete);
         assert!(is_success(&answer), "{context}: {answer:?}\n{}", server.log());
         self.end(life, &delete);
@@ -192,15 +195,15 @@ impl Case {
             let gate = gate;
             assert!(gate.is_reached(), "{context}: never reached\n{}", server.log());
             life.check(&client, &format!("{context}, waiting"));
-            // The committer that waits in a delete takes no writes meanwhile.
+            // A committer that waits in a delete processes no writes.
             if self.work != "delete" {
                 life.write_again(&client, 40);
                 life.delete(&client);
                 life.check(&client, &format!("{context}, written to while waiting"));
             }
-            assert!(!work.is_finished(), "{context}: answered before it was done");
+            assert!(!work.is_finished(), "{context}: response before the work ended");
             drop(gate);
-            let answer = work.join().expect("the work is answered");
+            let answer = work.join().expect("the worker does not panic");
             assert!(is_success(&answer), "{context}: {answer:?}\n{}", server.log());
         });
         self.end(life, &delete);
@@ -233,7 +236,7 @@ impl Case {
         format!("{}.{}.{}", self.work, self.step, self.side)
     }
 
-    /// What the work needs; and what is deleted, where it is a delete.
+    /// Prepares the work; returns the delete if the work is a delete.
     fn begin(&self, client: &Client, life: &mut Life) -> Option<Delete> {
         match self.work {
             "fold" => life.write_stack(client, seal),
@@ -259,7 +262,7 @@ impl Case {
         }
     }
 
-    /// Makes the work begin and waits until it is done; status and body, `None` without an answer.
+    /// Starts the work and waits for its end; returns status and body, or `None` without a response.
     fn trigger(&self, client: &Client, delete: &Option<Delete>) -> Option<(u16, String)> {
         let (path, body) = match (delete, self.work) {
             (Some(delete), _) => (format!("/v1/tables/{TABLE}/points/delete"), delete.body()),
@@ -284,7 +287,7 @@ impl fmt::Display for Case {
     }
 }
 
-/// Everything moves to its end, and stays what it is.
+/// Runs all moves to their end and checks the store after each.
 fn finish(server: Server, folder: &DataFolder, life: &mut Life, context: &str) {
     let client = server.client();
     for kind in [
@@ -300,7 +303,7 @@ fn finish(server: Server, folder: &DataFolder, life: &mut Life, context: &str) {
     life.check(&server.client(), &format!("{context}, at the end"));
 }
 
-/// Expired points are freed as soon as they are hidden; nothing else is done unasked after the start.
+/// Expired points are freed as soon as they are hidden; other work starts only on request.
 fn launch(folder: &DataFolder) -> Launch {
     let files = folder.beside("files");
     Launch::default()

@@ -1,8 +1,8 @@
-//! A table whose points age, and the ledger of what was done to it.
+//! Table with ageing points, and the ledger of all changes to it.
 //!
-//! Every point carries the number of its write in all of its fields, so a reader can tell which write it sees and
-//! whether it sees one whole. The ledger keeps what a place may hold: one possibility when the outcome is known, the
-//! old and the new one after a request that got no answer.
+//! Every field of a point is derived from the number of its write. A reader can therefore identify the write
+//! and detect a partial one. The ledger holds the possible states of each place: one state if the outcome is
+//! known, and the old and the new state after a request without a response.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,40 +15,40 @@ use tideline_tests::points::json_point;
 use tideline_tests::reading::{self, Fields, Row};
 use tideline_tests::{Client, Response};
 
-/// The table.
+/// Name of the table.
 pub(super) const TABLE: &str = "life";
 const MEASUREMENT: &str = "pulse";
 pub(super) const HOSTS: usize = 6;
 const MINUTE: i64 = 60_000_000_000;
 const HOUR: i64 = 60 * MINUTE;
 pub(super) const DAY: i64 = 24 * HOUR;
-/// Age at which points are gone. Nothing is written within half a day of it.
+/// Age at which points expire. Points are never written with an age within half a day of it.
 const RETENTION: i64 = 30 * DAY;
-/// Days before the first one that are cold from the beginning.
+/// Age in days of the points that are cold from the beginning.
 pub(super) const COLD_DAYS: Range<i64> = 5..6;
-/// Segments of one window that are surely folded.
+/// Segments of one window that are enough for a fold.
 const STACK: usize = 14;
-/// Points of one request.
+/// Points per request.
 const REQUEST_POINTS: usize = 500;
 
-/// A machine and an instant in nanoseconds.
+/// Machine and timestamp in nanoseconds.
 pub(super) type Place = (String, i64);
 
-/// What is known of the table.
+/// Known state of the table.
 #[derive(Debug, Clone)]
 pub(super) struct Life {
     random: Random,
-    /// When it began: ages are counted from here.
+    /// Start time; ages are relative to it.
     now: i64,
-    /// The number of the last write.
+    /// Number of the last write.
     written: i64,
-    /// The writes that a place may show; `None` for nothing.
+    /// Writes that a place may return; `None` is an absent point.
     places: BTreeMap<Place, Vec<Option<i64>>>,
-    /// Places that were written more than once: several tiers may have them.
+    /// Places that were written more than once; several tiers may contain them.
     rewritten: BTreeSet<Place>,
 }
 
-/// A delete of points.
+/// Delete of points.
 #[derive(Debug, Clone)]
 pub(super) struct Delete {
     hosts: Vec<String>,
@@ -56,7 +56,7 @@ pub(super) struct Delete {
 }
 
 impl Life {
-    /// A life that begins now.
+    /// Creates the state of an empty table, with the current time as start.
     pub(super) fn new(seed: u64) -> Self {
         Self {
             random: Random::new(seed),
@@ -67,7 +67,7 @@ impl Life {
         }
     }
 
-    /// The table as it is made: moves happen on demand only.
+    /// Returns the definition of the table, in which moves start only on request.
     pub(super) fn table() -> Json {
         let never = json!({"cron": "0 0 29 2 *", "time_zone": "UTC"});
         json!({"name": TABLE, "policy": {"migrate": never, "expire": never}})
@@ -78,17 +78,17 @@ impl Life {
         Self::set_policy(client, &json!({"hot_ttl": hot_ttl}));
     }
 
-    /// Lets old points expire: a table that has a retention refuses to take them.
+    /// Sets the retention. Older points expire, and writing such points is refused from then on.
     pub(super) fn set_retention(client: &Client) {
         Self::set_policy(client, &json!({"retention": format_duration(RETENTION)}));
     }
 
-    /// Lets cold points become files, on demand only; they may stay in the cold tier too.
+    /// Enables archiving on request; randomly, archived points also stay in the cold tier.
     pub(super) fn set_archive(&mut self, client: &Client) {
         Self::set_archive_keeping(client, [None, Some("1000d")][self.random.index(2)]);
     }
 
-    /// The same, staying in the cold tier for so long.
+    /// Like [`set_archive`](Self::set_archive); archived points stay in the cold tier for `keep_cold`.
     pub(super) fn set_archive_keeping(client: &Client, keep_cold: Option<&str>) {
         let never = json!({"cron": "0 0 29 2 *", "time_zone": "UTC"});
         let archive = json!({"target": "default", "after": "3d", "schedule": never, "keep_cold": keep_cold});
@@ -100,12 +100,12 @@ impl Life {
         let headers = [("content-type", "application/json")];
         client
             .send("PATCH", &format!("/v1/tables/{TABLE}"), &headers, body.as_bytes())
-            .expect("an answer")
+            .expect("a response")
             .expect_status(200);
     }
 
-    /// Every machine every half hour of some days, counted back from the beginning; the first one every three minutes,
-    /// so that its cold chunks have summaries.
+    /// Writes a point per machine and half hour for some days before the start. The first machine gets one
+    /// every three minutes, so that its cold chunks have summaries.
     pub(super) fn write_days(&mut self, client: &Client, days: Range<i64>) {
         let start = self.now.div_euclid(DAY) * DAY;
         let steps = |span: i64| {
@@ -117,13 +117,13 @@ impl Life {
         self.write(client, &places);
     }
 
-    /// Every machine now: old points expire only beside young ones.
+    /// Writes a current point for every machine: old points expire only if newer ones exist.
     pub(super) fn write_now(&mut self, client: &Client) {
         let places: Vec<Place> = (0..HOSTS).map(|host| (host_name(host), self.now)).collect();
         self.write(client, &places);
     }
 
-    /// Writes over points of any age, and beside them.
+    /// Overwrites points of any age, and writes new points near them.
     pub(super) fn write_again(&mut self, client: &Client, count: usize) {
         let taken = |(_, time): &&Place| *time >= self.now - RETENTION + HOUR;
         let known: Vec<Place> = self.places.keys().filter(taken).cloned().collect();
@@ -136,8 +136,8 @@ impl Life {
         self.write(client, &places);
     }
 
-    /// Writes some half hours of every machine over and over, with a seal after each time: as many segments of one
-    /// window as a fold needs.
+    /// Writes some half hours of every machine repeatedly, with a seal after each time, so that one window
+    /// has enough segments for a fold.
     pub(super) fn write_stack(&mut self, client: &Client, seal: impl Fn(&Client)) {
         let age = [12 * HOUR, 4 * DAY][self.random.index(2)];
         let start = (self.now - age).div_euclid(DAY) * DAY;
@@ -151,7 +151,7 @@ impl Life {
         }
     }
 
-    /// Every write is acknowledged.
+    /// Writes points; every write must be acknowledged.
     pub(super) fn write(&mut self, client: &Client, places: &[Place]) {
         for places in places.chunks(REQUEST_POINTS) {
             let mut points = Vec::with_capacity(places.len());
@@ -171,7 +171,7 @@ impl Life {
         }
     }
 
-    /// A delete over some machines and some hours to days.
+    /// Draws a delete of some machines and a range of hours to days.
     pub(super) fn draw_delete(&mut self) -> Delete {
         let count = 1 + self.random.index(HOSTS - 1);
         let hosts: BTreeSet<usize> = (0..count).map(|_| self.random.index(HOSTS)).collect();
@@ -182,13 +182,13 @@ impl Life {
         }
     }
 
-    /// Deletes, and it is acknowledged.
+    /// Sends a random delete, which must be acknowledged.
     pub(super) fn delete(&mut self, client: &Client) {
         let delete = self.draw_delete();
         self.send_delete(client, &delete);
     }
 
-    /// Deletes some of what was cold from the beginning: its segment waits for nothing but a purge.
+    /// Deletes some points that were cold from the beginning, so that their segment needs only a purge.
     pub(super) fn delete_cold(&mut self, client: &Client) {
         let start = (self.now.div_euclid(DAY) - COLD_DAYS.end) * DAY;
         let delete = Delete {
@@ -205,7 +205,7 @@ impl Life {
         self.finish_delete(delete);
     }
 
-    /// A delete is on its way: its points may be gone.
+    /// Records that a delete is in progress: its points may be deleted.
     pub(super) fn begin_delete(&mut self, delete: &Delete) {
         for (_, known) in self.places.iter_mut().filter(|(place, _)| delete.holds(place)) {
             if !known.contains(&None) {
@@ -214,35 +214,35 @@ impl Life {
         }
     }
 
-    /// A delete was acknowledged: its points are gone.
+    /// Records that a delete was acknowledged: its points are deleted.
     pub(super) fn finish_delete(&mut self, delete: &Delete) {
         for (_, known) in self.places.iter_mut().filter(|(place, _)| delete.holds(place)) {
             *known = vec![None];
         }
     }
 
-    /// Reads everything and compares: rows, hours, and the tiers with their union. Sound while nothing moves or
-    /// is deleted between the questions.
+    /// Compares rows, hourly aggregates and the union of the tiers with the ledger. Valid only while nothing
+    /// moves or is deleted between the queries.
     pub(super) fn check(&self, client: &Client, context: &str) {
         let all = self.check_rows(client, context);
         check_hours(client, &all, context);
         self.check_tiers(client, &all, context);
     }
 
-    /// Which write every place shows, compared with what is known; sound also while points move.
+    /// Compares the write that every place returns with the ledger; valid also while points move.
     pub(super) fn check_rows(&self, client: &Client, context: &str) -> BTreeMap<Place, i64> {
         let all = self.read(client, "all", context);
         for (place, known) in &self.places {
             let seen = all.get(place).copied();
             assert!(
                 known.contains(&seen),
-                "{context}: {place:?} shows write {seen:?}, wanted one of {known:?}"
+                "{context}: {place:?} shows write {seen:?}, expected one of {known:?}"
             );
         }
         all
     }
 
-    /// Each point lies in one tier; where a place was written again, the newest write of all tiers counts.
+    /// Checks that each point is in one tier. For an overwritten place, the newest write of all tiers counts.
     fn check_tiers(&self, client: &Client, all: &BTreeMap<Place, i64>, context: &str) {
         let mut union = self.read(client, "hot", context);
         let old = ["cold", "archive"].map(|tier| self.read(client, tier, context));
@@ -264,14 +264,15 @@ impl Life {
         }
     }
 
-    /// Which write every place shows in a tier; panics at what was never written or is there twice.
+    /// Returns the write of every place in a tier; panics for a point that was never written or is returned
+    /// twice.
     fn read(&self, client: &Client, tier: &str, context: &str) -> BTreeMap<Place, i64> {
-        let rows = reading::rows(client, TABLE, json!({"tier": tier})).expect("an answer");
+        let rows = reading::rows(client, TABLE, json!({"tier": tier})).expect("a response");
         let mut seen = BTreeMap::new();
         for row in rows {
             let (place, write) = self.recognise(&row, context);
             let before = seen.insert(place, write);
-            assert!(before.is_none(), "{context}: there twice in {tier}: {row:?}");
+            assert!(before.is_none(), "{context}: duplicate in {tier}: {row:?}");
         }
         seen
     }
@@ -293,7 +294,7 @@ impl Life {
         (place, *write)
     }
 
-    /// How many points are surely there.
+    /// Returns the number of points that are certainly stored.
     pub(super) fn points(&self) -> usize {
         let is_there = |known: &&Vec<Option<i64>>| known.len() == 1 && known[0].is_some();
         self.places.values().filter(is_there).count()
@@ -301,7 +302,7 @@ impl Life {
 }
 
 impl Delete {
-    /// Sends it.
+    /// Sends the delete.
     fn send(&self, client: &Client) -> Response {
         client.post_json(&format!("/v1/tables/{TABLE}/points/delete"), &self.body())
     }
@@ -333,7 +334,7 @@ fn fields(write: i64) -> Fields {
     .into()
 }
 
-/// Count and sum by machine and hour follow from the rows. Whole numbers and halves: sums are exact.
+/// Compares count and sum by machine and hour with the rows. Values are multiples of 0.5, so sums are exact.
 fn check_hours(client: &Client, all: &BTreeMap<Place, i64>, context: &str) {
     let mut expected: BTreeMap<Place, (i64, i64, f64)> = BTreeMap::new();
     for ((host, time), write) in all {

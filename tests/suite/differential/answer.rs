@@ -1,4 +1,6 @@
-//! What was answered, and how two answers differ.
+//! Results of both sides, and their comparison.
+//!
+//! Errors are compared by status and class; series by labels, timestamps and values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,14 +11,14 @@ use tideline_tests::client::escaped;
 
 use super::grammar::Question;
 
-/// Relative error that sums of floats may have: neither side promises an order of adding.
+/// Relative tolerance of float sums: neither side guarantees an order of additions.
 const TOLERANCE: f64 = 1e-9;
 
-/// An answer, in a form that can be compared.
+/// Result in a comparable form.
 pub(super) enum Answer {
-    /// Samples by series: instant and value.
+    /// Samples by series: timestamp and value.
     Series(BTreeMap<String, Vec<(i64, f64)>>),
-    /// The status and class of an error.
+    /// Error with its status and class.
     Refused {
         status: u16,
         class: String,
@@ -60,7 +62,7 @@ impl Answer {
         Self::Series(series(&json["data"]))
     }
 
-    /// Whether it has a sample.
+    /// Returns true if it has a sample.
     pub(super) fn is_full(&self) -> bool {
         matches!(self, Self::Series(series) if !series.is_empty())
     }
@@ -83,13 +85,13 @@ fn series(data: &Value) -> BTreeMap<String, Vec<(i64, f64)>> {
             None => vec![sample(&one["value"])],
         };
         let twice = all.insert(one["metric"].to_string(), samples);
-        assert!(twice.is_none(), "{} is there twice", one["metric"]);
+        assert!(twice.is_none(), "{} is returned twice", one["metric"]);
     }
     all
 }
 
 fn sample(pair: &Value) -> (i64, f64) {
-    let millis = pair[0].as_f64().expect("an instant is a number") * 1_000.0;
+    let millis = pair[0].as_f64().expect("a timestamp is a number") * 1_000.0;
     let value = pair[1].as_str().expect("a value is a text");
     let value = match value {
         "+Inf" => f64::INFINITY,
@@ -112,7 +114,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// How two answers differ; `None` where they say the same.
+/// Describes the difference between two results; `None` if they are equal.
 pub(super) fn difference(ours: &Answer, theirs: &Answer) -> Option<String> {
     match (ours, theirs) {
         (Answer::Series(ours), Answer::Series(theirs)) => series_difference(ours, theirs),
@@ -141,7 +143,7 @@ fn series_difference(ours: &Samples, theirs: &Samples) -> Option<String> {
         let same_instants = ours.iter().map(|(at, _)| at).eq(theirs.iter().map(|(at, _)| at));
         if !same_instants {
             return Some(format!(
-                "other instants of {series}: ours {ours:?}\n  theirs {theirs:?}"
+                "other timestamps of {series}: ours {ours:?}\n  theirs {theirs:?}"
             ));
         }
         let differing = ours

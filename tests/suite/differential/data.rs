@@ -1,4 +1,7 @@
-//! What is asked about: counters that reset, gauges with gaps and stale markers, numbers at the edge, buckets.
+//! Data of the differential test: counters with resets, gauges with gaps and staleness markers, extreme
+//! values, buckets.
+//!
+//! The data is generated from a fixed seed; only the queries vary.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +9,22 @@ use tideline_fleet::Random;
 use tideline_fleet::remote_write::{Sample, Series, WriteRequest};
 use tideline_tests::Client;
 
-/// The first instant, in milliseconds since the epoch.
+/// First timestamp, in milliseconds since the epoch.
 pub(super) const START: i64 = 1_767_225_600_000;
-/// Behind the last instant.
+/// Exclusive upper bound of the timestamps.
 pub(super) const END: i64 = START + 2 * 3_600_000;
 
-/// From one sample of a series to the next.
+/// Milliseconds between two samples of a series.
 const STEP: i64 = 15_000;
-/// Time that one request is about: samples come in the order of time, as a Prometheus wants them.
+/// Milliseconds covered by one request. Samples are sent in time order, as Prometheus requires.
 const REQUEST: i64 = 300_000;
-/// Bits of the number that ends a series.
+/// Bits of the staleness marker.
 const STALE: u64 = 0x7ff0_0000_0000_0002;
 const INSTANCES: usize = 5;
 
 type Labels = Vec<(String, String)>;
 
-/// All samples, in requests in the order of time.
+/// Returns all samples, in requests in time order.
 pub(super) fn requests() -> Vec<WriteRequest> {
     let mut random = Random::new(7);
     let all = series(&mut random);
@@ -99,7 +102,7 @@ fn labels_of(metric: &str, job: &str, instance: usize, more: &[(&str, &str)]) ->
         .collect()
 }
 
-/// The instants of a series: machines are not asked at the same time, and sometimes late.
+/// Returns the timestamps of a series: machines are scraped at different times, and some scrapes are late.
 fn instants(random: &mut Random, instance: usize) -> Vec<i64> {
     let first = START + 2_000 * instance as i64;
     let late = |random: &mut Random| if random.index(9) == 0 { 1_000 } else { 0 };
@@ -133,7 +136,7 @@ fn temperature(random: &mut Random, instance: usize) -> BTreeMap<i64, f64> {
     values.collect()
 }
 
-/// Two thirds are missing, and sometimes it says that it ends.
+/// Returns a gauge of which two thirds are missing, with some staleness markers.
 fn sparse(random: &mut Random, instance: usize) -> BTreeMap<i64, f64> {
     let mut samples = BTreeMap::new();
     for at in instants(random, instance) {

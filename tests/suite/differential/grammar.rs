@@ -1,4 +1,6 @@
-//! Random PromQL, always well-formed, mostly with a result.
+//! Random PromQL expressions, always well-formed and mostly with a result.
+//!
+//! Expressions whose result is not exactly defined, such as the order of equal values, are not generated.
 
 use std::fmt;
 
@@ -6,23 +8,23 @@ use tideline_fleet::Random;
 
 use super::data::{END, START};
 
-/// A question: an instant one where `step` is 0.
+/// Query; an instant query if `step` is 0.
 pub(super) struct Question {
     pub(super) query: String,
-    /// Milliseconds.
+    /// Start in milliseconds, like `end` and `step`.
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) step: i64,
 }
 
-/// Makes expressions of a seed.
+/// Generator of expressions from a seed.
 pub(super) struct Grammar {
     random: Random,
-    /// Whether only what version 2 knows may be written.
+    /// True if only functions of Prometheus 2 may be used.
     is_old: bool,
 }
 
-/// How deep expressions nest.
+/// Maximum nesting depth of expressions.
 const DEPTH: u32 = 3;
 const COUNTERS: [&str; 2] = ["requests_total", "errors_total"];
 const GAUGES: [&str; 3] = ["temperature", "sparse", "strange"];
@@ -68,7 +70,8 @@ impl Question {
             0 => grammar.scalar(DEPTH),
             _ => grammar.vector(DEPTH),
         };
-        // Samples lie at whole seconds, windows are of whole seconds: no bound of a window is a sample's instant.
+        // Samples are at whole seconds and windows last whole seconds, so the offset of 347 ms keeps window
+        // bounds apart from samples.
         let start = START + 1_000 * grammar.random.index(((END - START) / 1_000) as usize) as i64 + 347;
         let (end, step) = match grammar.random.index(3) {
             0 => (start, 0),
@@ -109,7 +112,7 @@ impl Grammar {
         self.random.index(of) == 0
     }
 
-    /// A number of a range; whole ones often.
+    /// Returns a number of a small range, often an integer.
     fn number(&mut self) -> String {
         match self.random.index(5) {
             0 => "0".into(),
@@ -141,7 +144,7 @@ impl Grammar {
         }
     }
 
-    /// A scalar in parentheses, as the operand of a sign.
+    /// Returns a scalar in parentheses, as the operand of a sign.
     fn atom(&mut self, depth: u32) -> String {
         format!("({})", self.scalar(depth))
     }
@@ -153,7 +156,7 @@ impl Grammar {
         let depth = depth - 1;
         match self.random.index(16) {
             0 => self.selector(),
-            // Of numbers that are no dates, the processor decides what comes out.
+            // For numbers that are not dates, the result depends on the processor.
             15 => format!("{}(requests_total * 1e5)", self.one_of(&OF_DATES)),
             1..=3 => self.over_range(depth),
             4..=6 => self.aggregation(depth),
@@ -228,7 +231,7 @@ impl Grammar {
             0 => format!("quantile_over_time({:.2}, {range})", self.random.unit()),
             1 => format!("predict_linear({range}, {})", self.random.index(900)),
             2 => format!("absent_over_time({range})"),
-            // What it makes of infinities depends on the version.
+            // Its result for infinities depends on the version.
             3 if !self.is_old => format!(
                 "mad_over_time(temperature{}[{}])",
                 self.matchers(),
@@ -257,7 +260,7 @@ impl Grammar {
                 self.random.unit(),
                 self.vector(depth)
             ),
-            // Which of equals is kept is nobody's promise: only values that are never equal are ranked.
+            // The choice among equal values is undefined, so only values that are never equal are ranked.
             1 => format!("topk{grouping} ({}, temperature)", 1 + self.random.index(4)),
             2 => format!("bottomk{grouping} ({}, temperature)", 1 + self.random.index(4)),
             3 => format!("count_values{grouping} (\"worth\", ceil(temperature / 10))"),
@@ -295,7 +298,7 @@ impl Grammar {
     }
 
     fn with_scalar(&mut self, depth: u32) -> String {
-        // No remainder: of a large number by a sum of floats, it shows the last digit.
+        // No remainder: for a large number and a sum of floats, it depends on the last digit.
         let operator = self.one_of(&[
             "+", "-", "*", "/", "^", "atan2", "> bool", "== bool", "<= bool", ">", "<", "!=",
         ]);

@@ -1,4 +1,4 @@
-//! A Prometheus to compare with: one that runs, or one that is started here.
+//! Prometheus to compare with: a running one, or one that is started here.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,17 +8,17 @@ use tempfile::TempDir;
 use tideline_tests::program::{Program, Running, free_address};
 use tideline_tests::{Client, wait};
 
-/// How long a start may take.
+/// Time limit of a start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A Prometheus; one that was started here is killed when this is dropped.
+/// Prometheus; one that was started here is killed on drop.
 pub(super) struct Reference {
     client: Client,
     _started: Option<(Running, TempDir)>,
 }
 
 impl Reference {
-    /// The one that `TIDELINE_PROMETHEUS` names.
+    /// Returns the Prometheus that `TIDELINE_PROMETHEUS` names.
     pub(super) fn of_environment() -> Option<Self> {
         let named = std::env::var("TIDELINE_PROMETHEUS").ok()?;
         let reference = match named.parse::<SocketAddr>() {
@@ -61,13 +61,13 @@ impl Reference {
         &self.client
     }
 
-    /// What it says that it is.
+    /// Returns the version that it reports.
     pub(super) fn version(&self) -> String {
         let answer = self.client.get("/api/v1/status/buildinfo").json();
         answer["data"]["version"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Whether it lacks what version 3 has.
+    /// Returns true for versions before 3.
     pub(super) fn is_before_3(&self) -> bool {
         self.version().starts_with("2.")
     }

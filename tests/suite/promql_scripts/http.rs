@@ -1,4 +1,6 @@
-//! The service as a target of scripts: remote write in, the query endpoints out.
+//! The service as a target of scripts: samples by remote write, queries by the query endpoints.
+//!
+//! Each `clear` drops the current table and creates a new one.
 
 use serde_json::json;
 use tideline_fleet::remote_write as wire;
@@ -8,7 +10,7 @@ use tideline_promqltest::{Answer, LoadedSample, LoadedSeries, Target, api};
 use tideline_tests::Client;
 use tideline_tests::client::escaped;
 
-/// A server whose table of today is asked; a cleared one is dropped and the next begins.
+/// Server with the current table of a script.
 pub(super) struct OverHttp {
     client: Client,
     tables: usize,
@@ -44,7 +46,7 @@ impl Target for OverHttp {
             answer.map_err(|error| error.to_string())?;
         }
         self.tables += 1;
-        // Scripts begin in 1970, and some reach before.
+        // The table has no retention: scripts begin in 1970, and some use earlier timestamps.
         let table = json!({"name": self.table()});
         self.client.post_json("/v1/tables", &table).expect_status(201);
         Ok(())

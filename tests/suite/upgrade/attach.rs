@@ -1,5 +1,5 @@
-//! The archive alone: what is at a target makes a server on an empty machine answer as the one that wrote it, also what an
-//! older build has archived.
+//! Attaching: an empty server that has only the archive returns the same results as the server that wrote it.
+//! This includes archives of an older build.
 
 mod apart;
 mod flipped;
@@ -19,7 +19,7 @@ use super::{Expected, answers, check, fixture, job, seal, timeline_id, write, wr
 const STORE: &str = "archived-store.zst";
 const FILES: &str = "archived-files.zst";
 const TABLES: [&str; 2] = ["default", "devices"];
-/// How long a process may take to be gone.
+/// Time limit for the end of a process.
 const PATIENCE: Duration = Duration::from_secs(30);
 const MOVES: [&str; 3] = ["seal", "migrate", "archive"];
 
@@ -63,7 +63,7 @@ fn an_empty_machine_answers_from_the_archive_alone() {
     let client = server.client();
     check(&client, &expected, "attached, and opened again after a kill");
     assert_eq!(extra_answers(&client), before);
-    // Writes from now on win over what is attached, in memory, sealed, and in new files.
+    // New writes override attached points: in memory, in segments, and in new archive files.
     write_more(&client, &mut expected);
     check(&client, &expected, "written over what is attached");
     delete(&client, &mut expected);
@@ -74,7 +74,7 @@ fn an_empty_machine_answers_from_the_archive_alone() {
     }
     let before = extra_answers(&client);
     server.kill();
-    // The files of the first server stay, and those of the second take their place.
+    // The files of the first server are kept, and those of the second supersede them.
     let third = DataFolder::new();
     let server = third.start(&launch(&files));
     let client = server.client();
@@ -115,7 +115,7 @@ fn a_kill_in_the_middle_leaves_what_is_attached_and_the_rest_follows() {
         assert!(gone.is_ok_and(|status| !status.success()), "{step}");
         let server = folder.start(&launch);
         let client = server.client();
-        // Agents go on meanwhile: what they write is newer, and attaching goes on all the same.
+        // Agents continue to write newer points, and attaching still succeeds.
         let mut expected = expected_clone(&expected);
         write_more(&client, &mut expected);
         let last = attach(&client, &json!({"target": "default"}));
@@ -156,12 +156,12 @@ fn what_is_owned_is_removed_and_what_is_not_stays() {
         let left = objects(&copy).iter().filter(|name| before.contains(name)).count();
         match own {
             false => assert_eq!(left, before.len(), "nothing of another database is removed"),
-            true => assert!(left < before.len(), "what new files took the place of is removed"),
+            true => assert!(left < before.len(), "superseded files are removed"),
         }
         let described = |path: &String| path.ends_with(".json");
         let kept = objects(&copy).into_iter().filter(described).count();
         assert!(kept > 0);
-        // What is there is still sound, and makes the same server.
+        // The remaining files are intact and give an equal server.
         assert!(server.terminate().status.success());
         let next = DataFolder::new();
         let server = next.start(&launch(&copy));
@@ -182,7 +182,7 @@ fn what_cannot_be_attached_is_told_and_the_rest_is() {
     let client = server.client();
     let expected = tell_story(&client);
     archive_all(&client);
-    // Its own files are no other's.
+    // A server does not attach its own files.
     let own = attach(&client, &json!({"target": "default"}));
     assert_eq!(
         (&own["segments"], &own["problem_count"]),
@@ -217,7 +217,7 @@ fn what_cannot_be_attached_is_told_and_the_rest_is() {
             .expect_status(status);
         assert!(answer.text().contains(says), "{body}: {}", answer.text());
     }
-    // Points of the same times that were written and sealed here before.
+    // Writes and seals a point with a timestamp that the archive contains.
     let known = expected.0["devices"].iter().next().expect("it has timelines");
     let (measurement, tags) = known.0;
     let (time, fields) = known.1.points.iter().next().expect("it has points");
@@ -236,7 +236,7 @@ fn what_cannot_be_attached_is_told_and_the_rest_is() {
     assert!(
         last["problems"][0]
             .as_str()
-            .is_some_and(|text| text.contains("table of its own")),
+            .is_some_and(|text| text.contains("as a separate table")),
         "{last}"
     );
     let last = attach(
@@ -248,10 +248,10 @@ fn what_cannot_be_attached_is_told_and_the_rest_is() {
         (&json!(true), &json!(0)),
         "{last}"
     );
-    let rows = reading::rows(&client, "devices_before", json!({})).expect("an answer");
+    let rows = reading::rows(&client, "devices_before", json!({})).expect("a response");
     let wanted: usize = expected.0["devices"].values().map(|of| of.points.len()).sum();
     assert_eq!(rows.len(), wanted);
-    // Owned by one table, they would vanish under the other.
+    // If one table owned the files, dropping it would delete them for the other.
     let answer = client.post_json(
         "/v1/archive/attach",
         &json!({"target": "default", "table": "devices", "as": "third", "own": true}),
@@ -261,7 +261,7 @@ fn what_cannot_be_attached_is_told_and_the_rest_is() {
     damaged(&files, &expected);
 }
 
-/// One description and one file of timelines are not what was written.
+/// Damages one sidecar and one timelines file: both are reported, and everything else is attached.
 fn damaged(files: &Path, expected: &Expected) {
     let folder = DataFolder::new();
     let copy = folder.beside("copy");
@@ -272,7 +272,7 @@ fn damaged(files: &Path, expected: &Expected) {
     let described: Vec<&String> = names.iter().filter(|name| name.ends_with(".json")).collect();
     assert!(described.len() > 2, "{names:?}");
     flip(&copy.join(described[0]));
-    // Its timelines have a name of their own.
+    // The sidecar contains the name of its timelines file.
     let said: Json =
         serde_json::from_slice(&fs::read(copy.join(described[1])).expect("it is there")).expect("JSON");
     let timelines = said["archive"]["timelines"]["key"].as_str().expect("a name");
@@ -296,7 +296,7 @@ fn damaged(files: &Path, expected: &Expected) {
     );
     let jobs = client.get("/v1/jobs?kind=attach_archive").json();
     assert_eq!(jobs["jobs"][0]["state"], "failed", "{jobs}");
-    let rows = reading::rows(&client, "devices", json!({})).expect("an answer");
+    let rows = reading::rows(&client, "devices", json!({})).expect("a response");
     let wanted: usize = expected.0["devices"].values().map(|of| of.points.len()).sum();
     assert_eq!(rows.len(), wanted, "the other table is whole");
 }
@@ -340,7 +340,7 @@ fn an_archive_of_an_older_build_is_attached() {
     let mut expected = answers();
     let server = folder.start(&launch(&files));
     let client = server.client();
-    // Its descriptions do not say what the settings of tables were, and source tags are part of every id.
+    // Sidecars of that build do not contain table settings, and source tags are part of every timeline id.
     client
         .post_json("/v1/tables", &json!({"name": "guessed", "source_tags": ["rack"]}))
         .expect_status(201);
@@ -361,7 +361,7 @@ fn an_archive_of_an_older_build_is_attached() {
     );
     let answer = client
         .send("DELETE", "/v1/tables/guessed", &[], b"")
-        .expect("an answer");
+        .expect("a response");
     assert!(answer.is_success());
     let Some(Step::CreateTable(devices)) = story::steps().into_iter().next() else {
         panic!("the story begins with a table");
@@ -384,7 +384,7 @@ fn an_archive_of_an_older_build_is_attached() {
     }
 }
 
-/// Makes the fixture with the binary that `TIDELINE_BINARY` names; see `tests/fixtures/README.md`.
+/// Writes the fixture with the binary that `TIDELINE_BINARY` names; see `tests/fixtures/README.md`.
 #[test]
 #[ignore = "writes the fixture into the source tree"]
 fn make_the_fixture_with_an_archive() {
@@ -421,7 +421,7 @@ fn unpack(name: &str, folder: &Path) {
     archive::unpack(&packed, folder).expect("the fixture is whole");
 }
 
-/// Does all of the story; what has to be answered then.
+/// Runs all steps of the story; returns the expected contents.
 pub(super) fn tell_story(client: &Client) -> Expected {
     let steps = story::steps();
     for step in &steps {
@@ -449,7 +449,7 @@ fn set_archive_of(client: &Client, table: &str) {
     let path = format!("/v1/tables/{table}");
     let headers = [("content-type", "application/json")];
     let answer = client.send("PATCH", &path, &headers, policy.to_string().as_bytes());
-    answer.expect("an answer").expect_status(200);
+    answer.expect("a response").expect_status(200);
 }
 
 fn archive_all(client: &Client) {
@@ -460,13 +460,13 @@ fn archive_all(client: &Client) {
 
 fn check_all_archived(client: &Client, expected: &Expected) {
     for (table, timelines) in &expected.0 {
-        let archived = reading::rows(client, table, json!({"tier": "archive"})).expect("an answer");
+        let archived = reading::rows(client, table, json!({"tier": "archive"})).expect("a response");
         let points: usize = timelines.values().map(|timeline| timeline.points.len()).sum();
         assert_eq!(archived.len(), points, "{table}");
     }
 }
 
-/// Attaches, and waits for the end; the last line.
+/// Attaches and waits for the end; returns the last line of the response.
 fn attach(client: &Client, body: &Json) -> Json {
     let answer = client
         .post_json("/v1/archive/attach", body)
@@ -499,7 +499,8 @@ fn delete(client: &Client, expected: &mut Expected) {
     assert!(gone > 0, "there was something to delete");
 }
 
-/// Answers to questions that go other ways than those of `check`: names, facets, conditions of every kind, aggregates.
+/// Returns results that `check` does not cover: names, fields, attributes, searches with several conditions,
+/// aggregates.
 fn extra_answers(client: &Client) -> Vec<Json> {
     let get = |path: &str| client.get(path).expect_status(200).json();
     let post = |path: &str, body: Json| client.post_json(path, &body).expect_status(200).json();
@@ -553,7 +554,7 @@ fn expected_clone(expected: &Expected) -> Expected {
     Expected::parse(&expected.to_text())
 }
 
-/// The names of all objects below a directory.
+/// Returns the names of all objects below a folder.
 fn objects(folder: &Path) -> Vec<String> {
     let mut names = Vec::new();
     let mut folders: Vec<PathBuf> = vec![folder.to_owned()];

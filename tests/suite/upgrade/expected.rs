@@ -1,4 +1,4 @@
-//! What the store of the fixture has to answer, as a text that a person can read and a review can see change.
+//! Expected contents of the fixture store, in a text form that readers can read and compare.
 //!
 //! ```text
 //! table default
@@ -17,21 +17,21 @@ use tideline_tests::reading::{self, Fields};
 
 use super::story::{Point, Step};
 
-/// Everything that is stored, by table.
+/// All stored data, by table.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Expected(pub(super) BTreeMap<String, BTreeMap<Identity, Timeline>>);
 
 /// Measurement and tags.
 pub(super) type Identity = (String, BTreeMap<String, String>);
 
-/// What is stored of a timeline.
+/// Attributes and points of a timeline.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Timeline {
     pub(super) attributes: BTreeMap<String, Json>,
     pub(super) points: BTreeMap<i64, Fields>,
 }
 
-/// The line that begins a timeline.
+/// Heading line of a timeline.
 #[derive(Serialize, Deserialize)]
 struct Heading {
     measurement: String,
@@ -40,7 +40,7 @@ struct Heading {
 }
 
 impl Expected {
-    /// What follows from the steps: fields merge, the newest wins.
+    /// Returns the contents that follow from the steps: fields merge, and the newest value wins.
     pub(super) fn of(steps: &[Step]) -> Self {
         let mut expected = Self::default();
         for step in steps {
@@ -94,11 +94,11 @@ impl Expected {
         text
     }
 
-    /// Reads [`Self::to_text`].
+    /// Parses the output of [`Self::to_text`].
     ///
     /// # Panics
     ///
-    /// When the text is another.
+    /// If the text has another form.
     pub(super) fn parse(text: &str) -> Self {
         let mut expected = Self::default();
         let mut table = String::new();
@@ -118,7 +118,7 @@ impl Expected {
                 let time = word.parse().expect("a point begins with its time");
                 let timeline = timelines
                     .get_mut(&identity)
-                    .expect("a point stands below its timeline");
+                    .expect("a point is below its timeline");
                 timeline.points.insert(time, fields(rest));
             }
         }
@@ -126,7 +126,7 @@ impl Expected {
     }
 }
 
-/// The fields as a JSON object, each value as an answer writes it.
+/// Formats the fields as a JSON object, with values as in a response.
 fn cells(fields: &Fields) -> String {
     let cells: Vec<String> = fields
         .iter()

@@ -1,5 +1,5 @@
-//! What was done to the store of the fixture: fixed requests in a fixed order, told again to whoever must know what
-//! the store has to answer.
+//! Requests that produced the store of the fixture, in a fixed order. Tests derive the expected results of the store
+//! from them.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +14,20 @@ const DAY: i64 = 86_400 * SECOND;
 /// 2024-03-01T00:00:00Z.
 const START: i64 = 1_709_251_200 * SECOND;
 
-/// One thing that was done.
+/// One step.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// A table beside the default one.
+    /// Creation of a table in addition to the default one.
     CreateTable(Json),
-    /// Points of one request, in their order.
+    /// Points of one request, in order.
     Write(&'static str, Vec<Point>),
-    /// Attributes of the timeline of the default table with this host.
+    /// Attributes of the timeline with this host in the default table.
     Attributes(&'static str, Json),
-    /// Everything into segments.
+    /// Seal of all points.
     Seal,
 }
 
-/// A point as it is sent.
+/// Point of a request.
 #[derive(Debug, Clone)]
 pub(super) struct Point {
     pub(super) measurement: &'static str,
@@ -36,9 +36,9 @@ pub(super) struct Point {
     pub(super) fields: Fields,
 }
 
-/// Four seals and a rest that stays in the journal: three days of regular series with gaps and irregular ones, fields
-/// of several types, five years in steps of a month, late points and overwrites over each seal, times around the
-/// epoch.
+/// Returns all steps: four seals, and points that stay in the journal. The points are three days of regular series with
+/// gaps, irregular series, fields of several types, five years in steps of a month, late points and overwrites after
+/// each seal, and times around the epoch.
 pub(super) fn steps() -> Vec<Step> {
     let mut random = Random::new(0x7469_6465_6c69_6e65);
     let mut steps = vec![Step::CreateTable(json!({
@@ -73,7 +73,7 @@ pub(super) fn steps() -> Vec<Step> {
     steps
 }
 
-/// In requests of 100 points.
+/// Splits points into requests of 100.
 fn write(table: &'static str, points: &[Point]) -> Vec<Step> {
     points
         .chunks(100)
@@ -81,7 +81,7 @@ fn write(table: &'static str, points: &[Point]) -> Vec<Step> {
         .collect()
 }
 
-/// Every quarter of an hour; `web-2` is silent on the second day, `web-3` comes when it likes.
+/// One point every quarter of an hour; `web-2` is silent on the second day, `web-3` is irregular.
 fn regular(quarters: std::ops::Range<i64>, random: &mut Random) -> Vec<Point> {
     let mut points = Vec::new();
     for quarter in quarters {
@@ -101,7 +101,7 @@ fn regular(quarters: std::ops::Range<i64>, random: &mut Random) -> Vec<Point> {
     points
 }
 
-/// A point with every type; `n` is another kind of number each day, `state` is often missing.
+/// Points with every type; `n` has another numeric type each day, `state` is often missing.
 fn cpu(host: &str, time: i64, random: &mut Random) -> Point {
     let mut fields = Fields::from([
         (
@@ -137,7 +137,7 @@ fn cpu(host: &str, time: i64, random: &mut Random) -> Point {
     )
 }
 
-/// Every minute, in a table of its own.
+/// One point every minute, in a separate table.
 fn temperatures(minutes: std::ops::Range<i64>, random: &mut Random) -> Vec<Point> {
     let mut points = Vec::new();
     for minute in minutes {
@@ -155,7 +155,7 @@ fn temperatures(minutes: std::ops::Range<i64>, random: &mut Random) -> Vec<Point
     points
 }
 
-/// Between instants that are sealed.
+/// Points between sealed timestamps.
 fn late(random: &mut Random) -> Vec<Point> {
     (0..60)
         .map(|_| {
@@ -165,7 +165,7 @@ fn late(random: &mut Random) -> Vec<Point> {
         .collect()
 }
 
-/// A point a month since 2019, so that one seal spans years; and instants around the epoch.
+/// One point per month since 2019, so that one seal spans years; and timestamps around the epoch.
 fn years(random: &mut Random) -> Vec<Point> {
     let months = (1..=60).map(|month| START - month * 30 * DAY);
     let epoch = [-DAY, -1, 0, 1];
@@ -181,7 +181,7 @@ fn years(random: &mut Random) -> Vec<Point> {
         .collect()
 }
 
-/// Points that are there, again: some whole, most with some of their fields, some twice in one request.
+/// Stored points again: some complete, most with a part of their fields, some twice in one request.
 fn overwrites(random: &mut Random) -> Vec<Point> {
     (0..60)
         .map(|_| {
@@ -196,7 +196,7 @@ fn overwrites(random: &mut Random) -> Vec<Point> {
         .collect()
 }
 
-/// Names that need escapes in one form or another, and no source.
+/// Names that need escapes in some format, and points without a source.
 fn odd_names() -> Vec<Point> {
     let tags = [("Größe", "5 m"), ("k=v", "a,b"), ("path", "C:\\dir")];
     let fields = Fields::from([
@@ -208,7 +208,7 @@ fn odd_names() -> Vec<Point> {
     vec![point("odd name", &tags, START + 5 * SECOND, fields)]
 }
 
-/// What only the journal holds: points of known timelines, and a new timeline.
+/// Points that only the journal holds: those of known timelines, and a new timeline.
 fn unsealed(random: &mut Random) -> Vec<Point> {
     (0..20)
         .flat_map(|minute| {

@@ -1,4 +1,5 @@
-//! Archives that have several parts: attributes of several times, several servers at one target, a copy beside its original.
+//! Archives of several parts: attributes at several times, several servers with one target, and a copied data
+//! folder next to its original.
 
 use serde_json::{Value as Json, json};
 use tideline_tests::server::DataFolder;
@@ -9,7 +10,8 @@ use super::{
     MOVES, PATIENCE, archive_all, attach, copy_tree, delete, launch, objects, set_archive_of, tell_story,
 };
 
-/// What is set about a timeline is that of its newest segment, whatever was attached before; also that there is nothing.
+/// Tests that attributes are those of a timeline's newest segment, in any order of attaching, also if that
+/// segment has none.
 #[test]
 fn attributes_are_those_of_the_newest_segment() {
     let first = DataFolder::new();
@@ -46,7 +48,7 @@ fn attributes_are_those_of_the_newest_segment() {
         let found = reading::search(client, "default", &condition);
         found["timelines"][0]["attributes"]["owner"].clone()
     };
-    // At once, and with the newest segment in one run and the rest in the next.
+    // First everything at once; then the newest segment in one run and the rest in the next.
     for kill in [None, Some("attach.edit.after:1")] {
         let folder = DataFolder::new();
         if let Some(step) = kill {
@@ -71,12 +73,12 @@ fn attributes_are_those_of_the_newest_segment() {
         assert_eq!(last["problem_count"], 0, "{last}");
         assert_eq!(owner(&client, "kept"), "new", "{kill:?}");
         assert_eq!(owner(&client, "bare"), Json::Null, "{kill:?}");
-        let rows = reading::rows(&client, "default", json!({})).expect("an answer");
+        let rows = reading::rows(&client, "default", json!({})).expect("a response");
         assert_eq!(rows.len(), 4);
     }
 }
 
-/// Two servers that know nothing of each other, with a table of the same name at one target.
+/// Tests two independent servers that have a table of the same name and one target.
 #[test]
 fn archives_of_two_servers_are_told_apart() {
     let shared = DataFolder::new();
@@ -87,7 +89,7 @@ fn archives_of_two_servers_are_told_apart() {
         let server = folder.start(&launch(&files));
         let client = server.client();
         set_archive_of(&client, "default");
-        // The same timeline, instant and place among the writes: neither is the newer one.
+        // Same timeline, timestamp and position among the writes: neither point is newer.
         let lines = format!("m,host=same v={value}i 1700000000\nm,host={host} v={value}i 1700000000");
         client
             .post_lines("/v1/tables/default/points?precision=s", &lines)
@@ -114,7 +116,7 @@ fn archives_of_two_servers_are_told_apart() {
     assert!(origins.iter().all(|origin| problem.contains(origin)), "{problem}");
     let answer = client.post_json(
         "/v1/archive/attach",
-        &json!({"target": "default", "origin": "nobody"}),
+        &json!({"target": "default", "origin": "unknown"}),
     );
     assert!(answer.expect_status(404).text().contains(&origins[0]));
     for (origin, value) in origins.iter().zip([1, 2]) {
@@ -126,14 +128,14 @@ fn archives_of_two_servers_are_told_apart() {
             (&json!(1), &json!(0)),
             "{last}"
         );
-        let rows = reading::rows(&client, &name, json!({})).expect("an answer");
+        let rows = reading::rows(&client, &name, json!({})).expect("a response");
         assert_eq!(rows.len(), 2, "{rows:?}");
         let is_its = |row: &reading::Row| row.fields["v"] == tideline_model::Value::Signed(value);
         assert!(rows.iter().all(is_its), "{rows:?}");
     }
 }
 
-/// A copy of a data folder beside its original: neither takes the other's files.
+/// Tests a copied data folder next to its original: neither removes files of the other.
 #[test]
 fn a_copy_with_an_origin_of_its_own_leaves_the_files_of_the_original() {
     let first = DataFolder::new();
@@ -165,6 +167,6 @@ fn a_copy_with_an_origin_of_its_own_leaves_the_files_of_the_original() {
     check(
         &server.client(),
         &expected,
-        "the copy, started without saying so again",
+        "the copy, restarted without the option",
     );
 }

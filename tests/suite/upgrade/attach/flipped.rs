@@ -1,7 +1,7 @@
-//! One flipped bit in an archived file, over HTTP: a query and a restore answer with what was written, or with an error that
-//! is no invitation to try again and names target and file.
+//! One flipped bit in an archived file, over HTTP: queries and restores return the written data, or an error
+//! that is not retryable and names the target and the file.
 //!
-//! `TIDELINE_FLIPS` is the number of bits.
+//! `TIDELINE_FLIPS` sets the number of bits.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tideline_tests::{Client, Response, rounds, seed};
 
 use super::{FILES, STORE, TABLES, archive_all, copy_tree, launch, objects, tell_story, unpack};
 
-/// Bits that a run in CI flips, and the slow one: each takes a start of the server.
+/// Flips of the short and of the slow form; each needs a start of the server.
 const FLIPS: (usize, usize) = (5, 60);
 
 #[test]
@@ -30,7 +30,7 @@ fn a_flipped_bit_is_an_error_and_never_an_answer() {
     });
 }
 
-/// The same of files that have no checksums of their parts.
+/// Runs the test on files that have no checksums of their parts.
 #[test]
 fn a_flipped_bit_in_files_of_an_older_build_is_an_error_and_never_an_answer() {
     flip("a flipped bit, older build", |folder, files| {
@@ -39,7 +39,7 @@ fn a_flipped_bit_in_files_of_an_older_build_is_an_error_and_never_an_answer() {
     });
 }
 
-/// Flips bits in archives that `prepare` puts beside their data folder, one bit in each.
+/// Flips one bit in each of several archives; `prepare` creates an archive and its data folder.
 fn flip(test: &str, prepare: impl Fn(&DataFolder, &Path)) {
     let mut random = seed(test);
     let mut below = |end: usize| {
@@ -52,7 +52,7 @@ fn flip(test: &str, prepare: impl Fn(&DataFolder, &Path)) {
     };
     let mut expected: Option<Vec<Vec<Row>>> = None;
     let (flips, mut noticed) = (rounds("TIDELINE_FLIPS", FLIPS.0, FLIPS.1), 0);
-    // The first server reads the sound files.
+    // The first server reads the undamaged files.
     for nth in 0..=flips {
         let folder = DataFolder::new();
         let files = folder.beside("files");
@@ -107,7 +107,7 @@ fn flip(test: &str, prepare: impl Fn(&DataFolder, &Path)) {
                 check(&answer, "job_failed");
             }
         }
-        // What was restored is as it was written; what was not is still in the file.
+        // Restored points are correct; points that were not restored are still in the file.
         for (of_table, expected) in read().into_iter().zip(expected) {
             match of_table {
                 Ok(rows) => assert!(&rows == expected, "{name}: other rows were restored"),
@@ -119,7 +119,7 @@ fn flip(test: &str, prepare: impl Fn(&DataFolder, &Path)) {
     assert!(noticed > 0, "none of {flips} flips was noticed");
 }
 
-/// All rows of a table; the answer that is no page where there is one.
+/// Returns all rows of a table, or the first response that is not a page.
 fn rows(client: &Client, table: &str) -> Result<Vec<Row>, Box<Response>> {
     let mut question: Json = json!({"limit": 1_000, "times": "nanos"});
     let mut rows = Vec::new();
