@@ -92,7 +92,11 @@ impl SeriesHead {
     }
 
     fn open_rows(&self) -> usize {
-        self.lanes().map(Lane::rows).sum()
+        let first = self.first.as_ref().map_or(0, Lane::rows);
+        match &self.more {
+            None => first,
+            Some(more) => first + more.others.iter().map(Lane::rows).sum::<usize>(),
+        }
     }
 
     /// Encodes the open rows into a block.
