@@ -35,7 +35,23 @@ pub enum VarintError {
 /// Appends `value` in 1 to 10 bytes.
 #[inline]
 pub fn put(value: u64, out: &mut Vec<u8>) {
-    write(value, |byte| out.push(byte));
+    // Most values are short: each form makes room once.
+    if value < 1 << 7 {
+        out.push(value as u8);
+    } else if value < 1 << 14 {
+        out.extend_from_slice(&[value as u8 | 0x80, (value >> 7) as u8]);
+    } else {
+        put_long(value, out);
+    }
+}
+
+fn put_long(value: u64, out: &mut Vec<u8>) {
+    let (mut bytes, mut length) = ([0; BYTES_MAX], 0);
+    write(value, |byte| {
+        bytes[length] = byte;
+        length += 1;
+    });
+    out.extend_from_slice(&bytes[..length]);
 }
 
 /// Passes the encoded bytes of `value` to `put` one by one; for outputs that are not a `Vec`.

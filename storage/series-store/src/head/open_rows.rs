@@ -141,9 +141,11 @@ impl OpenRows {
         let end = start + row.len();
         if end > self.bytes.len() {
             let wanted = end.max(start + start / 2).max(BYTES_MIN);
-            let mut grown = vec![0; wanted.next_multiple_of(BYTES_MIN)].into_boxed_slice();
-            grown[..start].copy_from_slice(&self.bytes[..start]);
-            self.bytes = grown;
+            let wanted = wanted.next_multiple_of(BYTES_MIN);
+            let mut grown = std::mem::take(&mut self.bytes).into_vec();
+            grown.reserve_exact(wanted - grown.len());
+            grown.resize(wanted, 0);
+            self.bytes = grown.into_boxed_slice();
         }
         self.bytes[start..end].copy_from_slice(row);
         self.used = u32::try_from(end).expect("the open rows of a timeline are closed long before 4 GiB");

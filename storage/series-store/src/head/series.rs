@@ -92,7 +92,11 @@ impl SeriesHead {
     }
 
     fn open_rows(&self) -> usize {
-        self.open_rows_by_shape().map(OpenRows::rows).sum()
+        let first = self.first.as_ref().map_or(0, OpenRows::rows);
+        match &self.more {
+            None => first,
+            Some(more) => first + more.others.iter().map(OpenRows::rows).sum::<usize>(),
+        }
     }
 
     /// Encodes the open rows into a block.
