@@ -11,12 +11,14 @@ use crate::attributes::Attributes;
 use crate::value::{Parts, is_of_version_1, put_text, put_value};
 use crate::{CatalogError, Result};
 
-/// Rows whose attributes are only texts, numbers and booleans. Older builds can read them.
+/// Version of rows whose attributes are only texts, numbers and booleans. Older builds can read them.
 const VERSION_1: u8 = 1;
-/// Rows with attributes of any type.
+/// Version of rows with attributes of any type.
 const VERSION_2: u8 = 2;
 /// Length of the checksum at the end of a row, in bytes.
 const CHECKSUM_BYTES: usize = 4;
+/// Largest edit counter of a row that is not damaged. No table reaches it, and counting on from it cannot overflow.
+const EDIT_MAX: u64 = u64::MAX >> 1;
 
 /// Decoded row; its texts are borrowed.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,7 +89,7 @@ fn checksum(id: TimelineId, content: &[u8]) -> [u8; CHECKSUM_BYTES] {
 /// Takes a row off the front of the input; `None` if the bytes are malformed.
 fn read<'a>(parts: &mut Parts<'a>, version: u8) -> Option<Row<'a>> {
     let ordinal = Ordinal(u32::try_from(parts.number()?).ok()?);
-    let edit = parts.number()?;
+    let edit = parts.number().filter(|edit| *edit <= EDIT_MAX)?;
     let measurement = parts.text()?;
     let tag_count = parts.number()?;
     let mut tags: Vec<(&str, &str)> = Vec::new();
@@ -226,7 +228,7 @@ mod tests {
         #[test]
         fn rows_read_back(
             ordinal in any::<u32>(),
-            edit in any::<u64>(),
+            edit in 0..=EDIT_MAX,
             measurement in ".{1,20}",
             tags in prop::collection::btree_map(".{1,9}", ".{1,200}", 0..12),
             texts in prop::collection::btree_map(".{1,9}", ".{0,9}", 0..4),

@@ -9,7 +9,7 @@
 /// # Stored form
 ///
 /// The measurement, then key and value of each tag in order, each as `length: u32 little-endian ‖ UTF-8 bytes`. Two
-/// identities are equal exactly if their stored bytes are, so this form is also the input of the hash.
+/// identities are equal exactly if their stored bytes are equal, so this form is also the input of the hash.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     measurement: String,
@@ -75,7 +75,8 @@ impl Identity {
         Some(&self.tags[at].1)
     }
 
-    /// Returns the machine that this timeline belongs to: the value of the first of `source_tags` that is present.
+    /// Returns the machine that this timeline belongs to: the value of the first of `source_tags` that is present;
+    /// `None` if no tag is present.
     pub fn source<'a>(&'a self, source_tags: &[String]) -> Option<&'a str> {
         source_tags.iter().find_map(|key| self.tag(key))
     }
@@ -102,24 +103,22 @@ impl Identity {
     /// parts are not valid.
     pub fn decode(bytes: &[u8]) -> Result<Self, IdentityError> {
         let mut rest = bytes;
-        let mut take = || -> Result<String, IdentityError> {
-            let (length, tail) = rest.split_first_chunk::<4>().ok_or(IdentityError::Damaged)?;
-            let length = u32::from_le_bytes(*length) as usize;
-            let (text, tail) = tail.split_at_checked(length).ok_or(IdentityError::Damaged)?;
-            rest = tail;
-            String::from_utf8(text.to_vec()).map_err(|_| IdentityError::Damaged)
-        };
-        let measurement = take()?;
+        let measurement = take_text(&mut rest)?;
         let mut tags = Vec::new();
-        loop {
-            match take() {
-                Ok(key) => tags.push((key, take()?)),
-                Err(_) if rest.is_empty() => break,
-                Err(error) => return Err(error),
-            }
+        while !rest.is_empty() {
+            tags.push((take_text(&mut rest)?, take_text(&mut rest)?));
         }
         Self::new(measurement, tags)
     }
+}
+
+/// Removes a text and its length from the front of `bytes`.
+fn take_text(bytes: &mut &[u8]) -> Result<String, IdentityError> {
+    let (length, rest) = bytes.split_first_chunk::<4>().ok_or(IdentityError::Damaged)?;
+    let length = u32::from_le_bytes(*length) as usize;
+    let (text, rest) = rest.split_at_checked(length).ok_or(IdentityError::Damaged)?;
+    *bytes = rest;
+    String::from_utf8(text.to_vec()).map_err(|_| IdentityError::Damaged)
 }
 
 #[cfg(test)]
@@ -146,6 +145,11 @@ mod tests {
             Identity::decode(&first[..first.len() - 1]),
             Err(IdentityError::Damaged)
         );
+        // A key without a value at the end, also one that is not UTF-8.
+        for key in [b"k", b"\xff"] {
+            let damaged = [&1u32.to_le_bytes()[..], b"m", &1u32.to_le_bytes()[..], key].concat();
+            assert_eq!(Identity::decode(&damaged), Err(IdentityError::Damaged));
+        }
         assert_eq!(one.tag("host"), Some("a"));
         assert_eq!(one.source(&["instance".into(), "host".into()]), Some("a"));
     }
