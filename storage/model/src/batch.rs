@@ -44,7 +44,7 @@ impl From<SeriesError> for RejectReason {
     }
 }
 
-/// Rows and rejects that a decoder made of one request body.
+/// Result of decoding one request body: rows and rejects.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PointBatch {
     /// Accepted rows by shape, in the order in which each shape first occurred.
@@ -100,7 +100,7 @@ impl PointGroup {
     }
 }
 
-/// Accounted bytes of a number or boolean, and those of a string or histogram in addition to its content.
+/// Accounted bytes of a value, without the content of a string or histogram.
 const VALUE_BYTES: usize = 8;
 
 /// Values of one field over the rows of a group or a run: dense, one per row.
@@ -234,7 +234,7 @@ impl ColumnData {
     }
 }
 
-/// Columns are equal if their types and the bits of their values are.
+/// Columns are equal if their types are equal and their values have the same bits.
 impl PartialEq for ColumnData {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

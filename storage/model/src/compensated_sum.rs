@@ -16,8 +16,8 @@ pub struct CompensatedSum {
     pub compensation: f64,
 }
 
-/// Number of sums that [`CompensatedSum::sum_in_parallel`] computes in parallel. Each addition depends on the one before, so
-/// several sums run at once; four doubles fill two SSE2 registers.
+/// Number of sums that [`CompensatedSum::sum_in_parallel`] computes in parallel. Each addition to a sum depends on the
+/// previous one, so several sums are computed at once; four doubles fill two SSE2 registers.
 pub const LANES: usize = 4;
 
 impl CompensatedSum {

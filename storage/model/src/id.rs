@@ -99,12 +99,12 @@ number_id! {
 }
 number_id! {
     /// Dense number of a timeline within one table, stored in its catalog row and never reused. In-memory structures of
-    /// the indexer are arrays indexed by it; nothing under `storage/` depends on it.
+    /// the indexer are arrays indexed by ordinals. Storage crates pass ordinals on without interpreting them.
     Ordinal(u32)
 }
 number_id! {
-    /// Position of a delta in the journal. It increases without gaps within one process and never decreases across
-    /// restarts. Of two writes to the same (timeline, timestamp, field), the one with the higher number wins.
+    /// Position of an entry in the journal. It increases with every entry and never decreases across restarts. Numbers
+    /// can be skipped. If two entries write the same (timeline, timestamp, field), the higher number wins.
     SequenceNumber(u64)
 }
 number_id! {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub enum JobKind {
     /// Move of all unsealed points into segments. The store also seals by size and age; a job seals immediately.
     Seal,
-    /// Merge of several segments of one tier that overlap in time into one.
+    /// Merge of several segments of one tier, in one window or in neighbouring windows, into one.
     Fold,
     /// Move of the points of a time window from the hot to the cold tier.
     Migrate,

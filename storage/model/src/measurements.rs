@@ -8,7 +8,7 @@
 /// one group, because validating, journaling and applying many groups of a few rows each would cost more than the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Measurements {
-    /// Never empty. Each name has a row, unless there are no rows.
+    /// Distinct names; never empty.
     names: Vec<Box<str>>,
     /// Index in `names` of each row's measurement; empty if there is only one name.
     of_rows: Vec<u32>,

@@ -11,7 +11,7 @@ pub const KEY_BYTES_MAX: usize = 8 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Space(pub u16);
 
-/// Segment and the group that it is stored in and dropped with.
+/// Segment with its group, in which a backend stores it, and its tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentRef {
     /// Id of the segment, which holds the rows of one load.

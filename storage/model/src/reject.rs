@@ -10,7 +10,7 @@ use crate::table::TableName;
 use crate::time::{Timestamp, format_duration};
 use crate::value::ValueType;
 
-/// Remedy for lines rejected because the server clock may be wrong; the end of all messages about it.
+/// Remedy for lines rejected because the server clock may be wrong. Every message about such a line ends with it.
 pub const CLOCK_REMEDY: &str = "send it again later, or confirm the clock";
 
 /// Maximum number of characters of a tag key in a message.
@@ -21,7 +21,7 @@ const SHOWN_CHARS: usize = 64;
 pub struct LineReject {
     /// Line number or element number; starts at 1.
     pub line: u32,
-    /// Reason why it was not stored.
+    /// Reason why the line was not stored.
     pub reason: RejectReason,
     /// Start of the rejected line, for display, cut at a character boundary. Empty if no line is shown, as after the
     /// first thousand rejects of a body.
@@ -85,7 +85,7 @@ pub struct TimelineGrowth {
     pub table: TableName,
     /// Maximum number of new timelines per minute.
     pub limit: u64,
-    /// Tag with the most new values; `None` if all values are already in the table.
+    /// Tag with the most new values; `None` if all tag values are already in the table.
     pub fastest: Option<GrowingTag>,
 }
 
@@ -109,7 +109,7 @@ pub struct IdentitiesFull {
     pub limit: u64,
 }
 
-/// Conflict of value kinds: numbers, strings and booleans do not mix in one field.
+/// Conflict of value kinds: numbers, strings, booleans and histograms do not mix in one field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "field type conflict: input field \"{field}\" on measurement \"{measurement}\" is type {}, already exists as type {}",

@@ -13,7 +13,7 @@ use crate::time::NANOS_PER_DAY;
 #[serde(try_from = "String", into = "String")]
 pub struct TableName(Box<str>);
 
-/// Error of an invalid table name. Holds its first 80 characters.
+/// Error of an invalid table name. Holds the first 80 characters of the name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} cannot name a table: 1 to 64 characters of a-z, 0-9, _ and - are allowed")]
 pub struct TableNameError(pub String);
@@ -124,7 +124,7 @@ pub enum Tier {
     Hot,
     /// Old points: large windows, the tightest codecs, summaries.
     Cold,
-    /// Oldest points: files on an object store. The database stores only where their rows are.
+    /// Oldest points: files on an object store. The database stores only the locations of their rows.
     Archive,
 }
 
@@ -167,7 +167,7 @@ pub enum Schedule {
     /// Start as soon as there is something to move.
     #[default]
     Continuous,
-    /// Start at the times of a cron expression, and once after a start if one of them was missed.
+    /// Start at the times of a cron expression, and once after a server start if a time was missed.
     Cron {
         /// Five fields (minute, hour, day of month, month, day of week), or six with a leading seconds field.
         expression: String,
@@ -187,7 +187,7 @@ pub struct ArchivePolicy {
     #[serde(default)]
     pub schedule: Schedule,
     /// Time in nanoseconds after `after` during which points stay in the cold tier in addition to their files; queries
-    /// read them from there. `None` = points leave the cold tier at once.
+    /// then read the cold tier. `None` = points leave the cold tier at once.
     #[serde(default)]
     pub keep_cold: Option<i64>,
     /// Age in nanoseconds at which archived points expire, together with all other points of that age; above `after`.
@@ -202,7 +202,8 @@ pub struct ArchivePolicy {
 pub struct Policy {
     /// Age at which points move from the hot to the cold tier. Default: 7 days.
     pub hot_ttl: Option<i64>,
-    /// Age at which points are removed from the cold tier; above `hot_ttl`. Not set for a table with an archive.
+    /// Age at which points expire and are removed from the cold tier; above `hot_ttl`. Not set for a table with an
+    /// archive.
     pub cold_ttl: Option<i64>,
     /// Age at which points expire in every tier: they are hidden at once, and their bytes are freed later.
     pub retention: Option<i64>,
@@ -237,7 +238,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Returns the age above which points are hidden in every tier.
+    /// Returns the age above which points are hidden in every tier; `None` if points never expire.
     pub fn visible_age(&self) -> Option<i64> {
         let end = match &self.archive {
             Some(archive) => archive.keep,
@@ -253,13 +254,13 @@ pub struct TableSpec {
     /// Model of the table. Stored settings omit it for series tables, and older stored settings have no such field.
     #[serde(default, skip_serializing_if = "TableModel::is_default")]
     pub model: TableModel,
-    /// Tags that identify the machine; the first one present is used. Fixed at the first write to the table.
+    /// Tags that identify the machine; the first one present is used. Fixed while the table has points.
     pub source_tags: Vec<String>,
     /// Durability of writes whose request does not set one.
     pub durability: Durability,
     /// Maximum age of a point when it is written; `None` = unlimited.
     pub write_past: Option<i64>,
-    /// Maximum time of a point after now when it is written; `None` = unlimited.
+    /// Maximum time by which a written point may be ahead of now; `None` = unlimited.
     pub write_future: Option<i64>,
     /// Life cycle of the points.
     #[serde(default)]

@@ -23,7 +23,7 @@ pub enum ValueType {
 /// Codes reserved for types of later formats; readers reject them by name.
 pub const RESERVED_TYPE_CODES: [(u8, &str); 3] = [(6, "binary"), (7, "decimal"), (9, "stale marker")];
 
-/// Group of value types that may share a field: numbers mix, all others do not.
+/// Group of value types that may share a field. Only the number types share a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ValueKind {
     /// Float, signed and unsigned.
@@ -133,7 +133,8 @@ impl Value {
     }
 }
 
-/// Values are equal if type and bits are: two NaN with the same payload are equal, `0.0` and `-0.0` are not.
+/// Values are equal if they have the same type and bits: two NaN with the same payload are equal, `0.0` and `-0.0` are
+/// not.
 impl PartialEq for Value {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
