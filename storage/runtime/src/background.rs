@@ -2,7 +2,7 @@
 //!
 //! A low priority determines the share of a core, but not which thread runs first. Linux lets a running thread finish
 //! its time slice, up to four milliseconds, before a thread that has just woken up; a request waits that long.
-//! Background work therefore also yields its core every [`SLICE`], at calls of [`yield_core`] that are never far apart.
+//! Background work therefore also yields its core about every 100 µs, at frequent calls of [`yield_core`].
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ pub fn enter() {
     }
 }
 
-/// Yields the core if the calling thread is a background thread and has run for the maximum time since its last yield.
+/// Yields the core if the calling thread is a background thread and its last yield was at least 100 µs ago.
 ///
 /// Costs about a nanosecond on other threads, and one clock read on background threads.
 pub fn yield_core() {

@@ -1,8 +1,8 @@
-//! Memory account of the process: one limit for the memory held by reads, watches, indexes and caches.
+//! Memory account of the process: one limit for the memory held by reads, watches and indexes.
 //!
 //! Limits per request bound one request each; thousands of requests within their limits can still exhaust the machine.
-//! Every holder of memory that a client can make grow reserves it here first. At the limit a reservation fails: a large
-//! read then ends with an error that names the limit, and nothing else is affected.
+//! Memory that grows with the requests of clients is reserved here before it is used. At the limit a reservation fails:
+//! a large read then ends with an error that names the limit, and nothing else is affected.
 //!
 //! This account never rejects writes. Request bodies in flight and unsealed points have their own budgets, which
 //! [`MemoryAccount::set_aside`] subtracts from the limit.
@@ -12,8 +12,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Memory account of one process. Clones share it. A reservation costs one atomic operation; reserve by page, not by
-/// value.
+/// Memory account of one process. Clones share the account. A reservation costs one atomic operation; reserve by page,
+/// not by value.
 #[derive(Debug, Clone)]
 pub struct MemoryAccount(Arc<Balance>);
 
@@ -105,7 +105,7 @@ impl MemoryAccount {
             .clone()
     }
 
-    /// Reserves memory. `holder` is its purpose, shown in errors, for example "results of queries".
+    /// Reserves memory. `holder` is the purpose shown in errors, for example "results of queries".
     ///
     /// # Errors
     ///
@@ -164,9 +164,9 @@ impl Reservation {
         Ok(())
     }
 
-    /// Reserves `bytes` more if half of the account then remains free, and returns true if it did.
+    /// Reserves `bytes` more if at least half of the limit then remains free. Returns true if the bytes were reserved.
     ///
-    /// For buffers that also work with less memory, so that they never take the room of requests that cannot.
+    /// Intended for buffers that also work with less memory: half of the limit stays free for all other requests.
     pub fn grow_spare(&mut self, bytes: u64) -> bool {
         let half = self.account.limit_bytes() / 2;
         let used_bytes = &self.account.0.used_bytes;

@@ -71,9 +71,9 @@ impl Supervisor {
     }
 
     /// Registers a listener that is called once, after the first panic, on the thread that panicked. If a panic is
-    /// already recorded, calls it immediately.
+    /// already recorded, calls the listener immediately.
     ///
-    /// All locks of the panicked thread are released by then. The listener must not wait for that thread.
+    /// The panicked thread has then released all its locks. The listener must not wait for that thread.
     pub fn on_failure(&self, listener: impl FnOnce(&ThreadFailure) + Send + 'static) {
         let mut listeners = locked(&self.0.listeners);
         match self.failure() {
@@ -104,11 +104,11 @@ impl Supervisor {
         if self.0.failure.set(ThreadFailure { thread, reason }).is_err() {
             return;
         }
-        // The failure is set before the lock is taken: a listener registered later sees it.
+        // The failure is set before the lock is taken, so a listener registered later is called immediately.
         let listeners = std::mem::take(&mut *locked(&self.0.listeners));
         for listener in listeners {
             if let Some(failure) = self.failure() {
-                // A panicking listener must not prevent the calls of the others.
+                // A panicking listener must not prevent the calls of later listeners.
                 let _panicked = catch_unwind(AssertUnwindSafe(|| listener(failure)));
             }
         }
@@ -116,7 +116,7 @@ impl Supervisor {
 }
 
 impl SupervisedThread {
-    /// Waits until the thread has ended. Can be called repeatedly.
+    /// Waits until the thread has ended. Only the first call waits; later calls return at once.
     pub fn join(&self) {
         let thread = locked(&self.0).take();
         if let Some(thread) = thread {
