@@ -16,7 +16,7 @@ pub enum WireType {
     Varint = 0,
     /// Eight bytes, little-endian.
     Fixed64 = 1,
-    /// A length and as many bytes: strings, messages, packed lists.
+    /// A length, followed by that many bytes: strings, messages, packed lists.
     Bytes = 2,
 }
 

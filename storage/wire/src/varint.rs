@@ -27,7 +27,7 @@ pub enum VarintError {
     /// The bytes end before the varint does.
     #[error("varint cut off")]
     CutOff,
-    /// The varint has more than [`BYTES_MAX`] bytes, or the reader rejects values above 64 bits and found one.
+    /// The varint has more than [`BYTES_MAX`] bytes, or its value exceeds 64 bits and the function rejects such values.
     #[error("varint longer than 64 bits")]
     TooLong,
 }
@@ -35,7 +35,7 @@ pub enum VarintError {
 /// Appends `value` in 1 to 10 bytes.
 #[inline]
 pub fn put(value: u64, out: &mut Vec<u8>) {
-    // Most values are short: each form makes room once.
+    // Most values are short. Each branch grows the buffer at most once.
     if value < 1 << 7 {
         out.push(value as u8);
     } else if value < 1 << 14 {
@@ -108,7 +108,7 @@ pub fn read(bytes: &[u8]) -> Result<(u64, usize), VarintError> {
 }
 
 /// Decodes one-byte forms inline. Forms of up to eight bytes are decoded from one word if eight bytes are available,
-/// all others byte by byte.
+/// other forms byte by byte.
 #[inline(always)]
 fn read_either<const IS_STRICT: bool>(bytes: &[u8]) -> Result<(u64, usize), VarintError> {
     match *bytes {
@@ -162,7 +162,7 @@ pub const fn filling(word: u64, bytes: u32) -> Option<u64> {
     }
 }
 
-/// Packs the lower seven bits of each of eight bytes.
+/// Packs the lower seven bits of each of eight bytes into 56 bits.
 #[inline]
 const fn squeeze(word: u64) -> u64 {
     let sevens = word & !CONTINUES;
