@@ -15,10 +15,12 @@ use crate::wire::Damaged;
 /// Magic bytes at the start of every chunk.
 const MAGIC: [u8; 2] = *b"TC";
 
-/// Version without summaries and without entropy-coded columns. Builds from before the cold tier read only this one.
+/// Version without summaries and without entropy-coded columns. Builds from before the cold tier read only this
+/// version.
 const VERSION_PLAIN: u8 = 1;
 
-/// Version with summaries, entropy-coded integers and spanned timestamps. Written only if a chunk needs one of them.
+/// Version with summaries, entropy-coded integers and spanned timestamps. Written only if a chunk needs one of these
+/// features.
 const VERSION: u8 = 2;
 
 /// Length of magic, version and checksum.

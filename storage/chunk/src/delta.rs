@@ -12,8 +12,8 @@ use tideline_model::{ColumnData, Measurements, Ordinal, TableId, TimeRange, Time
 use crate::column::UnknownType;
 use crate::wire::Damaged;
 
-/// Maximum number of rows × (columns + 2) in one delta; timelines and timestamps count as columns. Limits the memory
-/// that a damaged delta can make a reader allocate. Writers split larger deltas.
+/// Maximum of rows × (columns + 2), summed over the groups of one delta; timelines and timestamps count as columns.
+/// Limits the memory that a damaged delta can make a reader allocate. Writers split larger deltas.
 pub const DELTA_VALUES_MAX: usize = 1 << 25;
 
 /// Maximum number of timelines in one [`DeleteRecord`] (one mebibyte of ids). Limits the memory that one journal
@@ -33,7 +33,7 @@ const CONTENT_AT: usize = 7;
 mod section {
     /// Idempotency record; at most one.
     pub(super) const REQUEST: u8 = 1;
-    /// Timelines that occur in no earlier delta; at most one.
+    /// Timelines that the delta introduces; at most one.
     pub(super) const NEW_TIMELINES: u8 = 2;
     /// Dictionary of the timelines of the rows; at most one.
     pub(super) const TIMELINES: u8 = 3;
@@ -54,7 +54,7 @@ pub struct Delta {
     pub table: TableId,
     /// Recorded outcome of the request, if the request had an idempotency key.
     pub request: Option<RequestRecord>,
-    /// Timelines that occur in no earlier delta.
+    /// Timelines that the delta introduces to the catalog.
     pub new_timelines: Vec<NewTimeline>,
     /// Distinct timelines of the rows.
     pub timelines: Vec<TimelineId>,

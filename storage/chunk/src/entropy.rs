@@ -6,8 +6,8 @@
 //! the next state. An encoder computes the same transitions backwards, from the last symbol of a sequence to the
 //! first.
 
-/// Binary logarithm of the maximum table size. With larger tables, sequences of ten thousand symbols shrink by a
-/// thousandth, which does not pay for building the table.
+/// Binary logarithm of the maximum table size. With larger tables, sequences of ten thousand symbols shrink by only
+/// another thousandth, which does not pay for building the table.
 pub(crate) const LOG_MAX: usize = 10;
 
 /// Number of slots of the largest table.
@@ -33,7 +33,7 @@ fn deal(counts: impl Iterator<Item = usize>, log: usize, mut take: impl FnMut(us
 pub(crate) fn scale(frequencies: &[u32], log: usize, counts: &mut Vec<u16>) {
     let slots = 1u64 << log;
     let total: u64 = frequencies.iter().map(|frequency| u64::from(*frequency)).sum();
-    // Each symbol gets one slot. The others are distributed in proportion to the share above one slot.
+    // Each symbol gets one slot. The spare slots are distributed in proportion to the share of a symbol above one slot.
     let spare = slots - frequencies.len() as u64;
     let beyond = |frequency: u32| (u64::from(frequency) * slots).saturating_sub(total);
     let all: u64 = frequencies.iter().map(|frequency| beyond(*frequency)).sum();
@@ -129,7 +129,7 @@ impl EncodeTable {
         step
     }
 
-    /// Returns the slot of a state, which is the start slot of the decoder.
+    /// Returns the slot of the final state, at which the decoder starts.
     pub(crate) fn slot(&self, state: u32) -> u64 {
         u64::from(state - (1 << self.log))
     }

@@ -1,9 +1,9 @@
 //! Codec of columns of doubles. All values are restored bit for bit.
 //!
-//! Most measured values are short decimals. They are scaled by a power of ten to integers. A value that the division
-//! does not restore exactly (NaN, infinities, −0.0, long fractions) is an exception and is stored separately. The
-//! idea is that of ALP (Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point Compression", 2023), here
-//! with a true division, so that every decimal of up to 15 digits is exact.
+//! Most measured values are short decimals. They are multiplied by a power of ten and stored as integers. A value that
+//! division by the power does not restore exactly (NaN, infinities, −0.0, long fractions) is an exception and is stored
+//! separately. The idea is that of ALP (Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point Compression",
+//! 2023), here with a true division, so that every decimal of up to 15 digits is exact.
 //!
 //! Other columns are packed as the integers of their bits: neighbouring values share sign and exponent. Doubles
 //! converted from narrower floats also share trailing zeros, which are shifted out.
@@ -14,12 +14,12 @@ use crate::integers::{IntegerEncoder, Integers};
 use crate::packed_array::PackedArray;
 use crate::wire::{Damaged, Reader, put_varint};
 
-/// Form byte of scaled decimals: this plus the exponent, 0 to [`EXPONENT_MAX`].
+/// Base of the form byte of scaled decimals. The exponent, 0 to [`EXPONENT_MAX`], is added.
 const DECIMAL: u8 = 0;
-/// Form byte of shifted bits: this plus the shift, 0 to 63.
+/// Base of the form byte of shifted bits. The shift, 0 to 63, is added.
 const BITS: u8 = 64;
 
-/// Maximum exponent of the power of ten. Larger ones restore no value that a smaller one does not.
+/// Maximum exponent of the power of ten. Larger exponents restore no further values.
 pub(crate) const EXPONENT_MAX: usize = 18;
 
 const POWERS: [f64; EXPONENT_MAX + 1] = [
@@ -121,7 +121,7 @@ impl FloatEncoder {
     }
 }
 
-/// Returns the integer nearest to `value · power`. Arbitrary if that is above 2⁵¹ in magnitude.
+/// Returns the integer nearest to `value · power`. The result is arbitrary if the product is 2⁵¹ or more in magnitude.
 fn scaled(value: f64, power: f64) -> i64 {
     let rounded = value * power + ROUNDER;
     (rounded.to_bits() as i64).wrapping_sub(ROUNDER.to_bits() as i64)
@@ -148,13 +148,13 @@ pub(crate) fn restored(value: f64, power: f64) -> Option<i64> {
 }
 
 /// Returns the integer whose [`unscaled`] double is close to `value`, and the difference of `value` from that
-/// double. Returns `None` if the integer is too large.
+/// double. Returns `None` if `value · power` is 2⁵¹ or more in magnitude, or NaN.
 pub(crate) fn near(value: f64, power: f64) -> Option<(i64, f64)> {
     let integer = scaled(value, power);
     ((value * power).abs() < SCALED_MAX).then(|| (integer, value - unscaled(integer, power)))
 }
 
-/// Returns the exponent with the lowest cost in a sample; `None` if too few values are decimals.
+/// Returns the exponent with the lowest cost in a sample; `None` if less than 7/8 of the sample are decimals.
 pub(crate) fn choose_exponent(values: &[f64]) -> Option<usize> {
     let mut needing = [0usize; EXPONENT_MAX + 1];
     let stride = values.len().div_ceil(SAMPLE).max(1);

@@ -1,7 +1,7 @@
 //! Codec of columns of 64-bit integers.
 //!
-//! Signed and unsigned values, booleans, indexes, text ends, scaled decimals and float bits are all encoded here.
-//! Arithmetic wraps, so every 64-bit pattern is a regular value. `FORMAT.md` describes the layout.
+//! Signed and unsigned values, booleans, indexes, end offsets of texts, scaled decimals and float bits are all encoded
+//! here. Arithmetic wraps, so every 64-bit pattern is a valid value. `FORMAT.md` describes the layout.
 //!
 //! | file | holds |
 //! |---|---|
@@ -103,7 +103,7 @@ impl IntegerEncoder {
         self.wrote_coded
     }
 
-    /// Appends `values` in the smallest of the allowed forms.
+    /// Appends `values` in the allowed form with the smallest estimated size.
     pub(crate) fn encode<T: PackedInt>(&mut self, values: &[T], out: &mut Vec<u8>) {
         let plan = self.packed.plan(values);
         if let Some(coded) = &mut self.coded

@@ -22,7 +22,7 @@ pub(crate) struct PackedArray<'a> {
 }
 
 impl<'a> PackedArray<'a> {
-    /// Appends `elements`, of which there must be at least one.
+    /// Appends `elements`, at least one.
     pub(crate) fn encode(elements: impl Iterator<Item = i64> + Clone, out: &mut Vec<u8>) {
         let base = elements.clone().min().unwrap_or(0);
         let count = elements.clone().count();

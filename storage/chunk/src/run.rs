@@ -19,7 +19,7 @@ pub const VALUES_MAX: usize = 1 << 24;
 ///
 /// Rows are sorted by strictly increasing timestamp. There are between one and [`ROWS_MAX`] rows. Columns are sorted
 /// by strictly increasing (field, type code). A field may have several columns of numeric types; a row has a value
-/// in at most one of them.
+/// in at most one of these columns.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Run {
     /// Timestamp of each row in nanoseconds since the epoch.
@@ -57,7 +57,7 @@ impl Run {
         self.columns.iter().map(|column| column.values.len()).sum()
     }
 
-    /// Returns a copy of the given rows, without columns that have no value in them.
+    /// Returns a copy of the given rows, without columns that have no value in these rows.
     #[must_use]
     pub fn slice(&self, rows: Range<usize>) -> Self {
         if rows == (0..self.rows()) {
@@ -86,8 +86,8 @@ impl Run {
         }
     }
 
-    /// Checks the invariants that the encoder relies on: sizes, order and lengths. Costs one pass over the
-    /// timestamps.
+    /// Checks the invariants that the encoder relies on: sizes, order and lengths. Costs one pass over timestamps and
+    /// presence bitmaps.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Summaries of the numeric columns of a chunk per aligned time bucket.
 //!
-//! Queries over hours or days use them instead of decoding the rows. A bucket covers `width` nanoseconds from a
-//! multiple of `width`, and only buckets with rows exist. There is one [`ColumnSummary`] per bucket and numeric
+//! Queries over hours or days use summaries instead of decoding the rows. A bucket starts at a multiple of `width` and
+//! covers `width` nanoseconds. Only buckets with rows exist. There is one [`ColumnSummary`] per bucket and numeric
 //! column. `FORMAT.md` describes the layout.
 
 mod lone;
@@ -14,11 +14,11 @@ pub(crate) use writer::SummaryEncoder;
 
 use std::ops::Range;
 
-/// Minimum number of rows per bucket, on average, for which a chunk gets summaries. With fewer rows they save too
-/// little work.
+/// Minimum number of rows per bucket, on average, for which a chunk gets summaries. With fewer rows, summaries save
+/// too little work.
 const ROWS_PER_BUCKET_MIN: usize = 16;
-/// Minimum number of rows of a chunk with summaries. For sixty rows of one small integer, summaries were a third of
-/// the chunk; and the rows of one block are decoded together anyway.
+/// Minimum number of rows of a chunk with summaries. For sixty rows with one small integer, summaries were a third of
+/// the chunk. The rows of one block are decoded together anyway.
 const ROWS_MIN: usize = 128;
 
 /// States of a column in a bucket.
@@ -30,11 +30,11 @@ mod state {
 
 /// Bits of the first byte of a column.
 mod flag {
-    /// Some bucket is not known; the states follow.
+    /// At least one bucket has no known summary; the states follow.
     pub(super) const PARTIAL: u8 = 1;
-    /// In some bucket a row has no value; gap counts and the offsets of first and last value follow.
+    /// In at least one known bucket a row has no value; gap counts and the offsets of first and last value follow.
     pub(super) const SPARSE: u8 = 2;
-    /// Some sum has more than 64 bits.
+    /// At least one stored sum needs more than 64 bits.
     pub(super) const WIDE: u8 = 4;
     /// Reserved for later versions.
     pub(super) const RESERVED: u8 = 0xf8;
@@ -43,8 +43,8 @@ mod flag {
 /// Form byte of floats that are not short decimals. Lower values are the exponent of decimals.
 const BITS: u8 = 64;
 
-/// Number of low bits that are dropped from the correction of a float sum. The rest has thirteen significant bits of
-/// a number that is at most 2⁻⁵³ of the sum or 2⁻⁴⁴ of the largest magnitude.
+/// Number of low bits that are dropped from the correction of a float sum. The stored correction keeps thirteen
+/// significant bits. It is at most 2⁻⁵³ of the sum or 2⁻⁴⁴ of the largest magnitude.
 const CORRECTION_SHIFT: u32 = 40;
 
 /// Aligned time bucket with at least one row.

@@ -1,7 +1,7 @@
 //! Codec of timestamp columns.
 //!
-//! A regular series is stored as first timestamp and step. Any other series is stored as integers in the largest
-//! unit that divides all timestamps, so that its rows are found by binary search.
+//! A regular series is stored as first timestamp and step. Any other series is stored as one integer per row:
+//! the timestamp in the largest unit (a power of ten) that divides all timestamps. Rows are found by binary search.
 
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ use crate::wire::{Damaged, Reader, put_signed, put_varint};
 /// ten, in the low four bits.
 const REGULAR: u8 = 0;
 const PACKED: u8 = 1;
-/// Packed, preceded by the last timestamp: the integers are entropy-coded, so reading the last one would decode a
-/// frame.
+/// Packed, preceded by the last timestamp minus the first in units. The integers are entropy-coded, so reading the last
+/// integer would decode a frame.
 const SPANNED: u8 = 2;
 
 /// Powers of ten that can be a unit. 10¹⁵ ns is more than eleven days.
@@ -137,7 +137,7 @@ enum Form<'a> {
 }
 
 impl<'a> Timestamps<'a> {
-    /// Opens the timestamps of the next `rows` rows, of which there must be at least one.
+    /// Opens the timestamps of the next `rows` rows. `rows` must be at least one.
     pub(crate) fn open(reader: &mut Reader<'a>, rows: usize) -> Result<Self, Damaged> {
         let code = reader.byte()?;
         let form = match code >> 4 {

@@ -16,7 +16,7 @@ use crate::summaries::Summaries;
 use crate::timestamps::Timestamps;
 use crate::wire::{Damaged, Reader};
 
-/// View of a stored chunk. It borrows the bytes and allocates nothing.
+/// View of a stored chunk. It borrows the bytes; opening allocates nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunk<'a> {
     sequences: SequenceSpan,
@@ -51,16 +51,16 @@ impl<'a> Chunk<'a> {
         Ok(chunk)
     }
 
-    /// Opens a chunk like [`Chunk::open`], but without checking checksum and directory. For bytes that this process
-    /// has encoded or has opened before.
+    /// Opens a chunk like [`Chunk::open`], but without checking checksum and directory. Intended for bytes that this
+    /// process has encoded or has opened before.
     ///
     /// Damaged bytes do not cause a panic. Damage in the directory may remain undetected; the columns after it are
     /// then missing.
     ///
     /// # Errors
     ///
-    /// [`ChunkError::NotAChunk`], [`ChunkError::UnknownVersion`], or [`ChunkError::Damaged`] if the sections before
-    /// the bodies are not valid.
+    /// [`ChunkError::NotAChunk`] or [`ChunkError::UnknownVersion`] if magic or version do not match,
+    /// [`ChunkError::Damaged`] if the header, the timestamps or the length of a section is not valid.
     pub fn open_trusted(bytes: &'a [u8]) -> Result<Self, ChunkError> {
         let mut reader = Reader::new(bytes);
         if reader.array() != Ok(MAGIC) {
@@ -187,7 +187,8 @@ impl<'a> Chunk<'a> {
     ///
     /// # Errors
     ///
-    /// [`ChunkError::NoSuchRows`] if `rows` exceed the chunk, [`ChunkError::Damaged`] if the body is not valid.
+    /// [`ChunkError::NoSuchRows`] if `rows` exceed the chunk or end before they start, [`ChunkError::Damaged`] if the
+    /// body is not valid.
     pub fn decode(
         &self,
         column: &ColumnInfo<'a>,
@@ -367,7 +368,7 @@ impl<'a> Iterator for Columns<'a> {
         if self.left == 0 {
             return None;
         }
-        // Every entry was checked by `Chunk::open`.
+        // `Chunk::open` has checked every entry. After `Chunk::open_trusted`, damage ends the iteration.
         let (entry, body) = self.step().ok()?;
         self.open(&entry, body).ok()
     }

@@ -16,8 +16,8 @@ use crate::wire::{put_bytes, put_varint};
 /// Trade-off between encoding speed and size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Effort {
-    /// Bit-packing only. Costs about two nanoseconds per value to write and one to read. Any block of 128 rows is
-    /// read on its own.
+    /// Bit-packing only. Costs about two nanoseconds per value to write and one to read. Any block of 128 rows can be
+    /// read alone.
     #[default]
     Fast,
     /// Entropy coding of each column that it makes smaller. Costs ten to twenty nanoseconds per value to write and
@@ -31,7 +31,8 @@ pub struct ChunkOptions {
     /// Trade-off between speed and size.
     pub effort: Effort,
     /// Width of the summary buckets in nanoseconds, aligned to the epoch; `None` for no summaries. Summaries are
-    /// omitted if the chunk has fewer than 128 rows or if the buckets have fewer than 16 rows on average.
+    /// omitted if the chunk has fewer than 128 rows or no numeric column, or if the buckets have fewer than 16 rows on
+    /// average.
     pub summaries: Option<i64>,
 }
 

@@ -164,7 +164,7 @@ fn read_new_timelines(body: &mut Reader<'_>) -> Result<Vec<NewTimeline>, Damaged
         .collect()
 }
 
-/// Reads one group. `budget` is the number of values that the rest of the delta may hold.
+/// Reads one group. `budget` is the number of values that the remaining delta may hold; the group reduces it.
 fn read_group(
     body: &mut Reader<'_>,
     is_mixed: bool,

@@ -1,8 +1,8 @@
 //! Upper bound of the encoded size of a delta, computed without encoding it.
 //!
 //! Each column is packed into the fewest bits that the differences of its values need. The first bound assumes the
-//! widest values of each type, so it reads no values; nearly all deltas are within it. Only if that bound is too
-//! large are the values scanned for their minimum and maximum. The actual size of typical deltas is a fraction of
+//! widest values of each type, so it reads no values; nearly all deltas are within this bound. If it is too large, a
+//! second bound scans the values for their minimum and maximum. The actual size of typical deltas is a fraction of
 //! either bound.
 
 use tideline_model::{ColumnData, Measurements};
@@ -47,7 +47,7 @@ impl Widths {
 
 impl Delta {
     /// Returns true if the encoded size is at most `bytes`, according to an upper bound. The result may be false
-    /// although the delta would fit.
+    /// although the delta would fit. It is always false above [`DELTA_VALUES_MAX`].
     ///
     /// Costs a few instructions per column and per new timeline. If the delta exceeds the first bound, it also costs
     /// about half a nanosecond per value.
@@ -105,13 +105,14 @@ fn column_bytes(column: &ColumnData, widths: Widths) -> usize {
         ColumnData::Boolean(_) => integers(rows, 1),
         ColumnData::Signed(values) => integers(rows, widths.of(values.iter().copied())),
         ColumnData::Unsigned(values) => integers(rows, widths.of(values.iter().map(|value| *value as i64))),
-        // Decimals that take more bytes than this are stored only if they are smaller than the bits of the doubles.
+        // Decimals with more bytes per value than `DECIMAL_WIDE_BYTES` are stored only if the bits of the doubles take
+        // at least as many.
         ColumnData::Float(values) => {
             let width = widths.of(values.iter().map(|value| value.to_bits() as i64));
             FORM + 16 + integers(rows, width.max(8 * DECIMAL_WIDE_BYTES))
         }
-        // All values once, and for each value its end offset, or its index in a dictionary with half as many end
-        // offsets.
+        // The bound covers all values once, and per value an end offset, or an index into a dictionary with half as
+        // many end offsets.
         ColumnData::String(_) | ColumnData::Histogram(_) => {
             FORM + integers(rows, 64) + column.bytes() - rows * size_of::<u64>()
         }

@@ -13,12 +13,12 @@ use super::{Delta, DeltaGroup};
 const UNKNOWN: u32 = u32::MAX;
 
 impl Delta {
-    /// Splits the delta in two: the first half of the rows, and the rest. Applying both in order has the same effect
-    /// as applying the original.
+    /// Splits the delta in two: the first half of the rows, and the other rows. Applying both in order has the same
+    /// effect as applying the original.
     ///
-    /// New timelines are listed in the first delta that uses them. The request record is part of the second delta,
-    /// because the request is complete only after both. The groups keep their order; if a group is split, its parts
-    /// are the last group of the first delta and the first group of the second.
+    /// A new timeline is listed in the first delta if a row there uses it, otherwise in the second. The request record
+    /// is part of the second delta, because the request is complete only after both. The groups keep their order; if a
+    /// group is split, its parts are the last group of the first delta and the first group of the second.
     ///
     /// # Panics
     ///

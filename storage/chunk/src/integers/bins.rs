@@ -1,16 +1,16 @@
 //! Alphabet of an entropy-coded column: residuals that are close to each other share a bin, and thus a symbol.
 //!
-//! The residuals next to the median have bins of their own. Further out, each power of two is divided into four
-//! bins, and extra bits identify a residual within its bin. Walks with small steps need no extra bits at all. Wide
-//! and long-tailed distributions lose about a hundredth of a bit per value, because density varies little within a
-//! bin.
+//! Each residual next to the median has a separate bin. Further out, each power of two is divided into four bins, and
+//! extra bits identify a residual within its bin. Series with small steps need no extra bits. Wide and long-tailed
+//! distributions lose about a hundredth of a bit per value, because density varies little within a bin.
 
 use crate::bitpack::bits;
 
 /// Maximum number of bins of a column.
 pub(super) const BINS_MAX: usize = 256;
 
-/// Number of classes on each side of the center: 8 single residuals, and 4 for each further bit of 63.
+/// Number of classes on each side of the center: 8 single magnitudes (3 bits), and 4 classes for each of the 60 further
+/// bits of a magnitude.
 const SIDE: usize = 8 + 4 * 60;
 /// Number of classes of residuals, ordered from the lowest to the highest.
 const CLASSES: usize = 2 * SIDE;
@@ -37,8 +37,8 @@ pub(super) struct Alphabet {
 }
 
 impl Alphabet {
-    /// Chooses bins for `residuals`. `sample` is a subset of them. Returns true if there are at most [`BINS_MAX`]
-    /// bins.
+    /// Chooses bins for `residuals`. `sample` holds a sample of the residuals and is overwritten. Returns true if there
+    /// are at most [`BINS_MAX`] bins.
     pub(super) fn choose(&mut self, residuals: &[i64], sample: &mut [i64]) -> bool {
         sample.sort_unstable();
         let center = sample.get(sample.len() / 2).copied().unwrap_or(0);

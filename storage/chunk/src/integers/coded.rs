@@ -12,10 +12,11 @@ use crate::entropy::{DecodeTable, LOG_MAX, SLOTS_MAX, Slot, build_decode_table};
 use crate::packed_array::PackedArray;
 use crate::wire::{Damaged, Reader};
 
-/// Number of values in a full frame, and thus in the longest decode for one value. A frame costs about six bytes.
+/// Number of values in a full frame, which is the maximum that must be decoded to read one value. A frame costs about
+/// six bytes.
 pub(super) const FRAME: usize = 2_048;
 
-/// Bits of the first byte. The table log is stored in the lower ones.
+/// Flag in the first byte: the residuals are differences. The low four bits hold the table log.
 pub(super) const DIFFERENCES: u8 = 0x10;
 const LOG: u8 = 0x0f;
 

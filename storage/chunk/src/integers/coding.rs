@@ -1,7 +1,7 @@
 //! Encodes entropy-coded integers.
 //!
-//! 1. The residuals are the values or the differences of neighbours, whichever is smaller in a sample. They are
-//!    divided by their greatest common divisor.
+//! 1. The residuals are offsets from the first value or differences of neighbours, whichever take fewer bits in a
+//!    sample. They are divided by their greatest common divisor.
 //! 2. Residuals are grouped in bins ([`Alphabet`]), whose frequencies determine the counts of a code.
 //! 3. The code of each frame is computed from the last residual to the first. Its bits are then written from the
 //!    first to the last, each step followed by the extra bits of its residual.
@@ -110,7 +110,7 @@ impl CodedEncoder {
         out.extend_from_slice(&self.payload);
     }
 
-    /// Chooses between offsets and differences as residuals, and returns a sample of them.
+    /// Chooses between offsets and differences as residuals, and returns a sample of the chosen residuals.
     fn sample<T: PackedInt>(&mut self, values: &[T]) -> [i64; SAMPLE] {
         let place = |index: usize| 1 + index * (values.len() - 1) / SAMPLE;
         let value = |row: usize| values[row].into_packed();
@@ -223,7 +223,7 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// Appends the low `width` bits of `bits`; the higher ones must be zero. `width` is at most 32.
+    /// Appends the low `width` bits of `bits`; all higher bits must be zero. `width` is at most 32.
     fn put(&mut self, bits: u64, width: usize) {
         self.word |= bits << self.filled;
         self.filled += width;

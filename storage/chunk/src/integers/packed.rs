@@ -67,7 +67,7 @@ pub(super) struct Plan {
 }
 
 impl PackedEncoder {
-    /// Appends `values` in the smallest of the three forms.
+    /// Appends `values` in the form with the smallest estimated size.
     pub(crate) fn encode<T: PackedInt>(&mut self, values: &[T], out: &mut Vec<u8>) {
         let plan = self.plan(values);
         self.write(&plan, values, out);
@@ -259,8 +259,8 @@ impl<'a> Packed<'a> {
         });
     }
 
-    /// Fills `block` with the values of block `index`, which must exist. The slots after them are left with
-    /// arbitrary values.
+    /// Fills `block` with the values of block `index`, which must exist. Slots after the last value hold arbitrary
+    /// values.
     pub(crate) fn read_block(&self, index: usize, block: &mut Block) {
         let count = BLOCK.min(self.count - index * BLOCK);
         self.unpack_block(index, self.payload_offset(index), count, block);
@@ -323,7 +323,7 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// Checks all widths and reads the payload of the blocks. The returned slice also contains the bytes after them.
+/// Checks all widths and reads the payload of the blocks. The returned slice also contains all later bytes.
 fn take_payload<'a>(
     reader: &mut Reader<'a>,
     count: usize,

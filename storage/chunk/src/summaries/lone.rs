@@ -1,7 +1,7 @@
 //! Summaries without their chunk: kept locally for rows that are stored remotely.
 //!
 //! A query over summaries then needs no access to the remote rows. The format additionally lists the columns of the
-//! run, because no chunk directory is at hand.
+//! run, because there is no chunk directory.
 
 use tideline_model::{FieldId, ValueType};
 

@@ -17,12 +17,12 @@ use crate::integers::Packed;
 use crate::timestamps::{PackedTimestamps, Timestamps};
 use crate::wire::{Damaged, Reader};
 
-/// Number of arrays per column, in stored order: lowest, highest, first, last, and the three parts of the sum.
+/// Maximum number of arrays per column. Stored order: lowest, highest, first, last, and the three parts of the sum.
 const ARRAYS: usize = 7;
 const HIGH: usize = 5;
 const CORRECTION: usize = 6;
 
-/// View of the summaries of a chunk. It owns the buckets and borrows the rest.
+/// View of the summaries of a chunk. It owns the buckets and borrows the columns.
 #[derive(Debug, Clone)]
 pub struct Summaries<'a> {
     width: i64,
@@ -261,7 +261,7 @@ impl NumberForm {
     }
 }
 
-/// Reads the buckets and their rows. The first timestamp of each is set to the bucket start.
+/// Reads the buckets and their rows. Sets the first timestamp of each bucket to the bucket start.
 fn read_buckets(
     reader: &mut Reader<'_>,
     count: usize,

@@ -1,7 +1,7 @@
 //! Encodes summaries: one pass over the timestamps to find the buckets, and one pass over each numeric column.
 //!
-//! Floats are stored as decimals only if this restores all extremes and edges exactly. Sums are computed with
-//! compensation, so that sums of buckets can be added without loss of precision.
+//! Floats are stored as decimals only if this restores all extremes, first and last values exactly. Sums are computed
+//! with compensation, so that sums of buckets can be added without loss of precision.
 
 use std::ops::Range;
 
@@ -59,8 +59,8 @@ struct Known {
 }
 
 impl SummaryEncoder {
-    /// Appends the summaries of a checked run in buckets of `width`. Appends nothing if the run is too short or the
-    /// buckets have too few rows.
+    /// Appends the summaries of a checked run in buckets of `width`. Appends nothing if the run is too short, has no
+    /// numeric column, or the buckets have too few rows.
     ///
     /// The timestamps of buckets are not stored for regular rows, because the reader can compute them.
     pub(crate) fn encode(&mut self, run: &Run, is_regular: bool, width: i64, out: &mut Vec<u8>) {
@@ -72,7 +72,7 @@ impl SummaryEncoder {
 
     /// Appends the summaries of a checked run. The bucket width is the first of `widths` with at least
     /// [`ROWS_PER_BUCKET_MIN`] rows per bucket on average, else the last one. Appends nothing if there are no
-    /// numeric columns. The timestamps of buckets are always stored.
+    /// numeric columns or no `widths`. The timestamps of buckets are always stored.
     pub(super) fn encode_lone(&mut self, run: &Run, widths: &[i64], out: &mut Vec<u8>) {
         let Some((last, others)) = widths.split_last().filter(|_| has_numbers(run) && run.rows() > 0) else {
             return;
@@ -113,7 +113,8 @@ impl SummaryEncoder {
         }
     }
 
-    /// Divides the rows into buckets. Returns false if they have fewer than `rows_min` rows on average.
+    /// Divides the rows into buckets. Returns false if a bucket has fewer than `rows_min` rows on average; the buckets
+    /// are then incomplete.
     fn cut(&mut self, times: &[i64], width: i64, rows_min: usize) -> bool {
         self.buckets.clear();
         let mut start = 0;

@@ -35,7 +35,7 @@ fn floats() -> BoxedStrategy<f64> {
     .boxed()
 }
 
-/// Returns a column of `count` values of one type, either of one distribution or of mixed ones.
+/// Returns a column of `count` values of one type, from one distribution or from mixed distributions.
 pub(crate) fn column(value_type: ValueType, count: usize) -> BoxedStrategy<ColumnData> {
     match value_type {
         ValueType::Float => prop_oneof![

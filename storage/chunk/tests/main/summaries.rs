@@ -167,7 +167,7 @@ pub(crate) fn check_bytes(bytes: &[u8], run: &Run, width: i64) -> bool {
     true
 }
 
-/// Compares summaries with those computed from the rows of a run.
+/// Compares summaries with summaries computed from the rows of a run.
 fn check_all(run: &Run, summaries: &Summaries<'_>) {
     assert_eq!(summaries.buckets(), buckets_of(run, summaries.width()));
     let mut found = vec![ColumnSummary::Empty; 3];

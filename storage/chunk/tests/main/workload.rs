@@ -67,7 +67,7 @@ fn regular_run(rows: usize, mut values: impl FnMut() -> ColumnData) -> Run {
     }
 }
 
-/// Returns integer walks like those of TSBS.
+/// Returns ten fields with random walks of integers, similar to the CPU values of TSBS.
 pub(crate) fn cpu_run(seed: u64, rows: usize) -> Run {
     let mut seeded = Seeded(seed);
     regular_run(rows, || ColumnData::Signed(seeded.cpu_walk(rows)))
