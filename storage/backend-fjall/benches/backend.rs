@@ -1,6 +1,6 @@
 //! Benchmarks of the embedded backend: journal append and recovery, loads, opens.
 //!
-//! `cargo bench -p tideline-backend-fjall` prints one line each. `TMPDIR` selects the disk to measure.
+//! `cargo bench -p tideline-backend-fjall` prints one line per measurement. `TMPDIR` selects the disk to measure.
 
 use std::time::Instant;
 

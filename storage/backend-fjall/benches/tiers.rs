@@ -1,6 +1,6 @@
 //! Benchmark of the two tiers: the cost of an idle cold store, and the effect of a large load on other operations.
 //!
-//! `cargo bench -p tideline-backend-fjall --bench tiers` prints one line each. `TMPDIR` selects the disk to measure.
+//! `cargo bench -p tideline-backend-fjall --bench tiers` prints one line per measurement. `TMPDIR` selects the disk.
 //! The size of the load in MiB may be given as an argument.
 
 use std::os::unix::fs::MetadataExt;

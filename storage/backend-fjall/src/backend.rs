@@ -44,8 +44,8 @@ pub(crate) use open::JOURNAL;
 ///
 /// Rows, manifests, hot segments and hot parts are in one fjall database. Cold segments and parts are in another, with
 /// its own cache, thread and, optionally, disk. After a failed write a database refuses writes and is reopened
-/// automatically. While its disk is full, a database refuses writes that take space. Dropping the value closes the
-/// backend.
+/// automatically. While its disk is nearly full, a database refuses writes that take space. Dropping the value closes
+/// the backend.
 #[derive(Debug)]
 pub struct FjallBackend {
     inner: Arc<Inner>,
@@ -67,7 +67,7 @@ struct Inner {
     high_water: HighWater,
     /// Failure of a journal that accepts no appends, if there is one.
     journal_failure: Mutex<Option<JournalFailure>>,
-    /// Description of missing acknowledged data, because of which writes are refused for good.
+    /// Description of missing acknowledged data. If there is one, writes are refused for good.
     loss: Mutex<Option<String>>,
     is_closed: AtomicBool,
     /// Folder of the copy that serves reads while the data folder is left unchanged. Last field, so that it is dropped
@@ -92,8 +92,8 @@ impl JournalFailure {
         }
     }
 
-    /// Returns the health of the backend. Reads need no journal, and each round of the maintenance thread tries to
-    /// repair it.
+    /// Returns the health of the backend. Reads need no journal; each round of the maintenance thread tries to repair
+    /// the journal.
     fn health(&self, interval: Duration) -> Health {
         Health::Poisoned {
             reason: format!("the journal: {}", self.reason),
@@ -230,10 +230,10 @@ impl Inner {
     }
 
     fn manifest(&self, shard: Shard) -> Result<Manifest> {
-        // A failed write may have left an edit in the log. It is read when the store is opened again.
+        // A failed write may have left an edit in the log, which is read only when the store is reopened.
         self.hot.check(SpaceDemand::Little)?;
         let engine = self.engine()?;
-        // The lock of the ledger keeps the head and the rows consistent with each other.
+        // The lock of the shard state keeps the head and the rows consistent with each other.
         let shard_state = self.shard_state.lock();
         let head = shard_state.head(shard);
         let mut rows = Vec::new();

@@ -83,7 +83,8 @@ impl Cold {
         Ok(root)
     }
 
-    /// Opens a copy of the store in `scratch`, if it has been created, and locks `root` against other processes.
+    /// Opens the copy of the store in `scratch` and locks `root` against other processes, if the store has been
+    /// created.
     pub(crate) fn open_copy(
         scratch: &Scratch,
         root: &Path,
@@ -160,7 +161,7 @@ impl Cold {
     /// Loads one bucket of a segment. The first load creates the store.
     ///
     /// A load is counted in the store before it begins, and in the data folder after it is complete. So a store that is
-    /// older than the acknowledged loads is detected, and a crash between the two counts is not mistaken for one.
+    /// older than the acknowledged loads is detected, and a crash between the two counts does not look like a loss.
     pub(crate) fn load(
         &self,
         segment: SegmentRef,
@@ -193,7 +194,7 @@ impl Cold {
         Ok(())
     }
 
-    /// Makes buffered rows durable.
+    /// Makes the buffered rows of parts durable.
     pub(crate) fn sync_rows(&self, high_water: &HighWater) -> Result<()> {
         let number = self.shard_state.lock().commits();
         self.store.sync_rows()?;
@@ -202,7 +203,7 @@ impl Cold {
         Ok(())
     }
 
-    /// Returns the count of loads and writes. All of them are durable after a close.
+    /// Returns the count of loads and of writes to parts. After a close all of them are durable.
     pub(crate) fn counted(&self) -> u64 {
         self.shard_state.lock().commits()
     }
@@ -245,7 +246,7 @@ impl Cold {
         Ok(())
     }
 
-    /// Counts once more in all keyspaces if their counts differ without a loss.
+    /// Counts one more commit in all keyspaces if their counts differ without a loss.
     pub(crate) fn settle_counts(&self) -> Result<()> {
         match self.store.engine()? {
             Some(engine) => settle_counts(&engine, &mut self.shard_state.lock()),
@@ -253,7 +254,7 @@ impl Cold {
         }
     }
 
-    /// Counts once more in all keyspaces after an accepted loss. Returns the count; `None` if there is no store.
+    /// Counts one more commit in all keyspaces, after an accepted loss. Returns the count; `None` if there is no store.
     pub(crate) fn count_again(&self) -> Result<Option<u64>> {
         let engine = self.store.engine()?;
         let commit = |engine: EngineGuard<'_>| self.commit(&engine, Vec::new(), Durability::Synced);

@@ -1,8 +1,8 @@
 //! Access to fjall: keyspaces and their options, reads and writes. Each tier has a database of its own.
 //!
-//! Reads use `Database::snapshot()`, never a keyspace directly, which may return half of a batch. Each write is one
-//! batch, which is visible only after its sync, if it is synced. fjall panics on keys and values of invalid sizes, so
-//! callers check all sizes before.
+//! Reads of rows use `Database::snapshot()`, because a direct read of a keyspace may return half of a batch. Each write
+//! of rows is one batch; a synced batch becomes visible only after its sync. fjall panics on keys and values of invalid
+//! sizes, so callers check all sizes before.
 
 use std::collections::HashMap;
 use std::fs;
@@ -36,13 +36,13 @@ const HOT_BLOCK_BYTES: u32 = 16 << 10;
 const COLD_BLOCK_BYTES: u32 = 32 << 10;
 /// Block size of rows, which are small and read one by one.
 const ROW_BLOCK_BYTES: u32 = 4 << 10;
-/// Memtable size of a group, which only ever holds the deletes of a reclaim.
+/// Memtable size of a group. Loads bypass the memtable; it only ever holds the deletes of a reclaim.
 const GROUP_MEMTABLE_BYTES: u64 = 4 << 20;
 /// Total size of fjall's own logs above which memtables are flushed to free logs.
 const WAL_BYTES_MAX: u64 = 128 << 20;
 /// Unit in which the system counts the disk space of a file, in bytes.
 const STAT_BLOCK_BYTES: u64 = 512;
-/// Number of sequence numbers that an open after drops uses up; see [`Engine::pass_dropped_sequences`]. SpaceDemand a few
+/// Number of sequence numbers that an open after drops uses up; see [`Engine::pass_dropped_sequences`]. Takes a few
 /// milliseconds.
 const PASSED_SEQUENCES: usize = 2_048;
 /// Key of the manifest keyspace that never has a row.
@@ -204,7 +204,8 @@ impl Engine {
             .collect()
     }
 
-    /// Returns the counts of commits in the keyspaces of rows and of parts; `None` if commits were never counted there.
+    /// Returns the counts of commits in the keyspaces of rows and of parts; `None` for a keyspace that does not exist
+    /// or has no count.
     pub(crate) fn counted_commits(&self) -> Result<[Option<Bytes>; 2]> {
         let counted = |keyspace: Option<&Keyspace>| {
             let Some(keyspace) = keyspace else {
@@ -217,7 +218,8 @@ impl Engine {
         Ok(counts.map(|count| count.map(into_bytes)))
     }
 
-    /// Returns the counts of commits in tables, without the logs: of the manifest, the rows and the parts.
+    /// Returns the counts of commits in the tables of the manifest, the rows and the parts, in this order. Counts that
+    /// are only in logs are ignored; `None` for a keyspace without a count in tables.
     pub(crate) fn flushed_commits(&self) -> Result<[Option<Bytes>; 3]> {
         let flushed = |keyspace: &Keyspace| {
             let Some(highest) = keyspace.tree.get_highest_persisted_seqno() else {
@@ -231,7 +233,7 @@ impl Engine {
         Ok(counts.map(|count| count.map(into_bytes)))
     }
 
-    /// Flushes the memtables of rows, parts and manifest to tables, and waits for it.
+    /// Flushes the memtables of rows, parts and manifest to tables, and waits until they are written.
     pub(crate) fn flush_rows(&self) -> fjall::Result<()> {
         self.rows.rotate_memtable_and_wait()?;
         if let Some(parts) = self.parts() {
@@ -329,7 +331,7 @@ impl Engine {
             .collect()
     }
 
-    /// Creates the keyspace of a group. SpaceDemand about 12 ms.
+    /// Creates the keyspace of a group. Takes about 12 ms.
     pub(crate) fn create_group(&self, group: GroupId) -> fjall::Result<Keyspace> {
         let options = || group_options(self.tier);
         let keyspace = self.database.keyspace(&group_name(group), options)?;
@@ -377,8 +379,8 @@ impl Engine {
         found.next().map(fjall::Guard::key).transpose()
     }
 
-    /// Removes every row of a range: whole tables first, then the other rows in batches. The files of those tables are
-    /// deleted by [`free_dropped_tables`](Self::free_dropped_tables).
+    /// Removes every row of a range: drops tables that are inside the range, then deletes the remaining rows in
+    /// batches. [`free_dropped_tables`](Self::free_dropped_tables) deletes the files of the dropped tables.
     pub(crate) fn remove_range(
         &self,
         keyspace: &Keyspace,
@@ -423,7 +425,7 @@ impl Engine {
         self.sync_before_uncounted()?;
         batch.commit()?;
         self.manifest.rotate_memtable()?;
-        // Checked without a lock of this type, because fjall may be writing a version at the same time.
+        // Checked without holding the lock of `unfreed`, because fjall may be writing a version at the same time.
         let is_held = |keyspace: &Keyspace| keyspace.tree.version_free_list_len() > 0;
         let held = waiting.into_iter().filter(|(_, keyspace)| is_held(keyspace));
         let held: Vec<(u64, Keyspace)> = held.collect();

@@ -46,7 +46,8 @@ pub(crate) fn from_io(error: &io::Error, what: &str, during: During) -> BackendE
     let reason = format!("{what}: {error}");
     match (during, error.kind()) {
         (During::Write, _) => BackendError::Unknown { reason },
-        // fjall seeks to offsets that it reads. In a file that is too short they are invalid arguments.
+        // fjall seeks to offsets that it reads from files. In a file that is too short, such offsets are invalid
+        // arguments.
         (
             During::Read,
             io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput,

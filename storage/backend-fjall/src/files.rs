@@ -31,7 +31,7 @@ pub(crate) fn replace(folder: &Path, names: &[&str], content: &[u8]) -> io::Resu
     sync_folder(folder)
 }
 
-/// Suffix of a copy that is complete and durable before it replaces the file of that name.
+/// Suffix of a copy that is complete and durable before it replaces the file without the suffix.
 pub(crate) const NEW: &str = ".new";
 /// Buffer size of copies, in bytes.
 const COPY_BYTES: usize = 256 << 10;
@@ -42,7 +42,8 @@ const COPY_BYTES: usize = 256 << 10;
 /// that file writes them. A copy in a new file is written completely, with its metadata and its entry in the folder.
 /// The bytes pass through memory, because `copy_file_range` may share the doubtful blocks on the disk instead.
 ///
-/// If it is dropped before [`finish`](Self::finish), the copy is removed, so that a full disk gets its space back.
+/// If the value is dropped before [`finish`](Self::finish), the copy is removed, so that a full disk gets its space
+/// back.
 #[derive(Debug)]
 pub(crate) struct Renewal<R> {
     reader: R,
@@ -64,7 +65,7 @@ impl<R: Read> Renewal<R> {
         })
     }
 
-    /// Syncs the copy with a length of `length` bytes, all of which have been read. [`put_in_place`] completes the
+    /// Truncates the copy to `length` bytes, which must have been read, and syncs it. [`put_in_place`] completes the
     /// replacement.
     pub(crate) fn finish(mut self, length: u64) -> io::Result<()> {
         if let Some(copy) = &mut self.copy {
@@ -177,8 +178,8 @@ impl FreeSpace {
         *self.last.lock() = is_full.then_some((far, full));
     }
 
-    /// Returns the free space, which is less than one interval old. If the lookup fails, the disk counts as having
-    /// space; the write itself then reports the error.
+    /// Returns the free space as of less than one interval ago. If the lookup fails, the disk counts as having space;
+    /// the write itself then reports the error.
     pub(crate) fn get(&self) -> Space {
         let mut last = self.last.lock();
         if let Some((asked, space)) = *last

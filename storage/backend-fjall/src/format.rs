@@ -1,8 +1,8 @@
 //! The files `FORMAT`: the format of a data folder, and the data folder that a cold folder belongs to.
 //!
-//! A data folder has format 1 until its first cold segment or part. Then it gets an id and format 2, so that builds
-//! without a cold store refuse it. The cold folder gets the same id, so that no other folder is mistaken for it. Before
-//! its first part the data folder gets format 3, with or without an id, for the same reason.
+//! A data folder has format 1 until its first cold segment. Then it gets an id and format 2, so that builds without a
+//! cold store refuse it. The cold folder gets the same id, so that no other folder is mistaken for it. Before its first
+//! part, hot or cold, the data folder gets format 3, with or without an id, so that builds without parts refuse it.
 
 use std::fmt;
 use std::fs;

@@ -1,8 +1,9 @@
 //! High-water mark: a sidecar file that records how much has been acknowledged.
 //!
 //! fjall and a truncated journal can lose acknowledged writes without an error, because a damaged last record looks
-//! like a torn one. The recovered data is therefore compared with this file. If it is less, the store opens read-only.
-//! The file is written at most once per interval, so it does not cover the last second. `FORMAT.md` has the layout.
+//! like a torn one. The recovered data is therefore compared with this file. If less was recovered, the store opens
+//! read-only. The maintenance thread writes the file once per interval (default 1 s), so the file may lack the newest
+//! writes. `FORMAT.md` has the layout.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,9 +22,9 @@ const MAGIC: [u8; 8] = *b"TLHIGHW1";
 const SLOT_BYTES: usize = 4096;
 const MARK_BYTES: usize = 18;
 const MARKS_AT: usize = 28;
-/// Offset of the cold loads: after the marks, where older builds wrote zeros.
+/// Offset of the count of cold loads: after the marks, where older builds wrote zeros.
 const COLD_LOADS_AT: usize = SLOT_BYTES - 12;
-/// Largest number of journals in a slot. The embedded store has one shard and rarely more than two epochs.
+/// Maximum number of marks of journals in a slot. The embedded store has one shard and rarely more than two epochs.
 const MARKS_MAX: usize = (COLD_LOADS_AT - MARKS_AT) / MARK_BYTES;
 
 /// Amount of acknowledged data.
@@ -33,7 +34,7 @@ pub(crate) struct Marks {
     pub(crate) commits: u64,
     /// Number of loads into the cold store, and of writes to its parts.
     pub(crate) cold_loads: u64,
-    /// Last durable entry of each journal that is not deleted.
+    /// Sequence of the last durable entry of each epoch whose journal is not deleted.
     pub(crate) journals: BTreeMap<(Shard, Epoch), SequenceNumber>,
 }
 
@@ -83,7 +84,8 @@ impl StoredMarks {
     }
 }
 
-/// Returns the slots that are not empty and damaged, numbered from 0. Empty if there is no file.
+/// Returns the damaged slots, numbered from 0. A slot of zeros is not damaged. Returns an empty list if there is no
+/// file.
 pub(crate) fn damaged_slots(folder: &Path) -> io::Result<Vec<usize>> {
     let content = match std::fs::read(folder.join(FILE_NAME)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -143,14 +145,14 @@ impl HighWater {
         self.noted.lock().marks.commits
     }
 
-    /// Records a durable commit.
+    /// Records that `commits` commits are durable. A lower number than before is ignored.
     pub(crate) fn note_commit(&self, commits: u64) {
         let mut noted = self.noted.lock();
         noted.marks.commits = noted.marks.commits.max(commits);
         noted.is_dirty = true;
     }
 
-    /// Records a durable load into the cold store.
+    /// Records that `loads` loads into the cold store and writes to its parts are durable.
     pub(crate) fn note_cold_load(&self, loads: u64) {
         let mut noted = self.noted.lock();
         noted.marks.cold_loads = noted.marks.cold_loads.max(loads);

@@ -55,8 +55,8 @@ impl Journals {
         Ok(Self::of(folder, found))
     }
 
-    /// Reads the journals in a folder. Damage is refused. If an operator accepts the loss, an epoch ends at the damage,
-    /// and what is cut is kept in `root`.
+    /// Reads the journals in a folder. Damage is refused unless an operator accepts the loss. An epoch then ends at its
+    /// damage, and links to the cut files are kept in `root`.
     pub(crate) fn judge(folder: &Path, root: &Path, accept_loss: bool) -> Result<Self> {
         let mut found = survey(folder)?;
         found.cut(folder, root, accept_loss)?;
@@ -90,7 +90,7 @@ impl Journals {
         Ok(journals)
     }
 
-    /// Prepares journals that were read for appends: truncates torn ends, and rewrites doubtful ones.
+    /// Prepares the journals for appends: removes unfinished copies, truncates torn ends, and rewrites doubtful ends.
     pub(crate) fn settle(&self) -> Result<()> {
         fs::create_dir_all(&self.folder)
             .and_then(|()| sweep(&self.folder))
@@ -101,7 +101,7 @@ impl Journals {
         Ok(())
     }
 
-    /// Returns the last entry of each epoch of all shards.
+    /// Returns the sequence of the last entry of each epoch of all shards.
     pub(crate) fn marks(&self) -> BTreeMap<(Shard, Epoch), SequenceNumber> {
         let all = self.all().into_iter();
         all.flat_map(|journal| journal.lock().marks()).collect()
@@ -132,7 +132,7 @@ pub(crate) struct ShardJournal {
     active: Option<ActiveFile>,
     /// First sequence of the next file, if a cut was requested.
     cut: Option<SequenceNumber>,
-    /// Last acknowledged entry and its epoch: appends must be above it.
+    /// Last acknowledged entry and its epoch: later appends to this epoch must be above it.
     acknowledged: Option<(Epoch, SequenceNumber)>,
     broken: Option<Broken>,
     /// Newest file found in the folder, until it is settled.
@@ -249,8 +249,8 @@ impl ShardJournal {
         Ok(())
     }
 
-    /// Creates a file; its header is written with the first entries. A failure marks the journal as broken, so that it
-    /// is reported until a file can be created again.
+    /// Creates a file; its header is written with the first entries. A failure marks the journal as broken, so that the
+    /// failure is reported until a file can be created again.
     fn create(&mut self, epoch: Epoch, first: SequenceNumber) -> Result<ActiveFile> {
         let newest = self.files.last().filter(|file| file.id.epoch == epoch);
         let id = FileId {
@@ -299,13 +299,13 @@ impl ShardJournal {
         epochs
     }
 
-    /// Returns the highest sequence of an epoch.
+    /// Returns the highest sequence of an epoch; `None` if it has no entries.
     pub(crate) fn last(&self, epoch: Epoch) -> Option<SequenceNumber> {
         let files = self.files.iter().filter(|file| file.id.epoch == epoch);
         files.map(|file| file.last).max()
     }
 
-    /// Returns the last entry of each epoch.
+    /// Returns the sequence of the last entry of each epoch.
     pub(crate) fn marks(&self) -> Vec<((Shard, Epoch), SequenceNumber)> {
         let epochs = self.epochs().into_iter();
         let marks = epochs.filter_map(|epoch| Some(((self.shard, epoch), self.last(epoch)?)));
@@ -332,14 +332,16 @@ impl ShardJournal {
         })
     }
 
-    /// Returns the epochs up to `epoch` of which [`forget`](Self::forget) would leave nothing.
+    /// Returns the epochs, up to and including `epoch`, whose entries are all below `to`, so that
+    /// [`forget`](Self::forget) removes all their files.
     pub(crate) fn forgotten_epochs(&self, epoch: Epoch, to: SequenceNumber) -> Vec<Epoch> {
         let mut epochs = self.epochs();
         epochs.retain(|&held| held <= epoch && self.last(held) < Some(to));
         epochs
     }
 
-    /// Removes the files up to `epoch` whose entries are all below `to`.
+    /// Removes the files of epochs up to and including `epoch` whose entries are all below `to`, except a broken file.
+    /// A file that cannot be removed is kept, and the failure only logged.
     pub(crate) fn forget(&mut self, epoch: Epoch, to: SequenceNumber) -> Result<()> {
         let broken = self.broken.as_ref().map(|broken| broken.id);
         let is_gone =
@@ -378,7 +380,8 @@ impl ShardJournal {
 
     /// Repairs a broken journal by settling its last file. If that fails, the journal stays broken.
     ///
-    /// If nothing is left of that file, the next append creates it; this function first checks that it can be created.
+    /// If nothing is left of the file, the next append creates it again; this function first checks that it can be
+    /// created.
     pub(crate) fn heal(&mut self) -> Result<()> {
         let Some(broken) = &self.broken else {
             return Ok(());
@@ -473,7 +476,8 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// Passes the entries below `end` to `visit`. An append of unknown outcome may be stored twice; it is passed once.
+    /// Passes the entries below `end`, or all if `end` is `None`, to `visit`. An append of unknown outcome may be
+    /// stored twice; its entries are passed once.
     pub(crate) fn run(
         self,
         end: Option<SequenceNumber>,

@@ -11,11 +11,11 @@ use tideline_model::{GroupId, PartId, SegmentId, TableId, Tier};
 /// Bounds of whole keys in a keyspace.
 pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// Keyspace of all rows that are changed in place.
+/// Keyspace of all rows of key spaces.
 pub(crate) const ROWS: &str = "rows";
 /// Keyspace of manifests, owners and ends of closed epochs.
 pub(crate) const MANIFEST: &str = "manifest";
-/// Keyspace of all parts of a tier. Exists from the first write to one of them on.
+/// Keyspace of all parts of a tier. Exists from the first write to a part on.
 pub(crate) const PARTS: &str = "parts";
 /// Key of the row in [`MANIFEST`], [`ROWS`] and [`PARTS`] that counts commits. It has one byte, so no prefix of a shard
 /// or partition covers it.
@@ -57,7 +57,7 @@ pub(crate) fn prefixed(prefix: &[u8], key: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// Returns the bounds of a key range in the keyspace; `None` if the range is empty.
+/// Returns the bounds of a partition's key range in its keyspace; `None` if the range is empty.
 pub(crate) fn bounds(prefix: &[u8], range: &KeyRange) -> Option<Bounds> {
     if range.end.as_ref().is_some_and(|end| *end <= range.start) {
         return None;
@@ -154,7 +154,7 @@ pub(crate) enum ManifestKey {
 }
 
 impl ManifestKey {
-    /// Parses a key; `None` if no build of this format writes it.
+    /// Parses a key; `None` if it has none of these forms.
     pub(crate) fn parse(key: &[u8]) -> Option<Self> {
         if key == COMMITS {
             return Some(Self::Commits);

@@ -2,8 +2,9 @@
 //!
 //! fjall deletes every keyspace folder that its meta keyspace does not name, so one flipped bit there can delete all
 //! data without an error. The list is compared with the folders before fjall is opened, and with the keyspaces that
-//! fjall has opened after that. It never names more than exists: a keyspace is listed after it has been created and
-//! before it holds anything. The keyspace of a group is removed from the list when nothing is left in it.
+//! fjall has opened after that. The list never names a keyspace that does not exist: a keyspace is listed after it has
+//! been created and before it holds anything. The keyspace of a group is removed from the list when nothing is left in
+//! it.
 //!
 //! The lists of both stores are in the data folder, so that a missing cold folder is detected.
 

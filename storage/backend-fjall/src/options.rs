@@ -1,4 +1,6 @@
-//! Options of the embedded store.
+//! Options of the embedded store: folders, budgets of caches and write buffers, free space, repair.
+//!
+//! The server sets them from its configuration; each has a default that tests use.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,13 +18,14 @@ pub struct FjallOptions {
     /// Folder of cold segments, which must exist. Prefer a folder on the disk to its mount point, so that a disk that
     /// is not mounted is detected. Default `None`: `cold` inside the data folder.
     ///
-    /// To move it: stop the process, move the folder with its content, and set its new path.
+    /// To move the folder: stop the process, move the folder with its content, and set its new path.
     pub cold_dir: Option<PathBuf>,
     /// Size of a memtable of rows at which it is flushed, in bytes. Default 16 MiB.
     pub memtable_bytes: u64,
-    /// Number of threads that flush and compact. Cold segments have one additional thread. Default 2.
+    /// Number of threads that flush and compact. The cold store has one additional thread. Default 2.
     pub worker_threads: usize,
-    /// Largest number of files that fjall keeps open; a third of them are cold ones. Default 900.
+    /// Maximum number of files that fjall keeps open. A third of this number applies to the cold store, the remainder
+    /// to the hot store; each has at least 10. Default 900.
     pub open_files_max: usize,
     /// Number of free bytes on a disk below which writes to it are refused. The larger of this limit and
     /// [`free_per_mille_min`](FjallOptions::free_per_mille_min) applies. Default 1 GiB.
@@ -31,7 +34,8 @@ pub struct FjallOptions {
     pub free_per_mille_min: u64,
     /// Interval at which the free space is looked up again. Default 1 s.
     pub free_check_interval: Duration,
-    /// Longest time for which an acknowledged write may be missing from the high-water mark. Default 1 s.
+    /// Interval of the rounds of the maintenance thread, which write the high-water mark. It is the longest time for
+    /// which a durable write may be missing from the mark. Default 1 s.
     pub high_water_interval: Duration,
     /// Longest pause between two attempts to reopen a store after a failed write. Attempts never end. The first pauses
     /// are shorter, and the next attempt follows at once when disk space becomes available again. Default 10 s.
@@ -84,7 +88,7 @@ impl Setup {
                 options.worker_threads,
                 options.open_files_max - cold_files,
             ),
-            // Cold data is rarely loaded and dropped as a whole, so one thread is enough.
+            // Cold data is loaded rarely and dropped as a whole, so one thread is enough.
             Tier::Cold | Tier::Archive => (options.cold_cache_bytes, 1, cold_files),
         };
         Self {

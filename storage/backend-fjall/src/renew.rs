@@ -5,8 +5,8 @@
 //! and delete the tables of the old one, and the next power cut would restore the old one. So each pointer is replaced
 //! by a copy before fjall opens. Version files and tables need no copy: fjall syncs them before anything names them.
 //!
-//! A file in the root of the store records that this is necessary, for a start after a kill. It need not be durable:
-//! after a power cut nothing is in memory only.
+//! A file in the root of the store records that a renewal is necessary, for a start after a kill. The file need not be
+//! durable: after a power cut nothing is in memory only.
 
 use std::fs::{self, File};
 use std::io;
@@ -32,7 +32,8 @@ pub(crate) fn has_failed(root: &Path) -> io::Result<bool> {
     root.join(FAILED).try_exists()
 }
 
-/// Renews every pointer of the store in `store`. Costs three syncs per keyspace.
+/// Renews every pointer of the store in `store`, then removes the record of the failure in `root`. Costs three syncs
+/// per keyspace.
 pub(crate) fn renew_pointers(root: &Path, store: &Path) -> io::Result<()> {
     let keyspaces = store.join(KEYSPACES);
     for keyspace in list(&keyspaces)? {

@@ -1,9 +1,9 @@
 //! Safety copy of the store's structure, kept while fjall opens the store.
 //!
-//! If an open deletes tables by mistake, they still exist: they are hard-linked before it, which needs no space, and
-//! the small files that name them are copied into one file. The copy is removed once the open has succeeded. A copy
-//! that remains after a refused open is what an operator restores from. It is one flat folder, because each of its
-//! files costs time at every start.
+//! If an open deletes tables by mistake, they still exist: before each open they are hard-linked, which needs no space,
+//! and the small files that name them are copied into one file. The copy is removed once the open has succeeded. After
+//! a refused open the copy remains, and an operator can restore the store from it. The copy is one flat folder with few
+//! small files, because each file costs time at every start.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};

@@ -1,13 +1,14 @@
 //! ShardState: owners of shards, versions of manifests, and the number of commits.
 //!
-//! It is kept in memory, so that checking the owner costs nothing, and written in the same batch as the change that it
-//! protects.
+//! The state is kept in memory, so that checking the owner costs nothing, and written in the same batch as the change
+//! that it protects.
 //!
 //! fjall flushes each keyspace separately, so a log that has lost its end may leave one keyspace complete and another
-//! without its last rows. Each batch therefore counts itself in all existing keyspaces of rows: different counts mean
-//! that rows are missing. Rows of buffered batches may be missing: the count of such a batch contains how many commits
-//! were durable when it was written, and only those were promised. A synced batch is written after all commits before
-//! it are durable. The cold store has the same counts for its loads and for writes to its parts, without `rows`.
+//! without its last rows. Each batch therefore counts itself in the manifest and in all existing keyspaces of rows:
+//! different counts mean that rows are missing. Rows of buffered batches may be missing: the count of such a batch
+//! contains how many commits were durable when it was written, and only those were promised. A synced batch is written
+//! after all earlier commits are durable. The cold store has the same counts for its loads and for writes to its parts,
+//! but none in `rows`.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +56,7 @@ pub(crate) struct ShardHead {
 }
 
 impl ShardState {
-    /// Creates the ledger of an empty store.
+    /// Creates the state of an empty store.
     pub(crate) fn of(tier: Tier) -> Self {
         Self {
             counts_rows: tier == Tier::Hot,
@@ -63,7 +64,7 @@ impl ShardState {
         }
     }
 
-    /// Reads the ledger from the store.
+    /// Reads the state from the store.
     pub(crate) fn read(engine: &Engine) -> Result<Self> {
         let mut shard_state = Self::of(engine.tier());
         for (key, value) in engine.manifest_rows(&[])? {
@@ -96,7 +97,8 @@ impl ShardState {
         Ok(shard_state)
     }
 
-    /// Compares the counts of the keyspaces in which the last commit was counted.
+    /// Compares the counts of the keyspaces in which the last commit was counted, or whose count is above the
+    /// manifest's.
     fn compare(&mut self, engine: &Engine) -> Result<()> {
         let [in_rows, in_parts] = engine.counted_commits()?;
         let in_manifest = self.commits;
@@ -133,8 +135,8 @@ impl ShardState {
         Ok(())
     }
 
-    /// Returns true if a keyspace lacks commits of another one, but no promised ones. They must then be counted again,
-    /// so that they do not count as missing once a log is gone.
+    /// Returns true if a keyspace lacks commits of another one, but no promised commits. All keyspaces must then get an
+    /// equal count, so that the lacking commits do not count as a loss once a log is gone.
     pub(crate) fn is_uneven(&self) -> bool {
         self.complete < self.commits && self.lacking.is_none()
     }
@@ -214,8 +216,8 @@ impl ShardState {
         )
     }
 
-    /// Returns true if buffered commits are not synced yet. They must be before a synced one, whose count promises them
-    /// all.
+    /// Returns true if buffered commits are not synced yet. They must be synced before the next synced commit, whose
+    /// count promises all earlier commits.
     pub(crate) fn has_buffered(&self) -> bool {
         self.durable < self.commits
     }
@@ -260,7 +262,7 @@ impl ShardState {
         self.closed.get(&(shard, epoch)).copied()
     }
 
-    /// Returns the closed epochs of a shard, up to and including `epoch`.
+    /// Returns the closed epochs of a shard, up to and including `epoch`, lowest first.
     pub(crate) fn closed_up_to(&self, shard: Shard, epoch: Epoch) -> Vec<Epoch> {
         let closed = self.closed.range((shard, Epoch(0))..=(shard, epoch));
         closed.map(|((_, epoch), _)| *epoch).collect()
@@ -280,7 +282,7 @@ impl ShardState {
     }
 }
 
-/// Counts once more in all keyspaces, if one has buffered commits that another has lost.
+/// Counts one more commit in all keyspaces, if one of them has buffered commits that another has lost.
 pub(crate) fn settle_counts(engine: &Engine, shard_state: &mut ShardState) -> Result<()> {
     if !shard_state.is_uneven() {
         return Ok(());

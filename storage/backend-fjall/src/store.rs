@@ -1,5 +1,5 @@
-//! Store: one fjall database with everything that protects it. This is the list of its keyspaces, checks before each
-//! open, the safety copy during an open, the free space of its disk, and the detection and repair of failures.
+//! Store: one fjall database with everything that protects it: the list of its keyspaces, checks before each open, the
+//! safety copy during an open, the free space of its disk, and the detection and repair of failures.
 //!
 //! Each tier has its own store. Stores share nothing, so a failure of one does not affect the other.
 
@@ -33,7 +33,7 @@ const LOAD_CHECK_BYTES: usize = 1 << 20;
 pub(crate) struct Place {
     /// Folder that holds the store.
     pub(crate) root: PathBuf,
-    /// Folder of its list of keyspaces.
+    /// Folder of the store's list of keyspaces.
     pub(crate) lists: PathBuf,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Store {
 struct RowSync {
     written: u64,
     synced: u64,
-    /// True if the store was reopened with writes that were not synced.
+    /// True if the store was reopened with writes that were not synced, and `sync_rows` has not reported this yet.
     is_doubtful: bool,
 }
 
@@ -261,8 +261,8 @@ impl Store {
         self.row_sync.lock().written += 1;
     }
 
-    /// Makes all buffered writes durable that were recorded before. Returns `Unknown` once after they may have been
-    /// lost.
+    /// Makes all buffered writes durable that were recorded before the call. Returns `Unknown` once after a reopening
+    /// that may have lost some of them.
     pub(crate) fn sync_rows(&self) -> Result<()> {
         // Held until the end, so that the store is not reopened before the rows are synced.
         let engine = self.engine();
@@ -355,8 +355,8 @@ impl Store {
         from_fjall(error, During::Write)
     }
 
-    /// Returns the keyspace of a group, and true if it is empty. Creates it if missing, and lists it before anything is
-    /// in it.
+    /// Returns the keyspace of a group, and true if it is empty. Creates a missing keyspace, and lists it before
+    /// anything is stored in it.
     fn begin_group(&self, engine: &Engine, group: GroupId) -> Result<(Keyspace, bool)> {
         let keyspace = match engine.group(group) {
             Some(keyspace) => keyspace,
@@ -376,7 +376,7 @@ impl Store {
     ///
     /// The keyspace is not deleted. Until the database is closed, fjall 3.1.13 keeps every version of its own keyspace
     /// with the tables and open files of each version, and it keeps every row of a deleted keyspace for ever. So each
-    /// creation or deletion of a keyspace costs one or two more files, and makes the next one slower.
+    /// creation or deletion of a keyspace costs one or two more files, and slows down later ones.
     fn empty_group(&self, engine: &Engine, group: GroupId, keyspace: &Keyspace) -> Result<()> {
         segments::remove_all(engine, keyspace).map_err(|error| self.failed(error))?;
         self.list_keyspaces(|list| list.remove(keyspace.id()))?;

@@ -1,8 +1,8 @@
 //! Checks of a store before fjall opens it.
 //!
 //! fjall stores a checksum of each version file but never verifies it, and it deletes files that its version files do
-//! not name. So a flipped bit there causes data loss at the next open. These checks read a few kilobytes per keyspace
-//! and the logs; they run at every open. [`Inspection`] reads all files of a store that no process uses.
+//! not name. So a flipped bit in a version file causes data loss at the next open. These checks read a few kilobytes
+//! per keyspace and the logs; they run at every open. [`Inspection`] reads all files of a store that no process uses.
 
 use std::fs;
 use std::io;
@@ -32,17 +32,18 @@ pub(crate) const KEYSPACES: &str = "keyspaces";
 /// File that names the version file of a keyspace: number, xxh3-128 of the version file, kind of checksum.
 pub(crate) const CURRENT: &str = "current";
 const CURRENT_BYTES: usize = 25;
-/// Number of fjall's own keyspace, which names all others.
+/// Number of fjall's own keyspace, which names all other keyspaces.
 const META: u64 = 0;
 
 /// Result of [`verify`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// Number of keyspaces with an intact version file.
+    /// Number of keyspaces with an intact version file. A store with a missing keyspace or a damaged version file adds
+    /// none.
     pub keyspaces: u64,
     /// Number of intact batches in fjall's logs.
     pub log_batches: u64,
-    /// Number of intact entries in the journals.
+    /// Number of intact entries in the usable journal files.
     pub journal_entries: u64,
     /// Size of the journals, in bytes.
     pub journal_bytes: u64,
@@ -50,8 +51,8 @@ pub struct VerifyReport {
     pub tables: u64,
     /// Size of these tables, in bytes.
     pub table_bytes: u64,
-    /// Logs with an incomplete last batch. A crash leaves such a log, and that batch was not acknowledged. If
-    /// acknowledged writes are missing, they may have been there.
+    /// Descriptions of logs with an incomplete last batch. A crash leaves such a log, and the batch was not
+    /// acknowledged. A damaged last batch looks the same, so missing acknowledged writes may have been in it.
     pub torn_ends: Vec<String>,
     /// Description of the damage, one sentence per item; empty if there is none.
     pub findings: Vec<String>,
@@ -65,7 +66,8 @@ pub struct VerifyReport {
 /// # Errors
 ///
 /// `Misconfigured` if `folder` is not a data folder, has an unsupported format, or is in use, or if its cold folder is
-/// in use. An error of the file system if a file cannot be read. Damage is not an error: the report lists it.
+/// in use. An error of the file system if the format, a list or a lock file cannot be read. Damage and other unreadable
+/// files are not errors: the report lists them.
 pub fn verify(folder: &Path, cold_dir: Option<&Path>) -> Result<VerifyReport> {
     Ok(verify_locked(folder, cold_dir)?.report)
 }
@@ -182,7 +184,7 @@ pub(crate) fn check_store(root: &Path, expected: &KeyspaceList) -> Result<Checke
     })
 }
 
-/// Verifies the checksum of the version file that `current` names. Returns the path of the version file.
+/// Verifies the checksum of the version file that the file `current` names. Returns the path of the version file.
 fn check_version(keyspace: &Path) -> Result<PathBuf> {
     let current_path = keyspace.join(CURRENT);
     let current = fs::read(&current_path).map_err(at(&current_path))?;

@@ -2,14 +2,14 @@
 //!
 //! fjall truncates its log at the first record that it cannot read, whatever follows. Most batches of this backend are
 //! synced one by one, so an intact batch after a bad one means that synced writes are about to be dropped silently. A
-//! buffered batch contains the number of commits that were durable before it; only the loss of those is damage. A torn
-//! end is truncated here and not by fjall, which refuses for ever to open logs with some torn ends. The layout is that
-//! of fjall 3 (`src/journal/entry.rs`): start (count, sequence), items, end (xxh3 of the items).
+//! buffered batch contains the number of commits that were durable before it; only the loss of these commits is damage.
+//! A torn end is truncated here and not by fjall, which refuses for ever to open logs with some torn ends. The layout
+//! is that of fjall 3 (`src/journal/entry.rs`): start (count, sequence), items, end (xxh3 of the items).
 //!
 //! The bytes that are read may be in memory only, because Linux marks pages as clean after a failed write-back. fjall
 //! would append to such a file, and the next power cut would leave a hole before the appended batches. So a log is
 //! never used as it was found: at every start and after every failure, each log is copied to a new file, synced and
-//! renamed into place. Logs are bounded, and an open reads them anyway.
+//! renamed into place. The copies cost little, because logs are bounded and an open reads them anyway.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -54,7 +54,7 @@ pub(crate) struct Log {
     sequence: Option<u64>,
     /// Log files up to the damage, oldest first.
     files: Vec<LogFile>,
-    /// First damaged place, if there is one.
+    /// First damage, if there is any.
     damage: Option<Damage>,
 }
 
@@ -63,11 +63,11 @@ pub(crate) struct Log {
 struct LogFile {
     path: PathBuf,
     intact_bytes: u64,
-    /// True if a part of an unacknowledged batch follows.
+    /// True if the usable part is followed by part of an unacknowledged batch.
     is_torn: bool,
 }
 
-/// Damaged place in a log, and the content after it.
+/// Damage in a log, and the content after it.
 #[derive(Debug)]
 pub(crate) struct Damage {
     reason: String,
@@ -85,13 +85,14 @@ struct LostPart {
     found: Found,
 }
 
-/// Content that can be read after a damaged place.
+/// Content of a part of a log after damage or a torn end.
 #[derive(Debug, Default)]
 struct Found {
     batches: u64,
-    /// Highest number of commits that were durable before one of those batches, according to its count.
+    /// Highest number of commits that were durable before one of the intact batches, according to its count; `u64::MAX`
+    /// if one of them is not buffered.
     promised: u64,
-    /// First and last sequence of those batches.
+    /// First and last sequence of the intact batches.
     sequences: Option<(u64, u64)>,
     /// Byte ranges that hold no intact batch.
     unreadable: Vec<Range<u64>>,
@@ -150,7 +151,7 @@ impl Log {
         self.first_commit
     }
 
-    /// Describes the torn end, if there is one.
+    /// Describes the torn end; `None` if there is none.
     pub(crate) fn torn_end(&self) -> Option<String> {
         let torn = self.files.iter().find(|file| file.is_torn)?;
         Some(format!(
@@ -165,7 +166,7 @@ impl Log {
         self.damage.as_ref()
     }
 
-    /// Drops everything from the damage on. A copy and a report are kept in `root`.
+    /// Drops everything from the damage on. Links to the damaged files and a report are kept in `root`.
     pub(crate) fn cut(&mut self, root: &Path, store: &Path) -> Result<()> {
         let Some(damage) = self.damage.take() else {
             return Ok(());
@@ -283,8 +284,8 @@ impl Log {
 }
 
 impl LogFile {
-    /// Writes and syncs the copy. Each batch is checked again, because its pages may have been reloaded since the first
-    /// check.
+    /// Writes and syncs a copy of the usable part. Each batch is checked again, because its pages may have been
+    /// reloaded since the first check.
     fn copy(&self) -> Result<()> {
         let failed = at(&self.path);
         if self.is_torn {
@@ -358,7 +359,7 @@ impl fmt::Display for LostPart {
 }
 
 impl Found {
-    /// Returns true if nothing follows, so that the log simply ends.
+    /// Returns true if there is no content, so that the log simply ends.
     fn is_zero(&self) -> bool {
         self.batches == 0 && self.unreadable.is_empty()
     }
@@ -371,7 +372,7 @@ impl Found {
     }
 }
 
-/// Returns the end of the last written block. fjall creates files of 64 MiB, most of which is a hole.
+/// Returns the end of the last written block. fjall creates files of 64 MiB, which are mostly a hole.
 pub(crate) fn data_end(file: &File) -> io::Result<u64> {
     let mut end = 0;
     loop {
@@ -427,7 +428,8 @@ struct Batch {
     bytes: u64,
     /// Count of commits in the batch.
     commits: Option<u64>,
-    /// Number of commits that were durable before the batch, according to it: all, unless it is buffered.
+    /// Number of commits that were durable before the batch, according to its count; `u64::MAX` if the batch is not
+    /// buffered.
     promised: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Ownership and journals: the ledger holds the owner, journal files hold the entries, and the high-water mark records
-//! them.
+//! Ownership and journals: the shard state holds the owner, journal files hold the entries, and the high-water mark
+//! records the last durable ones.
 //!
-//! Locks are taken in this order: the journal of a shard, the engine, the ledger. The lock of the journal is held from
-//! the check of the epoch to the end of the append, so a new owner never races with an append of the old one.
+//! Locks are taken in this order: the journal of a shard, the engine, the shard state. The lock of the journal is held
+//! from the check of the epoch to the end of the append, so a new owner never races with an append of the old one.
 
 use tideline_backend::limits::check_older;
 use tideline_backend::{BackendError, Epoch, JournalEntry, Lease, Result, Shard, Stamp};

@@ -1,7 +1,8 @@
-//! Maintenance thread: writes the high-water mark, reopens failed stores, and repairs failed journals.
+//! Maintenance thread: writes the high-water mark, frees dropped tables, reopens failed stores, and repairs failed
+//! journals.
 //!
-//! It runs one round per [`FjallOptions::high_water_interval`](crate::FjallOptions::high_water_interval). This module
-//! also closes the backend.
+//! The thread runs one round per [`FjallOptions::high_water_interval`](crate::FjallOptions::high_water_interval). This
+//! module also closes the backend.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};

@@ -163,7 +163,8 @@ fn make_store(folder: &Path, hot: &Store) -> Result<Format> {
     Ok(format)
 }
 
-/// Compares the existing data with the acknowledged data. Returns a description of what is missing.
+/// Compares the existing data with the acknowledged data. Returns the high-water mark and a description of the missing
+/// data; `None` if nothing is missing, or if an operator accepts the loss.
 fn compare(
     folder: &Path,
     hot: &Store,
@@ -181,7 +182,7 @@ fn compare(
     match missing {
         Some(missing) if options.accept_loss => {
             tracing::error!(missing, "an operator accepts the loss of acknowledged data");
-            // Counts the existing commits in all keyspaces again.
+            // Gives all keyspaces an equal count again.
             let has_parts = hot.opened()?.parts().is_some();
             let durability = Durability::Synced;
             let counted = hot

@@ -130,7 +130,7 @@ fn a_journal_that_failed_is_a_new_file_before_it_is_used_again() {
     assert_eq!(numbers(&journal).len(), 2, "and nothing is appended to it");
 }
 
-/// Damages both lists of keyspaces, without which nothing is opened. Returns their former content.
+/// Damages both copies of the list of keyspaces, without which the store does not open. Returns their former content.
 fn damage_lists(folder: &tempfile::TempDir) -> Vec<u8> {
     let list = folder.path().join("KEYSPACES");
     let kept = std::fs::read(&list).expect("read");
@@ -681,7 +681,7 @@ fn buffered_rows_that_are_in_a_table_and_not_in_the_log_are_no_loss() {
     cut.close().expect("close");
     drop(cut);
     assert_eq!(open(&copy).health(), Health::Ready);
-    // If the rows were promised, the same is a loss.
+    // If the rows were promised, the same cut log is a loss.
     write(&backend, "b").expect("write");
     let flushed = backend.inner.hot.opened().expect("open").flush_rows_alone();
     flushed.expect("flush");

@@ -1,7 +1,7 @@
 //! Byte layout of a journal file: a header, then frames. `FORMAT.md` has the tables.
 //!
 //! The checksum of a frame depends on the file, so frames of other files are never accepted. A search finds intact
-//! frames after a bad place, which decides between damage and a torn write.
+//! frames after a bad one; their headers decide between damage and a torn write.
 
 use std::fmt;
 use std::ops::Range;
@@ -113,8 +113,8 @@ pub(crate) struct FrameHeader {
     /// Length of the payload, in bytes.
     pub(crate) length: u32,
     pub(crate) sequence: SequenceNumber,
-    /// Number of bytes of this file that were known to be durable when the frame was written. A bad place before them
-    /// is damage, not a torn write.
+    /// Number of bytes of this file that were durable when the frame was written. A bad frame within these bytes is
+    /// damage, not a torn write.
     pub(crate) synced: u64,
     checksum: u64,
 }
@@ -130,8 +130,8 @@ impl FrameHeader {
         }
     }
 
-    /// Returns true if this could be the header of a frame at `position` after one of sequence `last`. Prevents a large
-    /// allocation for a damaged length.
+    /// Returns true if this could be the header of a frame at `position`, after a frame with sequence `last`. Prevents
+    /// a large allocation for a damaged length.
     pub(crate) fn is_plausible(&self, position: u64, last: Option<SequenceNumber>) -> bool {
         self.length as usize <= VALUE_BYTES_MAX
             && self.synced <= position
@@ -173,22 +173,22 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(number)
 }
 
-/// Intact frames in a part of a file, after a place that holds none.
+/// Intact frames in the part of a file that begins with a bad frame or header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Rest {
     /// Number of intact frames.
     pub(crate) entries: u64,
     /// First and last sequence of the intact frames.
     pub(crate) sequences: Option<(SequenceNumber, SequenceNumber)>,
-    /// Highest `synced` of the intact frames. It distinguishes damage from a torn write: a later frame stores how many
-    /// bytes were durable before it.
+    /// Highest `synced` of the intact frames; `None` without intact frames. A bad frame before this offset is damage,
+    /// not a torn write.
     pub(crate) synced: Option<u64>,
     /// Byte ranges of the file that hold no intact frame.
     pub(crate) unreadable: Vec<Range<u64>>,
 }
 
 impl Rest {
-    /// Searches `rest`, which begins at offset `start` of the file, for frames after the one of sequence `last`.
+    /// Searches `rest`, which begins at offset `start` of the file, for frames with sequences above `last`.
     pub(crate) fn search(rest: &[u8], start: u64, seed: u64, last: Option<SequenceNumber>) -> Self {
         let mut found = Self::default();
         let (mut at, mut unreadable_from) = (0, 0);

@@ -19,7 +19,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 pub(crate) struct Walk {
     /// Offset of the end of the last intact frame; `0` if not even the header is intact.
     pub(crate) intact_bytes: u64,
-    /// Number of intact frames.
+    /// Number of intact frames before the first bad one.
     pub(crate) entries: u64,
     /// Bytes of the file that were durable when the last intact frame was written.
     pub(crate) synced_bytes: u64,
@@ -41,8 +41,8 @@ impl Walk {
     }
 }
 
-/// Passes every intact frame of the first `length` bytes to `visit`, which may take the payload. Reads all of those
-/// bytes. Needs memory for one buffer, one payload, and all bytes after a place that is not intact.
+/// Passes every frame before the first bad one within the first `length` bytes to `visit`, which may take the payload.
+/// Reads all `length` bytes. Needs memory for one buffer, one payload, and all bytes from the first bad frame on.
 pub(crate) fn walk(
     id: FileId,
     file: impl Read,

@@ -149,7 +149,7 @@ impl fmt::Display for Lost {
 
 /// Makes a file durable: replaces it by a durable copy of its intact part within the first `length` bytes. The original
 /// is not trusted, because its pages stay readable after a failed sync and are lost with the next power cut. Removes a
-/// file without entries.
+/// file without entries. Returns `None` if the file has no entries or does not exist.
 pub(super) fn settle(folder: &Path, id: FileId, length: u64) -> Result<Option<Walk>> {
     let path = folder.join(id.name());
     let failed = at(&path);
@@ -174,12 +174,12 @@ pub(super) fn settle(folder: &Path, id: FileId, length: u64) -> Result<Option<Wa
     Ok(Some(walked))
 }
 
-/// Does the same as [`settle`] at a start, for the file of an earlier run that may have been killed after a failed
-/// sync.
+/// Variant of [`settle`] for a start: the file is of an earlier run that may have been killed after a failed sync.
 ///
 /// Only the bytes after the last known sync are doubtful. They are rewritten together with their blocks: the file is
 /// truncated before them and extended with them, while a durable copy of them is kept. Copying a whole journal would
-/// double the time of a start.
+/// double the time of a start. The whole file is copied only if most of it is doubtful, or if an earlier rewrite was
+/// interrupted.
 pub(super) fn settle_end(folder: &Path, id: FileId) -> Result<Option<Walk>> {
     let path = folder.join(id.name());
     let failed = at(&path);

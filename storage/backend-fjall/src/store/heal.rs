@@ -1,4 +1,5 @@
-//! Reopening of a failed store. Until it succeeds, changes are refused; reads are refused once an attempt has failed.
+//! Reopening of a failed store. Until an attempt succeeds, changes are refused; reads are refused once an attempt has
+//! failed.
 //!
 //! Attempts never end. The pauses grow up to [`FjallOptions::reopen_pause_max`](crate::FjallOptions), and the next
 //! attempt follows at once when the disk has space again.
@@ -76,8 +77,8 @@ impl Store {
         }
     }
 
-    /// Runs one round of maintenance: frees dropped tables, detects a failure, and reopens a failed store if an attempt
-    /// is due. `reopened` is called with the new engine before it is in use.
+    /// Runs one round of maintenance: removes the safety copy, frees dropped tables, detects a failure, and reopens a
+    /// failed store if an attempt is due. `reopened` is called with the new engine before it is in use.
     pub(crate) fn tend(&self, reopened: impl FnOnce(&Engine) -> Result<()>) {
         self.drop_safety();
         let is_poisoned = self.poison.lock().is_some();
@@ -154,7 +155,7 @@ impl Store {
         Ok(())
     }
 
-    /// Syncs and closes the store. Waits for the calls that use it; a load among them ends early.
+    /// Syncs and closes the store. Waits for the calls that use the store; running loads end early.
     pub(crate) fn close(&self) -> Result<()> {
         self.is_closing.store(true, Ordering::Release);
         let slot = std::mem::replace(&mut *self.slot.write(), Slot::Closed);

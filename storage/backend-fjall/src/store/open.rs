@@ -1,4 +1,4 @@
-//! Creation of a store, and its open between two checks.
+//! Creation of a store, and its opening between two checks.
 //!
 //! fjall deletes files that its own records do not name. So its files are checked before an open, and its keyspaces are
 //! compared with the list after it.
@@ -63,8 +63,8 @@ impl Store {
             .map_err(at(root))
     }
 
-    /// Opens a store that has been created. `checked` is the result of an earlier check of its files. Returns the first
-    /// commit in its logs.
+    /// Opens a store that has been created. `checked` is the result of an earlier check of its files. Returns the count
+    /// of the first commit in its logs.
     pub(crate) fn open(&self, checked: Option<Checked>) -> Result<Option<u64>> {
         let opened = open_engine(&self.place, &self.setup, Opening::AtStart, checked)?;
         let first_commit = opened.first_commit;
@@ -76,7 +76,7 @@ impl Store {
         Ok(first_commit)
     }
 
-    /// Puts a newly opened engine in place.
+    /// Makes a newly opened engine the current one.
     pub(super) fn install(&self, slot: &mut Slot, opened: Opened) {
         let Opened {
             engine,
@@ -97,13 +97,13 @@ pub(super) struct Opened {
     pub(super) keyspaces: KeyspaceList,
     /// Groups whose keyspaces are empty. They are not listed.
     pub(super) spares: Vec<GroupId>,
-    /// First commit in the logs.
+    /// Count of the first commit in the logs.
     pub(super) first_commit: Option<u64>,
 }
 
 /// Opens fjall between two checks: of its files before, of its keyspaces after. Files that an earlier failure may have
-/// left in memory only are rewritten first. A safety copy is kept during the open. The maintenance thread removes it,
-/// because that takes longer than the rest if there are many groups.
+/// left in memory only are rewritten first. A safety copy is kept during the open. The maintenance thread removes the
+/// copy later, because with many groups the removal takes longer than the open itself.
 pub(super) fn open_engine(
     place: &Place,
     setup: &Setup,
@@ -125,7 +125,8 @@ pub(super) fn open_engine(
         None => check_store(root, &list)?,
     };
     let mut log = checked.log;
-    // A missing log of the hot store is detected by the commits in its tables. The cold store has no other evidence.
+    // A missing log of the hot store is detected by the commits in its tables. For the cold store there is no such
+    // check.
     if log.is_missing() && tier != Tier::Hot && !setup.accept_loss {
         return Err(BackendError::corrupt(format!(
             "the {tier} store in {} has no log; restore the folder, or start once with accept_loss to continue without \

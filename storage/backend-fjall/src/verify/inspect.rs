@@ -1,9 +1,9 @@
 //! Complete check of a data folder that no process uses. Changes nothing in it.
 //!
 //! In addition to [`super::verify`], it checks both copies of each list, both slots of the high-water mark, and every
-//! table against the checksum in its version file. The meaning of rows is checked by the crates that wrote them. They
-//! read a copy of the folder, because fjall writes when it opens a store. Tables, which are almost all of the data, are
-//! only linked into the copy.
+//! table against the checksum in its version file. The meaning of rows is checked by the crates that wrote them. These
+//! crates read a copy of the folder, because fjall writes when it opens a store. Tables, which are almost all of the
+//! data, are only linked into the copy.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
@@ -44,8 +44,8 @@ impl Inspection {
     ///
     /// # Errors
     ///
-    /// `Misconfigured` if `folder` is not a data folder, or is in use. An error of the file system if a file cannot be
-    /// read.
+    /// The errors of [`verify`](super::verify). An error of the file system if a list, the high-water mark or a table
+    /// cannot be read.
     pub fn of(folder: &Path, cold_dir: Option<&Path>) -> Result<Self> {
         let mut verified = verify_locked(folder, cold_dir)?;
         let report = &mut verified.report;
@@ -73,7 +73,7 @@ impl Inspection {
         &self.verified.report
     }
 
-    /// Opens a copy of the store in `scratch`, an empty folder. It needs space for journals and logs; tables are
+    /// Opens a copy of the store in `scratch`, an empty folder. The copy needs space for journals and logs; tables are
     /// linked.
     ///
     /// # Errors
@@ -135,8 +135,9 @@ impl VerifyReport {
     }
 }
 
-/// Returns the tables that a version file names, with their checksums. The layout is that of lsm-tree
-/// (`src/version/mod.rs`): levels of runs of tables, each table with number, kind of checksum, checksum, sequence.
+/// Returns the tables that a version file names, with their checksums; `None` if the file cannot be parsed. The layout
+/// is that of lsm-tree (`src/version/mod.rs`): levels of runs of tables, each table with number, kind of checksum,
+/// checksum, sequence.
 fn tables_in(version: &Path) -> Option<Vec<(u64, u128)>> {
     let reader = sfa::Reader::new(version).ok()?;
     let mut section = reader.toc().section(b"tables")?.buf_reader(version).ok()?;

@@ -213,7 +213,8 @@ fn make_hole(path: &Path) -> (u64, u64) {
     (hole.start as u64, hole.end as u64)
 }
 
-/// Checks that the range of unreadable bytes in a report covers the hole and only the records that it damaged.
+/// Checks that the range of unreadable bytes in a report covers the hole and, on each side, less than 400 bytes more:
+/// the records that the hole damaged.
 fn assert_reports_hole(report: &str, (start, end): (u64, u64)) {
     let from = number_after(report, "unreadable bytes ");
     let to = number_after(report, &format!("unreadable bytes {from} to "));
@@ -486,7 +487,7 @@ fn an_intact_folder_verifies() {
     );
 }
 
-/// Stops cleanly after fjall has flushed the manifest's keyspace of each tier, but not the rows.
+/// Returns a folder that was closed after fjall had flushed the manifest's keyspace of each tier, but not the rows.
 fn stopped_after_a_flush() -> Place {
     let place = Place::new();
     let options = FjallOptions {

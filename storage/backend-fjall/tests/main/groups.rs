@@ -40,7 +40,7 @@ fn groups_that_come_and_go_over_many_starts_never_take_another_with_them() {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            // The newest groups are freed as often as old ones.
+            // Frees the newest group, and in half of the cases also a random older group.
             let newest = held.pop().expect("just pushed");
             backend.reclaim(newest).expect("reclaim");
             if state >> 33 & 1 == 1 {

@@ -160,7 +160,7 @@ fn acknowledged_rows_of_parts_are_there_after_a_crash() {
     }
 }
 
-/// Stops cleanly after fjall has flushed the manifest's keyspace of each tier, but not the parts.
+/// Returns a folder that was closed after fjall had flushed the manifest's keyspace of each tier, but not the parts.
 fn stopped_after_a_flush() -> Place {
     let place = Place::new();
     let options = FjallOptions {

@@ -64,7 +64,8 @@ impl Place {
     }
 
     /// Unpacks the data folder in a golden file. Each entry is a line with path, length and number of stored bytes,
-    /// followed by these bytes; the rest of the file is zero. The path of a folder ends in a slash.
+    /// followed by these bytes. An unpacked file is padded with zeros to its length. The path of a folder ends in a
+    /// slash.
     pub(crate) fn unpack(mut golden: &[u8]) -> Self {
         let place = Self::new();
         while !golden.is_empty() {
@@ -124,7 +125,7 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns every file in a folder, recursively, with its size and time of change.
+/// Returns every file and subfolder of a folder, recursively, with size and time of change.
 pub(crate) fn state(folder: &Path) -> io::Result<Vec<(PathBuf, u64, SystemTime)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -153,7 +154,8 @@ fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies a file without its trailing zeros, which fill most of fjall's 64 MiB logs.
+/// Copies a file without writing its trailing zeros, which fill most of fjall's 64 MiB logs. The copy is sparse and has
+/// the same length.
 fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     let content = fs::read(from)?;
     let length = content.len() as u64;

@@ -1,6 +1,6 @@
 //! Crashes at various moments, second processes, full disks.
 //!
-//! Acknowledged writes must exist after each crash; torn ends are cut, and renewed files replace doubtful ones.
+//! Acknowledged writes must exist after each crash; torn ends are cut, and renewed files replace doubtful files.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
