@@ -1,7 +1,7 @@
 //! Conformance suite for backends: one function per rule of the contract.
 //!
-//! The tests of each backend call [`run_all`] with a function that creates empty fixtures. A violated rule panics with
-//! its name, so the suite is for tests only.
+//! The tests of each backend call [`run_all`] with a function that creates empty fixtures. The name of each rule is
+//! printed before its check. A violated rule panics, so the suite is for tests only.
 
 mod journal;
 mod manifest;
@@ -20,7 +20,8 @@ use crate::error::Result;
 
 /// Storage of a backend, initially empty.
 pub trait Fixture {
-    /// Opens the storage. Called again only after the last handle has been closed and dropped.
+    /// Opens the storage. Called again only after the last handle has been dropped, mostly but not always after a
+    /// close.
     fn open(&self) -> Arc<dyn Backend>;
 }
 

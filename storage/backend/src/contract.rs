@@ -4,9 +4,9 @@
 //! bucket of a segment, part or key space; it is the unit of atomic writes and of scans.
 //!
 //! Calls block the calling thread. The embedded engine completes them in microseconds on that thread. A networked
-//! engine sends its requests from there, keeps several in flight within calls that take many rows, and retries what is
-//! safe to retry until its deadline. Never call from a thread that drives an async runtime, except for bounded reads of
-//! a backend without network requests ([`Capabilities::requests_in_flight`] is 1).
+//! engine keeps several requests in flight within calls that take many rows, and retries what is safe to retry until
+//! its deadline. Never call from a thread that drives an async runtime, except for bounded reads of a backend without
+//! network requests ([`Capabilities::requests_in_flight`] is 1).
 
 use std::fmt;
 use std::time::Duration;
@@ -135,7 +135,7 @@ pub enum ManifestKind {
     /// A position, such as the end of the sealed part of the journal, or the next ids.
     Cursor = 3,
     // Code 4 is reserved for pins; no build has written it.
-    /// A planned or running move of data.
+    /// A row of the job scheduler.
     Job = 5,
     /// A table with its settings.
     Table = 6,
@@ -206,8 +206,8 @@ pub enum EditOutcome {
 pub struct Capabilities {
     /// Recommended page size of a long scan.
     pub page_advice: PageLimit,
-    /// Requests that one call keeps in flight at once. 1 if the backend sends no network requests; fetching more than
-    /// is needed at the moment then saves nothing.
+    /// Requests that one call keeps in flight at once. 1 if the backend sends no network requests; fetching more rows
+    /// than needed then saves nothing.
     pub requests_in_flight: usize,
 }
 
@@ -224,7 +224,7 @@ pub enum Health {
         /// Bytes that must be free.
         watermark_bytes: u64,
     },
-    /// Writes are refused until the backend has been reopened. It retries this without limit.
+    /// Writes are refused until the backend has been reopened. The backend retries the reopening without limit.
     Poisoned {
         /// First error.
         reason: String,
@@ -292,7 +292,8 @@ pub struct CacheUsage {
 /// Storage engine of Tideline. See the [module](self) for the terms.
 ///
 /// Every method may be called from many threads at once, unless stated otherwise. After [`close`](Backend::close) all
-/// calls fail as `Refused`. [`ErrorKind`](crate::ErrorKind) lists how a caller reacts to each kind of error.
+/// calls that return a `Result` fail as `Refused`, except `close`. [`ErrorKind`](crate::ErrorKind) lists how a caller
+/// reacts to each kind of error.
 pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Returns the declared properties of this backend.
     fn capabilities(&self) -> &Capabilities;
@@ -345,7 +346,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// flight.
     ///
     /// `limit` applies to all pages together; up to [`Capabilities::requests_in_flight`] pages may exceed it. A range
-    /// that was not reached has an empty page that continues with the whole range. At least the first range is reached.
+    /// that was not reached has an empty page with the whole range as [`Page::next`]. At least the first range is
+    /// reached.
     ///
     /// # Errors
     ///
@@ -378,13 +380,13 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         durability: Durability,
     ) -> Result<()>;
 
-    /// Makes durable all buffered rows of a shard that were written before the call. Called by the only writer of
-    /// buffered rows of the shard, before it publishes anything that depends on them.
+    /// Makes durable all buffered rows of a shard that were written before the call. The only writer of buffered rows
+    /// of the shard calls it before it publishes anything that depends on them.
     ///
     /// # Errors
     ///
     /// After any error, buffered rows written since the last success may be missing after a power failure: write all of
-    /// them again. Fails once as `Unknown` after the store was reopened while such rows existed.
+    /// them again. Fails once as `Unknown` if the store was reopened after such rows were written.
     fn sync_rows(&self, shard: Shard) -> Result<()>;
 
     // --- segments --------------------------------------------------------------------------------------
@@ -408,17 +410,17 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Frees the data of a segment, lazily. Idempotent; a segment that does not exist is not an error.
     ///
-    /// The caller has removed it from the manifest and waited for its readers.
+    /// The caller has removed the segment from the manifest and waited for its readers.
     ///
     /// # Errors
     ///
     /// Any error leaves the segment to be reclaimed again.
     fn reclaim(&self, segment: SegmentRef) -> Result<()>;
 
-    /// Returns a group of a tier that is empty after earlier use, for the segments of the next new group.
+    /// Returns an empty, formerly used group of a tier, to be used instead of a new group.
     ///
-    /// Returns `None` if there is none, or if groups cost nothing. This is a hint: using it does not change any result.
-    /// The same group may be returned again until something is loaded into it.
+    /// Returns `None` if there is no such group, or if new groups cost nothing. This is a hint: following it does not
+    /// change any result. The same group may be returned again until something is loaded into it.
     fn spare_group(&self, _tier: Tier) -> Option<GroupId> {
         None
     }
@@ -436,8 +438,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Frees the data of a part in all of its buckets, lazily. Idempotent; a part that does not exist is not an error.
     ///
-    /// The caller has removed it from the manifest, waited for its readers and ended its writes. A scan that starts
-    /// after the call has returned finds no rows.
+    /// The caller has removed the part from the manifest, waited for its readers and ended its writes. A scan that
+    /// starts after the call has returned finds no rows.
     ///
     /// # Errors
     ///
@@ -472,7 +474,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         durability: Durability,
     ) -> Result<()>;
 
-    /// Makes all entries appended so far durable.
+    /// Makes all entries of the epoch that were appended so far durable.
     ///
     /// # Errors
     ///
@@ -494,7 +496,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Fails if the engine cannot list its epochs.
     fn epochs(&self, shard: Shard) -> Result<Vec<JournalEpoch>>;
 
-    /// Passes the entries of an epoch from `from` on to `visit`, in increasing order. Sequence numbers may have gaps.
+    /// Passes the entries of an epoch with sequence numbers of at least `from` to `visit`, in increasing order.
+    /// Sequence numbers may have gaps.
     ///
     /// A torn tail of the newest epoch is truncated without an error.
     ///
@@ -511,8 +514,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Closes an older epoch: entries from `end` on are not part of it, even if they are stored later.
     ///
-    /// After that, the result of `replay` never changes, except by `forget`. Closing again with the same end is not an
-    /// error.
+    /// After the close, the result of `replay` never changes, except by `forget`. Closing again with the same end is
+    /// not an error.
     ///
     /// # Errors
     ///
@@ -524,7 +527,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     ///
-    /// Any error leaves entries to be freed by a later call.
+    /// After any error, some entries may not be freed; a later call frees them.
     fn forget(&self, shard: Shard, epoch: Epoch, to: SequenceNumber) -> Result<()>;
 
     // --- manifest --------------------------------------------------------------------------------------
@@ -534,14 +537,14 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     ///
-    /// `Unavailable` as long as the outcome of such an edit is undecided.
+    /// `Unavailable` as long as the outcome of an edit is undecided.
     fn manifest(&self, shard: Shard) -> Result<Manifest>;
 
     /// Applies changes if the caller owns the shard and `version` is the current version. Linearizable and durable.
     ///
     /// # Errors
     ///
-    /// `Unknown` if the outcome is unknown: stop serving the shard until `manifest` returns. `TooLarge` if a limit is
+    /// `Unknown` if the outcome is unknown: stop serving the shard until `manifest` succeeds. `TooLarge` if a limit is
     /// exceeded.
     fn edit(
         &self,
@@ -559,7 +562,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     fn health(&self) -> Health;
 
     /// Returns the ability to load, write and reclaim segments and parts of a tier. A tier on its own disk fails and
-    /// fills up independently of the others. For [`Tier::Hot`], and if tiers share everything, this is
+    /// fills up independently of the other tiers. For [`Tier::Hot`], and if tiers share everything, this is
     /// [`health`](Self::health).
     fn tier_health(&self, _tier: Tier) -> Health {
         self.health()
@@ -568,7 +571,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Returns sizes. May cost a few system calls.
     fn usage(&self) -> Usage;
 
-    /// Syncs and closes the backend. Idempotent; all later calls fail as `Refused`.
+    /// Syncs and closes the backend. Idempotent; later calls of other methods fail as `Refused`.
     ///
     /// # Errors
     ///

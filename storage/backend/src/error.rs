@@ -14,7 +14,7 @@ pub enum ErrorKind {
     Refused,
     /// The effect may or may not happen, now or later: read the state, or repeat with the same stamp.
     Unknown,
-    /// Nothing was done, or the same write may be repeated, after a pause.
+    /// Nothing was done, or repeating the write is safe: retry after a pause.
     Unavailable,
     /// A plain write or a read took too long: repeat it.
     Timeout,
@@ -77,7 +77,7 @@ pub enum BackendError {
     /// See [`ErrorKind::TooManyDead`].
     #[error("too many deleted rows in the way: {reason}")]
     TooManyDead {
-        /// Place of the deleted rows.
+        /// Location of the deleted rows.
         reason: String,
     },
     /// See [`ErrorKind::Corrupt`].

@@ -25,7 +25,7 @@ use crate::page::one_by_one;
 use journal::Journal;
 use rows::Rows;
 
-/// Backend that stores everything in the memory of this process. Cheap to open; every call takes one lock.
+/// Backend that stores everything in the memory of this process. Cheap to open; all calls share one lock.
 pub struct MemoryBackend {
     disk: Arc<MemoryDisk>,
     capabilities: Capabilities,
@@ -91,7 +91,7 @@ struct State {
 #[derive(Debug, Clone, Copy)]
 struct Terms {
     holds: Option<Duration>,
-    /// Number of stamps that each lease adds to those covered before.
+    /// Number of stamps by which each lease raises the highest stamp.
     stamps: u64,
     is_renewal_failing: bool,
 }
@@ -100,7 +100,7 @@ impl Default for Terms {
     fn default() -> Self {
         Self {
             holds: None,
-            // Above every wall-clock time, and still enough for thousands of owners.
+            // Above every wall-clock time in microseconds, and enough for about 4,000 leases.
             stamps: 1 << 52,
             is_renewal_failing: false,
         }
@@ -156,7 +156,8 @@ impl MemoryDisk {
         self.round_trip_nanos.store(nanos, Ordering::Relaxed);
     }
 
-    /// Returns the round trips of all calls so far: one per call, more for calls with many requests.
+    /// Returns the number of round trips of all calls so far: one per call, two per `load` and `manifest`, and one per
+    /// 32 ranges of a `scan_many`.
     pub fn round_trips(&self) -> u64 {
         self.round_trips.load(Ordering::Relaxed)
     }
@@ -175,13 +176,13 @@ impl MemoryDisk {
         }
     }
 
-    /// Plans the outcome of the next append without a plan. Only the distributed character has such outcomes.
+    /// Plans the outcome of the next append that has no planned outcome yet. Panics in the embedded character.
     pub fn fail_append(&self, fault: AppendFault) {
         self.assert_distributed("append faults need the distributed character");
         self.state.lock().append_faults.push_back(fault);
     }
 
-    /// Plans the outcome of the next edit without a plan. Only the distributed character has such outcomes.
+    /// Plans the outcome of the next edit that has no planned outcome yet. Panics in the embedded character.
     pub fn fail_edit(&self, fault: EditFault) {
         self.assert_distributed("edit faults need the distributed character");
         self.state.lock().edit_faults.push_back(fault);
@@ -194,7 +195,7 @@ impl MemoryDisk {
     }
 
     /// Makes appends and edits fail at random: about `fault_per_mille` of every thousand, as determined by the seed.
-    /// Late appends then take effect at random before other appends.
+    /// Late appends then take effect before every second later append, at random.
     pub fn fail_by_chance(&self, seed: u64, fault_per_mille: u64) {
         self.assert_distributed("random faults need the distributed character");
         self.state.lock().chance = Some(Chance {
@@ -203,7 +204,7 @@ impl MemoryDisk {
         });
     }
 
-    /// Limits the validity of leases to `holds`, and the stamps that each renewal adds to `stamps`.
+    /// Limits the validity of leases to `holds`, and the number of stamps that each take or renewal adds to `stamps`.
     pub fn limit_leases(&self, holds: Duration, stamps: u64) {
         self.assert_distributed("limited leases need the distributed character");
         let mut state = self.state.lock();
@@ -221,7 +222,7 @@ impl MemoryDisk {
         assert_eq!(self.character, Character::Distributed, "{otherwise}");
     }
 
-    /// Applies all late appends whose epoch is not closed.
+    /// Applies all late appends, and drops those of closed epochs.
     pub fn land_late(&self) {
         for shard in self.state.lock().shards.values_mut() {
             shard.journals.values_mut().for_each(Journal::land_late);

@@ -1,5 +1,5 @@
-//! Page building for scans: fills a page up to its limit, computes the start of the next page, and divides one limit
-//! among many scans.
+//! Page building for scans: fills a page up to its limit, computes the remaining range, and divides one limit among
+//! many scans.
 //!
 //! All backends share it, so that pages end at the same row everywhere.
 
@@ -28,7 +28,8 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
-    /// Returns true if the limit is reached. If there is another row, the page is [`partial`](Self::partial).
+    /// Returns true if the limit is reached; false for an empty page. If a full page has another row to add, end it
+    /// with [`partial`](Self::partial).
     pub fn is_full(&self) -> bool {
         !self.rows.is_empty() && (self.rows.len() >= self.limit.rows_max || self.bytes > self.limit.bytes_max)
     }
@@ -39,7 +40,7 @@ impl<'a> PageBuilder<'a> {
         self.rows.push(row);
     }
 
-    /// Returns the page if the range has no more rows.
+    /// Returns the page of a range without further rows.
     pub fn complete(self) -> Page {
         Page {
             rows: self.rows,
@@ -47,7 +48,8 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
-    /// Returns the page if the range has more rows. The remaining range starts directly after the last key.
+    /// Returns the page of a range with further rows. The remaining range continues directly after the last row in scan
+    /// order.
     pub fn partial(self) -> Page {
         let mut next = self.range.clone();
         if let Some(last) = self.rows.last() {
@@ -67,7 +69,8 @@ impl<'a> PageBuilder<'a> {
     }
 }
 
-/// Scans many ranges one after another, until their pages together reach the limit.
+/// Scans many ranges one after another, until their pages together reach the limit. The remaining ranges get empty
+/// pages.
 ///
 /// # Errors
 ///

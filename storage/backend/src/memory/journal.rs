@@ -18,7 +18,7 @@ pub(super) struct Journal {
     late: Vec<JournalEntry>,
     acknowledged: Option<SequenceNumber>,
     end: Option<SequenceNumber>,
-    /// First entry that a power failure would lose.
+    /// Sequence number of the first entry that a power failure would lose.
     unsynced: Option<SequenceNumber>,
 }
 
@@ -46,7 +46,7 @@ impl Journal {
         }
     }
 
-    /// Refuses entries whose sequence numbers do not increase above the acknowledged ones.
+    /// Refuses entries that are too large, or whose sequence numbers do not increase above the acknowledged ones.
     pub(super) fn check(&self, entries: &[JournalEntry]) -> Result<()> {
         check_entries(entries, self.acknowledged)
     }
