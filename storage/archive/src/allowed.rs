@@ -98,12 +98,12 @@ impl FromStr for TargetPrefix {
 /// Maximum number of open targets in addition to the configured ones.
 const OPEN_TARGETS_MAX: usize = 32;
 
-/// Open targets. Targets opened by address are closed in least-recently-used order, because a client of an object store
-/// takes about 100 KB.
+/// Open targets. The number of targets opened by address is limited, because a client of an object store takes about
+/// 100 KB; the least recently used one is closed first.
 #[derive(Debug, Default)]
 pub(crate) struct OpenTargets {
     configured: HashMap<String, Arc<Target>>,
-    /// Open targets by name, each with the time of its last use.
+    /// Targets opened by address, each with the number of its last use.
     others: HashMap<String, (u64, Arc<Target>)>,
     uses: u64,
 }
@@ -147,19 +147,21 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// The errors of [`check_allowed`](Self::check_allowed), and [`ArchiveError::BadTarget`] if its options are not
-    /// valid.
+    /// The errors of [`check_allowed`](Self::check_allowed), and [`ArchiveError::BadTarget`] if the target cannot be
+    /// opened.
     pub fn allow(&self, name: &str) -> Result<()> {
         self.check_allowed(name)?;
         self.target(name).map(drop)
     }
 
     /// Checks that requests may use a target: a configured one, an address under a configured one, or an address under
-    /// [`ArchiveSettings::allowed`](crate::ArchiveSettings::allowed).
+    /// [`ArchiveSettings::allowed`](crate::ArchiveSettings::allowed). If `allowed` is `None`, any address passes
+    /// unchecked.
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::NotAllowed`] if they may not; [`ArchiveError::BadTarget`] if `name` is not a valid address.
+    /// [`ArchiveError::NotAllowed`] if requests may not use the target; [`ArchiveError::BadTarget`] if `name` is not a
+    /// valid address, or is the default target and the configuration does not set one.
     pub fn check_allowed(&self, name: &str) -> Result<()> {
         let targets = &self.settings.targets;
         if targets.contains_key(name) {

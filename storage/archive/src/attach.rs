@@ -36,7 +36,8 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::Damaged`] if it is not what was written under this name; other errors if the target fails.
+    /// [`ArchiveError::Damaged`] if the content is not what was written under this name; other errors if the target
+    /// fails.
     pub fn description(&self, target: &str, key: &str) -> Result<Description> {
         let opened = self.target(target)?;
         let damaged = |reason: String| opened.damaged(key, reason);
@@ -72,7 +73,8 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::Damaged`] if it is not what was written; other errors if the target or the local disk fails.
+    /// [`ArchiveError::Damaged`] if the content is not what was written; other errors if the target or the local disk
+    /// fails.
     pub fn timelines(&self, copy: &Arc<ArchiveCopy>) -> Result<TimelinesFile> {
         let target = self.target(&copy.target)?;
         TimelinesFile::fetch(target, Arc::clone(copy), self.temporary()?)

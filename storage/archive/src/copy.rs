@@ -9,7 +9,7 @@ pub struct ArchiveCopy {
     pub target: String,
     /// Files of points. Extents refer to them by index.
     pub files: Vec<ArchiveFile>,
-    /// File of timelines: locations and identities of all timelines.
+    /// File of timelines, with the locations and identities of all timelines.
     pub timelines: ArchiveFile,
     /// Object name of the description; empty until it is written.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -36,7 +36,7 @@ pub struct Description {
     /// Fields of the measurements. Missing in descriptions of earlier builds; then they are read from the files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields: Option<DescribedFields>,
-    /// The segment, in the form of the store.
+    /// Segment record of the store, serialized as JSON.
     pub segment: serde_json::Value,
     /// Files of the segment.
     pub archive: ArchiveCopy,
@@ -59,7 +59,7 @@ impl From<ShapeField> for DescribedField {
     }
 }
 
-/// Returns the fields of some measurements.
+/// Returns the fields of the given measurements.
 pub(crate) fn described(measurements: BTreeSet<String>, fields: &dyn Fields) -> DescribedFields {
     let fields_of = |name: String| {
         let of_measurement = fields.of_measurement(&name).into_iter();

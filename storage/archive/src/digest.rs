@@ -1,4 +1,4 @@
-//! Checksums of sent and received bytes.
+//! Checksums of sent and received bytes, and random origins.
 
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};

@@ -47,7 +47,7 @@ pub enum ArchiveError {
         /// Description of the damage.
         reason: String,
     },
-    /// The local disk failed while a temporary file was written or read.
+    /// The local disk failed while a temporary or cached file was written, read or listed.
     #[error("archive: {action} a local file failed: {source}")]
     Local {
         /// Attempted operation.
@@ -119,7 +119,7 @@ impl ArchiveError {
     }
 }
 
-/// Runs a decoder that may panic on damaged files. Converts a panic to a human-readable reason.
+/// Runs a decoder that may panic on damaged files. Converts a panic to a fixed human-readable reason.
 pub(crate) fn guarded<T>(decode: impl FnOnce() -> T) -> std::result::Result<T, String> {
     // Every caller discards the state that a panic leaves behind.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode))
@@ -129,8 +129,8 @@ pub(crate) fn guarded<T>(decode: impl FnOnce() -> T) -> std::result::Result<T, S
 /// Maximum length of a reported reason, in bytes.
 const REASON_MAX: usize = 300;
 
-/// Removes possible credentials from a message of a target: queries and user parts of URLs, and of XML responses all
-/// but code and message. Limits the length.
+/// Removes possible credentials from a message of a target: queries and user parts of URLs, and everything but code and
+/// message of an XML response. Limits the length.
 pub(crate) fn redacted(text: &str) -> String {
     let text = text.split_once("<?xml").map_or_else(
         || text.to_owned(),

@@ -1,9 +1,9 @@
 //! Location of a run of one timeline in the files of a segment.
 //!
-//! The local store keeps an extent instead of a chunk. It takes about twenty bytes per run of up to some thousand
-//! points. Summaries of the numbers are stored with it: per hour, or per day if an hour has few points. Finding a
-//! timeline in the archive therefore costs no request, nor does an aggregate over whole hours or days. Both work while
-//! the target is not reachable.
+//! The local store keeps an extent instead of a chunk. An extent takes about twenty bytes per run of up to some
+//! thousand points. Summaries of the numbers are stored with the extent: per hour, or per day if an hour has few
+//! points. Finding a timeline in the archive therefore costs no request, nor does an aggregate over whole hours or days
+//! that have summaries. Both work while the target is not reachable.
 //!
 //! ```text
 //! format    1 byte    1; 2 with dense summaries; 3 with sparse summaries, which older builds reject
@@ -42,7 +42,7 @@ pub struct Extent {
     pub last: i64,
     /// Number of points.
     pub points: u32,
-    /// Number of field values.
+    /// Number of field values; `u32::MAX` stands for this number or more.
     pub values: u32,
     /// Sequence numbers of the writes that the points come from.
     pub sequences: SequenceSpan,

@@ -1,6 +1,6 @@
 //! Names of objects at a target. `FORMAT.md` shows all of them.
 //!
-//! A name includes the checksum of its object, so objects are never replaced.
+//! A name includes the first half of the checksum of its object, so objects are never replaced.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ const MEASUREMENT_MAX: usize = 160;
 /// Hexadecimal digits of a checksum in a name.
 pub(crate) const DIGITS: usize = 32;
 
-/// Maximum size of a description. One of a hundred thousand files has a third of this.
+/// Maximum size of a description, in bytes. The description of a hundred thousand files takes a third of it.
 pub(crate) const DESCRIPTION_BYTES_MAX: u64 = 128 << 20;
 
 /// Folder of descriptions and files of timelines.
@@ -134,7 +134,7 @@ pub struct NamedObject<'a> {
 }
 
 impl NamedObject<'_> {
-    /// Returns the number and the checksum as numbers. They are unique among the objects of a database.
+    /// Returns the number and the first half of the checksum. Together they are unique among the objects of a database.
     pub fn identity(&self) -> Option<(u64, u128)> {
         let digits = u128::from_str_radix(self.digits, 16).ok()?;
         Some((self.number, digits))
@@ -166,7 +166,7 @@ impl ObjectContent {
     }
 }
 
-/// Parses the name of an object; `None` if no archive at this target has written it.
+/// Parses the name of an object; `None` if the name does not have the form of an archive object of this target.
 pub fn named(key: &str) -> Option<NamedObject<'_>> {
     let (table, folder, name) = parse_location(key)?;
     let (stem, content) = match folder {
@@ -205,7 +205,7 @@ pub(crate) fn is_sidecar(key: &str) -> bool {
 }
 
 /// Returns the table, the first folder below it, and the last path segment of an object of this target; `None` for
-/// other names. Another target may be below this one; its names are similar except for their start.
+/// other names. Objects of another target below this one have similar names with further folders in front.
 fn parse_location(key: &str) -> Option<(&str, &str, &str)> {
     let parts: Vec<&str> = key.split('/').collect();
     match parts.as_slice() {
@@ -233,8 +233,8 @@ fn stem(place: &SegmentTarget, sha256: &str) -> String {
     format!("{origin}-{segment}-{}", &sha256[..DIGITS])
 }
 
-/// Returns true if a database wrote an object for a table of this target. Other databases may use the same target, or
-/// one below it.
+/// Returns true if the database `origin` wrote an object for a table of this target. Other databases may use the same
+/// target, or a target below it.
 pub fn is_of(key: &str, table: &str, origin: &str) -> bool {
     parse_location(key).is_some_and(|(of, _, name)| {
         of == table

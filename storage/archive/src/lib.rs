@@ -21,7 +21,6 @@
 //!
 //! This crate does not depend on the HTTP interface, search or catalog. Metadata of timelines is provided through
 //! [`TimelineMetadata`], metadata of fields through [`Fields`] and [`FieldNames`].
-//! through [`Fields`] and [`FieldNames`].
 #![doc = include_str!("../FORMAT.md")]
 
 mod allowed;
@@ -177,7 +176,8 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::BadTarget`] if `name` is neither, or if its options are not valid.
+    /// [`ArchiveError::BadTarget`] if `name` is neither the name of a configured target nor a valid address, or if the
+    /// options of the target are not valid.
     pub fn target(&self, name: &str) -> Result<Arc<Target>> {
         let mut open = self.open.lock();
         if let Some(target) = open.get(name) {
@@ -235,7 +235,8 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::Target`] if the target fails.
+    /// Fails if the target is not valid or fails. [`ArchiveError::Damaged`] if an object of this name has other
+    /// content.
     pub fn describe(
         &self,
         place: &SegmentTarget,
@@ -260,7 +261,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::BadTarget`] if its target is no longer configured or valid.
+    /// [`ArchiveError::BadTarget`] if the target of the segment is no longer configured or valid.
     pub fn reader(
         &self,
         copy: &Arc<ArchiveCopy>,
@@ -281,11 +282,14 @@ impl Archive {
         self.footers.pages().bytes()
     }
 
-    /// Reads every file of a segment and compares it with its recorded size and checksum.
+    /// Reads every file of a segment and compares it with its recorded size and checksum. Compares the description with
+    /// the checksum in its name. Ends after the first error that a retry may fix; the remaining objects count as
+    /// unread.
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::BadTarget`] if its target is not valid. Objects that cannot be read are part of the result.
+    /// [`ArchiveError::BadTarget`] if the target of the segment is not valid. Objects that cannot be read are part of
+    /// the result.
     pub fn verify(&self, copy: &ArchiveCopy) -> Result<Verified> {
         let target = self.target(&copy.target)?;
         let files = copy.files.iter().chain([&copy.timelines]);
@@ -351,7 +355,8 @@ impl Archive {
         keys.into_iter().map(read).collect()
     }
 
-    /// Returns the first object of a segment that is missing or has another size. Reads no content.
+    /// Returns the first object of a segment that is missing, or the first file that has another size; `None` if there
+    /// is none. Reads no content.
     ///
     /// # Errors
     ///
@@ -393,8 +398,8 @@ impl Archive {
     /// Removes orphaned objects of a table and returns their number.
     ///
     /// Orphans are objects of the database `origin` that were written before `before` (nanoseconds since the epoch) and
-    /// for whose names `is_named` returns false. The newest settings of the table are kept as long as the table has any
-    /// files.
+    /// for whose names `is_named` returns false. Settings that `origin` wrote before `before` are removed as well,
+    /// without a call of `is_named`; the newest settings are kept as long as the table has any other objects.
     ///
     /// # Errors
     ///

@@ -57,7 +57,7 @@ pub(crate) fn verify_name(target: &Target, key: &str) -> Result<()> {
     }
 }
 
-/// Reads a file and verifies its size, checksum, number of rows, and range of timestamps.
+/// Reads a file and verifies its size, checksum, number of rows, and the range of timestamps in its statistics.
 pub(crate) fn verify_file(target: &Target, file: &ArchiveFile) -> Result<()> {
     let content = target.get(&file.key, file.bytes)?;
     let damaged = |reason: String| target.damaged(&file.key, reason);

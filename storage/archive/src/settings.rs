@@ -1,7 +1,7 @@
 //! Settings of tables, stored with the files of an archive.
 //!
 //! A description has the settings that its table had when the files were written. Later settings are stored as separate
-//! objects, so that another database that attaches the files applies the newest.
+//! objects, so that another database that attaches the files applies the newest settings.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -94,7 +94,7 @@ impl Archive {
         let read = |key: String| {
             let found = match opened.get(&key, SETTINGS_BYTES_MAX) {
                 Err(error) if error.is_retryable() => return Err(error),
-                // A newer object has replaced it since the listing.
+                // The object was removed after the listing, because newer settings were written.
                 Err(error) if error.is_missing() => return Ok(None),
                 content => content
                     .and_then(|content| parse(&content, &key).map_err(|reason| opened.damaged(&key, reason))),
@@ -110,7 +110,7 @@ fn is_settings_of(key: &str, origin: &str) -> bool {
     named(key).is_some_and(|object| object.content == ObjectContent::Settings && object.origin == origin)
 }
 
-/// Parses settings; on error, a human-readable reason.
+/// Parses settings; on error, returns a human-readable reason.
 fn parse(content: &[u8], key: &str) -> std::result::Result<FoundSettings, String> {
     #[derive(Deserialize)]
     struct Version {

@@ -1,8 +1,8 @@
 //! A target: an object store with a few blocking operations.
 //!
-//! `object_store` implements S3 and compatible stores, Google Cloud Storage, Azure and directories; guarantees that it
-//! does not give are added here. It is asynchronous, while all code below `services/http` is blocking. A small runtime
-//! therefore drives the requests, and callers wait. The number of requests in flight is limited.
+//! `object_store` implements S3 and compatible stores, Google Cloud Storage, Azure and directories; this module adds
+//! further guarantees. `object_store` is asynchronous, while all code below `services/http` is blocking. A small
+//! runtime therefore drives the requests, and callers wait. The number of requests in flight is limited.
 
 mod check;
 mod open;
@@ -31,8 +31,8 @@ use crate::error::{ArchiveError, Result, TargetFault, redacted};
 
 /// Attempts of a put whose outcome is unknown. After each attempt the object is read back.
 const PUT_TRIES: usize = 3;
-/// Maximum time for reading parts of an object, not counting their size. A query waits for them and occupies a thread
-/// of the query pool.
+/// Maximum time for reading parts of an object, in addition to the time that their bytes take at
+/// [`PARTS_BYTES_PER_SECOND_MIN`]. A query waits for them and occupies a thread of the query pool.
 const PARTS_WITHIN: Duration = Duration::from_secs(10);
 /// Minimum transfer rate of parts, in bytes per second.
 const PARTS_BYTES_PER_SECOND_MIN: u64 = 1 << 20;
@@ -63,13 +63,13 @@ struct Traffic {
 /// Numbers of requests and bytes of a target since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TargetTraffic {
-    /// Read requests, one per range.
+    /// Read requests for content, one per range, including failed ones.
     pub gets: u64,
     /// Bytes received.
     pub bytes_got: u64,
-    /// Objects written.
+    /// Put requests, including failed ones.
     pub puts: u64,
-    /// Bytes sent.
+    /// Bytes of all put requests.
     pub bytes_put: u64,
 }
 
@@ -121,7 +121,7 @@ impl Target {
             match self.put_once(key, content, PutMode::Create) {
                 Ok(()) => return Ok(()),
                 Err(error) => {
-                    // The put may have succeeded anyway. An "exists" error may also be returned for a put that was not
+                    // The put may have succeeded anyway. An "exists" error may also be returned although no object was
                     // stored.
                     match self.holds(key, content) {
                         Ok(true) => return Ok(()),
@@ -197,8 +197,8 @@ impl Target {
         Ok(got)
     }
 
-    /// Reads non-empty ranges of an object in parallel. Gives up after about ten seconds if the target does not
-    /// respond.
+    /// Reads non-empty ranges of an object in parallel. Gives up after [`PARTS_WITHIN`] plus one second per MiB if the
+    /// target does not respond. Tries again if the response is too short.
     pub(crate) fn get_ranges(&self, key: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let bytes = ranges.iter().map(|range| range.end.saturating_sub(range.start));
         let bytes = bytes.fold(0, u64::saturating_add);
@@ -275,7 +275,7 @@ impl Target {
         }
     }
 
-    /// Returns the objects under a prefix that ends with a slash.
+    /// Returns the objects under a prefix that is empty or ends with a slash.
     ///
     /// # Errors
     ///

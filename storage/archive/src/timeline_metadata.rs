@@ -1,4 +1,4 @@
-//! Interfaces to metadata that the store does not have, and that files need so that other tools can read them.
+//! Interfaces to metadata that the store does not hold. Files include this metadata, so that other tools can read them.
 
 use std::sync::Arc;
 

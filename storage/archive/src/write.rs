@@ -3,8 +3,8 @@
 //! A small measurement of a day is buffered in memory and written to a shared file at the end; a large one gets its own
 //! file. Adjacent days with few rows share a file. A run of few points over many days is not split at days; otherwise
 //! years of one value per day would become thousands of files of one row. Buffered rows and row groups of open files
-//! have memory limits; when a limit is exceeded, the largest item is written. A complete file is sent under a name
-//! derived from its content, read back and verified before it counts.
+//! have memory limits; when a limit is exceeded, the largest items are written first. A complete file is sent under a
+//! name derived from its content, read back and verified before it counts.
 
 mod slots;
 
@@ -38,7 +38,7 @@ const GROUPS_BYTES_MAX: usize = 128 << 20;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Maximum number of open files.
 const OPEN_FILES_MAX: usize = 128;
-/// Number of points at which no further days are added to a shared file.
+/// Maximum number of points up to which further days are added to a shared file. One day may have more.
 const SHARED_POINTS: usize = 65_536;
 /// Runs with fewer points per day are not split at days if the segment is sparse.
 const SPARSE_POINTS_A_DAY: u128 = 64;
@@ -138,7 +138,8 @@ impl<'a> ArchiveWriter<'a> {
         self
     }
 
-    /// Returns the names of the objects that this writer puts. The list remains valid after a failure.
+    /// Returns the list of names to which this writer adds every object that it puts. The list remains valid after a
+    /// failure.
     pub fn sent(&self) -> SentObjects {
         self.sent.clone()
     }
@@ -234,8 +235,8 @@ impl<'a> ArchiveWriter<'a> {
         Ok(())
     }
 
-    /// Reduces the buffered rows: opens a file for the largest measurement, or writes all buffered rows if too many
-    /// files are open.
+    /// Reduces the buffered rows: opens a file for the largest measurement of a day. Writes all buffered rows to shared
+    /// files instead if too many files are open or if the largest has at most 1/64 of the memory limit.
     fn relieve(&mut self) -> Result<()> {
         let size = |slot: &Slot| match slot {
             Slot::Waiting(waiting, _) => waiting.iter().map(Waiting::bytes).sum::<usize>(),
@@ -294,7 +295,7 @@ impl<'a> ArchiveWriter<'a> {
         }
     }
 
-    /// Adds to a shape the tags and fields of a run that it does not have.
+    /// Adds the missing tags and fields of a run to a shape.
     fn widen(&self, shape: &mut Shape, who: &Identity, run: &Run) -> Result<()> {
         for (tag, _) in who.tags() {
             if let Err(at) = shape.tags.binary_search(tag) {
@@ -343,7 +344,7 @@ impl<'a> ArchiveWriter<'a> {
         Ok(number)
     }
 
-    /// Adds a run to the file of its measurement and day, or to a new file if that one is full or lacks a column.
+    /// Adds a run to the file of its measurement and day, or to a new file if the file is complete or lacks a column.
     fn add_to_file(
         &mut self,
         key: &SlotKey,
@@ -391,7 +392,7 @@ impl<'a> ArchiveWriter<'a> {
         self.fields.name(field).ok_or_else(unknown)
     }
 
-    /// Writes the largest row groups until those of open files are within their memory limit.
+    /// Writes the largest row groups until the row groups of all open files are within the memory limit.
     fn bound_groups(&mut self) -> Result<()> {
         while self.groups_bytes > GROUPS_BYTES_MAX {
             let open = self.files.iter_mut().filter_map(|file| match file {

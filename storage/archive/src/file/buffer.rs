@@ -184,7 +184,7 @@ impl Buffer {
         }
     }
 
-    /// Appends a column of a run for all rows of the run. The types must match.
+    /// Appends a column of a run for all rows of the run. If the types differ, the rows get no values.
     pub(crate) fn push_column(&mut self, column: &RunColumn, rows: usize) {
         match (self, &column.values) {
             (Self::Floats(to), ColumnData::Float(values)) => {
@@ -213,7 +213,7 @@ impl Buffer {
         }
     }
 
-    /// Appends rows without a value.
+    /// Appends rows without a value. Does nothing for integers, ids and maps, because every row has one.
     pub(crate) fn push_absent(&mut self, rows: usize) {
         match self {
             Self::Floats(values) => values.absent(rows),
@@ -301,7 +301,7 @@ fn write_ids(rows: &[(TimelineId, usize)], to: &mut SerializedColumnWriter<'_>) 
 }
 
 /// Passes repeated values to the encoder in batches of [`REPEATED_BATCH`] rows. A value that fills several batches is
-/// cloned for the first one only, because most of the cost is reference counting.
+/// cloned for the first of them only, because most of the cost is reference counting.
 fn write_repeated<T: Clone>(
     rows: impl Iterator<Item = (Option<T>, usize)>,
     mut write: impl FnMut(&[T], &[i16]) -> Result<()>,

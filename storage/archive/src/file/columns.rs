@@ -1,6 +1,6 @@
 //! Columns of a file: schema, names, and the metadata entry that describes them.
 //!
-//! The names must be unique without regard to case, because some readers ignore it.
+//! The names must be unique without regard to case, because some readers ignore case.
 
 use std::sync::Arc;
 
@@ -78,9 +78,9 @@ pub(crate) struct Columns {
 impl Columns {
     /// Creates the columns of a shape.
     ///
-    /// A column has the name of its tag key or field; columns of further types of a field are named `name:type`. If a
-    /// name equals an earlier one, ignoring case, it gets the prefix `tag.` or `field.`, and if necessary a number as
-    /// suffix.
+    /// A column has the name of its tag key or field; columns of further types of a field are named `name:type`. A name
+    /// that is empty, or equal to an earlier one when case is ignored, gets the prefix `tag.` or `field.`, and if
+    /// necessary a number as suffix.
     pub(crate) fn of(shape: &Shape) -> Result<Self> {
         let mut names = Names::default();
         let mut notes = Vec::new();

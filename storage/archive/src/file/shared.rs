@@ -16,7 +16,7 @@ use super::columns::{self, TIME, TIME_AT, TIMELINE, TIMELINE_AT};
 use super::writer::{FileWriter, FinishedFile};
 use crate::error::Result;
 
-/// Indexes of the buffers, after those that every file has.
+/// Indexes of the buffers, after the buffers of timestamps and ids.
 const MEASUREMENT_AT: usize = 2;
 const TAGS_AT: usize = 3;
 const FIELD_AT: usize = 4;

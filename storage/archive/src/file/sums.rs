@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 
 /// Key of the metadata entry with the checksums.
 pub(crate) const NOTE_SUMS: &str = "tideline.checksums";
-/// Block size in bytes. Smaller blocks enlarge the footer; larger blocks increase the bytes read unnecessarily.
+/// Block size in bytes. Smaller blocks enlarge the footer; larger blocks cause more unneeded bytes to be read.
 const BLOCK: u64 = 8 << 10;
 /// Name of the algorithm in the metadata entry: CRC-32 (ISO 3309), as in gzip.
 const ALGORITHM: &str = "crc32";

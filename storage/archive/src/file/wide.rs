@@ -91,7 +91,7 @@ impl WideFile {
     }
 }
 
-/// Returns the float columns with too many distinct values for a dictionary.
+/// Returns the float columns with too many distinct values for a dictionary in `samples`.
 fn varied<'r>(columns: &Columns, samples: impl Iterator<Item = &'r Run>) -> Vec<usize> {
     let mut distinct: HashMap<usize, HashSet<u64>> = HashMap::new();
     for column in samples.flat_map(|run| &run.columns) {

@@ -18,9 +18,9 @@ use super::buffer::Buffer;
 use super::sums::{BlockSums, NOTE_SUMS, Summed};
 use crate::error::{ArchiveError, Result};
 
-/// Maximum rows of a row group.
+/// Number of buffered rows at which a row group is written.
 const GROUP_ROWS_MAX: usize = 512 << 10;
-/// Maximum buffered bytes of a row group.
+/// Number of buffered bytes at which a row group is written.
 const GROUP_BYTES_MAX: usize = 48 << 20;
 /// Target size of an encoded page, in bytes.
 const PAGE_BYTES: usize = 32 << 10;
@@ -50,7 +50,7 @@ pub(crate) struct FinishedFile {
     pub(crate) file: NamedTempFile,
     pub(crate) metadata: ParquetMetaData,
     pub(crate) rows: u64,
-    /// Block checksums of its rows.
+    /// Block checksums of the bytes before the page indexes.
     pub(crate) sums: BlockSums,
 }
 

@@ -16,8 +16,8 @@ use crate::file::shared::{FIELD_LEAF, SHARED_LEAVES, SHARED_LEAVES_WITHOUT_HISTO
 /// Result of a check; the error is a human-readable reason.
 type Checked<T> = std::result::Result<T, String>;
 
-/// Value column: index in the file, field name, and type. In a shared file the rows have the field name, and it is
-/// empty here.
+/// Value column: index in the file, field name, and type. The field name is empty for a shared file, whose rows hold
+/// the field names.
 pub(super) type ValueColumn = (usize, String, ValueType);
 
 /// Validates a footer. Returns the value columns, and the first row of each row group followed by the total number of

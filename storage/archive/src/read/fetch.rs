@@ -1,7 +1,7 @@
 //! Bytes of a file that are fetched before they are decoded.
 //!
-//! They are fetched as whole blocks and verified with the block checksums, so the decoder never reads unverified bytes.
-//! Recently read blocks are taken from the page cache.
+//! The bytes are fetched as whole blocks and verified with the block checksums, so the decoder never reads unverified
+//! bytes. Recently read blocks are taken from the page cache.
 
 use std::io::Read;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::target::Target;
 
 /// Gaps up to this size are fetched along, because a request costs more than their bytes.
 const GAP_SMALL: u64 = 256 << 10;
-/// Number of requests that a fetch is reduced to, if the gaps between ranges do not exceed [`GAP_LARGE`].
+/// Number of requests to which a fetch is reduced, if the gaps between ranges do not exceed [`GAP_LARGE`].
 const REQUESTS_FEW: usize = 2;
 const GAP_LARGE: u64 = 4 << 20;
 /// Attempts to fetch a part whose checksum differs. The first error may be a transmission error.
@@ -73,7 +73,7 @@ impl Fetched {
         self.parts.lock().push((0, content.slice(sound)));
     }
 
-    /// Fetches these ranges unless they are available, and drops all other parts.
+    /// Fetches these ranges unless they are available, and drops all parts outside of them.
     pub(crate) fn fetch(&self, mut ranges: Vec<Range<u64>>) -> Result<()> {
         ranges.retain(|range| !range.is_empty());
         let mut parts = self.parts.lock();

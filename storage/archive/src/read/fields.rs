@@ -90,7 +90,7 @@ fn rows(group: &dyn RowGroupReader, fields: &mut DescribedFields) -> ParquetResu
         .zip(ValueType::ALL)
         .map(|(at, of)| Ok((of, Values::open(group, at)?)))
         .collect::<ParquetResult<Vec<_>>>()?;
-    // Rows of a timeline are adjacent, so most rows have the same field as the row before.
+    // Rows of a timeline are adjacent, so a row often has the same field as the row before.
     let mut before: Option<(ByteArray, ByteArray, ValueType)> = None;
     while left > 0 {
         let count = left.min(BATCH_ROWS);
@@ -119,7 +119,7 @@ fn rows(group: &dyn RowGroupReader, fields: &mut DescribedFields) -> ParquetResu
     Ok(())
 }
 
-/// Value column of which only the definition levels are used.
+/// Reader of a value column; only the definition levels are used.
 enum Values {
     Floats(ColumnReaderImpl<DoubleType>),
     Integers(ColumnReaderImpl<Int64Type>),

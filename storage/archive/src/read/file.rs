@@ -27,11 +27,11 @@ pub(super) struct FileReader {
     key: String,
     file: Arc<OpenFile>,
     fetched: Arc<Fetched>,
-    /// Requested value columns with their fields. Empty for a shared file, of which all columns are read.
+    /// Requested value columns with their fields. Empty for a shared file, whose value columns are all read.
     wanted: Vec<(usize, FieldId, ValueType)>,
     /// All columns that are read, starting with the timestamps.
     leaves: Vec<(usize, Kind)>,
-    /// Bytes fetched ahead of the requested rows.
+    /// Maximum bytes fetched ahead of the requested rows.
     ahead: u64,
     group: Option<Group>,
 }

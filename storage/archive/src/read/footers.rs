@@ -1,8 +1,9 @@
 //! Cache of footers: the metadata that is needed before rows are read, consisting of page indexes, footer and block
 //! checksums.
 //!
-//! One request fetches the metadata of a file, because its offset is recorded. It is cached decoded in memory and
-//! encoded on disk. Each cache has a size limit: memory evicts the least recently used entry, disk the oldest one.
+//! One request fetches the metadata of a file, because its offset is recorded. The metadata is cached decoded in memory
+//! and encoded on disk. Each cache has a size limit: memory evicts the least recently used entry, disk the oldest
+//! entry.
 //!
 //! A file from a build without block checksums is read once as a whole and compared with its SHA-256. The checksums of
 //! its blocks are computed at the same time and cached in memory and on disk, so that later partial reads can be
@@ -30,12 +31,12 @@ use crate::target::Target;
 
 /// Size of the SHA-256 at the start of each cached file on disk.
 const DIGEST: usize = 32;
-/// Files up to this size are fetched as a whole, because two requests cost more than these bytes.
+/// Maximum size of files that are fetched as a whole, in bytes. A second request would cost more than these bytes.
 const WHOLE_BYTES: u64 = 64 << 10;
 /// Bytes per request when a file is read as a whole.
 const PART_BYTES: u64 = 4 << 20;
 
-/// Open file. Does not contain its name, because several files may have the same content.
+/// Open file. It has no object name, because several objects may have the same content.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(crate) bytes: u64,
@@ -64,7 +65,7 @@ pub(crate) struct Footers {
 
 #[derive(Debug, Default)]
 struct Memory {
-    /// Files by their checksums: the file, its size in memory, and the time of its last use.
+    /// Files by their checksums: the file, its size in memory, and the number of its last use.
     files: HashMap<String, (Arc<OpenFile>, usize, u64)>,
     bytes: usize,
     uses: u64,
@@ -161,8 +162,8 @@ impl Footers {
         Ok(Some((opened, before)))
     }
 
-    /// Opens a file without block checksums, which requires reading all of it once. One caller reads a file; concurrent
-    /// callers wait and then use the cache.
+    /// Opens a file without block checksums, which requires reading the whole file once. One caller reads a file;
+    /// concurrent callers wait and then use the cache.
     fn prove(&self, target: &Target, file: &ArchiveFile, name: &str) -> Result<Opened> {
         let turn = Arc::clone(self.proving.lock().entry(name.to_owned()).or_default());
         let proven = {

@@ -21,7 +21,8 @@ use crate::target::Target;
 /// Bytes per request.
 const PART_BYTES: u64 = 8 << 20;
 
-/// Fetches a file into an unnamed temporary file and verifies its checksum. The file is removed when it is dropped.
+/// Fetches a file into an unnamed temporary file and verifies its checksum. The system removes the file when the handle
+/// is dropped.
 pub(super) fn fetch(target: &Target, file: &ArchiveFile, directory: &Path) -> Result<File> {
     let mut local = tempfile::tempfile_in(directory).map_err(ArchiveError::local("making"))?;
     let mut digest = Context::new(&SHA256);

@@ -1,7 +1,7 @@
 //! In-memory cache of file blocks, limited in size.
 //!
-//! Blocks are added after their checksums were verified. The key is the checksum of the file: the same content under
-//! several names is cached once, and a file never changes. All queries share the cache.
+//! Blocks are added after their checksums were verified. The key is the checksum of the file and the block number: the
+//! same content under several names is cached once, and a file never changes. All queries share the cache.
 //!
 //! Eviction is CLOCK: each use of a block keeps it for another round, up to [`USES_MAX`] rounds. A long scan, which
 //! uses each block once, therefore does not evict blocks that are used repeatedly.
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(found[3].as_deref(), Some(&[3; 1_000][..]));
         let left = pages.get(scanned, 0..30).into_iter().flatten().count();
         assert_eq!(left, 15, "the rest of the budget");
-        // Unused blocks are all evicted.
+        // Blocks that are no longer used are all evicted.
         for block in 0..200 {
             pages.put(ContentId(3), block, &vec![0; size]);
         }

@@ -1,6 +1,7 @@
 //! Reader of runs of all files of a segment.
 //!
-//! Readers of one query share a memory limit. Beyond it, each reader closes the files that it used least recently.
+//! Readers of one query share a memory limit. While it is exceeded, each reader closes the files that it used least
+//! recently.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +55,7 @@ struct OpenReader {
     reader: FileReader,
     /// Approximate memory usage.
     taken: u64,
-    /// Number of the read that used it last.
+    /// Number of the last read that used the file.
     used: u64,
 }
 
@@ -66,7 +67,8 @@ pub struct ReadMemory {
 }
 
 impl ReadMemory {
-    /// Creates a shared limit. Readers that exceed it keep only the file that is being read.
+    /// Creates a shared limit. While it is exceeded, a reader keeps at most the file that it read last, and none if
+    /// other readers use memory too.
     pub fn new(bytes_max: u64) -> Self {
         Self {
             bytes_max,
@@ -124,7 +126,7 @@ impl SegmentReader {
         self
     }
 
-    /// Does not add fetched blocks to the page cache; for a rewrite, which replaces the files.
+    /// Disables adding fetched blocks to the page cache; for a rewrite, which replaces the files.
     #[must_use]
     pub fn passing(mut self) -> Self {
         self.keeps = false;
@@ -200,7 +202,7 @@ impl SegmentReader {
             };
             self.close(oldest);
         }
-        // Other readers may use all of the shared memory.
+        // Other readers use some of the shared memory, possibly all of it.
         if self.memory.is_over() && self.taken < self.memory.taken() {
             self.close(file);
         }

@@ -47,7 +47,7 @@ const MEASUREMENT_AT: usize = 11;
 const KEYS_AT: usize = 12;
 const VALUES_AT: usize = 13;
 const ATTRIBUTES_AT: usize = 14;
-/// Rows decoded at once; limits the memory.
+/// Maximum number of rows decoded at once; limits the memory.
 const BATCH_ROWS: usize = 1_024;
 
 /// File of timelines of a segment on the local disk, with verified content.
@@ -288,7 +288,7 @@ fn identity(measurement: &ByteArray, keys: &[ByteArray], values: &[ByteArray]) -
 
 fn extent(number: &dyn Fn(usize) -> i64) -> ParquetResult<Extent> {
     let small = |nth: usize| u32::try_from(number(nth)).map_err(ParquetError::from);
-    // Sequence numbers and rows are unsigned, but stored as signed integers.
+    // Sequence numbers are unsigned, but stored as signed integers.
     let (lowest, highest) = (number(7) as u64, number(8) as u64);
     if lowest > highest {
         return Err(ParquetError::General(

@@ -74,7 +74,7 @@ impl Target {
     /// or `memory:`, which stores nothing permanently and is for tests. Sends no requests.
     ///
     /// Credentials come from `options`, the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`) or the role of the machine;
-    /// the first source that has them is used. Files are synced.
+    /// the first source that has them is used. Files in a directory are synced.
     ///
     /// # Errors
     ///

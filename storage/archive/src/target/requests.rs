@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
 
-/// Maximum number of requests in flight over all callers; further requests wait.
+/// Maximum number of operations in flight over all callers; further ones wait. A read of several ranges is one
+/// operation.
 const IN_FLIGHT_MAX: usize = 16;
 
 /// Executor of requests for blocking callers. Its threads start with the first request.

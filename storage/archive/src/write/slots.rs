@@ -14,7 +14,7 @@ use crate::layout::Day;
 pub(super) enum Slot {
     /// Buffered runs, and their number of rows.
     Waiting(Vec<Waiting>, usize),
-    /// Number of the newest file, and the columns of the next one, which include those of this file.
+    /// Number of the newest file, and its columns. The next file of the slot has at least these columns.
     File(u32, Box<Shape>),
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Waiting {
 
 pub(super) enum FileState {
     Open(Box<WideFile>, Box<Measured>),
-    /// Being sent. If that fails, the segment is abandoned.
+    /// The file is being sent. If the send fails, the segment is abandoned.
     Sending,
     Done(ArchiveFile),
 }

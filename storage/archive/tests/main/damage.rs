@@ -52,7 +52,7 @@ fn a_file_that_is_cut_changed_or_gone_is_named() {
         fs::write(&path, &whole).expect("written");
     }
     assert!(archive.verify(&copy).expect("it can be asked").is_sound());
-    // The same without the database, using the objects at the target only.
+    // The objects at the target describe the segment without the database.
     let described = archive.described(&target).expect("listed");
     let [(key, found)] = described.as_slice() else {
         panic!("one segment is described: {described:?}");
@@ -119,7 +119,8 @@ fn a_footer_that_was_changed_panics_nowhere() {
     };
     let (copy, extents) = write(&open(100), &target, &known, &points);
     assert_eq!(copy.files.len(), 2);
-    // Like a description of a foreign file: its checksum matches, so the changed bytes reach the decoder.
+    // The checksum of the footer is removed and the checksum of the file is adapted, as in a description of a
+    // foreign file, so that the changed bytes reach the decoder.
     let mut copy = (*copy).clone();
     copy.files.iter_mut().for_each(|file| file.index_sha256.clear());
     let files = PathBuf::from(target.strip_prefix("file://").expect("it begins so"));
@@ -153,7 +154,7 @@ fn sha256_hex(bytes: &[u8]) -> String {
     sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Impossible numbers in extents and descriptions are rejected before any read based on them.
+/// Impossible numbers in extents and descriptions are rejected with an error.
 #[test]
 fn places_that_cannot_be_are_refused() {
     let mut known = Known::default();

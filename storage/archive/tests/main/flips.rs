@@ -159,7 +159,7 @@ fn flip_and_read(test: &str, files: &Path, known: &Known, expected: &Flat) {
         "{test}: {flips} flips, {unchanged} of {} reads were not affected",
         2 * flips
     );
-    // Only other tools read statistics and column indexes.
+    // Many flips change nothing: only other tools read statistics and column indexes.
     assert!(unchanged < flips, "{unchanged} of {flips} flips changed nothing");
 }
 
@@ -176,7 +176,7 @@ fn a_flipped_bit_is_an_error_or_changes_nothing() {
     flip_and_read("a flipped bit", &files, &known, &expected);
 }
 
-/// The same for files of an earlier build, which have no block checksums.
+/// Runs the test on files of an earlier build, which have no block checksums.
 #[test]
 fn a_flipped_bit_in_a_file_without_checksums_is_an_error_or_changes_nothing() {
     let (known, points) = goldens::story();
@@ -216,7 +216,7 @@ fn without_checksums(files: &Path, copy: &ArchiveCopy) -> Arc<ArchiveCopy> {
 }
 
 /// A file without block checksums is read as a whole once, even by concurrent queries and across a restart. After that
-/// its parts are verified like those of other files.
+/// its parts are verified like the parts of other files.
 #[test]
 fn a_file_without_checksums_is_read_whole_once() {
     let (known, points) = story();

@@ -2,7 +2,7 @@
 //!
 //! DuckDB has timestamps with a time zone in microseconds only; pyarrow preserves nanoseconds.
 //!
-//! Both are installed from PyPI into a directory under the target directory. If they cannot be installed, the test is
+//! Both tools are installed from PyPI into a directory under the target directory. If this fails, the test is
 //! skipped with a message; with `CI=true` it fails.
 
 use std::path::{Path, PathBuf};

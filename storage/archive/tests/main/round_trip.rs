@@ -14,7 +14,7 @@ use tideline_model::{ColumnData, FieldId, Identity, TimelineId, ValueType};
 
 use crate::kit::{Known, Points, archive, flat, floats, histograms, in_directory, read, write};
 
-/// Returns values of a type, including extreme ones.
+/// Returns values of a type, including extreme values.
 fn values(of: ValueType, seeds: &[u64]) -> ColumnData {
     let pick = |seed: &u64| seed % 7;
     match of {
@@ -226,7 +226,8 @@ fn fields_by_choice_and_timelines_without_a_name() {
     assert!(writer.is_empty());
 }
 
-/// Builds without support for histograms can read every file that has none.
+/// A shared file has a column of histograms only if a row has one. Builds without support for histograms can
+/// therefore read all files without histograms.
 #[test]
 fn shared_files_have_a_column_of_histograms_only_where_a_row_is_one() {
     let mut known = Known::default();
@@ -333,8 +334,8 @@ fn one_timeline_of_a_day_is_a_handful_of_requests() {
     }
 }
 
-/// A file of one measurement whose columns have the positions of those of a shared file (three tags, then a string, six
-/// value columns) is still read correctly.
+/// A file of one measurement whose columns have the layout of a shared file (three tags, then a string, six value
+/// columns) is still read correctly.
 #[test]
 fn a_file_of_the_form_of_a_shared_one_reads_back_whole() {
     let mut known = Known::default();
@@ -410,7 +411,7 @@ fn readers_of_many_files_keep_to_their_memory() {
     }
 }
 
-/// Timelines with alternating tags that were not announced: the file after the next one has columns for all of them.
+/// Timelines with alternating tags that were not announced: three files suffice, the third has columns for all tags.
 #[test]
 fn tags_that_take_turns_need_no_file_for_each_turn() {
     struct Forgetful(Known);

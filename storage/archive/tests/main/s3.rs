@@ -27,7 +27,7 @@ use crate::kit::{Known, Points, archive_with, flat, floats, read, write};
 /// Secret that no message may contain.
 const SECRET: &str = "a-secret-access-key";
 
-/// Fault of the next request that it applies to.
+/// Fault of the next request of a matching method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     /// An object is stored, and the response is lost.
@@ -403,7 +403,7 @@ fn what_comes_back_short_or_changed_is_never_taken_for_the_points() {
         !error.is_retryable() && error.to_string().contains("footer"),
         "{error}"
     );
-    // The same for rows. A single wrong response counts as a transmission error.
+    // Rows also have checksums. A single wrong response counts as a transmission error.
     stored.plan(&[Fault::Corrupt]);
     assert!(stored.read().is_ok());
     stored.plan(&[Fault::Corrupt, Fault::Corrupt]);

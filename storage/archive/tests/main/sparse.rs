@@ -151,7 +151,7 @@ fn the_newest_settings_of_a_table_are_found_and_stay_as_long_as_its_files() {
     assert_eq!((sweep(), found().len()), (0, 2));
     std::fs::remove_file(files.join(&foreign)).expect("removed");
     assert_eq!((sweep(), found()), (1, newest[..1].to_vec()));
-    // A truncated object does not prevent reading the others.
+    // A truncated object is returned as an error.
     let [name] = names().try_into().expect("one is left");
     std::fs::write(&name, "{\"format\"").expect("written");
     let damaged = archive.settings(&target, "default").expect("it answers");

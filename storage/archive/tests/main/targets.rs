@@ -131,7 +131,7 @@ fn orphans_are_swept_and_nothing_else() {
     );
 }
 
-/// A target under another one, in a folder with the name of a table: its files do not belong to that table.
+/// Checks that the files of a target inside another target's table folder do not belong to that table.
 #[test]
 fn a_target_below_another_is_not_swept_with_it() {
     let mut known = Known::default();
@@ -306,7 +306,7 @@ fn a_description_that_is_too_large_is_not_read() {
     assert_eq!(got, 0, "nothing was read");
 }
 
-/// An unused archive creates no folders and no threads.
+/// Checks that an unused archive creates no folders.
 #[test]
 fn an_archive_that_is_not_used_leaves_no_trace() {
     let directory = tempfile::tempdir().expect("made");
