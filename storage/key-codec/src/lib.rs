@@ -9,9 +9,9 @@
 //! |---|---|---|---|---|
 //! | `CATALOG` | 1 | table ‖ timeline id | catalog row (timeline-catalog's `FORMAT.md`) | timeline-catalog |
 //! | `SCHEMAS` | 3 | table ‖ measurement | fields with ids and types | series-store |
-//! | `DELETES` | 4 | table ‖ sequence | delta that holds the delete | series-store |
+//! | `DELETES` | 4 | table ‖ sequence | journal entry of the delete | series-store |
 //! | `METADATA` | 12 | table ‖ metric name | type, help and unit (timeline-catalog's `FORMAT.md`) | timeline-catalog |
-//! | `REQUESTS` | 14 | table ‖ request key | outcome of a request with an idempotency key | series-store |
+//! | `REQUESTS` | 14 | table ‖ request key | outcome of a request with an idempotency key | log |
 //! | `SEARCHES` | 16 | table ‖ name | saved search (timeline-catalog's `FORMAT.md`) | timeline-catalog |
 //! | chunks | – | timeline id ‖ chunk start | chunk (`chunk`'s `FORMAT.md`) | series-store, in segments, one bucket per leading bits of the id |
 //! | lists | – | list ‖ page | page of a list that is too long for the segment's manifest row | series-store, in segments, in a bucket of their own |
@@ -60,8 +60,8 @@ const SINGLE_SHARD_BUCKET: u16 = 0;
 
 /// Derives the id of a timeline: 8 bytes of the MD5 of its source, then the xxh3-64 of its identity.
 ///
-/// `source` is the value of the first source tag that is present. If there is none, the identity takes its place.
-/// `salt` is 0. If two identities of one table have the same id, the later one uses the next salt.
+/// `source` is the value of the first source tag that is present; for `None`, the identity is used instead. `salt` is
+/// 0, unless another identity of the table has the same id: the later identity then uses the next salt.
 pub fn timeline_id(source: Option<&str>, identity: &[u8], salt: u32) -> TimelineId {
     let machine = Md5::digest(source.map_or(identity, str::as_bytes));
     let mut id = [0; 16];
@@ -115,8 +115,8 @@ pub fn parse_chunk_key(key: &[u8]) -> Option<(TimelineId, i64)> {
     Some((TimelineId(*id), from_ordered_i64(start.try_into().ok()?)))
 }
 
-/// Returns the key range of all chunks of a timeline that start before `range.end`. It includes the chunks that start
-/// before `range.start`, because they may reach into the range; the reader filters by the time span of each chunk.
+/// Returns the key range of all chunks of a timeline that start before `range.end`. The key range includes chunks that
+/// start before `range.start`, because they may reach into `range`; the reader filters by the time span of each chunk.
 pub fn chunks_of(id: TimelineId, range: TimeRange) -> KeyRange {
     KeyRange::new(chunk_key(id, i64::MIN), chunk_key(id, range.end))
 }

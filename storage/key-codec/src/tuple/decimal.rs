@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use super::KeyError;
 
-/// Largest scale of a decimal: numbers below 1 with up to 38 decimal places fit.
+/// Maximum scale of a decimal, which is its number of decimal places.
 pub const DECIMAL_SCALE_MAX: u8 = 38;
 
 /// Exact number `mantissa × 10^-scale`, with a scale of 0 to [`DECIMAL_SCALE_MAX`].

@@ -10,8 +10,8 @@ use super::escape::push_escaped;
 use super::{KeyError, KeySchema, KeyValue};
 use crate::ordered_i64;
 
-/// Largest length of the encoded columns of a key, in bytes. The other 32 bytes of a backend's key are reserved for
-/// what precedes the columns, such as the table id.
+/// Maximum length of the encoded columns of a key, in bytes. The other 32 bytes of a backend's key are reserved for a
+/// prefix such as the table id.
 pub const TUPLE_BYTES_MAX: usize = KEY_BYTES_MAX - 32;
 
 impl KeySchema {
@@ -19,7 +19,7 @@ impl KeySchema {
     ///
     /// # Errors
     ///
-    /// [`KeyError::ValueCount`] if there is not one value per column, and those of [`Self::encode_prefix`].
+    /// [`KeyError::ValueCount`] if there is not one value per column, and the errors of [`Self::encode_prefix`].
     pub fn encode(&self, values: &[KeyValue<'_>], out: &mut Vec<u8>) -> Result<(), KeyError> {
         if values.len() != self.columns().len() {
             return Err(KeyError::ValueCount {

@@ -7,12 +7,12 @@ use tideline_model::KeyRange;
 use super::{ColumnOrder, KeyError, KeySchema, KeyValue};
 
 impl KeySchema {
-    /// Returns the range of all keys whose first columns have these values. `base` precedes the columns of every key,
-    /// such as the table id. An empty `prefix` selects all keys that begin with `base`.
+    /// Returns the range of all keys whose first columns have these values. `base`, such as the table id, precedes the
+    /// columns of every key. An empty `prefix` selects all keys that begin with `base`.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::encode_prefix`].
+    /// The errors of [`Self::encode_prefix`].
     pub fn prefix_range(&self, base: &[u8], prefix: &[KeyValue<'_>]) -> Result<KeyRange, KeyError> {
         let mut start = base.to_vec();
         self.encode_prefix(prefix, &mut start)?;
@@ -22,8 +22,8 @@ impl KeySchema {
     /// Returns the range of all keys whose first columns have the values of `prefix` and whose next column is within
     /// `bounds`. `base` precedes the columns of every key.
     ///
-    /// Bounds apply to the values in both orders of the column: `3..=5` selects 3, 4 and 5 in a descending column as
-    /// well. Bounds that no value satisfies, such as `5..3`, return an empty range, whose start equals its end.
+    /// Bounds refer to values, not to the order of keys: `3..=5` selects 3, 4 and 5 in a descending column as well. For
+    /// reversed or empty bounds, such as `5..3` or `5..5`, returns an empty range, whose start equals its end.
     ///
     /// # Errors
     ///
@@ -63,8 +63,8 @@ impl KeySchema {
     }
 }
 
-/// Returns the keys from `start` up to, not including, `end`; `None` if `end` is not after `start`. `end: None` means
-/// after all keys; so does `start: None`, which therefore returns `None`.
+/// Returns the keys from `start` (inclusive) to `end` (exclusive); `None` if `end` is not after `start`. A `start` or
+/// `end` of `None` is the position after all keys, so no key is in the range if `start` is `None`.
 fn range_between(start: Option<Vec<u8>>, end: Option<Vec<u8>>) -> Option<KeyRange> {
     let start = start?;
     let is_empty = end.as_ref().is_some_and(|end| *end <= start);

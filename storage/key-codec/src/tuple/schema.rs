@@ -20,7 +20,7 @@ pub struct KeySchema {
 pub struct KeyColumn {
     /// Type of its values.
     pub kind: KeyKind,
-    /// Order of its values in a scan in key order.
+    /// Order of its values in an ascending scan.
     pub order: ColumnOrder,
 }
 
@@ -108,7 +108,7 @@ impl fmt::Display for KeyKind {
 }
 
 impl ColumnOrder {
-    /// Returns the mask by which the stored bytes of a column differ (XOR) from its ascending form.
+    /// Returns the mask whose XOR with the ascending form of a column gives its stored bytes.
     pub(super) const fn mask(self) -> u8 {
         match self {
             Self::Ascending => 0,

@@ -1,4 +1,4 @@
-//! Tests of tuple keys: they keep the order of tuples, decode to the same tuple, and their bytes never change.
+//! Tests of tuple keys: keys have the order of tuples, decode to the same tuple, and never change their bytes.
 //!
 //! This module holds the generators of schemas and values, and comparisons that do not use the code under test.
 
@@ -62,7 +62,7 @@ fn tuples(
     })
 }
 
-/// Generates values of one type. Most are taken from few candidates, so that tuples share columns; others need escapes,
+/// Generates values of one type. Most values come from few candidates, so that tuples share columns; some need escapes,
 /// or are the limits of the type.
 fn values(kind: KeyKind) -> BoxedStrategy<OwnedValue> {
     match kind {

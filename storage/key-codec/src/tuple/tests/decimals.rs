@@ -1,6 +1,6 @@
 //! Decimals: normal form, range, order, and the bytes that are refused.
 //!
-//! The order is compared with that of the decimal digits as text.
+//! The order is compared with the order of the decimal digits as text.
 
 use super::*;
 

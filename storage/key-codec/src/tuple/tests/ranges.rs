@@ -80,7 +80,7 @@ proptest! {
         let base = &BASE[..if has_base { BASE.len() } else { 0 }];
         let count = count.index(schema.columns().len());
         let prefix = tuples[0][..count].to_vec();
-        // Every second tuple has the prefix; the bounds are values of two other tuples.
+        // Every second tuple has the prefix; the bounds are values of the second and the third tuple.
         for tuple in tuples.iter_mut().step_by(2) {
             tuple[..count].clone_from_slice(&prefix);
         }
