@@ -1,8 +1,8 @@
 //! Group commit: one thread appends all waiting entries to the journal, syncs once for all of them, lets the models
 //! apply them, and replies.
 //!
-//! 1. Take the first waiting write, then all others that already wait, up to a budget of bytes or an entry that ends
-//!    its group.
+//! 1. Take the first waiting write, then all others that already wait, up to a budget of bytes, an entry that ends its
+//!    group, or a message of another kind.
 //! 2. Number the entries and append them in one call; sync if any of them requests it.
 //! 3. Apply the entries in order and reply to each writer.
 //! 4. Sync buffered entries if the oldest of them has waited for [`SYNC_INTERVAL`].
@@ -29,15 +29,16 @@ use crate::recent_entries::RecentEntry;
 
 /// Name of the thread.
 const THREAD: &str = "committer";
-/// Interval of the checks for old generations while nothing is written, and the pause after a failed sync.
+/// Interval of the checks for old generations while nothing is written; pause after a failed sync; maximum wait of
+/// writers while flushes fail.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay from the first unsynced write to the sync, under load and without. The guide promises that a power cut loses
-/// at most one second of buffered writes; the other half of it is reserved for the sync itself.
+/// at most one second of buffered writes; the remaining half second is reserved for the sync itself.
 const SYNC_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Number of sequences that a run skips before its first write. It exceeds the number of sequences that the previous
-/// run can have given to entries that were lost, such as buffered entries in a power cut. A watcher that received such
-/// an entry has a cursor after it, and would miss new entries with the same sequences.
+/// Number of sequences that each run but the first skips before its first write. It exceeds the number of sequences
+/// that the previous run can have given to lost entries, such as buffered entries in a power cut. A watcher that
+/// received such an entry has a cursor after it, and would miss new entries with the same sequences.
 const START_LEAP: u64 = 1 << 24;
 /// Epoch of the first run.
 const FIRST_EPOCH: Epoch = Epoch(1);
@@ -53,7 +54,7 @@ pub(crate) struct Committer {
 
 enum Message {
     Write(Write),
-    /// Skips sequences so that the entry gets the one before the given sequence.
+    /// Skips sequences, so that the entry gets the sequence before the given one.
     Raise(SequenceNumber, Write),
     /// Freezes the models. The reply is the first sequence that is not frozen.
     Freeze(Sender<Result<SequenceNumber>>),
@@ -84,14 +85,14 @@ struct Worker {
     next: SequenceNumber,
     /// True if `next` is above every sequence that earlier runs may have given.
     has_leapt: bool,
-    /// Time of the next sync at the latest; `None` while everything is synced.
+    /// Latest time of the next sync; `None` while everything is synced.
     sync_due: Option<Instant>,
 }
 
 impl Committer {
     /// Starts the thread. Sequences continue after the newest entry.
     pub(crate) fn start(log: Arc<Log>, models: Vec<Arc<dyn LogModel>>) -> Self {
-        // The number of messages is unbounded; their bytes are bounded by `pending_bytes_max`.
+        // The number of messages is unbounded; the bytes of waiting writes are bounded by `pending_bytes_max`.
         let (sender, receiver) = unbounded();
         let pending_bytes = Arc::new(AtomicUsize::new(0));
         let worker = Worker {
@@ -194,7 +195,7 @@ impl Worker {
         true
     }
 
-    /// Returns how long to wait for a message until other work is due.
+    /// Returns the maximum time to wait for a message, until other work is due.
     fn patience(&self) -> Duration {
         self.sync_due.map_or(IDLE_INTERVAL, |due| {
             due.saturating_duration_since(Instant::now()).min(IDLE_INTERVAL)
@@ -243,8 +244,8 @@ impl Worker {
         self.pending_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Skips to a sequence above all that earlier runs may have given, durably. This covers runs without any surviving
-    /// entry.
+    /// Skips to a sequence above all that earlier runs may have given, and stores it. This covers earlier runs without
+    /// any surviving entry. Does nothing after the first success.
     fn leap(&mut self) -> Result<()> {
         if self.has_leapt {
             return Ok(());
@@ -331,7 +332,7 @@ impl Worker {
             let (now, settings) = (self.log.trusted_now().now, &self.log.settings);
             self.log.requests.remember(entry.table(), request, now, settings);
         }
-        // Precedes the reply: a caller that reads from a cursor after this sequence finds the entry.
+        // Precedes the reply: cursors up to directly after this sequence must be valid when the writer gets it.
         self.log.recent.push(RecentEntry {
             sequence,
             table: entry.table(),
@@ -390,7 +391,7 @@ impl Worker {
             Pressure::Low => return,
             Pressure::Full => {}
             Pressure::Over => {
-                // This wait may be long, and nothing is synced during it.
+                // The wait below may be long, and nothing is synced during it.
                 self.sync_buffered();
                 self.log.wait_for_flush(IDLE_INTERVAL);
                 if self.pressure() == Pressure::Low {

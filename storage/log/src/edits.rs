@@ -3,14 +3,14 @@
 //! 1. *Settle*: if the outcome of an earlier edit is unknown, read the manifest. As long as that fails, nothing is
 //!    edited.
 //! 2. *Edit*: change a copy of the manifest in memory, and submit the same change as rows.
-//! 3. *Follow*: the copy becomes the current manifest, and the editing model publishes the rest of the change to its
-//!    readers.
+//! 3. *Follow*: the copy becomes the current manifest, and the editing model makes its own part of the change visible
+//!    to its readers.
 //!
 //! If the backend cannot report whether an edit was applied, the edit is *open*. The manifest is then read back at
-//! once. If that fails as well, the flusher and each later edit retry the read. Until it succeeds, a table that the
+//! once. If that fails as well, the flusher and each later edit retry the read. Until a read succeeds, a table that the
 //! edit creates or drops is *in doubt*. Writes to it are refused as retryable, because an acknowledged write would be
-//! lost if the table is already dropped. The manifest that is read replaces the whole state in memory: tables,
-//! segments, settings and the cursor of the journal.
+//! lost if the table is already dropped. If the edit was applied, the manifest that is read replaces the whole state in
+//! memory: tables, segments, settings and the cursor of the journal.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ use crate::error::{LogError, Result};
 use crate::log::{Log, SHARD};
 use crate::manifest::Manifest;
 
-/// Delay before the manifest is read again.
+/// Retry delay that is reported to callers while the outcome of an edit is unknown.
 const SETTLE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Edit with an unknown outcome.
@@ -55,8 +55,9 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// The errors of `change` and of the backend; a retryable error if an earlier edit has changed the manifest or may
-    /// have. After an unknown outcome the models are notified once it is resolved.
+    /// The errors of `change`, of the backend and of the lease. A retryable error if an earlier edit with an unknown
+    /// outcome has changed the manifest or is still unresolved. After an unknown outcome of this edit, the models are
+    /// notified once it is resolved.
     pub fn edit<E: From<LogError>>(
         &self,
         change: impl FnOnce(&Arc<Manifest>) -> std::result::Result<Edit, E>,
@@ -96,6 +97,7 @@ impl Log {
     }
 
     /// Resolves an edit with an unknown outcome. Returns true if it was applied; the models then have its state.
+    /// Returns false if it was not applied, or if there is no such edit.
     ///
     /// # Errors
     ///
@@ -108,7 +110,7 @@ impl Log {
         }
     }
 
-    /// Resolves whether a table of this name is being created by an edit with an unknown outcome.
+    /// Resolves an edit with an unknown outcome, so that a table of this name is found if the edit has created it.
     ///
     /// # Errors
     ///
@@ -124,7 +126,8 @@ impl Log {
         }
     }
 
-    /// Submits an edit and resolves an unknown outcome. Returns the version of the manifest after the edit.
+    /// Submits an edit, and tries once to resolve an unknown outcome. Returns the version of the manifest after the
+    /// edit.
     fn submit(&self, open: &mut Option<OpenEdit>, current: &Arc<Manifest>, edit: &Edit) -> Result<u64> {
         self.check_lease()?;
         let edited = self
@@ -214,7 +217,7 @@ impl Log {
         }
     }
 
-    /// Takes over a manifest that was edited while the state in memory was not, and updates the models.
+    /// Replaces the manifest in memory by a stored one that is newer, and updates the models.
     fn take_over(&self, stored: &StoredManifest) -> Result<()> {
         let manifest = Arc::new(Manifest::read(stored)?);
         *self.manifest.write() = Arc::clone(&manifest);

@@ -66,7 +66,7 @@ pub trait LogEntry: Send {
     /// Returns the durability that the entry needs before it is acknowledged.
     fn durability(&self) -> Durability;
 
-    /// Returns the idempotency key of the request, with the outcome to remember.
+    /// Returns the idempotency key of the request, with the outcome to remember; `None` if it has no key.
     fn request(&self) -> Option<RequestRecord> {
         None
     }
@@ -84,8 +84,7 @@ pub trait LogEntry: Send {
     /// A [`Refusal`]: nothing of the entry is written.
     fn check(&self) -> Result<(), Refusal>;
 
-    /// Makes the entry, which is in the journal, visible to readers. Called in the order of sequences, one entry at a
-    /// time.
+    /// Makes an entry that is in the journal visible to readers. Called in the order of sequences, one entry at a time.
     ///
     /// # Errors
     ///

@@ -18,12 +18,12 @@ pub enum LogError {
     /// The backend failed. Its [`ErrorKind`] determines the reaction of the caller.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// The append of the entry's group failed.
+    /// The append of the entry's group failed, or the flush for which the caller waits.
     #[error("write not acknowledged: {reason}")]
     Append {
         /// Kind of the failure, which determines the reaction of the caller.
         kind: ErrorKind,
-        /// Message of the backend.
+        /// Message of the failure.
         reason: String,
         /// Delay before a retry, if the backend reports one.
         retry_after: Option<Duration>,
@@ -64,7 +64,7 @@ pub enum LogError {
         /// Delay before a retry.
         retry_after: Duration,
     },
-    /// A stored row cannot be read.
+    /// A stored row or journal entry cannot be read.
     #[error("stored {what} cannot be read: {reason}")]
     StoredRow {
         /// Kind of the row.
@@ -84,7 +84,7 @@ pub enum LogError {
     /// A thread of the database has panicked. The outcome of a write is unknown; it may be repeated after a restart.
     #[error("{0}; the process has to be restarted, and recovers everything acknowledged")]
     Failed(ThreadFailure),
-    /// The log is closed, or another process owns its shard.
+    /// The log is closed.
     #[error("the store is closed")]
     Closed,
 }
@@ -139,7 +139,7 @@ impl LogError {
         }
     }
 
-    /// Builds the error of a wait for a flush that failed.
+    /// Builds the error of a caller that waits for a failed flush.
     pub(crate) fn of_flush(reason: &str) -> Self {
         Self::Append {
             kind: ErrorKind::Unavailable,

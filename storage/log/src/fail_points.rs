@@ -1,7 +1,7 @@
-//! Fail points: steps at which tests make the store fail, wait or exit.
+//! Fail points: steps at which tests make the store fail, wait, panic or exit.
 //!
 //! A fail point is named `<work>.<step>.<before|after>`, such as `mig.edit.before`. Without the feature `fail-points`
-//! it does nothing. Builds without debug assertions refuse the feature.
+//! it does nothing. The feature does not compile without debug assertions.
 
 #[cfg(all(feature = "fail-points", not(debug_assertions)))]
 compile_error!("the feature `fail-points` is for tests: it must not be part of a release build");
@@ -89,10 +89,10 @@ mod enabled {
     /// | `TIDELINE_PANIC_AT` | the thread panics |
     /// | `TIDELINE_PAUSE_AT` | the thread waits until the file named by `TIDELINE_PAUSE_UNTIL` exists |
     ///
-    /// A waiting thread first creates a file with the name of the awaited one and the suffix `.reached`.
+    /// Before it waits, the thread creates a file with the name of the awaited file and the suffix `.reached`.
     ///
-    /// A name may end in `:N`: the action happens at the N-th passage. The fail point `thread.<name>`, such as
-    /// `thread.committer`, is the start of each round of a supervised thread.
+    /// A name may end in `:N`: the action happens at the N-th passage only; without it, at the first. The fail point
+    /// `thread.<name>`, such as `thread.committer`, is passed at the start of each round of a supervised thread.
     pub fn from_environment() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {

@@ -26,8 +26,8 @@ use crate::model::{Flushed, LogModel};
 
 /// Name of the thread in metrics and fail points.
 const THREAD: &str = "sealer";
-/// Interval at which the trusted time is stored if no edit stores it. A start takes the time between the last store and
-/// a crash for a jump of the clock.
+/// Interval at which the trusted time is stored, in addition to the flushes that store it. A start takes the time
+/// between the last store and a crash for a jump of the clock.
 const TRUSTED_INTERVAL: Duration = Duration::from_secs(60);
 /// Delay before a failed flush is retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -72,13 +72,14 @@ impl Flusher {
 }
 
 impl Log {
-    /// Wakes the flusher and all callers that wait for it.
+    /// Wakes the flusher and all callers that wait for a flush.
     pub fn notify_flusher(&self) {
         let _no_lost_wakeup = self.flushing.lock();
         self.flushing_changed.notify_all();
     }
 
-    /// Returns the error of the last flush, until one succeeds.
+    /// Returns the error of the last flush or of the last attempt to resolve an edit; `None` after a success, and after
+    /// a caller has begun to wait for a flush.
     pub fn flush_error(&self) -> Option<String> {
         self.flushing.lock().error.clone()
     }
@@ -100,8 +101,9 @@ impl Log {
         Ok(())
     }
 
-    /// Applies backpressure: blocks the committer, and so all writers, while older generations are flushed. Returns
-    /// after `patience` if flushes fail, because then only the memory of one more generation is at stake.
+    /// Applies backpressure: blocks the committer, and so all writers, until all frozen generations are flushed. If
+    /// flushes fail, returns once `patience` has passed without a notification; this costs the memory of one more
+    /// generation.
     pub(crate) fn wait_for_flush(&self, patience: Duration) {
         let started = Instant::now();
         let mut progress = self.flushing.lock();
@@ -145,7 +147,7 @@ impl Worker {
             }
             let idle = log.frozen.lock().is_empty();
             if failed || idle {
-                // Models wait for their last readers; the next round checks again.
+                // After the timeout, failed work is retried, and models free data that its last readers have released.
                 log.flushing_changed.wait_for(&mut progress, RETRY_INTERVAL);
             }
         }
@@ -201,7 +203,7 @@ impl Worker {
 
     fn flush(&self, end: SequenceNumber) -> Result<()> {
         let log = &self.log;
-        // Otherwise an earlier try was published, although its outcome was unknown.
+        // If the cursor has reached `end`, an earlier try with an unknown outcome was published.
         if log.manifest().cursor.sealed_to < end {
             let mut flushed = Vec::with_capacity(self.models.len());
             for model in &self.models {

@@ -4,7 +4,7 @@
 //! can reach grants a lease for a limited time, and a thread renews it in time. If renewals fail until the lease has
 //! expired, reads and writes are refused until a renewal succeeds. If the shard has a newer owner, they are refused for
 //! good. The lease is checked again after the backend has acknowledged an append, before the reply to the writer: a
-//! newer owner may have replayed the journal without it.
+//! newer owner may have replayed the journal without the appended entries.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,8 @@ use crate::log::{Log, SHARD};
 
 /// Name of the thread.
 const THREAD: &str = "lease";
-/// Divisor of the lease time: the interval between renewals is a quarter of it, so two failures in a row do no harm.
+/// Divisor of the lease time. Renewals happen at intervals of a quarter of the lease, so two failures in a row do no
+/// harm.
 const RENEWED_AFTER: u32 = 4;
 /// Value of `holds_until` of a lease without an end.
 const FOR_EVER: u64 = u64::MAX;
@@ -57,7 +58,7 @@ impl Ownership {
         ownership
     }
 
-    /// Extends the lease after a successful renewal that was sent at monotonic time `sent`.
+    /// Extends the lease after a successful renewal that was sent at monotonic time `sent`, unless the shard is lost.
     fn renewed(&self, lease: &Lease, sent: Duration) {
         let until = lease.holds.map_or(FOR_EVER, |holds| nanos(sent + holds));
         self.stamp_max.fetch_max(lease.stamp_max.0, Ordering::Relaxed);
@@ -112,7 +113,7 @@ impl Ownership {
         }
     }
 
-    /// Renews the lease. Returns false if the shard has a newer owner.
+    /// Renews the lease. Returns false if the shard has a newer owner, true otherwise, even if the renewal failed.
     fn renew(&self, backend: &dyn Backend) -> bool {
         let sent = self.clock.monotonic();
         match backend.renew(SHARD, self.epoch) {
@@ -141,7 +142,7 @@ impl fmt::Debug for Ownership {
     }
 }
 
-/// Converts a duration to nanoseconds; 64 bits last for centuries.
+/// Converts a duration to nanoseconds; 64 bits suffice for centuries.
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(FOR_EVER - 1)
 }
@@ -183,8 +184,8 @@ impl Renewer {
 }
 
 impl Log {
-    /// Fails if this process does not own the shard now: data that it reads may be outdated, and a newer owner may not
-    /// see data that it writes.
+    /// Fails if this process does not own the shard now: its reads may be outdated, and a newer owner may lack the data
+    /// that it writes.
     ///
     /// # Errors
     ///

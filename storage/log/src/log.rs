@@ -44,11 +44,11 @@ pub struct Log {
     /// Ends of the frozen generations, oldest first.
     pub(crate) frozen: Mutex<Vec<SequenceNumber>>,
     pub(crate) flushing: Mutex<FlushProgress>,
-    /// Notified when a generation is frozen or flushed, when a flush fails, and at the end.
+    /// Notified when a generation is frozen or flushed, when a flush fails, when a thread panics, and at the stop.
     pub(crate) flushing_changed: Condvar,
     /// Renews the lease; `None` if the lease has no end.
     pub(crate) renewer: Mutex<Option<Renewer>>,
-    /// Parts that no row of the manifest named at the start. Empty once the flusher has freed them.
+    /// Parts that no row of the manifest named at the start. Empty once the flusher has tried to free them.
     pub(crate) orphans: Mutex<Vec<PartRef>>,
     models: OnceLock<Vec<Weak<dyn LogModel>>>,
     stamps: Stamps,
@@ -64,7 +64,8 @@ pub(crate) struct Counters {
 
 #[derive(Debug, Default)]
 pub(crate) struct FlushProgress {
-    /// Error of the last flush, until one succeeds.
+    /// Error of the last flush, or of the last attempt to resolve an edit. Cleared by a success, and by a caller that
+    /// begins to wait for a flush.
     pub(crate) error: Option<String>,
     pub(crate) is_stopping: bool,
 }
@@ -74,7 +75,8 @@ pub(crate) struct FlushProgress {
 pub struct LogCounts {
     /// Number of committed entries.
     pub commits: u64,
-    /// Number of appends to the journal. `commits / appends` is the average size of a group.
+    /// Number of groups that were appended to the journal, including failed appends. `commits / appends` is the average
+    /// size of a group.
     pub appends: u64,
 }
 
@@ -197,25 +199,26 @@ impl Log {
         self.clock.now()
     }
 
-    /// Records the newest timestamp that is stored. Expiry never passes it by more than
-    /// [`TOLERANCE`](crate::trusted_clock::TOLERANCE).
+    /// Records the newest timestamp that is stored. The time for expiry is at most
+    /// [`TOLERANCE`](crate::trusted_clock::TOLERANCE) after it.
     pub fn note_newest(&self, instant: i64) {
         self.clock.note_stored(instant);
     }
 
-    /// Returns how often the trusted time went back since the start. Each time, expired data became visible again.
+    /// Returns how often the trusted time went back since the start. Each time, expired data may become visible again.
     pub fn clock_turns(&self) -> u64 {
         self.clock.turns()
     }
 
-    /// Accepts the wall clock as right, as confirmed by an operator. Stored at once, so that a crash does not restore
-    /// the doubt.
+    /// Accepts the wall clock as right, as confirmed by an operator. Stores the new trusted time at once, so that the
+    /// clock is not in doubt again after a crash.
     pub fn confirm_clock(&self) {
         self.clock.confirm();
         self.store_clock();
     }
 
-    /// Stores the trusted time. The next start compares the wall clock with it.
+    /// Stores the trusted time, unless the backend is read-only. The next start compares the wall clock with it. A
+    /// failure is only logged.
     pub(crate) fn store_clock(&self) {
         if self.check_not_read_only().is_err() {
             return;
@@ -261,7 +264,7 @@ impl Log {
 
     // --- requests ----------------------------------------------------------------------------------------
 
-    /// Returns the outcome of an earlier request with this idempotency key.
+    /// Returns the outcome of an earlier request with this idempotency key; `None` if none is remembered.
     pub fn request_outcome(&self, table: TableId, key: RequestKey) -> Option<Bytes> {
         self.requests.outcome(table, key)
     }
@@ -273,16 +276,17 @@ impl Log {
         self.recent.end()
     }
 
-    /// Returns the entries of a table from a sequence on: at least one entry if there is any, and at most about
-    /// `bytes_max` bytes.
+    /// Returns the entries of a table from a sequence on. Ends after the entry with which their encoded bytes reach
+    /// `bytes_max`; returns no entry if `bytes_max` is 0.
     ///
     /// The entries are read from memory, which holds the newest entries of all tables up to
-    /// [`LogSettings::tail_bytes_max`]. All of them are acknowledged and visible to readers.
+    /// [`LogSettings::tail_bytes_max`]. All of them are in the journal and applied; the replies to their writers may
+    /// still be pending.
     ///
     /// # Errors
     ///
-    /// [`RecentError::TooOld`] if entries from `from` on are no longer kept; [`RecentError::NotReached`] if the journal
-    /// does not reach `from`, or `from` is a sequence that was skipped.
+    /// [`RecentError::TooOld`] if entries from `from` on, of any table, are no longer kept; [`RecentError::NotReached`]
+    /// if the journal does not reach `from`, or `from` is a sequence that was skipped.
     pub fn recent(
         &self,
         table: TableId,
@@ -292,7 +296,8 @@ impl Log {
         self.recent.read(table, from, bytes_max)
     }
 
-    /// Calls `wake` whenever the recent entries have grown. It is called on the committer's thread and must not block.
+    /// Registers `wake`, which is called after each committed group and by [`wake_watchers`](Self::wake_watchers). The
+    /// committer calls `wake` on its own thread, so it must not block.
     pub fn on_recent_entries(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.recent.on_change(Box::new(wake));
     }

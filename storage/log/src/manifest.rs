@@ -46,21 +46,21 @@ pub struct TableRow {
     pub spec: TableSpec,
     /// Time of creation, nanoseconds since the epoch.
     pub created: i64,
-    /// Time of the last change of the policy, nanoseconds since the epoch. Data that a change hides is kept for a while
-    /// after it.
+    /// Time of the last change of the policy, nanoseconds since the epoch. Data hidden by the change is kept for a
+    /// while.
     #[serde(default)]
     pub policy_changed: i64,
-    /// Objects of the table that other databases have written and that belong to this one now. Garbage collection
-    /// covers them.
+    /// Objects of the table that were written by other databases and now belong to this one. Garbage collection covers
+    /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub adopted: Vec<Adopted>,
-    /// Numbers of catalog and schema rows that the segments of the table need. Valid only if the cursor is
+    /// Number of timelines and field numbers that the segments of the table need. Valid only if the cursor is
     /// [`counted`](Cursor::counted).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<TableCounts>,
 }
 
-/// Numbers of a table's durable rows outside the manifest at a seal. A start that finds fewer rows is refused.
+/// Counts of a table's durable catalog and schema rows at a seal. A start that finds less is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TableCounts {
     /// Number of timelines with a row in the catalog.
@@ -121,7 +121,7 @@ pub struct Cursor {
     pub next_segment: u64,
     /// Next table id.
     pub next_table: u32,
-    /// Trusted time of the last edit, nanoseconds since the epoch. A start compares the clock with it.
+    /// Trusted time when it was last stored, nanoseconds since the epoch. A start compares the wall clock with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trusted_now: Option<i64>,
     /// Trusted time at which a jumped clock was last trusted only because it was steady, nanoseconds since the epoch.
@@ -131,8 +131,8 @@ pub struct Cursor {
     /// archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<u64>,
-    /// First sequence of the last run with a write. The next run begins above it even if all entries of that run are
-    /// lost.
+    /// First sequence of the last run that wrote entries; not set by the very first run. The next run begins above this
+    /// sequence even if all entries of that run are lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequences_from: Option<u64>,
     /// True if the counts of the tables are those of the last seal. A build that does not maintain counts omits the
@@ -169,15 +169,16 @@ impl Default for Cursor {
 
 /// Format number that this build writes. It reads formats 1 to 6.
 ///
-/// A build that supports only an older format must refuse newer rows, because it would misread them:
+/// A build must refuse rows with a format above its own. It would misread them:
 ///
-/// - format 1: it would show deleted points again;
-/// - format 2: it would take row positions in files for damaged chunks;
-/// - format 3: it would free the data of copies, and remove files of other databases;
-/// - format 4: it would take segments with listed files for segments without files;
-/// - format 5: it would search all chunks in the first bucket, and take tables of other models for tables of points.
+/// - a build of format 1 would show deleted points again;
+/// - a build of format 2 would take row positions in files for damaged chunks;
+/// - a build of format 3 would free the data of copies, and remove files of other databases;
+/// - a build of format 4 would take segments with listed files for segments without files;
+/// - a build of format 5 would search all chunks in the first bucket, and take tables of other models for tables of
+///   points.
 pub const FORMAT: u8 = 6;
-/// Exclusive upper bound of sequences. A row with a higher one is damaged.
+/// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
 
@@ -216,13 +217,13 @@ impl Manifest {
             }
         }
         if !manifest.cursor.counted {
-            // A build that does not maintain counts has sealed since.
+            // The cursor was last stored by a build that does not maintain counts.
             manifest.tables.values_mut().for_each(|table| table.counts = None);
         }
         Ok(manifest)
     }
 
-    /// Sets the counts of existing tables. Returns the changes that store them.
+    /// Sets the counts of tables; skips tables that do not exist. Returns the changes that store the counts.
     pub fn put_counts(&mut self, counts: &[(TableId, TableCounts)]) -> Vec<ManifestChange> {
         let mut changes = Vec::with_capacity(counts.len());
         for (table, counts) in counts {

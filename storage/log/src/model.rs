@@ -36,21 +36,21 @@ pub struct Replayed {
     pub request: Option<RequestRecord>,
 }
 
-/// Share of its memory budget that a model has used.
+/// Memory pressure of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pressure {
     /// The model has room.
     Low,
     /// The active generation is full or old: it is to be frozen.
     Full,
-    /// The active generation is full, and frozen generations use the rest of the budget: writers wait.
+    /// The active generation is full, and frozen generations use the remaining budget: writers wait.
     Over,
 }
 
 /// Data model that writes to the log.
 pub trait LogModel: Send + Sync {
-    /// Returns whether the active generation is to be frozen. Called after each group, and about once a second when
-    /// idle.
+    /// Returns the memory pressure, which determines whether the active generation is frozen. Called after each group,
+    /// and about once a second when idle.
     fn pressure(&self) -> Pressure;
 
     /// Returns true if the active generation is empty.
@@ -75,9 +75,9 @@ pub trait LogModel: Send + Sync {
     /// Does work that waits for readers or for time. Called about once a second and after each flush.
     fn tidy(&self);
 
-    /// Replaces the state of the model by that of a manifest which was changed without the model: an edit with an
-    /// unknown outcome was applied. `rows` are all rows of the manifest. For readers, the flushed generations are
-    /// dropped at the same moment.
+    /// Replaces the state of the model by that of a manifest which was changed without the model, such as by an edit
+    /// with an unknown outcome. `rows` are all rows of the manifest. At the same moment, readers switch from the
+    /// flushed generations to the published data.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ pub trait LogModel: Send + Sync {
     /// Sets the tables that may have been dropped by an edit with an unknown outcome. Replaces the earlier set.
     fn doubt(&self, tables: &[TableId]);
 
-    /// Frees segments of an edit that was not applied: no manifest names them.
+    /// Frees segments of an edit that was not applied. No manifest names these segments.
     fn abandon(&self, loads: &[SegmentRef]);
 }
 
@@ -103,7 +103,7 @@ pub trait Flushed {
         Ok(())
     }
 
-    /// Returns the changes of the manifest that publish the generation.
+    /// Returns the row changes that publish the generation, and applies those of shared rows to `manifest`.
     ///
     /// # Errors
     ///
@@ -113,6 +113,6 @@ pub trait Flushed {
     /// Returns the segments that the edit adds.
     fn adds(&self) -> Vec<SegmentRef>;
 
-    /// Makes the generation visible through the manifest. It replaces the generation in memory for readers.
+    /// Switches readers from the generation in memory to the published one.
     fn follow(self: Box<Self>, manifest: &Arc<Manifest>);
 }

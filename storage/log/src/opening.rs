@@ -4,8 +4,8 @@
 //!    manifest and the remembered requests. The models read their own rows.
 //! 2. *Replay*: pass the entries of older epochs that are not below the published cursor to their models. Sequences
 //!    continue after the highest one found, even if its table was dropped.
-//! 3. *Open*: close the older epochs. This is the first step after the lease that stores anything; everything has been
-//!    read before.
+//! 3. *Open*: close the older epochs. Apart from taking the lease, this is the first step that stores anything; all
+//!    reads precede it.
 //! 4. *Start* the threads. The flusher frees the parts that no manifest row named in step 1: a crash interrupted their
 //!    first flush, or happened between the edit that dropped them and their reclaim.
 
@@ -47,23 +47,23 @@ pub struct Opening {
     requests: Requests,
 }
 
-/// Log whose journal was replayed. Nothing has been stored yet.
+/// Log whose journal was replayed. Nothing but the lease has been stored yet.
 #[derive(Debug)]
 pub struct Replayed {
     opening: Opening,
     recent: RecentEntries,
-    /// Older epochs that are still open, with their ends.
+    /// Older epochs that are still open, with the ends at which they will be closed.
     ends: Vec<(Epoch, SequenceNumber)>,
     /// Number of entries that were passed to models.
     pub entries: u64,
 }
 
 impl Opening {
-    /// Takes the shard and reads the manifest (step 1).
+    /// Takes the shard and reads the manifest and the remembered requests (step 1).
     ///
     /// # Errors
     ///
-    /// The errors of the backend, or [`LogError::StoredRow`] if a row of the manifest cannot be read.
+    /// The errors of the backend, or [`LogError::StoredRow`] if a row of the manifest or of a request cannot be read.
     pub fn begin(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, settings: LogSettings) -> Result<Self> {
         let sent = clock.monotonic();
         let lease = backend.take(SHARD)?;
@@ -121,7 +121,7 @@ impl Opening {
         &self.segments
     }
 
-    /// Returns the parts of the shard that no row of the manifest named. They are freed once the threads run.
+    /// Returns the parts of the shard that no row of the manifest named. The flusher frees them.
     pub fn orphans(&self) -> &[PartRef] {
         &self.orphans
     }
@@ -137,8 +137,8 @@ impl Opening {
     ///
     /// # Errors
     ///
-    /// The errors of the backend. [`LogError::StoredRow`] if an entry is damaged, [`LogError::UnknownModel`] if its
-    /// model is not among `models`, [`LogError::Model`] if its model cannot apply it.
+    /// The errors of the backend. [`LogError::StoredRow`] if an entry is shorter than a tag, [`LogError::UnknownModel`]
+    /// if the model of an entry is not in `models`, [`LogError::Model`] if a model cannot apply an entry.
     pub fn replay(self, models: &mut [&mut dyn Replay]) -> Result<Replayed> {
         let from = self.manifest.cursor.sealed_to;
         let older = self.backend.epochs(SHARD)?.into_iter();
@@ -236,7 +236,7 @@ impl Entries<'_, '_> {
 }
 
 impl Replayed {
-    /// Returns the sequence after the newest entry.
+    /// Returns the sequence after the newest entry; the published cursor if there is no entry.
     pub fn end(&self) -> SequenceNumber {
         self.recent.end()
     }
@@ -301,7 +301,8 @@ pub struct LogThreads {
 }
 
 impl LogThreads {
-    /// Starts the committer and the flusher (step 4). From now on the models are notified of edits.
+    /// Starts the committer and the flusher (step 4). From now on the models are notified of edits with an unknown
+    /// outcome.
     pub fn start(log: Arc<Log>, models: Vec<Arc<dyn LogModel>>) -> Self {
         log.set_models(&models);
         let flusher = Flusher::start(Arc::clone(&log), models.clone());
@@ -321,8 +322,9 @@ impl LogThreads {
 
     /// Appends an entry to the journal, applies it and returns its sequence.
     ///
-    /// After `Ok`, every later read sees the entry, and a synced entry is on stable storage. After an error the outcome
-    /// is unknown unless the documentation of the [`LogError`] states it. Blocks for one group commit.
+    /// After `Ok`, the entry is visible to every later read, and a synced entry is on stable storage. After an error
+    /// the outcome is unknown unless the documentation of the [`LogError`] states it. Blocks until the group of the
+    /// entry is committed.
     ///
     /// # Errors
     ///
@@ -331,30 +333,31 @@ impl LogThreads {
         self.committer.commit(entry)
     }
 
-    /// Raises the next sequence to `to` at least, by writing `entry` with the sequence before `to`. Returns the next
-    /// sequence. Writes nothing if it is `to` or higher already.
+    /// Raises the next sequence to `to`, by writing `entry` with the sequence before `to`. Does not write the entry if
+    /// the next sequence is already `to` or higher. Returns the next sequence.
     ///
     /// # Errors
     ///
-    /// The errors of [`commit`](Self::commit).
+    /// The errors of [`commit`](Self::commit), except `Overloaded` and `Refused`.
     pub fn raise(&self, to: SequenceNumber, entry: Box<dyn LogEntry>) -> Result<SequenceNumber> {
         self.committer.raise(to, entry)
     }
 
-    /// Flushes all entries that were committed before the call, and waits for it.
+    /// Flushes all entries that were committed before the call, and waits until they are published.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` if the backend is read-only; [`LogError::Append`] if the flush fails, which is retried in the
-    /// background; [`LogError::Closed`] or [`LogError::Failed`] if the threads have ended.
+    /// `Misconfigured` if the backend is read-only; the error of the backend if it cannot cut the journal;
+    /// [`LogError::Append`] if the flush fails, which is retried in the background; [`LogError::Closed`] or
+    /// [`LogError::Failed`] if the threads have ended.
     pub fn flush(&self) -> Result<()> {
         self.log.check_not_read_only()?;
         let end = self.committer.freeze()?;
         self.log.wait_flushed(end)
     }
 
-    /// Stops accepting writes, completes those that wait, and syncs. Entries that are not flushed stay in the journal
-    /// and are replayed by the next start. May be called repeatedly.
+    /// Stops accepting writes, completes the waiting ones, and syncs. Entries that are not flushed stay in the journal,
+    /// and the next start replays them. May be called repeatedly.
     pub fn stop(&self) {
         self.committer.stop();
         self.flusher.stop();

@@ -34,7 +34,8 @@ struct Entries {
     from: SequenceNumber,
     /// Sequence after the newest entry.
     end: SequenceNumber,
-    /// Sequences that the start skipped. The run before may have given some of them to writes that were lost unsynced.
+    /// Sequences that this run has skipped, without the first of them, which is still a valid cursor. The run before
+    /// may have given these sequences to writes that were lost unsynced.
     passed_over: Range<u64>,
 }
 
@@ -58,13 +59,13 @@ pub struct RecentPage {
     pub next: SequenceNumber,
 }
 
-/// Sequence from which entries cannot be read.
+/// Reason why entries cannot be read from a sequence on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RecentError {
-    /// Some of the entries from there on are no longer in memory.
+    /// Entries from this sequence on are no longer in memory.
     #[error("data written after this cursor is not kept any more")]
     TooOld,
-    /// The journal does not reach that far: the cursor is of another store, or of writes that were lost unsynced.
+    /// The journal does not reach this sequence: the cursor is of another store, or of writes that were lost unsynced.
     #[error("the journal does not reach as far as this cursor")]
     NotReached,
 }
@@ -84,12 +85,12 @@ impl RecentEntries {
         }
     }
 
-    /// Adds an entry that readers can already see. [`wake`](Self::wake) notifies watchers of it.
+    /// Adds an entry that is already applied. Watchers are notified by [`wake`](Self::wake).
     pub(crate) fn push(&self, entry: RecentEntry) {
         self.entries.lock().push(entry, self.bytes_max);
     }
 
-    /// Records that the sequences from the end up to `next` are skipped.
+    /// Records that the sequences from the end up to, but not including, `next` are skipped.
     pub(crate) fn pass_over(&self, next: SequenceNumber) {
         let mut entries = self.entries.lock();
         entries.passed_over = entries.end.0 + 1..next.0;
@@ -109,8 +110,8 @@ impl RecentEntries {
         self.entries.lock().end
     }
 
-    /// Returns the entries of `table` from `from` on: at least one if there is any, and at most about `bytes_max`
-    /// bytes.
+    /// Returns the entries of `table` from `from` on, up to the one with which their encoded bytes reach `bytes_max`.
+    /// Returns no entry if `bytes_max` is 0.
     pub(crate) fn read(
         &self,
         table: TableId,
@@ -166,8 +167,8 @@ impl Entries {
         }
     }
 
-    /// Evicts everything because a sequence was used twice: earlier builds did so after a dropped table and a crash. No
-    /// earlier cursor can be served, not even one right after the newest entry.
+    /// Evicts everything because a sequence was used twice: earlier builds reused sequences after a dropped table and a
+    /// crash. No earlier cursor can be served, not even one right after the newest entry.
     fn skip_reused(&mut self) {
         self.kept.clear();
         self.bytes = 0;

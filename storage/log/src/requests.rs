@@ -17,7 +17,7 @@ use crate::error::{LogError, Result};
 use crate::settings::LogSettings;
 use crate::stamps::Stamps;
 
-/// Request key: the first 16 bytes of a hash of the key that the client sent.
+/// Request key: 128-bit hash of the idempotency key that the client sent.
 pub type RequestKey = [u8; 16];
 
 /// Outcome of a request, as stored in the entry of the request.
@@ -63,7 +63,7 @@ struct StoredOutcome {
 #[derive(Debug)]
 pub(crate) struct WrittenRequests {
     saved: Vec<(TableId, RequestKey)>,
-    /// Number of deleted rows: the first entries of `State::expired`.
+    /// Number of handled entries at the front of `State::expired`.
     deleted: usize,
 }
 
@@ -170,7 +170,8 @@ impl Requests {
         }
     }
 
-    /// Writes the outcomes that have no row yet and deletes the rows of evicted ones, buffered. Returns their keys.
+    /// Writes the outcomes that have no row yet and deletes the rows of evicted ones. The changes are not durable yet;
+    /// pass the result to [`synced`](Self::synced) once they are.
     pub(crate) fn write_rows(&self, backend: &dyn Backend, stamps: &Stamps) -> Result<WrittenRequests> {
         let (unsaved, expired, deleted) = {
             let state = self.state.lock();

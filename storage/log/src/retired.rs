@@ -55,7 +55,7 @@ impl<M: Versioned, G> Retired<M, G> {
         free.flat_map(|(_, segments)| segments).collect()
     }
 
-    /// Applies `of` to each waiting segment and returns the values.
+    /// Applies `of` to each waiting segment, and returns the values that are not `None`.
     pub fn waiting<T>(&self, of: impl Fn(&G) -> Option<T>) -> Vec<T> {
         let state = self.0.lock();
         let waiting = state.waiting.iter().flat_map(|(_, segments)| segments);

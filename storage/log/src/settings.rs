@@ -8,15 +8,16 @@ use tideline_runtime::Supervisor;
 /// Settings of a [`Log`](crate::Log).
 #[derive(Debug, Clone)]
 pub struct LogSettings {
-    /// Largest number of bytes of encoded entries that wait for the committer. Further writes are refused as overload.
+    /// Maximum bytes of encoded entries that wait for the committer. Further writes are refused as overload. A larger
+    /// entry is accepted if no other one waits.
     pub pending_bytes_max: usize,
     /// Group size in bytes at which the committer stops collecting entries and writes the group.
     pub group_bytes_max: usize,
-    /// Largest number of remembered outcomes of requests with an idempotency key. The oldest are evicted first.
+    /// Maximum number of remembered outcomes of requests with an idempotency key. The oldest are evicted first.
     pub requests_max: usize,
-    /// Time for which such an outcome is remembered.
+    /// Time for which the outcome of a request is remembered.
     pub request_ttl: Duration,
-    /// Largest size of the newest journal entries that are kept in memory for watches, in bytes.
+    /// Maximum size of the newest journal entries that are kept in memory for watches, in bytes.
     pub tail_bytes_max: usize,
     /// Earliest time that a correct clock can show. A first start has no stored time to compare the clock with, so it
     /// does not trust a clock that is before this time.

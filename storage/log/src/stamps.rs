@@ -9,7 +9,7 @@ use tideline_model::Clock;
 
 use crate::lease::Ownership;
 
-/// Retry delay of a request for a stamp that the lease does not cover yet.
+/// Retry delay that is reported if the lease does not cover the next stamp yet.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The only source of stamps of a shard: wall-clock microseconds, strictly rising, within the bounds of the lease.
@@ -21,7 +21,7 @@ pub struct Stamps {
 }
 
 impl Stamps {
-    /// Creates a source of stamps that starts at the lowest stamp of the lease.
+    /// Creates a source of stamps that are not below the lowest stamp of the lease.
     pub(crate) fn new(clock: Arc<dyn Clock>, ownership: Arc<Ownership>) -> Self {
         Self {
             last: AtomicU64::new(ownership.stamp_min.0.saturating_sub(1)),

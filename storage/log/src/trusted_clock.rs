@@ -4,8 +4,8 @@
 //! the expected time: the last trusted time plus the monotonic time that has passed since.
 //!
 //! 1. Within [`TOLERANCE`] of the expected time, the trusted time follows the wall clock slowly. It runs at most one
-//!    part in [`SLEW_PARTS`] faster than monotonic time, and at half speed while the wall clock is behind. So it never
-//!    jumps, and a wall clock that stands still is detected.
+//!    part in [`SLEW_PARTS`] faster than monotonic time, and at half speed while the wall clock is behind. It therefore
+//!    never jumps, and a wall clock that stands still exceeds the tolerance after about two hours.
 //! 2. Beyond the tolerance the clock is *in doubt*: the trusted time follows monotonic time only, and nothing expires.
 //! 3. Doubt ends when the wall clock is within the tolerance again, when an operator confirms it, or when it has kept
 //!    its new distance for [`SETTLE`]. In the last two cases the trusted time is set to the wall clock, in either
@@ -15,16 +15,16 @@
 //! stopped in between. Otherwise the start is a reading like any other. A machine that was off for a weekend is
 //! therefore in doubt until the clock settles or is confirmed. The very first start has no stored time and accepts the
 //! wall clock, unless it is before the *floor*, which a correct clock never is. Then the clock is in doubt until it
-//! shows a later time, and never settles. Doubt itself is not stored: a restart begins the settling time anew. It is
-//! stored that a clock was accepted only because it was steady.
+//! shows a later time, and never settles. Doubt itself is not stored: a restart begins the settling time anew. The
+//! time at which the clock last settled is stored.
 //!
 //! # Time of new points
 //!
-//! New points need a clock as well: for points without a timestamp, and for the limits of too old and too new. A point
-//! that is refused or gets a wrong timestamp is lost, so new points do not wait a day for the clock to settle. A wall
-//! clock that is ahead by at most [`SLEPT_MAX`] is used, because a machine that was off or suspended looks like that,
-//! and a wrong clock rarely does. Any other clock in doubt is not used, and writes that depend on it must be sent again
-//! ([`TrustedNow::trusts_wall`]).
+//! New points need a clock as well: for points without a timestamp, and for the limits on past and future timestamps. A
+//! point that is refused or gets a wrong timestamp is lost, so new points do not wait a day for the clock to settle. A
+//! wall clock that is ahead by at most [`SLEPT_MAX`] is used, because a machine that was off or suspended looks like
+//! that, and a wrong clock rarely does. Any other clock in doubt is not used, and writes that depend on it must be sent
+//! again ([`TrustedNow::trusts_wall`]).
 //!
 //! # Largest lead
 //!
@@ -32,16 +32,16 @@
 //! is itself ahead, and never beyond that clock. It grows
 //!
 //! - while running, by at most one [`SLEW_PARTS`]th of the time that passes,
-//! - at a start, by at most [`TOLERANCE`] minus the time since the stored value was right,
+//! - at a start, by at most [`TOLERANCE`] minus the time since the trusted time was stored,
 //! - by more only at the very first start, when the clock settles, or when an operator confirms a wrong clock.
 //!
 //! So if the trusted time was right and the wall clock jumps once, the lead is at most one hour, however often the
-//! process restarts. For a larger lead, the wall clock must go wrong by another hour from there, again and again: each
-//! such hour needs a start, or a hundred hours of running. Once the wall clock is right again and within the tolerance,
-//! a lead is removed in twice its length.
+//! process restarts, unless the jumped clock settles or is confirmed. For each further hour of lead, the wall clock
+//! must move ahead by another hour, followed by a start or a hundred hours of running. Once the wall clock is right
+//! again and within the tolerance, a lead is removed in twice its length.
 //!
-//! The protection depends on monotonic time, which stands still while a machine is suspended. Waking up is then a jump
-//! of the wall clock, with the same result.
+//! The protection depends on monotonic time, which stands still while a machine is suspended. A wake-up is
+//! therefore handled like a jump of the wall clock.
 
 use std::fmt;
 use std::time::Duration;
@@ -52,14 +52,14 @@ use tideline_model::time::format_duration;
 /// Largest distance of the wall clock from the expected time that is not doubted. It exceeds clock drift and a missed
 /// leap second, and is not larger than the error of a wrong time zone.
 pub const TOLERANCE: Duration = Duration::from_secs(3_600);
-/// Monotonic time for which a jumped wall clock must keep its distance before it is accepted. A working day passes in
-/// which an operator can see the doubt and correct the clock.
+/// Monotonic time for which a jumped wall clock must keep its distance before it is accepted. One day, so that
+/// an operator has time to notice the doubt and correct the clock.
 pub const SETTLE: Duration = Duration::from_secs(24 * 3_600);
 /// Slew limit: the trusted time gains at most one part in this many on monotonic time.
 pub const SLEW_PARTS: i64 = 100;
 
-/// Longest time for which a machine is assumed to have been off or suspended if the wall clock is ahead by it: a
-/// weekend and some holidays. Wrong clocks usually go back to an epoch or far ahead.
+/// Largest jump ahead of the wall clock that is attributed to a machine that was off or suspended: a weekend and some
+/// holidays. Wrong clocks usually go back to an epoch or far ahead.
 pub const SLEPT_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 const TOLERANCE_NANOS: i64 = TOLERANCE.as_nanos() as i64;
@@ -663,7 +663,8 @@ mod tests {
             (self.next() % end.unsigned_abs()) as i64
         }
 
-        /// Returns a distance of up to a second to a year in either direction, with equal chances for each magnitude.
+        /// Returns a non-zero distance in either direction. Its upper limit is drawn from six values between one second
+        /// and one year, so that small and large distances occur.
         fn distance(&mut self) -> i64 {
             let largest = [NANOS_PER_SECOND, MINUTE, HOUR, 2 * HOUR, NANOS_PER_DAY, YEAR];
             let largest = largest[self.below(6) as usize];
@@ -685,8 +686,8 @@ mod tests {
         }
     }
 
-    /// 500 jumps, each shorter than a day before the clock is corrected. The store holds points of the future, so only
-    /// the trusted clock prevents early expiry.
+    /// Makes 500 jumps; the clock is corrected within a day after each. The store holds points with future timestamps,
+    /// so only the trusted clock prevents early expiry.
     #[test]
     fn five_hundred_jumps_never_expire_anything_early() {
         for seed in tideline_testkit::seeds("five hundred jumps", 8) {

@@ -32,7 +32,7 @@ const FOLDER: &str = "TIDELINE_COUNTERS";
 
 /// Value of a counter, and the sequence of its last increment.
 type Counter = (u64, SequenceNumber);
-/// Changed counters; `None` for deleted ones.
+/// Changed counters; `None` for deleted counters.
 type Changed = BTreeMap<String, Option<Counter>>;
 
 #[derive(Debug, Default)]
