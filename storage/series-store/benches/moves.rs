@@ -6,7 +6,7 @@
 //!
 //! The first workload is one thousand timelines with ten integer fields each that walk by small steps, with one
 //! point every ten seconds for a day. The second one is a backfill of one point per minute over seven months, in
-//! random order. CPU time is that of the whole process between two moments.
+//! random order. CPU time includes all threads of the process.
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -274,7 +274,7 @@ fn fold(store: &SeriesStore, table: &Table) -> Result<(), StoreError> {
     let snapshot = store.snapshot();
     let mut segments: Vec<_> = snapshot.manifest().of_table(table.id()).cloned().collect();
     drop(snapshot);
-    // Widest first: it takes the narrower ones inside it.
+    // Widest first: the fold of a window includes the narrower windows inside it.
     segments.sort_by_key(|segment| std::cmp::Reverse(segment.window.level));
     while let Some(widest) = segments.first().map(|segment| segment.window) {
         let (inside, others) = segments

@@ -1,11 +1,12 @@
 //! Attaches a segment that another database has archived to a table of this store.
 //!
-//! 1. *raise*: later writes get higher sequences than everything that is attached, so they win over it.
+//! 1. *raise*: later writes get higher sequences than all attached points, so the later writes win.
 //! 2. *load*: the extents are loaded as a segment that is not visible yet.
 //! 3. *edit*: one manifest edit adds the segment.
 //!
-//! The caller commits the timelines to the journal first; fields are made durable here. A failure before step 3
-//! leaves an orphan, like that of any load. Repeating the attach is safe. The files are not changed.
+//! The caller commits the timelines to the journal first; step 2 makes the fields durable. A failure before step 3
+//! leaves an orphaned segment, which is reclaimed at once or by the next start. Repeating the attach is safe. The files
+//! are not changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,8 +62,8 @@ impl SeriesStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Clash`] if the table has points of the same time range that were written here earlier, or whose
-    /// writes interleave with those of the segment.
+    /// [`StoreError::Clash`] if the table has points of the same time range that this database wrote before those of
+    /// the segment, or whose writes interleave with those of the segment.
     pub fn check_attach(&self, table: &Table, described: &Segment) -> Result<()> {
         let manifest = Arc::clone(&self.shared().state.read().manifest);
         check_clash(&manifest, table, described)
@@ -116,7 +117,7 @@ impl SeriesStore {
         self.shared().files_of(segment)
     }
 
-    /// Attaches a described segment to a table. Returns `None` if its files are already attached or it has no rows.
+    /// Attaches a described segment to a table. Returns `None` if its files are already attached or `places` is empty.
     ///
     /// `from` is the result of [`raise_sequences`](Self::raise_sequences): deletes from that sequence on apply to
     /// the segment. Blocks until the load is done.
@@ -177,7 +178,7 @@ impl SeriesStore {
         Ok(count)
     }
 
-    /// Adopts objects of other databases: unreferenced ones are swept like those of this database.
+    /// Adopts objects of other databases: unreferenced objects are removed like those of this database.
     ///
     /// # Errors
     ///
@@ -293,7 +294,7 @@ impl Shared {
             return Err(error);
         }
         self.log.note_newest(newest);
-        // More points of its timelines are stored now than the latest values include.
+        // The latest values do not include the attached points.
         table.latest().forget_all();
         Ok(Some(Arc::new(segment)))
     }
@@ -316,8 +317,8 @@ impl Shared {
         .map(drop)
     }
 
-    /// Returns the described window if it contains the points with the window width of this store; otherwise the
-    /// narrowest window that does.
+    /// Returns the described window if, with the base width of this store, it is a cold window that contains the
+    /// points; otherwise the narrowest cold window that contains them.
     fn attached_window(&self, described: &Segment) -> Result<Window> {
         let base = self.settings.window_nanos;
         let holds = |window: Window| {

@@ -1,4 +1,4 @@
-//! Buckets of a segment: ranges of timelines of a size that an engine stores as one partition.
+//! Buckets of a segment: ranges of timelines that an engine stores as one partition each.
 
 use tideline_backend::{Backend, BackendError, Row, SegmentRef};
 use tideline_key_codec::{BUCKET_BITS_MAX, chunk_bucket, parse_chunk_key};
@@ -6,8 +6,9 @@ use tideline_key_codec::{BUCKET_BITS_MAX, chunk_bucket, parse_chunk_key};
 /// Approximate bytes of an extent. Used for the number of buckets of an archive segment.
 pub(crate) const EXTENT_BYTES: u64 = 128;
 
-/// Returns the number of leading id bits for which the buckets of a segment of `bytes` bytes have between
-/// `bucket_bytes` and twice as many; `0` for smaller segments.
+/// Returns the number of leading id bits that select the bucket in a segment of `bytes` bytes. The average bucket then
+/// has at least `bucket_bytes` and less than twice as many, unless [`BUCKET_BITS_MAX`] limits the number of buckets.
+/// Returns `0` (one bucket) below `2 * bucket_bytes`.
 pub(crate) fn bucket_bits(bytes: u64, bucket_bytes: u64) -> u8 {
     let buckets = bytes / bucket_bytes.max(1);
     let bits = buckets.checked_ilog2().unwrap_or(0);
@@ -32,7 +33,7 @@ pub(crate) fn load_buckets(
             Some(Ok(row)) => bucket_of(row),
             _ => 0,
         };
-        // An error ends the load of the current bucket.
+        // An error counts as a row of the current bucket, whose load it ends.
         let is_here =
             |row: &Result<Row, BackendError>| row.as_ref().map_or(true, |row| bucket_of(row) == bucket);
         let mut here = std::iter::from_fn(|| rows.next_if(is_here));

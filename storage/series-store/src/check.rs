@@ -1,5 +1,5 @@
-//! Offline check: reads everything that a store has written, and compares it with the manifest. It writes nothing
-//! and starts no threads. The backend must not be in use by a running store.
+//! Offline check: reads everything that a store has written to the backend, and compares it with the manifest. The
+//! check writes nothing and starts no threads. The backend must not be in use by a running store.
 //!
 //! Every chunk of a segment is decoded, and its counts are compared with the manifest row of the segment. For an
 //! archive segment every extent is checked; its files are at targets and are checked separately. Journal entries
@@ -38,7 +38,7 @@ pub struct Checked {
     pub values: u64,
     /// Bytes of the keys and chunks.
     pub bytes: u64,
-    /// Journal entries whose points are not yet in segments.
+    /// Readable journal entries after the last seal, of all models.
     pub journal_entries: u64,
     /// Points in these entries.
     pub journal_points: u64,
@@ -280,7 +280,7 @@ impl Reading<'_> {
             u64::from(extent.points),
             u64::from(extent.values),
         );
-        // The size of an archive segment is that of its files.
+        // The bytes of an archive segment are those of its files, which are not read here.
         self.totals.bytes = self.segment.bytes;
         Ok(())
     }

@@ -1,19 +1,19 @@
 //! Rewrites (compaction): merges several segments into one, in the same tier or another, or cuts them at a
 //! timestamp.
 //!
-//! Fold (merge segments of a window), migrate (hot to cold), archive (cold to files), restore (files to cold) and
-//! purge (remove deleted points) share these steps:
+//! Fold (merge segments of one or more windows), migrate (hot to cold), archive (cold to files), restore (files to
+//! cold) and purge (remove deleted points) share these steps:
 //!
-//! 1. Read: iterate over the timelines of all inputs in id order, and merge the pieces of each in time order. The
-//!    newest write wins, and deletes are applied. Memory is bounded by pages of the inputs and a slice of one
-//!    timeline.
+//! 1. Read: iterate over the timelines of all inputs in id order, and merge the fragments of each timeline in time
+//!    order. The newest write wins, and deletes are applied. Memory is bounded by pages of the inputs and a time
+//!    slice of one timeline.
 //! 2. Load: stream the chunks into a new segment that is not visible yet.
-//! 3. Edit: one manifest edit adds the output and removes the inputs; readers see both at the same moment.
+//! 3. Edit: one manifest edit adds the output and removes the inputs; both changes become visible at the same moment.
 //! 4. Drop: reclaim the inputs when the last reader of the old manifest is done.
 //!
-//! A failure before step 3 leaves an orphan, which is reclaimed at once or by the next start. Files that it has
-//! written to a target are removed at once or by a sweep. After step 3 only space remains to be freed. Repeating a
-//! rewrite is safe.
+//! A failure before step 3 leaves an orphaned segment, which is reclaimed at once or by the next start. Files already
+//! written to a target are removed at once or by a later garbage collection. After step 3 only space remains to be
+//! freed. Repeating a rewrite is safe.
 //!
 //! | file | holds |
 //! |---|---|
@@ -24,11 +24,11 @@
 //! | [`orphans`] | search and removal of unreferenced objects on request |
 //! | [`settings`] | table settings stored at targets |
 //!
-//! A cut ([`RewriteCause::Cut`]) performs steps 1 and 2 once per output, each for another time range, and publishes
-//! all outputs with one edit.
+//! A cut ([`RewriteCause::Cut`]) performs steps 1 and 2 once per output, each time for another time range, and
+//! publishes all outputs with one edit.
 //!
 //! The output takes the position of its inputs in the write order of the table. This is possible only if no other
-//! segment of the same time range was written between the oldest and the newest of them.
+//! segment with an overlapping time range was written between the oldest and the newest input.
 
 pub(crate) mod archive;
 mod copy;
@@ -75,13 +75,13 @@ pub struct Rewrite {
 /// Cause of a rewrite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RewriteCause {
-    /// A window has many segments.
+    /// A window, or the store, has too many segments.
     Fold,
     /// The points are old enough for the next tier.
     Migrate,
     /// Only points before this timestamp, the start of a cold window, are old enough to move. They become segments
-    /// of the tier of the rewrite. The other points become segments of the current tier of the inputs (the last tier
-    /// if there are several). No output spans the timestamp.
+    /// of the tier of the rewrite. Later points become segments of the current tier of the inputs (the last tier if
+    /// the inputs are in several). No output spans the timestamp.
     Cut(i64),
     /// Deletes have to be applied.
     Purge,
@@ -90,7 +90,7 @@ pub enum RewriteCause {
     /// The points are also written into files, but stay in the cold tier for a while. Applies to one cold segment
     /// without deleted points.
     Copy,
-    /// Archived points are requested back in the cold tier until this time, in trusted nanoseconds since the epoch.
+    /// An operator requests archived points in the cold tier until this time, in trusted nanoseconds since the epoch.
     Restore(i64),
 }
 
@@ -137,8 +137,8 @@ impl std::ops::AddAssign for RewriteCost {
 /// Result of a rewrite.
 #[derive(Debug, Clone)]
 pub struct Rewritten {
-    /// Segments that replace the inputs, in time order: one, or several after a cut; none if no point was left, or
-    /// if nothing had to be removed.
+    /// Segments that replace the inputs, in time order: one, or several after a cut. Empty if no point was left, or
+    /// if a purge found nothing to remove.
     pub outputs: Vec<Arc<Segment>>,
     /// Work done.
     pub cost: RewriteCost,
@@ -146,12 +146,13 @@ pub struct Rewritten {
 
 /// Throttle of a rewrite, which can also cancel it.
 pub trait Throttle {
-    /// Called after every few timelines. May wait. `Break` cancels the rewrite and leaves everything unchanged.
+    /// Called after every timeline with the cost so far. May wait. `Break` cancels the rewrite and leaves everything
+    /// unchanged.
     fn step(&mut self, cost: &RewriteCost) -> ControlFlow<()>;
 }
 
 impl RewriteCause {
-    /// Returns the name of its fail points.
+    /// Returns the prefix of the fail point names.
     fn name(self) -> &'static str {
         match self {
             Self::Fold => "fold",
@@ -163,8 +164,8 @@ impl RewriteCause {
     }
 }
 
-/// Input of a load: the segments, oldest write first, their deletes, and the description of the output, which takes
-/// the totals.
+/// Input of a load: the segments, oldest write first, their deletes, and a function that builds the output segment
+/// from its totals.
 struct Load<'a> {
     rewrite: &'a Rewrite,
     inputs: &'a [Arc<Segment>],
@@ -178,11 +179,11 @@ struct Load<'a> {
 struct Part {
     window: Window,
     tier: Tier,
-    /// Time range of the points that it takes.
+    /// Time range of the points in this output.
     range: TimeRange,
 }
 
-/// Throttle for one of several outputs. Adds the cost of the previous ones.
+/// Throttle for one of several outputs. Adds the cost of the previous outputs.
 struct PartPace<'a> {
     pace: &'a mut dyn Throttle,
     before: RewriteCost,
@@ -199,12 +200,12 @@ struct Loaded {
     /// Segment to publish; `None` if no point was left.
     output: Option<Segment>,
     cost: RewriteCost,
-    /// Objects that were written to a target for it.
+    /// Objects that the load has written to a target.
     objects: Option<ObjectsToRemove>,
 }
 
-/// Guard of a segment whose files are being written. Nothing references them yet, and searches must not treat them
-/// as unreferenced.
+/// Guard of a segment whose files are being written. No manifest references these files yet; the guard prevents
+/// their removal as orphans.
 struct Archiving<'a> {
     shared: &'a Shared,
     segment: SegmentId,
@@ -223,7 +224,7 @@ impl Drop for Archiving<'_> {
     }
 }
 
-/// Guard that reserves segments for one rewrite.
+/// Guard that reserves segments for one rewrite, drop or eviction.
 struct Claim<'a> {
     shared: &'a Shared,
     segments: &'a [SegmentId],
@@ -308,7 +309,7 @@ impl Shared {
             };
             self.count_loaded(&self.counters.rewritten_bytes, rewrite.table, output.tier, bytes);
         }
-        // Otherwise the inputs would wait for this reader.
+        // Releases the pinned state, because it prevents the inputs from being reclaimed.
         drop(state);
         around(name, "drop", || self.free())?;
         Ok(Rewritten {
@@ -317,7 +318,7 @@ impl Shared {
         })
     }
 
-    /// Returns the location of a part. Parts of one group share it, also if the group is new.
+    /// Returns the location of a part. Parts with the same tier and group window get the same group, even a new one.
     fn place_part(
         &self,
         manifest: &ManifestState,
@@ -441,7 +442,7 @@ impl Shared {
         Ok(loaded)
     }
 
-    /// Drops whole segments. Readers that start afterwards do not see their points.
+    /// Drops whole segments. Their points are invisible to readers that start afterwards.
     pub(crate) fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64> {
         let _claim = Claim::take(self, segments)?;
         let manifest = Arc::clone(&self.state.read().manifest);
@@ -456,7 +457,8 @@ impl Shared {
         Ok(found.len() as u64)
     }
 
-    /// Frees segments without readers, and forgets deletes that are applied everywhere.
+    /// Resolves edits in doubt, frees segments without readers and their files, and forgets deletes that are applied
+    /// everywhere.
     fn free(&self) -> Result<()> {
         self.settle_doubts();
         self.reclaim_retired();
@@ -499,7 +501,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Handles a purge of a segment without points of the deleted timelines: only `deletes_applied` changes.
+    /// Handles a purge of one segment without points of the deleted timelines: only `deletes_applied` changes.
+    /// Returns `None` for every other rewrite.
     fn clear_untouched(
         &self,
         rewrite: &Rewrite,
@@ -545,8 +548,8 @@ impl Shared {
 
     /// Resolves edits with unknown outcome, and frees loads that did not get into the manifest.
     ///
-    /// An edit contains the manifest version that it is based on. Once a later edit has succeeded, no earlier one
-    /// can be applied any more, and the manifest in memory is the stored one.
+    /// An edit contains the manifest version that it is based on. Once a later edit has succeeded, an earlier edit
+    /// can no longer be applied, and the manifest in memory equals the stored one.
     fn settle_doubts(&self) {
         if self.in_doubt.lock().is_empty() {
             return;
@@ -574,9 +577,9 @@ impl Shared {
         }
     }
 
-    /// Returns the descriptions of other databases whose points are in the inputs. Their files may outlive the
-    /// inputs; a database that attaches all of these descriptions uses the output instead. For own descriptions, the
-    /// segment ids are sufficient.
+    /// Returns the names of the descriptions of other databases whose points are in the inputs. Their files may
+    /// outlive the inputs; a database that attaches the output ignores these descriptions. For descriptions of this
+    /// database, the segment ids are sufficient.
     fn replaced(&self, inputs: &[Arc<Segment>]) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for part in inputs.iter().flat_map(|input| input.parts()) {
@@ -602,7 +605,7 @@ fn parts(segments: &[Segment]) -> impl Iterator<Item = &Segment> {
     segments.iter().flat_map(Segment::parts)
 }
 
-/// Returns the inputs in write order, after checking them.
+/// Returns the inputs in write order. Fails if one does not exist, or if another segment was written between them.
 fn inputs(manifest: &ManifestState, rewrite: &Rewrite) -> Result<Vec<Arc<Segment>>> {
     let of_table = manifest.segments.get(&rewrite.table);
     let find = |id: &SegmentId| of_table.and_then(|segments| segments.get(id)).cloned();
@@ -643,7 +646,8 @@ fn is_refused(error: &StoreError) -> bool {
     }
 }
 
-/// Returns the narrowest window that contains those of all inputs; `None` if they are on both sides of the epoch.
+/// Returns the narrowest window that contains the windows of all inputs; outside the hot tier at least a cold window.
+/// Returns `None` without inputs, or if they are on both sides of the epoch.
 fn target_window(inputs: &[Arc<Segment>], tier: Tier) -> Option<Window> {
     let mut windows = inputs.iter().map(|segment| segment.window);
     let mut target = windows.next()?;

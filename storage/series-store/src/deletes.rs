@@ -1,9 +1,9 @@
 //! Pending deletes: deletes that are not yet applied to all older segments and heads.
 //!
-//! A delete is a journal entry with timelines, a time range, and a sequence. It hides every point with a lower
-//! sequence. The committer removes such points from the active head at once. Frozen heads and segments are
-//! immutable, so readers mask the points, and rewrites omit them. A segment stores the sequence up to which deletes
-//! are applied to it. A delete is forgotten when it is applied to every older segment and head.
+//! A delete is a journal entry with timelines, a time range, and a sequence. It hides the points of these timelines in
+//! this range that have a lower sequence. The committer removes such points from the active head at once. Frozen heads
+//! and segments are immutable, so readers mask the points, and rewrites omit them. A segment stores the sequence up to
+//! which deletes are applied to it. A delete is forgotten when it is applied to every older segment and head.
 //!
 //! Before the journal that carries a delete is removed, the delete is written as a row of the `DELETES` space.
 
@@ -150,7 +150,7 @@ impl TableDeletes {
         self.entries.len()
     }
 
-    /// Returns their sequences in increasing order.
+    /// Returns the sequences of the deletes in increasing order.
     pub(crate) fn sequences(&self) -> Vec<SequenceNumber> {
         self.entries.iter().map(|entry| entry.sequence).collect()
     }
@@ -181,7 +181,7 @@ impl TableDeletes {
         self.entries.iter().any(|entry| entry.concerns(segment))
     }
 
-    /// Returns the first sequence after all of them.
+    /// Returns the sequence after the last delete; `0` without deletes.
     pub(crate) fn end(&self) -> SequenceNumber {
         let last = self.entries.last();
         last.map_or(SequenceNumber(0), |entry| SequenceNumber(entry.sequence.0 + 1))
@@ -216,7 +216,7 @@ pub(crate) fn write_rows(
     Ok(())
 }
 
-/// Removes the masked rows from a run. `from` is the first delete that is not yet applied to the source of the run.
+/// Removes the masked rows from a run. Masks with sequences below `from` are already applied to the source of the run.
 /// Returns false if no row is left.
 pub(crate) fn apply(run: &mut Run, masks: &[Mask], from: SequenceNumber) -> bool {
     for mask in masks.iter().filter(|mask| mask.sequence >= from) {

@@ -1,7 +1,6 @@
 //! Errors of the series store.
 //!
-//! Errors of the backend, the log and the archive are passed on unchanged. [`StoreError::is_retryable`] classifies
-//! all of them.
+//! Errors of the backend, the log and the archive are wrapped. [`StoreError::is_retryable`] classifies all errors.
 
 use tideline_archive::ArchiveError;
 use tideline_backend::BackendError;
@@ -15,13 +14,13 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 /// Failed store call.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The backend failed. Its kind determines the reaction of the caller.
+    /// The backend failed. The kind of the error determines the reaction of the caller.
     #[error(transparent)]
     Backend(#[from] BackendError),
     /// The log failed: the entry was not written, or its outcome is unknown.
     #[error(transparent)]
     Log(LogError),
-    /// The archive failed. Its kind determines whether a retry may succeed.
+    /// The archive failed. The kind of the error determines whether a retry may succeed.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
     /// A segment is archived, but no archive is configured to read it from.
@@ -108,7 +107,7 @@ pub enum StoreError {
         /// The segment in between.
         segment: SegmentId,
     },
-    /// The time of a cut is not the boundary of a day window within the window of its segments.
+    /// The time of a cut is not the boundary of a cold window inside the window of its segments.
     #[error("segments from {} to {} cannot be cut at {}: it is not the start of a day window in between",
         Timestamp::from_nanos_clamped(.around.start), Timestamp::from_nanos_clamped(.around.end),
         Timestamp::from_nanos_clamped(*.at))]

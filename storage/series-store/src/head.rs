@@ -3,12 +3,13 @@
 //! | file | holds |
 //! |---|---|
 //! | [`table`] | timelines of one table in locked shards; applies deltas |
-//! | [`series`] | one timeline: open rows, and blocks into which full runs of them are encoded |
+//! | [`series`] | one timeline: its open rows, and the blocks into which they are encoded |
 //! | `open_rows` | open rows of one shape as variable-length numbers |
 //! | `budget` | memory budget that triggers a seal |
 //!
-//! Only the committer writes. Readers lock one shard while they copy the open rows of one timeline. A head is
-//! *active* while it grows and *frozen* while it is being sealed. Frozen heads are immutable.
+//! Only the committer adds and deletes points. Readers lock one shard while they copy the open rows of one timeline. A
+//! head is *active* while it grows and *frozen* while it is being sealed. Frozen heads change only by the drop of a
+//! table.
 
 mod budget;
 mod open_rows;
@@ -28,11 +29,11 @@ use crate::sharding::ShardedDelta;
 pub use budget::HeadBudget;
 use table::TableHead;
 
-/// Divisor of the head budget: if open rows exceed this share, all of them are encoded, provided that
-/// [`BLOCK_OPEN_BYTES_MIN`] is reached. Open rows cost about two bytes per value, blocks less than one.
+/// Divisor of the head budget. If the open rows exceed this share and reach [`BLOCK_OPEN_BYTES_MIN`] per timeline, all
+/// open rows are encoded. Open rows cost about two bytes per value, blocks less than one.
 const OPEN_SHARE: usize = 2;
-/// Minimum bytes of open rows per timeline for which blocks are smaller than open rows. With fewer, the head is
-/// sealed with its open rows, which are then encoded once in larger runs.
+/// Minimum bytes of open rows per timeline for which blocks are smaller than open rows. Below it, the head is sealed
+/// with its open rows, which are then encoded once in larger runs.
 const BLOCK_OPEN_BYTES_MIN: usize = 320;
 
 /// Unsealed points of all tables since one position of the journal.
@@ -95,7 +96,7 @@ impl Head {
         self.timelines.fetch_add(growth.timelines, Ordering::Relaxed);
     }
 
-    /// Applies a delete: removes the points of timelines in a time range. Called by the same thread.
+    /// Applies a delete: removes the points of timelines in a time range. Called by the thread that calls `apply`.
     pub(crate) fn delete(
         &self,
         table: TableId,
@@ -128,7 +129,7 @@ impl Head {
         }
     }
 
-    /// Removes the points of a dropped table.
+    /// Removes the points of a dropped table. The counts of the head are not reduced.
     pub(crate) fn drop_table(&self, table: TableId) {
         self.tables.write().remove(&table);
     }

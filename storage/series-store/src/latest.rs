@@ -1,8 +1,8 @@
 //! In-memory latest values of every timeline, in addition to the head.
 //!
 //! For each timeline, the newest row of every shape is kept. The newest value of a field is the newest among the
-//! shapes that have it. A timeline that was first written in this process is *complete*: its values are all here. A
-//! timeline from before a restart is completed from its newest chunks on first access.
+//! shapes that have it. A timeline that was first written in this process is *complete*: memory holds all its latest
+//! values. A timeline from before a restart is completed from its newest chunks on first access.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,9 +41,9 @@ pub struct Seen {
     pub last: i64,
 }
 
-/// Number of rows whose timelines are looked up before any of them is changed.
+/// Number of rows whose timelines are looked up before the first of these timelines is changed.
 const ROWS_AHEAD: usize = 1_024;
-/// Spare bytes for texts and histograms that a lane keeps beyond twice its current size.
+/// Spare bytes for texts and histograms that a row keeps beyond twice its current size.
 const BYTES_KEPT: usize = 256;
 
 /// Number of values after the first that are stored inline, enough for a typical row of agents with many fields.
@@ -54,7 +54,7 @@ const WORDS_INLINE: usize = 9;
 pub(crate) struct TableLatest {
     shards: Box<[Mutex<Shard>]>,
     generation: AtomicU64,
-    /// Clock turns that these values have followed.
+    /// Number of backward steps of the clock that these values account for.
     turns: AtomicU64,
 }
 
@@ -64,12 +64,12 @@ struct Shard {
     timelines: Pages<TimelineLatest>,
 }
 
-/// Latest values of one timeline. There may be millions, and a write changes one per row; the data for a row of one
-/// number fits one cache line.
+/// Latest values of one timeline. There may be millions of them, and a write changes one per row; the data for a row
+/// with one number fits one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct TimelineLatest {
-    /// Newest row of the first shape. Nearly every timeline has only one.
+    /// Newest row of the first shape. Nearly every timeline has only one shape.
     lane: Option<ShapeRow>,
     /// Timestamps of the oldest and the newest point; `first` is greater than `last` while there are no points.
     seen: Seen,
@@ -87,7 +87,7 @@ struct More {
     tail: ShapeRowRest,
     /// Newest rows of further shapes.
     others: Vec<(ShapeRow, ShapeRowRest)>,
-    /// Values found in chunks, for fields without a newer value in a lane.
+    /// Newest values found in chunks.
     stored: Box<[LatestField]>,
 }
 
@@ -97,16 +97,17 @@ struct ShapeRow {
     shape: Arc<Shape>,
     timestamp: i64,
     sequence: SequenceNumber,
-    /// Value of the first field. Most shapes of agents that send one value per row have no other field.
+    /// Value of the first field, unless its length varies. Shapes of agents that send one value per row have no
+    /// other field.
     first: u64,
 }
 
-/// Other values of the row.
+/// Values of a row after the first, and its texts and histograms.
 #[derive(Debug, Default)]
 struct ShapeRowRest {
     /// Values of the other fields.
     rest: SmallVec<[u64; WORDS_INLINE]>,
-    /// Concatenated texts and histograms. The word of each is its end offset.
+    /// Concatenated texts and histograms. The word of such a value is its end offset here.
     bytes: Vec<u8>,
 }
 
@@ -167,7 +168,7 @@ impl TableLatest {
         }
     }
 
-    /// Returns the known values of a timeline; `None` if it was not written since the start.
+    /// Returns the values of a timeline that are in memory; `None` if there is no entry for it.
     pub(crate) fn known(&self, id: TimelineId) -> Option<Known> {
         let shard = self.shard(id);
         let latest = shard.get(id)?;
@@ -366,8 +367,8 @@ impl ShapeRow {
         }
     }
 
-    /// Stores a row of its shape, unless the current row has a newer timestamp. Calls `tail` only if the row has
-    /// more than one number.
+    /// Stores a row of its shape, unless the current row has a newer timestamp. Calls `tail` unless the row is a
+    /// single number or boolean.
     fn take<'a>(
         &mut self,
         row: DeltaRow<'_>,
@@ -450,7 +451,8 @@ fn number(column: &ColumnData, row: usize) -> Option<u64> {
     }
 }
 
-/// Adds the newest value of each field of `run` to `row` where it has no newer one. Runs are passed newest first.
+/// Adds the newest value of each field of `run` to `row`, unless `row` has a value of the field with the same or a
+/// later timestamp. Runs are passed newest first.
 pub(crate) fn fill_from(row: &mut LatestRow, run: &Run) {
     for column in &run.columns {
         let Some(last) = (0..run.timestamps.len())

@@ -3,10 +3,10 @@
 //! # Life cycle of a point
 //!
 //! 1. [`SeriesStore::commit`] passes a delta to the [log](tideline_log). The log appends it to the journal of the
-//!    backend together with other waiting deltas, syncs it, applies it to the [`head`] and to the [`latest`] values,
-//!    and acknowledges it.
-//! 2. When the head (the memtable) exceeds its budget, or its oldest entry a maximum age, the log freezes it. A new
-//!    generation begins in memory and in the journal.
+//!    backend together with other waiting deltas, syncs it if required, applies it to the [`head`] and to the
+//!    [`latest`] values, and acknowledges it.
+//! 2. When the head (the memtable) reaches its size budget or its maximum age, the log freezes it. A new generation
+//!    begins in memory and in the journal.
 //! 3. The log [seals](seal) (flushes) the frozen head: it is encoded as chunks and loaded as one segment per
 //!    [`window`]. The log publishes the segments with one edit of the [`manifest`] that also advances the journal
 //!    cursor, and removes the journal of that generation.
@@ -17,7 +17,7 @@
 //! # Reading
 //!
 //! [`SeriesStore::snapshot`] pins the manifest and the heads of one moment. [`scan`] iterates over timelines in id
-//! order across all of them and returns merged columnar runs, in which the newest write of each field wins.
+//! order across all segments and heads, and returns merged columnar runs, in which the newest write of each field wins.
 //!
 //! # Out of scope
 //!

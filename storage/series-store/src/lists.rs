@@ -1,8 +1,8 @@
 //! Lists of a segment that are too long for its manifest row: its files, and the descriptions that it replaces.
 //!
 //! The size of a manifest row is limited, but a segment may have any number of files. A short list is stored in the
-//! row. A long one is loaded with the segment, in a bucket of its own, and the row stores its length and checksum.
-//! Such a list is read on demand and cached.
+//! row. A long list is loaded with the segment, in a separate bucket, and the row stores its length and checksum. A
+//! long file list is read on demand and cached.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::shared::Shared;
 const FILES_IN_ROW_BYTES: usize = 16 << 10;
 /// Maximum size in bytes of the names of replaced descriptions in a manifest row: about ninety names.
 const NAMES_IN_ROW_BYTES: usize = 8 << 10;
-/// Maximum number of files in the cached lists of all segments: about 16 MiB.
+/// Maximum number of files in the cached lists of all segments: about 16 MiB. A single longer list is cached as well.
 const CACHED_FILES_MAX: usize = 40_000;
 
 /// Bytes of a manifest row that remain without the lists of a segment and of its copy.

@@ -36,7 +36,7 @@ pub use writes::{WriteRank, WriteSpan};
 /// Manifest as of an edit of tables or segments. Immutable, and shared by all snapshots that pin it.
 #[derive(Debug, Clone, Default)]
 pub struct ManifestState {
-    /// Rows that all models share. The positions and jobs in the log itself may be newer.
+    /// Rows that all models share. The cursor and the job rows in the log may be newer.
     pub common: SharedRows,
     /// All published segments of each table, by id.
     pub segments: HashMap<TableId, BTreeMap<SegmentId, Arc<Segment>>>,
@@ -67,7 +67,7 @@ pub struct Segment {
     pub first: i64,
     /// Last timestamp.
     pub last: i64,
-    /// Timelines with a chunk.
+    /// Number of timelines with a chunk.
     pub timelines: u64,
     /// Number of chunks.
     pub chunks: u64,
@@ -83,7 +83,8 @@ pub struct Segment {
     /// Tier of the segment. Absent in format 1, in which all segments were hot.
     #[serde(default)]
     pub tier: Tier,
-    /// Seals whose points are in the segment. Absent in format 1, in which segments were ordered by id.
+    /// Oldest and newest seal whose points are in the segment. Absent in format 1, in which segments were ordered by
+    /// id.
     #[serde(default)]
     pub written: WriteSpan,
     /// Deletes below this sequence are applied.
@@ -92,15 +93,15 @@ pub struct Segment {
     /// Largest machines: first half of the timeline id in hexadecimal, and bytes; largest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub largest_sources: Vec<(String, u64)>,
-    /// Files of an archive segment, whose chunks are only extents of these files.
+    /// Files of an archive segment. Its rows are extents, which refer to these files.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "stored::files")]
     pub archive: Option<SegmentFiles>,
     /// Time at which the files were written, in trusted nanoseconds since the epoch. Absent for files of earlier
     /// builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<i64>,
-    /// Segment in files with the same points. It replaces this one when its time in the cold tier is over, and is
-    /// not read before.
+    /// Archive segment with the same points. It replaces this segment when the time of this segment in the cold tier
+    /// is over, and is not read before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy: Option<Box<Segment>>,
     /// Time, in trusted nanoseconds since the epoch, before which policies do not move the segment out of its tier.
@@ -111,7 +112,7 @@ pub struct Segment {
     /// segment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaces: Vec<String>,
-    /// List with the same names, stored with the segment, if they are too many for the row.
+    /// Separate list of these names, stored with the segment; used if they are too many for the row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces_list: Option<PagedList>,
 }
@@ -210,14 +211,14 @@ impl Segment {
         Self { copy, ..self }
     }
 
-    /// Returns the segment with the time before which policies leave it in its tier.
+    /// Returns the segment with another [`stays_until`](Self::stays_until).
     #[must_use]
     pub fn staying_until(self, stays_until: Option<i64>) -> Self {
         Self { stays_until, ..self }
     }
 
-    /// Returns the copy as the segment that replaces this one. It inherits `deletes_applied`, because points purged
-    /// from the segment are not in the copy either.
+    /// Returns the copy as the segment that replaces this one; `None` without a copy. It inherits `deletes_applied`,
+    /// because points purged from the segment are not in the copy either.
     pub fn evicted(&self) -> Option<Self> {
         let copy = Self::clone(self.copy.as_deref()?);
         Some(Self {
@@ -226,7 +227,7 @@ impl Segment {
         })
     }
 
-    /// Iterates over the segment and its copy, which are all parts kept by the backend and by targets.
+    /// Iterates over the segment and its copy, if it has one: all parts that the backend and targets store.
     pub fn parts(&self) -> impl Iterator<Item = &Self> {
         [Some(self), self.copy.as_deref()].into_iter().flatten()
     }
@@ -305,7 +306,7 @@ impl ManifestState {
         Self::of(SharedRows::read(stored)?, &stored.rows)
     }
 
-    /// Reads the segments among all rows.
+    /// Creates the state from the shared rows and the segment rows among `rows`.
     ///
     /// # Errors
     ///

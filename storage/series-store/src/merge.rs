@@ -19,7 +19,7 @@ pub(crate) struct Part<'a> {
 pub(crate) enum Priority<'a> {
     /// The same priority for all rows.
     All(u64),
-    /// Priority of each row. Of rows with equal priority, the later one wins.
+    /// Priority of each row. If the priorities are equal, the later row wins.
     Rows(&'a [u64]),
 }
 
@@ -253,12 +253,12 @@ fn append_presence(presence: &mut Presence, rows: usize, next: &Presence, more: 
     (0..more).for_each(|row| bitmap.push(next.contains(row)));
 }
 
-/// Returns some rows of a run, without columns that have no value in them.
+/// Returns some rows of a run, without columns that have no value in these rows.
 pub(crate) fn slice(run: &Run, rows: Range<usize>) -> Run {
     run.slice(rows)
 }
 
-/// Returns the value of a row; `None` if it has none.
+/// Returns the value of a column in a row; `None` if the row has no value.
 pub(crate) fn value_at(column: &RunColumn, row: usize) -> Option<Value> {
     if !column.presence.contains(row) {
         return None;

@@ -1,4 +1,4 @@
-//! The series model of the log: when its head is frozen, how it is sealed, and how it follows the manifest.
+//! The series model of the log: reports when to freeze the head, seals frozen heads, and follows manifest edits.
 //!
 //! The log calls [`SeriesModel`] for its flush cycle, and after edits whose outcome was unknown at first.
 
@@ -19,8 +19,8 @@ use crate::tables::Table;
 
 /// Maximum memory, in head budgets, of the active head and the heads being sealed. Beyond it, writers wait.
 const HEADS_MAX: usize = 2;
-/// Divisor of the budget that the active head may always use, even if frozen heads, such as that of a long replayed
-/// journal, exceed theirs.
+/// Divisor of the head budget. The active head may always use this share, even if frozen heads exceed their budget, as
+/// after the replay of a long journal.
 const ACTIVE_SHARE: usize = 2;
 
 /// Model of timeline points.
@@ -43,7 +43,7 @@ impl LogModel for SeriesModel {
                 false => Pressure::Low,
             };
         }
-        // Timelines of the frozen heads are live as well, although the active head may not have points of them yet.
+        // Timelines of the frozen heads are live as well, although the active head may not have their points yet.
         let largest = frozen.iter().map(|head| budget(head)).fold(max, usize::max);
         let frozen: usize = frozen.iter().map(|head| head.bytes()).sum();
         let room = (largest * HEADS_MAX).saturating_sub(frozen);
@@ -100,7 +100,8 @@ impl LogModel for SeriesModel {
     }
 
     fn abandon(&self, loads: &[SegmentRef]) {
-        // Files of the load are left to the sweep, because another attempt may write files with the same names.
+        // Files of the load are left to garbage collection, because another attempt may write files with the same
+        // names.
         let gone = |place: &SegmentRef| RetiredSegment {
             place: *place,
             files: None,
@@ -110,8 +111,8 @@ impl LogModel for SeriesModel {
 }
 
 impl SeriesModel {
-    /// Applies a manifest that was edited without updating the state. Does the work that the callers of those edits
-    /// would have done.
+    /// Applies a manifest that was edited without updating the state. Also does the work that the callers of the edits
+    /// could not complete.
     fn follow(&self, next: ManifestState) {
         let Self(shared) = self;
         let (current, next) = (Arc::clone(&shared.state.read().manifest), Arc::new(next));

@@ -1,7 +1,7 @@
 //! Slots of the timelines of a shard in its array.
 //!
-//! Agents send their timelines in the same order again and again, and new timelines get the next slots. The slot
-//! after that of one timeline therefore probably belongs to the next timeline of the write. Checking it costs a
+//! Agents send their timelines in the same order again and again, and new timelines get the next slots. The next
+//! timeline of a write is therefore probably in the slot after that of the previous one. Checking that slot costs a
 //! comparison in memory that is read sequentially; the map costs a hash and a random memory access.
 
 use hashbrown::HashTable;
@@ -9,16 +9,16 @@ use tideline_model::TimelineId;
 
 use crate::sharding::hash_of;
 
-/// Slot before the first one. The guess after it is the first slot.
+/// Number before the first slot: [`TimelineSlots::of`] then guesses the first slot.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
-/// Bytes per timeline: the hash table is half full on average, and the list three quarters.
+/// Bytes per timeline: on average, the hash table is half full and the list three-quarters full.
 pub(crate) const EXTENT_BYTES: usize = 2 * (size_of::<u32>() + 1) + size_of::<Option<TimelineId>>() * 4 / 3;
 
 /// Map from timeline ids to slots.
 #[derive(Debug, Default)]
 pub(crate) struct TimelineSlots {
-    /// Slots by the hash of the timeline in each. The ids are stored only in `ids`, because there may be millions.
+    /// Slots by the hash of their timelines. The ids are stored only in `ids`, because there may be millions.
     by_id: HashTable<u32>,
     /// Timeline in each slot.
     ids: Vec<Option<TimelineId>>,

@@ -2,7 +2,7 @@
 //!
 //! 1. The log takes the shard and reads the manifest ([`tideline_log::Opening`]).
 //! 2. Segments, table schemas and pending deletes are read.
-//! 3. The caller loads its own rows about timelines. It needs the tables for that.
+//! 3. The caller loads its own rows about timelines, for which it needs the tables.
 //! 4. The log replays the journals of older epochs from the published cursor on. Their deltas are applied to a new
 //!    head.
 //! 5. The threads are started, and the default table is created if it is missing. Segments that no manifest
@@ -210,7 +210,7 @@ impl Recovery {
 /// Start-up check for missing catalog and schema rows that segments need.
 #[derive(Debug, Default)]
 struct Guard {
-    /// True if the backend is read-only. It has then already reported missing data.
+    /// True if the backend is read-only. The backend has then already reported missing data.
     is_read_only: bool,
     accept_loss: bool,
     /// Counts of tables whose lost rows an operator has accepted.
@@ -273,7 +273,7 @@ impl Guard {
         self.lose(row.id, remaining, error)
     }
 
-    /// Returns the error of a loss, unless the loss is already known or accepted.
+    /// Returns the error of a loss, unless the backend is read-only or the operator has accepted losses.
     fn lose(&mut self, table: TableId, remaining: TableCounts, error: StoreError) -> Result<()> {
         if !self.is_read_only && !self.accept_loss {
             return Err(error);
@@ -287,7 +287,7 @@ impl Guard {
     }
 }
 
-/// Applies the deltas of a journal.
+/// Replay of the deltas of a journal.
 struct SeriesReplay<'a> {
     tables: &'a Tables,
     manifest: &'a ManifestState,
@@ -297,7 +297,7 @@ struct SeriesReplay<'a> {
     found: Replayed,
     deletes: Deletes,
     waiting_rows: BTreeMap<SequenceNumber, (TableId, Bytes)>,
-    /// Timelines that were removed since the last seal. Their rows may be missing.
+    /// Timelines that were removed since the last seal. Their catalog rows may be missing.
     removed: HashSet<(TableId, TimelineId)>,
     /// Newest timestamp found.
     newest: Option<i64>,

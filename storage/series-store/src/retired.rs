@@ -39,7 +39,7 @@ impl ObjectsToRemove {
 pub(crate) struct InDoubt {
     /// Location of the load.
     pub(crate) place: SegmentRef,
-    /// Objects that were written for it.
+    /// Objects that were written for the load.
     pub(crate) objects: Option<ObjectsToRemove>,
 }
 
@@ -56,7 +56,7 @@ impl FilesToRemove {
         self.0.lock().waiting.push(files);
     }
 
-    /// Takes some files, unless it is too early for the next attempt.
+    /// Takes the files of one segment; `None` if there are none, or if the next attempt is not due yet.
     pub(crate) fn next(&self, now: Duration) -> Option<ObjectsToRemove> {
         let mut removal = self.0.lock();
         (now >= removal.not_before)
@@ -64,7 +64,7 @@ impl FilesToRemove {
             .flatten()
     }
 
-    /// Puts back files that could not be removed, for an attempt after the monotonic time `not_before`.
+    /// Puts back files that could not be removed. The next attempt is due at the monotonic time `not_before`.
     pub(crate) fn put_back(&self, files: ObjectsToRemove, not_before: Duration) {
         let mut removal = self.0.lock();
         removal.waiting.push(files);
@@ -82,7 +82,7 @@ impl FilesToRemove {
 pub(crate) struct RetiredSegment {
     /// Location in the backend.
     pub(crate) place: SegmentRef,
-    /// Files of a segment that this database archived. Files of other databases stay.
+    /// Files, if this database owns them. Other files are not removed.
     pub(crate) files: Option<SegmentFiles>,
 }
 

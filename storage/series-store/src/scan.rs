@@ -6,7 +6,7 @@
 //! | [`batched_seeks`] | batched seeks of timelines in many segments |
 //! | [`archived`] | rows in archive files, read on demand |
 //! | [`fragment`] | points of one timeline in one source, and their decoding |
-//! | [`overlap_group`] | merging of pieces that overlap in time, as rows or as summaries |
+//! | [`overlap_group`] | merging of fragments that overlap in time, as rows or as summaries |
 //! | [`summary_push_down`] | summary push-down: buckets whose summaries replace rows |
 //! | [`zone_filter`] | zone filter: buckets that summaries exclude |
 //! | [`reader`] | reader over the timelines of a selection |
@@ -69,13 +69,13 @@ pub struct Selection<'a> {
     pub tier: Option<Tier>,
 }
 
-/// Points of one moment. Later seals, drops and moves do not affect it. Points written to the active head after it
-/// was taken may be visible.
+/// Points of one moment. Later seals, moves and drops of segments do not affect a snapshot. Heads are shared, not
+/// copied: later writes to the active head, deletes in it, and the drop of a table may be visible.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     shared: Arc<Shared>,
     state: State,
-    /// Time at which it was taken. Points expired by then are hidden.
+    /// Time at which the snapshot was taken. Points expired by then are hidden.
     now: Timestamp,
 }
 
@@ -84,7 +84,7 @@ impl Snapshot {
         Self { shared, state, now }
     }
 
-    /// Returns the same points with those that have expired within the last `delay`.
+    /// Returns a snapshot that also shows the points that expired within the last `delay`.
     pub(crate) fn before(mut self, delay: Duration) -> Self {
         let delay = i64::try_from(delay.as_nanos()).unwrap_or(i64::MAX);
         self.now = Timestamp::from_nanos_clamped(self.now.nanos().saturating_sub(delay));
@@ -126,7 +126,8 @@ impl Snapshot {
         reader.newest(id, expected)
     }
 
-    /// Returns the time span of the points of each timeline, from keys and headers only. Ids must be increasing.
+    /// Returns the time span of the points of each timeline. Ids must be increasing. Reads keys and chunk headers;
+    /// decodes only chunks with pending deletes.
     pub(crate) fn spans(&self, table: TableId, ids: &[TimelineId]) -> Result<Vec<Option<Seen>>> {
         let (range, order) = (TimeRange::ALL, Order::Ascending);
         let mut reader = self.reader(Selection {
@@ -154,7 +155,8 @@ impl Snapshot {
         self.shared.backend.as_ref()
     }
 
-    /// Returns the heads, oldest first, each with the first delete that may still have to be applied to it.
+    /// Returns the heads, oldest first, each with the sequence number from which deletes may still have to be applied
+    /// to it.
     fn heads(&self) -> impl Iterator<Item = (&Arc<Head>, SequenceNumber)> {
         let frozen = self.state.frozen.iter().map(|head| (head, head.end()));
         // The committer removes deleted points from the active head directly.
@@ -162,7 +164,7 @@ impl Snapshot {
     }
 }
 
-/// Returns the first timestamp at which points of a table are visible at `now`.
+/// Returns the earliest timestamp that has not expired at `now`; `i64::MIN` if the policy has no expiry.
 pub(crate) fn visible_from(policy: Option<&Policy>, now: Timestamp) -> i64 {
     let age = policy.and_then(Policy::visible_age);
     age.map_or(i64::MIN, |age| now.nanos().saturating_sub(age))

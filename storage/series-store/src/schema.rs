@@ -137,7 +137,7 @@ impl TableSchema {
         self.state.read().saved
     }
 
-    /// Reserves all field numbers below `next_field`, so that no new field gets one of them.
+    /// Reserves all field numbers below `next_field`, so that new fields get higher numbers.
     pub(crate) fn reserve(&self, next_field: u32) {
         let names = &mut self.state.write().names;
         let length = names.len().max(next_field as usize);
@@ -146,7 +146,7 @@ impl TableSchema {
 
     /// Returns the shape of a group of rows of these measurements. Registers unknown fields and types.
     ///
-    /// For a known shape, it costs one hash for the shape, two for each measurement, and a shared lock.
+    /// The cost for a known shape is one hash lookup for the shape, two per measurement, and a shared lock.
     ///
     /// # Errors
     ///
@@ -188,7 +188,8 @@ impl TableSchema {
     ///
     /// # Errors
     ///
-    /// [`StoreError::TypeConflict`] at the first type that cannot share its field with the existing types.
+    /// [`StoreError::TypeConflict`] at the first type that cannot share its field with the existing types. The types
+    /// before it stay registered.
     pub fn take_in(&self, measurement: &str, field: &str, types: &[ValueType]) -> Result<()> {
         let mut state = self.state.write();
         for of in types {
@@ -205,7 +206,7 @@ impl TableSchema {
         self.state.read().numbers.get(name).copied()
     }
 
-    /// Returns the name of a field number.
+    /// Returns the name of a field number: empty for a reserved number, `None` for an unassigned one.
     pub fn field_name(&self, field: FieldId) -> Option<String> {
         self.state
             .read()
@@ -274,7 +275,7 @@ impl TableSchema {
         all
     }
 
-    /// Writes the rows of measurements that changed since they were last durable.
+    /// Writes and returns the rows of measurements that changed since they were last durable.
     pub(crate) fn write_rows(
         &self,
         backend: &dyn Backend,
@@ -299,7 +300,7 @@ impl TableSchema {
         Ok(changed)
     }
 
-    /// Marks written rows as durable.
+    /// Marks written rows as durable. A measurement that has changed since then must be written again.
     pub(crate) fn synced(&self, rows: &[WrittenRow]) {
         let mut state = self.state.write();
         for row in rows {

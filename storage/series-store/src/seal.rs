@@ -1,8 +1,8 @@
 //! Seals (flushes) a frozen head into segments.
 //!
 //! 1. Choose the windows for its points ([`crate::window::choose_tiers`]).
-//! 2. For each table, iterate over its timelines in id order, merge the pieces of each in the head, cut the run at
-//!    window boundaries, and encode chunks.
+//! 2. For each table, iterate over its timelines in id order, merge the blocks and open rows of each timeline, cut the
+//!    run at window boundaries, and encode chunks.
 //! 3. Load one segment per window.
 //! 4. Write schema and delete rows, because the journal that carries them is about to be removed. The log syncs
 //!    them.
@@ -46,7 +46,7 @@ pub(crate) struct Sealed {
     shared: Arc<Shared>,
     head: Arc<Head>,
     segments: Vec<Segment>,
-    /// Written rows that are not durable yet. They are synced together with those of other models.
+    /// Written rows that are not durable yet. They are synced together with the rows of other models.
     written: WrittenRows,
     counts: Vec<(TableId, TableCounts)>,
     /// Manifest after the edit.
@@ -97,7 +97,7 @@ impl Flushed for Sealed {
     }
 
     fn edit(&mut self, manifest: &mut Manifest) -> std::result::Result<Vec<ManifestChange>, ModelError> {
-        // The segment of a table dropped since the load stays behind as an orphan until the next sweep.
+        // The segment of a table dropped since the load stays behind as an orphan until the next start.
         let is_alive = |segment: &Segment| manifest.tables.contains_key(&segment.table);
         self.segments.retain(is_alive);
         let mut draft = ManifestState::clone(&self.shared.state.read().manifest);
@@ -152,8 +152,8 @@ fn write_rows(shared: &Shared, head: &Head) -> Result<WrittenRows> {
     })
 }
 
-/// Returns the counts of durable rows for tables whose manifest row differs. Stores the excess in separate edits, so
-/// that the rest fits into the edit that publishes the segments.
+/// Returns the counts of durable rows for tables whose manifest row differs, at most [`COUNTS_PER_EDIT`], which fit
+/// into the edit that publishes the segments. Stores the counts of further tables in separate edits.
 fn counts(shared: &Shared) -> Result<Vec<(TableId, TableCounts)>> {
     let manifest = Arc::clone(&shared.state.read().manifest);
     let tables: Vec<_> = shared.tables.read().by_id.values().cloned().collect();
@@ -223,7 +223,7 @@ fn load_table(
     for mut draft in drafts.into_iter().filter(|draft| !draft.writer.is_empty()) {
         let Draft { window, tier, .. } = draft;
         let mut place = shared.place(&state.manifest, table, tier, window, SMALL);
-        // Several new windows of one group share the group that the first of them created.
+        // Several new windows of one group share the group that the first window has created.
         let wide = group_window(tier, window);
         match places
             .iter()
@@ -247,9 +247,10 @@ fn load_table(
     Ok(segments)
 }
 
-/// Returns the timestamps, in increasing order, that no window of a seal may span. All points before the last one
-/// are old enough for the cold tier; points before an earlier one are also old enough for the archive, or hidden.
-/// Therefore no segment keeps points in a tier because it also has younger points.
+/// Returns the timestamps (cuts), in increasing order, that no window of a seal may span; none if the policy has no
+/// `hot_ttl`. All points before the last cut are old enough for the cold tier; points before an earlier cut are also
+/// old enough for the archive, or hidden. Therefore no segment keeps points in a tier because it also has younger
+/// points.
 fn cuts(policy: Option<&Policy>, now: i64, base: i64) -> Vec<i64> {
     let Some((policy, hot_ttl)) = policy.and_then(|policy| Some((policy, policy.hot_ttl?))) else {
         return Vec::new();
@@ -265,11 +266,11 @@ fn cuts(policy: Option<&Policy>, now: i64, base: i64) -> Vec<i64> {
     cuts
 }
 
-/// Returns the base windows that contain the points.
+/// Returns the base windows that contain the points. Some of the windows may be empty.
 fn occupied_windows(points: &TableHead, base: i64) -> Result<BTreeSet<Window>> {
     let mut occupied = BTreeSet::new();
     if let Some((first, last)) = points.span() {
-        // Live points occupy one or two windows. Then there is no need to read each timeline.
+        // If the points span one or two windows, as live points do, the timelines need not be read.
         let (first, last) = (Window::of(first, base, 0), Window::of(last, base, 0));
         if last.index - first.index <= 1 {
             occupied.extend([first, last]);

@@ -16,8 +16,8 @@ use crate::merge::slice;
 /// Maximum encoded size in bytes of a chunk with several rows. Larger runs, which can occur with long text, are
 /// split in halves.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
-/// Encoded size in bytes of a block, in which the chunks of a segment are collected. It is slightly below the size
-/// at which a vector would double.
+/// Encoded size in bytes at which a block of chunks is full. It is slightly below the size at which a vector would
+/// double.
 const BLOCK_BYTES: usize = (1 << 20) - (16 << 10);
 /// Bucket width of cold summaries in nanoseconds. The windows of dashboards over long ranges are multiples of an
 /// hour.
@@ -27,8 +27,8 @@ const LARGEST_SOURCES: usize = 4;
 
 /// Returns the maximum number of rows per chunk of a tier.
 ///
-/// Hot: enough rows for the best compression, but few enough that a narrow read decodes little. Cold: slightly more
-/// than a day of one point in ten seconds.
+/// Hot: enough rows for the best compression, but few enough that a narrow read decodes little. Cold: more than the
+/// 8,640 rows of a day with one point every ten seconds.
 pub(crate) const fn chunk_rows_max(tier: Tier) -> usize {
     match tier {
         Tier::Hot => 4_096,
@@ -48,7 +48,7 @@ pub(crate) struct SegmentWriter {
     block: Block,
     totals: SegmentTotals,
     timeline: Option<TimelineId>,
-    /// Bytes of the current source.
+    /// Bytes of the current machine.
     source_bytes: u64,
 }
 
@@ -106,12 +106,12 @@ impl SegmentWriter {
         self.totals.chunks == 0
     }
 
-    /// Returns the counts of the content so far, without the largest sources.
+    /// Returns the counts of the content so far. The largest machines do not include the current one.
     pub(crate) fn totals_so_far(&self) -> &SegmentTotals {
         &self.totals
     }
 
-    /// Returns the counts of the content so far.
+    /// Returns the counts of the content so far, including the largest machines.
     pub(crate) fn totals(&mut self) -> SegmentTotals {
         self.end_source();
         self.totals.clone()

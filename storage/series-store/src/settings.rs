@@ -14,22 +14,23 @@ use crate::head::HeadBudget;
 pub struct Settings {
     /// Settings of the log.
     pub log: LogSettings,
-    /// Memory budget of unsealed points. They are sealed when it is reached.
+    /// Memory budget of unsealed points, which are sealed when the budget is reached.
     pub head: HeadBudget,
     /// Age of the oldest unsealed point at which the head is frozen, whatever its size. Limits the journal that a
     /// restart has to replay.
     pub head_age_max: Duration,
     /// Width of the narrowest window in nanoseconds. Windows are aligned to the epoch; each level doubles the width.
     pub window_nanos: i64,
-    /// Minimum size of a bucket in bytes if a segment has several. A bucket has up to twice as many.
+    /// Minimum average size of the buckets of a segment in bytes. The average is less than twice this size. A
+    /// segment of less than twice this size has one bucket.
     pub bucket_bytes: u64,
-    /// Maximum number of windows per tier that one seal writes. Beyond it, neighbouring windows are merged into
-    /// wider ones.
+    /// Approximate maximum number of windows that one seal writes per table and age range (see
+    /// [`choose_tiers`](crate::window::choose_tiers)). Beyond it, neighbouring windows are merged into wider ones.
     pub windows_per_seal_max: usize,
-    /// Archive for archived points. Without it, none can be read or written.
+    /// Archive for archived points. Without it, archived points can be neither read nor written.
     pub archive: Option<Arc<Archive>>,
-    /// True to open the store although the catalog or the schema lacks rows that segments need. Their numbers are
-    /// not assigned again.
+    /// True to open the store although the catalog or the schema lacks rows that segments need. The numbers of lost
+    /// fields are not assigned again.
     pub accept_loss: bool,
 }
 

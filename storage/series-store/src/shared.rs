@@ -32,9 +32,9 @@ use crate::store::TimelineDirectory;
 use crate::tables::Table;
 use crate::window::Window;
 
-/// Number of doublings of the base window that a group of a tier spans. Wider windows have a group of their own.
-/// With this, the backend handles a day of hot data or about a month of cold data as one unit, and decades take a
-/// few hundred units.
+/// Number of doublings of the base window that a group of a tier spans. A wider window has its own group. With the
+/// default base window, the backend handles a day of hot data or about a month of cold data as one unit, and decades
+/// take a few hundred units.
 const fn group_level(tier: Tier) -> u8 {
     match tier {
         Tier::Hot => 3,
@@ -42,9 +42,9 @@ const fn group_level(tier: Tier) -> u8 {
     }
 }
 
-/// Segment size in bytes from which a segment has a group of its own. Loads of one group are serialized, and a seal
-/// should not wait for a long move. The threshold of the cold tier is higher because it keeps its data for years and
-/// should have few groups.
+/// Size in bytes from which a segment has its own group. Loads of one group are serialized, and a seal should not wait
+/// for a long move. The threshold of the cold tier is higher because that tier keeps its data for years and should
+/// have few groups.
 const fn bytes_alone(tier: Tier) -> u64 {
     match tier {
         Tier::Hot => 64 << 20,
@@ -61,15 +61,15 @@ pub(crate) struct Shared {
     pub(crate) state: RwLock<State>,
     pub(crate) tables: RwLock<Tables>,
     pub(crate) counters: Counters,
-    /// Deletes whose rows must be written before their journal is removed, with their journal entries.
+    /// Journal entries of deletes, by sequence, whose rows must be written before the journal is removed.
     pub(crate) waiting_rows: Mutex<BTreeMap<SequenceNumber, (TableId, Bytes)>>,
-    /// Inputs of running rewrites.
+    /// Segments claimed by running rewrites, drops and evictions.
     pub(crate) moving: Mutex<HashSet<SegmentId>>,
     /// Segments that were removed from the manifest and may still be read.
     pub(crate) retired: Retired<ManifestState, RetiredSegment>,
-    /// Files of such segments. They are removed on threads that may wait for the target.
+    /// Files of reclaimed segments. They are removed on threads that may wait for the target.
     pub(crate) files_to_remove: FilesToRemove,
-    /// Loads whose edit has an unknown outcome. A later edit resolves it.
+    /// Loads whose edit has an unknown outcome. A later edit resolves the outcome.
     pub(crate) in_doubt: Mutex<Vec<InDoubt>>,
     /// Segments whose files are being written.
     pub(crate) archiving: Mutex<HashSet<SegmentId>>,
@@ -152,15 +152,15 @@ impl Shared {
         Ok(self.log.check_not_read_only()?)
     }
 
-    /// Changes the manifest. `change` alters a copy and returns the same change as rows. Readers that hold the old
-    /// manifest keep it.
+    /// Changes the manifest. `change` alters a copy and returns the row changes of the same edit. Readers that hold
+    /// the old manifest keep it.
     pub(crate) fn edit(&self, change: impl FnOnce(&mut ManifestState) -> Vec<ManifestChange>) -> Result<()> {
         self.edit_and(|manifest| Ok(change(manifest)), |_| {})?;
         Ok(())
     }
 
-    /// Changes the manifest like [`edit`](Self::edit), but `change` may fail. `follow` alters the rest of the state;
-    /// readers see both changes at the same moment. Returns the version of the manifest after the edit.
+    /// Changes the manifest like [`edit`](Self::edit), but `change` may fail. `follow` alters the other fields of the
+    /// state; both changes become visible at the same moment. Returns the version of the manifest after the edit.
     pub(crate) fn edit_and(
         &self,
         change: impl FnOnce(&mut ManifestState) -> Result<Vec<ManifestChange>>,
@@ -190,7 +190,8 @@ impl Shared {
         self.log.edit(alter, published)
     }
 
-    /// Makes a durable manifest visible to readers, together with the changes of `follow` to the rest of the state.
+    /// Makes a durable manifest visible to readers, together with the changes of `follow` to the other fields of the
+    /// state.
     pub(crate) fn publish(
         &self,
         next: ManifestState,
@@ -252,8 +253,8 @@ impl Shared {
             state.deletes.done(&state.manifest, frozen_to)
         };
         for (table, sequences) in done {
-            // Removes the rows first: a delete in the state still masks points, and a delete that is in neither
-            // place does not come back.
+            // Removes the rows first. Until the delete is removed from the state, it still masks points; without its
+            // row, it does not return after a restart.
             let rows: Vec<_> = sequences
                 .iter()
                 .map(|sequence| deletes::row(table, *sequence, None))
@@ -345,7 +346,7 @@ impl Shared {
 
     /// Reclaims segments that no reader uses any more.
     pub(crate) fn reclaim_retired(&self) {
-        // In a damaged database, a missing manifest row may still reference a segment that looks unused.
+        // In a damaged database, a lost manifest row may have referenced a segment that appears unused.
         if self.check_not_read_only().is_err() {
             return;
         }
@@ -368,8 +369,8 @@ impl Shared {
         }
     }
 
-    /// Returns the location for a new segment of `bytes` bytes. A small segment is placed in the group of its table
-    /// and tier around its window.
+    /// Returns the location for a new segment of `bytes` bytes. A small segment joins the group of an existing small
+    /// segment with the same table, tier and group window, if there is one; otherwise it gets a new group.
     pub(crate) fn place(
         &self,
         manifest: &ManifestState,
@@ -398,7 +399,7 @@ impl Shared {
     }
 }
 
-/// Returns the window that determines the group: all segments of `tier` within it share a group.
+/// Returns the window that determines the group: small segments of `tier` inside this window share a group.
 pub(crate) fn group_window(tier: Tier, window: Window) -> Window {
     let mut wide = window;
     while wide.level < group_level(tier) {
@@ -408,7 +409,7 @@ pub(crate) fn group_window(tier: Tier, window: Window) -> Window {
 }
 
 impl State {
-    /// Removes a table from the state that readers see.
+    /// Removes the points and deletes of a table from the state.
     pub(crate) fn drop_table(&mut self, table: TableId) {
         let heads = self.frozen.iter().chain([&self.active]);
         heads.for_each(|head| head.drop_table(table));

@@ -98,13 +98,13 @@ pub struct StoreStats {
     pub sealed_bytes: [u64; 3],
     /// Bytes loaded by rewrites since the start, per tier.
     pub rewritten_bytes: [u64; 3],
-    /// Deltas committed since the start.
+    /// Log entries of all models committed since the start.
     pub commits: u64,
     /// Journal appends since the start. `commits` divided by this is the average size of a group commit.
     pub appends: u64,
     /// Seals completed since the start.
     pub seals: u64,
-    /// Error of the last seal; cleared when a seal succeeds.
+    /// Error of the last seal; see [`SeriesStore::seal_error`].
     pub seal_error: Option<String>,
     /// Sizes reported by the backend.
     pub usage: Usage,
@@ -133,7 +133,7 @@ impl SeriesStore {
 
     // --- tables ----------------------------------------------------------------------------------------
 
-    /// Returns a table by name. The error is retryable while it is unknown whether the table was created.
+    /// Returns a table by name. While it is unknown whether the table was created, the error is retryable.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ impl SeriesStore {
         self.shared.create_table(name, spec)
     }
 
-    /// Changes the settings of a table. Source tags can no longer be changed once the table has a point.
+    /// Changes the settings of a table. Source tags cannot be changed while the table has points.
     ///
     /// # Errors
     ///
@@ -178,7 +178,8 @@ impl SeriesStore {
         if table.spec().source_tags != spec.source_tags && self.has_points(table.id()) {
             return Err(StoreError::SourceTagsFixed(table.name().clone()));
         }
-        // Uses the trusted clock: a wrong clock could keep hidden points for ever, or free them at once.
+        // A policy change is stamped with the trusted time: a wrong time could keep hidden points for ever, or free
+        // them at once.
         let row = table.row(spec, self.trusted_now().now.nanos());
         self.shared.edit(|manifest| {
             let counts = manifest.common.tables.get(&table.id()).and_then(|row| row.counts);
@@ -269,8 +270,8 @@ impl SeriesStore {
     }
 
     /// Returns the survey, and the unsealed points of a table before each timestamp that `before` returns for it.
-    /// All values are of the same moment. If there are points old enough to be counted, it takes about half as long
-    /// as a seal of the table.
+    /// All values are of the same moment. If there are points old enough to be counted, the call takes about half as
+    /// long as a seal of the table.
     ///
     /// # Errors
     ///
@@ -283,8 +284,8 @@ impl SeriesStore {
         self.shared.survey_unsealed(table, before)
     }
 
-    /// Rewrites several segments into one segment of a tier: fold, migrate or purge, among others. Readers see the
-    /// same points before, during and after it.
+    /// Rewrites one or more segments into a new segment of a tier; see [`RewriteCause`](crate::RewriteCause). A cut
+    /// produces several segments. Reads return the same points before, during and after the rewrite.
     ///
     /// Blocks until the rewrite is done. Memory use is bounded, whatever the size of the inputs. After an error
     /// either nothing or everything has changed; repeating the rewrite is safe.
@@ -303,7 +304,7 @@ impl SeriesStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::SegmentGone`] if a segment is being rewritten or dropped concurrently; the errors of
+    /// [`StoreError::SegmentGone`] if a segment is being rewritten, evicted or dropped concurrently; the errors of
     /// [`Log::edit`]. Unknown ids are ignored.
     pub fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64> {
         self.shared.drop_segments(table, segments)
@@ -317,7 +318,7 @@ impl SeriesStore {
     }
 
     /// Evicts cold segments that have an archived copy: their points are then read from the files. If files of a
-    /// copy are missing, the copy is discarded and the segment stays.
+    /// copy are missing or damaged, the copy is discarded and the segment stays. Other segments are ignored.
     ///
     /// # Errors
     ///
@@ -327,20 +328,21 @@ impl SeriesStore {
         self.shared.evict(table, segments)
     }
 
-    /// Removes files of a table and of dropped tables that a crash or a failed job has left at targets, once they
-    /// are a day old. Returns their number.
+    /// Removes the files of a table and of dropped tables that a crash or a failed job has left at targets, if they
+    /// are at least a day old. Returns the number of removed files; `0` without an archive or while the clock is in
+    /// doubt.
     ///
     /// # Errors
     ///
-    /// [`StoreError::TableDropped`] if there is no such table; [`StoreError::Archive`] if a target fails. The other
-    /// targets are swept nevertheless.
+    /// [`StoreError::TableDropped`] if there is no such table; [`StoreError::Archive`] if a target fails. Files at
+    /// the other targets are removed nevertheless.
     pub fn sweep_archive(&self, table: TableId) -> Result<u64> {
         self.shared.remove_files();
         self.shared.sweep_archive(table)
     }
 
-    /// Writes the settings of a table to all targets with files of the table whose stored settings differ. Returns
-    /// the number of folders written.
+    /// Writes the settings of a table to all folders with files of the table whose stored settings differ. Returns
+    /// the number of folders written or checked; a folder is checked once after a start and after each change.
     ///
     /// # Errors
     ///
@@ -360,7 +362,7 @@ impl SeriesStore {
     }
 
     /// Removes the objects that a search has found. Calls `step` with the number of objects removed so far, and
-    /// stops when it returns false. Returns the number of removed objects and their bytes.
+    /// stops when `step` returns false. Returns the number of removed objects and their bytes.
     ///
     /// # Errors
     ///
@@ -375,7 +377,7 @@ impl SeriesStore {
         self.shared.remove_orphans(target, orphans, step)
     }
 
-    /// Records the confirmation of an operator that the clock of the machine is right.
+    /// Records that an operator has confirmed the clock of the machine.
     pub fn confirm_clock(&self) {
         self.log().confirm_clock();
     }
@@ -407,8 +409,9 @@ impl SeriesStore {
 
     /// Returns the newest value of every field of a timeline.
     ///
-    /// The values come from memory. If the timeline was last written before the start, its newest chunks are read
-    /// once. `expected` lists the fields of its measurement; reading stops when all of them are found.
+    /// The values come from memory. If the timeline has points from before the start, or its values were forgotten,
+    /// its newest chunks are read first. `expected` lists the fields of its measurement; reading stops when all of
+    /// them are found.
     ///
     /// # Errors
     ///
@@ -430,8 +433,8 @@ impl SeriesStore {
     /// Returns the time span of the points of each timeline; `None` for a timeline without points. If points have
     /// expired, the span may start before the oldest remaining point, but not before the oldest visible time.
     ///
-    /// The spans come from memory. For timelines that were last written before the start, the keys and headers of
-    /// their chunks are read once, in one scan for all of them.
+    /// The spans come from memory. For timelines that have points from before the start, or whose spans were
+    /// forgotten, the keys and headers of the chunks are read first, in one scan.
     ///
     /// # Errors
     ///
@@ -460,8 +463,8 @@ impl SeriesStore {
         }
     }
 
-    /// Returns true for each timeline that has a point which is visible or has been hidden for less than `delay`. Ids must
-    /// be increasing. Reads keys and headers of their chunks.
+    /// Returns true for each timeline with a point that is visible or that expired less than `delay` ago. Ids must be
+    /// increasing. Reads the keys and headers of the chunks.
     ///
     /// # Errors
     ///
@@ -501,12 +504,13 @@ impl SeriesStore {
         self.log().recent_end()
     }
 
-    /// Returns the entries written to a table from a journal sequence on, including deletes: at least one if there
-    /// is any, and at most about `bytes_max` bytes.
+    /// Returns the entries written to a table from a journal sequence on, including deletes, up to about `bytes_max`
+    /// bytes.
     ///
-    /// Entries of other models are omitted. Entries are read from memory, which holds the newest entries of all
-    /// tables up to [`LogSettings::tail_bytes_max`](crate::LogSettings). All returned entries are acknowledged and
-    /// visible to queries.
+    /// Entries of other models count towards the limit but are omitted, so a page may be empty although entries
+    /// follow. Entries are read from memory, which holds the newest entries of all tables up to
+    /// [`LogSettings::tail_bytes_max`](crate::LogSettings). All returned entries are acknowledged and visible to
+    /// queries.
     ///
     /// # Errors
     ///
@@ -561,7 +565,8 @@ impl SeriesStore {
         self.shared.settings.log.supervisor.failure()
     }
 
-    /// Returns the error of the last seal; `None` once a seal has succeeded.
+    /// Returns the error of the last seal, or of the last attempt to resolve an edit. Returns `None` after a success,
+    /// and after a caller has begun to wait for a seal.
     pub fn seal_error(&self) -> Option<String> {
         self.log().flush_error()
     }
@@ -597,8 +602,8 @@ impl SeriesStore {
         }
     }
 
-    /// Stops accepting writes, completes the waiting ones, syncs and closes the backend. Unsealed points stay in the
-    /// journal and are recovered at the next start.
+    /// Stops accepting writes, completes the waiting writes, syncs and closes the backend. Unsealed points stay in
+    /// the journal and are recovered at the next start.
     ///
     /// # Errors
     ///

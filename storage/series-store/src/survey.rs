@@ -1,6 +1,6 @@
 //! Point-in-time statistics for the planner of moves and compactions.
 //!
-//! Segments, heads and deletes are those of one pinned state. The other values are read at the same time.
+//! Segments, heads and deletes are those of one pinned state. The other values are read shortly afterwards.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ pub struct SegmentSurvey {
     pub segment: Arc<Segment>,
     /// True if a delete may hide points of the segment.
     pub has_deletes: bool,
-    /// True if a rewrite is using the segment.
+    /// True if a rewrite, a drop or an eviction is using the segment.
     pub is_moving: bool,
 }
 

@@ -70,8 +70,8 @@ impl Table {
         self.policy_changed.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of timeline removals. A write that resolved its timelines at another count must resolve
-    /// them again.
+    /// Returns the number of timeline removals since the start. A write that resolved its timelines at another count
+    /// must resolve them again.
     pub fn timeline_generation(&self) -> u64 {
         self.timeline_generation.load(Ordering::SeqCst)
     }
@@ -115,7 +115,7 @@ impl Table {
         *self.spec.write() = Arc::new(row.spec.clone());
     }
 
-    /// Returns the manifest row with another spec that is set at time `now`.
+    /// Returns the manifest row for a spec that is set at time `now`. The time is stored only if the policy changes.
     pub(crate) fn row(&self, spec: TableSpec, now: i64) -> TableRow {
         let policy_changed = if spec.policy == self.spec().policy {
             self.policy_changed()
@@ -126,7 +126,7 @@ impl Table {
             .with_adopted(self.adopted())
     }
 
-    /// Returns the archive objects of the table that other databases wrote and that now belong to this one.
+    /// Returns the archive objects that other databases wrote for the table and that this database has adopted.
     pub fn adopted(&self) -> Vec<Adopted> {
         self.adopted.read().clone()
     }

@@ -1,6 +1,6 @@
 //! Counts of unsealed points, for previews of policies and for query estimates.
 //!
-//! Counts exclude overwritten and deleted points: they equal what a seal would write.
+//! Counts exclude overwritten and deleted points: they equal those of one seal of all heads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::survey::Survey;
 /// Maximum number of timelines that an estimate reads. For more timelines it uses a sample.
 const SAMPLED_MAX: usize = 1_000;
 
-/// Unsealed points without overwritten and deleted ones, as a seal would write them.
+/// Counts of unsealed points without overwritten and deleted ones, as one seal of all heads would write them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unsealed {
-    /// Timelines with such points.
+    /// Number of timelines with such points.
     pub timelines: u64,
     /// Number of points.
     pub points: u64,
@@ -68,7 +68,7 @@ fn united(all: Option<(i64, i64)>, span: (i64, i64)) -> Option<(i64, i64)> {
     Some(all.map_or(span, |all| (all.0.min(span.0), all.1.max(span.1))))
 }
 
-/// Heads of a table, oldest first, each with the first delete that may still have to be applied to it.
+/// Heads of a table, oldest first, each with the first sequence of deletes that may still have to be applied to it.
 struct TableHeads<'a> {
     heads: Vec<(Arc<TableHead>, SequenceNumber)>,
     deletes: Option<&'a TableDeletes>,
@@ -130,9 +130,9 @@ impl<'a> TableHeads<'a> {
 }
 
 impl Shared {
-    /// Returns the survey, and the unsealed points of a table before each timestamp that `before` returns. If a head
-    /// has points that are old enough, reads all timelines of the heads, one after another. Memory is that of one
-    /// timeline; time is that of a seal without the encoding.
+    /// Returns the survey, and the unsealed points of a table before each timestamp that `before` returns. If heads
+    /// have points that are old enough, reads all timelines of these heads, one after another. Uses the memory of one
+    /// timeline, and the time of a seal without the encoding.
     pub(crate) fn survey_unsealed<const COUNT: usize>(
         &self,
         table: TableId,
@@ -158,8 +158,8 @@ impl Shared {
 }
 
 impl Snapshot {
-    /// Estimates the unsealed points of timelines in a time range. Exact for up to 1,000 timelines; for more, a
-    /// sample of about that size is read.
+    /// Estimates the unsealed points of timelines in a time range. The number of points is exact for up to 1,000
+    /// timelines; for more, an evenly spaced sample of 500 to 1,000 timelines is read.
     ///
     /// # Errors
     ///

@@ -16,7 +16,7 @@ pub struct Window {
     pub index: i64,
 }
 
-/// Minimum number of doublings of the base window for a cold window: a day.
+/// Minimum number of doublings of the base window for a cold window: a day with the default base of three hours.
 pub const COLD_LEVEL: u8 = 3;
 
 /// Maximum level. At this level, one window of any base width of a second or more spans all time on one side of the
@@ -56,8 +56,8 @@ impl Window {
     }
 }
 
-/// Returns the start of the cold window of the narrowest level that contains a timestamp. Complete cold windows end
-/// there or earlier.
+/// Returns the start of the narrowest cold window that contains a timestamp. Every cold window that ends at or before
+/// the timestamp ends at this start or earlier.
 pub fn cold_boundary(nanos: i64, base: i64) -> i64 {
     Window::of(nanos, base, COLD_LEVEL).range(base).start
 }
@@ -108,8 +108,8 @@ pub fn choose(mut occupied: Vec<Window>, base: i64, bounds: TimeRange, count_max
 /// [`cold_boundary`]. Points before the last cut go directly to the cold tier; the other cuts separate points that
 /// leave the cold tier at different times.
 ///
-/// Cold windows are at least a day wide, like those of migrations. Between two cuts there are about `count_max`
-/// windows at most (see [`choose`]).
+/// Cold windows have at least [`COLD_LEVEL`], as in migrations. Between two cuts there are about `count_max` windows
+/// at most (see [`choose`]).
 pub fn choose_tiers(occupied: &[Window], base: i64, cuts: &[i64], count_max: usize) -> Vec<Window> {
     let starts = std::iter::once(i64::MIN).chain(cuts.iter().copied());
     let ends = cuts.iter().copied().chain([i64::MAX]);
@@ -119,7 +119,7 @@ pub fn choose_tiers(occupied: &[Window], base: i64, cuts: &[i64], count_max: usi
         let is_cold = number < cuts.len();
         let inside = occupied.iter().filter(|window| {
             let range = window.range(base);
-            // The last window is clamped at the maximum timestamp, so only its start is compared.
+            // The last window is clamped at the maximum timestamp, so only the start of a window is compared.
             bounds.start <= range.start && range.start < bounds.end
         });
         let widened = inside.map(|window| {

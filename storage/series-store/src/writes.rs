@@ -37,7 +37,7 @@ struct Delete {
     encoded: Bytes,
 }
 
-/// Log entry without points.
+/// Log entry without points, which only advances the sequence.
 struct Mark {
     shared: Arc<Shared>,
     table: TableId,
@@ -47,15 +47,15 @@ struct Mark {
 impl SeriesStore {
     /// Commits a delta. Blocks until its group commit is acknowledged.
     ///
-    /// `shapes` holds the shape of each group of the delta. After `Ok` with [`Durability::Synced`], the points are
-    /// on stable storage, and every later read sees them.
+    /// `shapes` holds the shape of each group of the delta. After `Ok`, every later read returns the points. With
+    /// [`Durability::Synced`], they are then on stable storage.
     ///
     /// `generation` is the [`timeline_generation`](Table::timeline_generation) of the table from before the
     /// timelines of the delta were resolved. If it has changed, nothing is written, and the caller must resolve the
     /// timelines again.
     ///
     /// A delta that [fits into](Delta::fits_into) [`VALUE_BYTES_MAX`] is never too large. For other deltas the
-    /// encoded size decides, so a caller splits them first if it [can](Delta::can_split).
+    /// encoded size decides; the caller should split them first if they [can be split](Delta::can_split).
     ///
     /// # Errors
     ///
@@ -97,10 +97,10 @@ impl SeriesStore {
         }
     }
 
-    /// Deletes the points of timelines in a time range, in every tier. With `removes_timelines` it also removes the
+    /// Deletes the points of timelines in a time range, in every tier. With `removes_timelines`, also removes the
     /// timelines.
     ///
-    /// After `Ok` the delete is on stable storage, and no later read sees the points. Their bytes are freed when the
+    /// After `Ok` the delete is on stable storage, and no later read returns the points. Their bytes are freed when the
     /// segments that hold them are rewritten. Points written afterwards are visible. Repeating the same delete is
     /// harmless.
     ///
@@ -214,7 +214,8 @@ impl LogEntry for Delete {
         Durability::Synced
     }
 
-    /// Later writes that assume removed timelines to exist must be refused, so the delete ends its group.
+    /// Returns true if the delete removes timelines. Later writes that assume these timelines to exist must then be
+    /// refused, so they must not be in the same group.
     fn ends_group(&self) -> bool {
         self.record.removes_timelines
     }

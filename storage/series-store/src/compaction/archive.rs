@@ -5,9 +5,9 @@
 //! 3. *describe*: a complete description is written next to the files, so that they can be read without this
 //!    database.
 //!
-//! The manifest edit follows as for any other rewrite. Everything that is known to fail is checked before the first
-//! file is sent. A later failure removes the objects that were sent, the description first. If the target cannot be
-//! reached either, or the process ends, [`sweep`](super::sweep) removes them when they are a day old.
+//! The manifest edit follows as for any other rewrite. Foreseeable failures are checked before the first file is sent.
+//! A later failure removes the objects that were sent, the description first. If the target cannot be reached, the
+//! removal is retried; if the process ends first, [`gc`](super::gc) removes the objects when they are a day old.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,10 +32,10 @@ use crate::segment_writer::chunk_rows_max;
 use crate::shared::Shared;
 use crate::tables::Table;
 
-/// Delay before files are removed again at a target that could not be reached.
+/// Delay before the removal of files is retried at a target that could not be reached.
 const REMOVE_AGAIN: Duration = Duration::from_secs(300);
 
-/// Writer of runs into files that also counts them.
+/// Writer that counts runs and writes them into files.
 pub(super) struct FilesOutput<'a> {
     writer: ArchiveWriter<'a>,
     pub(super) totals: SegmentTotals,
@@ -256,8 +256,8 @@ impl Shared {
         Ok(origin)
     }
 
-    /// Removes files of segments without readers. If a target cannot be reached, these files and all others wait, so
-    /// that a caller never waits for several failing targets.
+    /// Removes files of segments without readers. If a target cannot be reached, all remaining files wait, so that a
+    /// caller never waits for several failing targets.
     pub(crate) fn remove_files(&self) {
         if self.check_not_read_only().is_err() {
             return;

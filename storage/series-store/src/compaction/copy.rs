@@ -1,10 +1,11 @@
 //! Points that are in files and in the cold tier at the same time.
 //!
-//! A cold segment may have a *copy*: a complete archive segment with the same points that readers ignore. It is
-//! created when a segment is archived but has to stay for a while, or when a segment is restored from files. When
-//! the time is over, one edit replaces the segment with its copy, without reading or writing any points.
+//! A cold segment may have a *copy*: a complete archive segment with the same points, which readers ignore. The copy
+//! is created when a segment is archived but has to stay for a while, or when a segment is restored from files. When
+//! this time is over, one edit replaces the segment with its copy, without reading or writing any points.
 //!
-//! A rewrite of the segment discards the copy, because the points would no longer be the same.
+//! A rewrite that merges or changes the points of the segment discards the copy, because the copy would no longer have
+//! the same points.
 
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ impl Load<'_> {
                 let files = self.files_that_stay(inputs, &loaded);
                 Ok(Some(loaded.with_copy(files).staying_until(Some(until))))
             }
-            // A segment that is merged with a restored one stays as long as that.
+            // A segment that is merged with a restored one stays as long as the restored one.
             (_, inputs) if loaded.tier == Tier::Cold => {
                 let until = inputs.iter().filter_map(|input| input.stays_until).max();
                 Ok(Some(loaded.staying_until(until)))
@@ -54,7 +55,7 @@ impl Load<'_> {
         }
     }
 
-    /// Returns the input as copy if its files hold exactly the restored points. They need not be written again then.
+    /// Returns the input as copy if its files hold exactly the restored points, so that they need not be written again.
     fn files_that_stay(&self, inputs: &[Arc<Segment>], restored: &Segment) -> Option<Segment> {
         let [input] = inputs else { return None };
         let is_clean = !self.deletes.is_some_and(|deletes| deletes.concern(input));
@@ -95,7 +96,8 @@ impl Shared {
         }
     }
 
-    /// Handles a restore of a segment that is still in the cold tier: only `stays_until` changes.
+    /// Handles a restore of one segment that is still in the cold tier: only `stays_until` changes. Returns `None` for
+    /// every other rewrite.
     pub(super) fn hold(&self, rewrite: &Rewrite, inputs: &[Arc<Segment>]) -> Result<Option<Rewritten>> {
         let (RewriteCause::Restore(until), [input]) = (rewrite.cause, inputs) else {
             return Ok(None);
@@ -112,7 +114,7 @@ impl Shared {
         }))
     }
 
-    /// Replaces segments with their copies.
+    /// Replaces segments with their copies. Discards a copy whose files are missing; skips segments without a copy.
     pub(crate) fn evict(&self, table: TableId, segments: &[SegmentId]) -> Result<Evicted> {
         self.check_not_read_only()?;
         let _claim = Claim::take(self, segments)?;
@@ -145,13 +147,13 @@ impl Shared {
             inputs.push(segment);
         }
         around("evict", "edit", || self.replace(&inputs, &outputs))?;
-        // Otherwise the segments would wait for these references.
+        // Releases these references, because they prevent the segments from being reclaimed.
         drop(inputs);
         around("evict", "drop", || self.free())?;
         Ok(evicted)
     }
 
-    /// Returns a description of missing files of a copy.
+    /// Returns a description of the missing or damaged files of a copy; `None` if there are none.
     fn missing(&self, copy: &Segment) -> Result<Option<String>> {
         let archive = self.settings.archive.as_ref();
         let archive = archive.ok_or(StoreError::NoArchive(copy.id))?;

@@ -19,10 +19,11 @@ use crate::tables::Table;
 pub(super) const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3_600);
 
 impl Shared {
-    /// Removes unreferenced objects of a table, and of dropped tables. Returns their number.
+    /// Removes unreferenced objects of a table, and of dropped tables. Returns their number; `0` without an archive or
+    /// while the clock is in doubt.
     ///
-    /// Searches all targets in segments, policies and the configuration. A failing target does not prevent sweeping
-    /// the others.
+    /// Searches all targets in segments, policies and the configuration. A failing target does not prevent the removal
+    /// at other targets.
     pub(crate) fn sweep_archive(&self, table: TableId) -> Result<u64> {
         // In a damaged database, missing rows may have referenced these files.
         self.check_not_read_only()?;
@@ -31,8 +32,8 @@ impl Shared {
         };
         let now = self.log.trusted_now();
         if now.doubt.is_some() {
-            // Without a reliable clock the age of objects is unknown. An object that is being written could look
-            // like an orphan.
+            // Without a reliable clock the age of objects is unknown. An object that is being written could be
+            // taken for an orphan.
             return Ok(0);
         }
         let tables = self.tables.read().by_id.clone();
@@ -62,8 +63,8 @@ impl Shared {
     /// Collects the objects of all segments, of readers that are not done, of jobs that run or whose outcome is in
     /// doubt, and of pending removals.
     ///
-    /// Objects at a target that are not among them are unreferenced, provided that the objects were listed before
-    /// the call.
+    /// Every other object at a target is unreferenced if it was listed before the call or is at least
+    /// [`ORPHAN_AGE`] old.
     pub(super) fn named_objects(&self) -> Result<(NamedObjects, State)> {
         let mut names = NamedObjects {
             // Read before the manifest, which references the output of a job when it ends.
@@ -101,8 +102,8 @@ impl Shared {
 /// Referenced objects.
 #[derive(Debug, Default)]
 pub(super) struct NamedObjects {
-    /// Number and checksum of each object. The pair is unique across objects, so it also works if two targets are
-    /// the same location or nested.
+    /// Number and checksum of each object. The pair is unique across objects, so it is sufficient even if two targets
+    /// are the same location or nested.
     names: HashSet<(u64, u128)>,
     /// Segments whose files may currently be written.
     writing: HashSet<SegmentId>,
@@ -122,7 +123,7 @@ impl NamedObjects {
         self.names.extend(named(key).and_then(|object| object.identity()));
     }
 
-    /// Returns true if an object is referenced, or may be about to be.
+    /// Returns true if an object is referenced, or may soon be. Objects with unknown names count as referenced.
     pub(super) fn hold(&self, key: &str) -> bool {
         let Some((object, identity)) = named(key).and_then(|object| Some((object, object.identity()?)))
         else {
@@ -142,7 +143,7 @@ fn targets(archive: &Archive, tables: &HashMap<TableId, Arc<Table>>, names: &Nam
     targets
 }
 
-/// Sweep of all targets.
+/// Garbage collection at all targets.
 struct Sweep<'a> {
     archive: &'a Archive,
     /// Objects that must stay.
@@ -154,7 +155,7 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Sweeps the folders of tables that this database no longer has.
+    /// Removes objects from the folders of tables that this database no longer has.
     fn gone_tables(&mut self, target: &str, tables: &HashMap<TableId, Arc<Table>>, own: &str) {
         let at_target = match self.archive.tables(target) {
             Ok(at_target) => at_target,
@@ -166,7 +167,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Sweeps the objects of one table and one database.
+    /// Removes unreferenced objects of one table and one database.
     fn table(&mut self, target: &str, table: &str, origin: &str) {
         let is_named = |key: &str| self.names.hold(key);
         match self.archive.sweep(target, table, origin, self.before, &is_named) {

@@ -1,9 +1,9 @@
 //! Search for unreferenced objects at a target, and their removal, on request of an operator.
 //!
-//! Objects that this database wrote or adopted are unreferenced if no manifest, reader or job of it names them. For
-//! other databases only their descriptions are available: objects in these descriptions are referenced. Other
-//! objects are reported only if the operator specifies that database, and if they are at least a day old, because
-//! the database may be archiving at the moment.
+//! Objects that this database wrote or adopted are unreferenced if no segment, reader or job of this database refers to
+//! them. For other databases only their descriptions are available: objects in these descriptions are referenced.
+//! Further objects of another database are reported only if the operator specifies that database, and if they are at
+//! least a day old, because the database may be archiving at the moment.
 
 use std::collections::BTreeMap;
 use std::collections::HashSet;
@@ -44,13 +44,13 @@ pub struct Orphan {
 pub struct Orphans {
     /// Unreferenced objects. Descriptions come first, because without them the other objects are not used.
     pub found: Vec<Orphan>,
-    /// Number of referenced objects.
+    /// Number of examined objects that are referenced.
     pub named: u64,
     /// Number of objects of other databases that were not examined, by database.
     pub others: BTreeMap<String, u64>,
-    /// Number of unreferenced objects that stay because their database may still be working on them.
+    /// Number of unreferenced objects of another database that are too young to be reported as unreferenced.
     pub young: u64,
-    /// Descriptions of other databases that cannot be read, and the reasons. They and their segments stay.
+    /// Reasons why descriptions of other databases cannot be read. These descriptions and their segments stay.
     pub broken: Vec<String>,
 }
 
@@ -67,8 +67,7 @@ impl Shared {
         let archive = self.settings.archive.as_ref();
         let archive = archive.ok_or_else(|| StoreError::NoArchive(tideline_model::SegmentId::default()))?;
         let target = search.target.as_str();
-        // Objects are listed before the referenced names, so that objects written in the meantime are among those
-        // names.
+        // Objects are listed before the names are collected, so that the names include objects written in the meantime.
         let objects = archive.objects(target).map_err(given_up)?;
         let (names, state) = self.named_objects()?;
         let own = state

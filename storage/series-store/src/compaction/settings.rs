@@ -17,7 +17,7 @@ use crate::manifest::ManifestState;
 use crate::shared::Shared;
 use crate::tables::Table;
 
-/// Settings stored in the folders of targets, as far as known: by table, target and folder.
+/// Settings stored in the folders of targets that were checked or written since the start: by table, target and folder.
 pub(crate) type SettingsWritten = HashMap<(TableId, String, String), TableSpec>;
 
 /// Returns the targets and folders with files of a table that this database owns.
@@ -48,8 +48,8 @@ impl Shared {
         })
     }
 
-    /// Writes the settings of a table to all folders with files of the table. Returns the number of folders whose
-    /// settings differed. A failing folder does not prevent writing the others.
+    /// Writes the settings of a table to all folders with files of the table whose stored settings differ. Returns the
+    /// number of folders written or checked; `0` without an archive. A failing folder does not prevent writing others.
     pub(crate) fn write_settings(&self, table: TableId) -> Result<u64> {
         let found = self.tables.read().by_id.get(&table).cloned();
         let found = found.ok_or(StoreError::TableDropped(table))?;

@@ -1,6 +1,6 @@
 //! Streaming k-way merge of the inputs of a rewrite, encoded lazily into chunks or file rows.
 //!
-//! Each input is read page by page. The pieces of one timeline are merged in slices of time, so memory does not
+//! Each input is read page by page. The fragments of one timeline are merged in slices of time, so memory does not
 //! depend on the size of the inputs.
 
 use std::collections::VecDeque;
@@ -27,16 +27,16 @@ use crate::scan::fragment::{Buffer, Fragment, FragmentData, Wanted, overlap_grou
 use crate::segment_writer::{SegmentWriter, chunk_rows_max};
 use crate::shared::Shared;
 
-/// Maximum bytes of the pages of all inputs together.
+/// Maximum bytes of the pages of all inputs together, unless each page already has the minimum.
 const PAGES_BYTES: usize = 32 << 20;
-/// Maximum rows of the pages of all inputs together. The memory of a short chunk is mostly the row around it.
+/// Maximum rows of the pages of all inputs together, unless each page already has the minimum. The memory of a short
+/// chunk is mostly the row around it.
 const PAGES_ROWS: usize = 32_768;
-/// Minimum rows of a page, so that seeking its start is a small part of reading it.
+/// Minimum rows of a page, so that the seek to its start is a small part of the cost.
 const PAGE_ROWS_MIN: usize = 256;
 /// Minimum bytes of a page of one input for efficient reads.
 const PAGE_BYTES_MIN: usize = 64 << 10;
-/// Maximum number of values that are decoded and merged at once. Larger groups of overlapping pieces are merged in
-/// slices of time.
+/// Maximum number of values that are decoded and merged at once. Larger overlap groups are merged in slices of time.
 const SLICE_VALUES: usize = 1 << 20;
 
 /// Lazily evaluated output.
@@ -186,7 +186,7 @@ impl<'a> Stream<'a> {
         Ok(true)
     }
 
-    /// Merges the pieces of a timeline, oldest first, and adds them to the output in runs of even length.
+    /// Merges the fragments of a timeline, oldest first, and adds them to the output in runs of even length.
     fn timeline(
         &mut self,
         id: TimelineId,
@@ -240,7 +240,7 @@ impl<'a> Stream<'a> {
         self.output.add(id, &whole, sequences)
     }
 
-    /// Reads pieces in files that overlap a slice of time, and frees those that end before it.
+    /// Reads archived fragments that overlap a time slice, and frees fragments that end before the slice.
     fn have(&mut self, fragments: &mut [Fragment], slice: TimeRange) -> Result<()> {
         for fragment in fragments {
             if fragment.last < slice.start {
@@ -272,7 +272,7 @@ struct Found {
 }
 
 impl Found {
-    /// Returns true if it may have points in a time range, judging by its first and last timestamp.
+    /// Returns true if the span from the first to the last timestamp overlaps a time range.
     fn overlaps(&self, range: &TimeRange) -> bool {
         self.fragment.first < range.end && self.fragment.last >= range.start
     }
@@ -356,7 +356,7 @@ fn union(sequences: Option<SequenceSpan>, more: SequenceSpan) -> SequenceSpan {
     }
 }
 
-/// Divides the time span of pieces into ranges of even length.
+/// Divides the time span of fragments into at most `count` ranges of even length, and at least one.
 fn slices(fragments: &[Fragment], count: usize) -> impl Iterator<Item = TimeRange> + use<> {
     let first = fragments.iter().map(|fragment| fragment.first).min().unwrap_or(0);
     let last = fragments.iter().map(|fragment| fragment.last).max().unwrap_or(0);

@@ -1,12 +1,12 @@
 //! Memory budget of unsealed points.
 //!
-//! It grows with the number of timelines, so that a seal writes several points of each, and is limited by a share of
-//! the process memory.
+//! The budget grows with the number of timelines, so that a seal writes several points of each timeline. It is limited
+//! to a share of the process memory.
 
 /// Budget in bytes of a head with few timelines.
 const FEW_TIMELINES_BYTES: usize = 80 << 20;
-/// Budget in bytes per timeline of a head. A third of it is used to find the timeline. The rest holds about thirty
-/// points of one number, so a seal writes that many per timeline, however many timelines there are.
+/// Budget in bytes per timeline of a head. A third of it is used to find the timeline. Two thirds hold about thirty
+/// points with one number each, so a seal writes about thirty points per timeline, however many timelines there are.
 const TIMELINE_BYTES: usize = 256;
 /// Divisor of the memory limit for one head. While one head is being sealed, a second one fills.
 const MEMORY_SHARE: u64 = 8;
@@ -39,7 +39,7 @@ impl HeadBudget {
     }
 
     /// Returns the budget of a process that may use `limit_bytes` of memory: 80 MiB, or 256 bytes per timeline if
-    /// that is more, but at most an eighth of the limit.
+    /// that is more, but at most an eighth of the limit. That maximum is at least 1 MiB.
     pub fn of_memory(limit_bytes: u64) -> Self {
         let share = usize::try_from(limit_bytes / MEMORY_SHARE).unwrap_or(usize::MAX);
         Self {
@@ -76,7 +76,7 @@ mod tests {
             (4_096, 0, 80 * MIB),
             (4_096, 200_000, 80 * MIB),
             (1 << 20, 4_000, 80 * MIB),
-            // Many timelines: an amount for each …
+            // Many timelines: an amount per timeline …
             (4_096, 1_000_000, 256_000_000),
             (1 << 20, 10_000_000, 2_560_000_000),
             // … within the share of memory.

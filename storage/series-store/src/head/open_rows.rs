@@ -2,8 +2,8 @@
 //!
 //! A row consists of the second difference of its timestamp (one byte at a steady cadence), the difference of its
 //! sequence, and its values: integers as varints (a gauge takes one or two bytes), floats as a byte count followed
-//! by their significant bytes, strings and histograms as length and bytes. This takes about two bytes per value
-//! instead of eight for words, in about the same time.
+//! by their significant bytes, strings and histograms as length and bytes. A value takes about two bytes instead of
+//! the eight bytes of a machine word, and encoding takes about as long as copying words.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::schema::Shape;
 /// Minimum allocation in bytes for rows.
 const BYTES_MIN: usize = 16;
 
-/// Open rows of one shape. There is one per live timeline, so its size matters.
+/// Open rows of one shape. Every live timeline has at least one instance, so its size matters.
 #[derive(Debug)]
 pub(super) struct OpenRows {
     shape: Arc<Shape>,
@@ -33,7 +33,7 @@ pub(super) struct OpenRows {
     is_sorted: bool,
 }
 
-/// Decoded rows of a lane in insertion order.
+/// Decoded open rows of one shape in insertion order.
 #[derive(Debug, Default)]
 pub(super) struct UnpackedRows {
     pub(super) run: Run,
@@ -57,7 +57,7 @@ impl OpenRows {
         }
     }
 
-    /// Returns true if the lane holds rows of this shape.
+    /// Returns true if the rows are of this shape.
     pub(super) fn is_of(&self, shape: &Arc<Shape>) -> bool {
         Arc::ptr_eq(&self.shape, shape)
     }
@@ -71,7 +71,7 @@ impl OpenRows {
         self.rows.into()
     }
 
-    /// Returns the byte at which the next row begins, or 0.
+    /// Returns the byte that the next row will overwrite first; 0 if there is no spare capacity.
     pub(super) fn next_byte(&self) -> u8 {
         self.bytes.get(self.used as usize).copied().unwrap_or(0)
     }
@@ -86,7 +86,7 @@ impl OpenRows {
         *self = Self::new(&self.shape);
     }
 
-    /// Returns the lowest and the highest sequence of the rows.
+    /// Returns the lowest and the highest sequence of the rows; `None` without rows.
     pub(super) fn sequences(&self) -> Option<SequenceSpan> {
         (self.rows > 0).then(|| {
             // The first row stores timestamp and sequence in full.

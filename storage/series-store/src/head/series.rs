@@ -1,9 +1,9 @@
-//! One timeline in the head: open rows, and blocks into which full runs of them are encoded.
+//! One timeline in the head: its open rows, and the blocks into which they are encoded.
 //!
-//! Open rows are stored row by row as variable-length numbers, in one *lane* per shape ([`super::open_rows`]), so that
-//! adding a row is a short copy. When the timeline has enough open rows, all its lanes are encoded together as one
-//! block: the rows are sorted by time, merged by sequence, and encoded like a chunk. The blocks of a timeline, and
-//! the open rows after them, are therefore in sequence order, and the later of two always wins.
+//! Open rows are stored row by row as variable-length numbers, separately per shape ([`super::open_rows`]), so that
+//! adding a row is a short copy. When the timeline has enough open rows, the open rows of all shapes are encoded
+//! together as one block: the rows are sorted by time, merged by sequence, and encoded like a chunk. The blocks of a
+//! timeline, and the open rows after them, are therefore in sequence order, and a later one always wins.
 
 use bytes::Bytes;
 use tideline_chunk::{Chunk, ChunkError, Run, SequenceSpan, encode_chunk};
@@ -81,7 +81,7 @@ impl SeriesHead {
         growth
     }
 
-    /// Returns the byte at which the next row probably begins.
+    /// Returns the byte that the next row of the first shape will overwrite first; 0 if there is none.
     pub(crate) fn next_byte(&self) -> u8 {
         self.first.as_ref().map_or(0, OpenRows::next_byte)
     }
@@ -145,7 +145,7 @@ impl SeriesHead {
         Ok(growth)
     }
 
-    /// Frees the memory of empty lanes.
+    /// Removes further shapes without open rows, and frees their memory.
     pub(crate) fn shrink(&mut self) {
         if let Some(more) = &mut self.more {
             more.others.retain(|open| !open.is_empty());
@@ -206,7 +206,7 @@ impl SeriesHead {
     }
 }
 
-/// Returns the further state of a timeline, which is created if needed.
+/// Creates the further state of a timeline if needed, and returns it.
 fn more<'a>(more: &'a mut Option<Box<More>>, growth: &mut Growth) -> &'a mut More {
     more.get_or_insert_with(|| {
         growth.blocks += size_of::<More>();

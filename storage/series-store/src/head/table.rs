@@ -119,7 +119,7 @@ impl TableHead {
         Ok(growth)
     }
 
-    /// Returns the pieces of one timeline in the head, oldest write first; `None` if it has no points here.
+    /// Returns the fragments of one timeline in the head, oldest write first; `None` if it was not written here.
     pub(crate) fn fragments(&self, id: TimelineId) -> Option<HeadFragments> {
         let shard = self.shards[shard_of(id)].lock();
         let slot = shard.places.get(id)?;
@@ -136,7 +136,7 @@ impl TableHead {
             .try_for_each(|shard| shard.lock().series.iter().try_for_each(&mut visit))
     }
 
-    /// Returns every timeline with points here, in id order.
+    /// Returns every timeline that was written here, in id order, including timelines whose points were deleted.
     pub(crate) fn timelines(&self) -> Vec<TimelineId> {
         let mut ids: Vec<TimelineId> = self
             .shards

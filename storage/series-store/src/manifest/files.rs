@@ -1,7 +1,7 @@
 //! Files of a segment as stored in its manifest row.
 //!
-//! A row has a size limit, so a long file list is stored separately with the segment. The types here hide which of
-//! both applies.
+//! A row has a size limit, so a long file list is stored separately with the segment. The types here hide this
+//! difference.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl SegmentFiles {
         self.list.is_none().then_some(&self.copy)
     }
 
-    /// Returns the target as in the policy of the table.
+    /// Returns the target by name or address, as in the policy of the table.
     pub fn target(&self) -> &str {
         &self.copy.target
     }
@@ -80,7 +80,7 @@ impl SegmentFiles {
         &self.copy.timelines.key
     }
 
-    /// Returns the owner of the files if another database wrote them; `None` for own files.
+    /// Returns the ownership of files that another database wrote; `None` for files of this database.
     pub fn attached(&self) -> Option<Attached> {
         self.copy.attached
     }

@@ -1,7 +1,7 @@
 //! Rows in archive files, which an archive segment has instead of chunks.
 //!
-//! The backend stores the location of the rows of each timeline. The rows themselves are fetched when a cluster that
-//! contains them is read, and freed after it.
+//! The backend stores the location of the rows of each timeline. The rows themselves are fetched when their overlap
+//! group is read, and freed afterwards.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::manifest::Segment;
 use crate::shared::Shared;
 use crate::tables::Table;
 
-/// Prefetch limit in bytes of one read that scans its segments, for all segments together.
+/// Prefetch limit in bytes of one read for all segments together, unless each already has the minimum.
 const AHEAD_BYTES: u64 = 32 << 20;
-/// Minimum prefetch size in bytes that is worth a request.
+/// Minimum prefetch size in bytes per segment that is worth a request.
 const AHEAD_BYTES_MIN: u64 = 128 << 10;
 
 /// Memory limit in bytes of one read for all segments together: fetched data and metadata of open files.
@@ -26,7 +26,7 @@ const MEMORY_BYTES: u64 = 64 << 20;
 /// Resource limits of one read over several segments.
 #[derive(Debug)]
 pub(crate) struct Allowance {
-    /// Archive segments of the read.
+    /// Number of archive segments of the read.
     segments: usize,
     memory: Arc<ReadMemory>,
     /// True if fetched data is cached for later reads.
@@ -109,7 +109,7 @@ impl FilesReader {
         })
     }
 
-    /// Decodes a stored extent as a piece.
+    /// Decodes a stored extent as a fragment.
     pub(crate) fn fragment(
         &self,
         stored: &Bytes,
@@ -133,7 +133,7 @@ impl FilesReader {
         Ok((fragment, extent))
     }
 
-    /// Reads the rows of a piece, unless they are already read.
+    /// Reads the rows of a fragment, unless they are already read.
     pub(crate) fn read(&mut self, fragment: &mut Fragment) -> Result<()> {
         let FragmentData::Archived(ArchivedRows { extent, bytes, .. }) = &fragment.data else {
             return Ok(());

@@ -1,8 +1,8 @@
 //! Batched seeks of single timelines in all segments with sparse access.
 //!
 //! If the backend is remote, one call fetches the chunks of several timelines in many segments, so a read waits for
-//! few round trips. If it is local, one call fetches one timeline, so nothing is read in vain when the caller stops
-//! early.
+//! few round trips. If the backend is local, one call fetches one timeline, so nothing is read in vain when the caller
+//! stops early.
 
 use bytes::Bytes;
 use tideline_backend::{Backend, Page, PageLimit, Partition, ScanRange, SegmentRef};

@@ -25,7 +25,7 @@ pub struct TierCost {
     pub values: u64,
     /// Encoded bytes of these chunks.
     pub bytes: u64,
-    /// Time buckets whose summaries replaced rows, in all fields or in some.
+    /// Time buckets whose summaries replaced rows in at least one field.
     pub summaries: u64,
     /// Points in these buckets.
     pub summarized_points: u64,
@@ -52,7 +52,7 @@ impl ReadCost {
         total
     }
 
-    /// Counts a piece that is used.
+    /// Counts a fragment that is used.
     pub(super) fn count_piece(&mut self, fragment: &Fragment) {
         let tier = &mut self.tiers[fragment.tier as usize];
         tier.chunks += 1;

@@ -14,8 +14,8 @@ use super::batched_seeks::BatchedSeeks;
 use crate::error::{Result, StoreError};
 use crate::manifest::Segment;
 
-/// Dense access is used if at least one in this many timelines of a segment is wanted. A seek costs about as much as
-/// skipping that many chunks.
+/// Dense access is used if several timelines are wanted, and at least one in this many timelines of the segment. A
+/// seek costs about as much as skipping that many chunks.
 const DENSE_SHARE: u64 = 8;
 
 /// Page limit for a single chunk.
@@ -37,14 +37,14 @@ pub(super) enum SegmentCursor {
 #[derive(Debug)]
 pub(crate) struct Walk {
     place: SegmentRef,
-    /// Current bucket and those after it.
+    /// Current bucket and all later buckets.
     buckets: RangeInclusive<u16>,
     /// Key range, the same in each bucket.
     keys: KeyRange,
     rows: std::vec::IntoIter<Row>,
     /// Remaining keys of the current bucket.
     next: Option<KeyRange>,
-    /// Chunk of a later timeline than the last requested one.
+    /// Next chunk, if it was read ahead.
     ahead: Option<(TimelineId, Bytes)>,
     page: PageLimit,
 }
@@ -69,8 +69,8 @@ impl SegmentCursor {
         matches!(self, Self::Dense(_))
     }
 
-    /// Passes the chunks of a timeline that may overlap the time range of the read to `found`, in time order. Dense
-    /// cursors must be called with increasing ids.
+    /// Passes the chunks of a timeline to `found`, in time order; with sparse access only those that may overlap the
+    /// time range of the read. Dense cursors must be called with increasing ids.
     pub(super) fn chunks(
         &mut self,
         backend: &dyn Backend,
@@ -129,7 +129,7 @@ impl Walk {
         Ok(self.ahead.as_ref().map(|(id, _)| *id))
     }
 
-    /// Passes the chunks of a timeline to `found`, in time order. Skips those of lower ids.
+    /// Passes the chunks of a timeline to `found`, in time order. Skips chunks of lower ids.
     pub(crate) fn chunks(
         &mut self,
         backend: &dyn Backend,

@@ -1,8 +1,8 @@
-//! Pieces: points of one timeline in one source, and their decoding.
+//! Fragments: points of one timeline in one source, and their decoding.
 //!
-//! A piece is a chunk of a segment, a block of a head, or the open rows of a head. The pieces of one timeline come
-//! from many sources. Each has the rank of its source (a higher one was written later) and the sequence up to which
-//! deletes are applied to it. Readers and rewrites share this code.
+//! A fragment is a chunk of a segment, rows of an archive file, a block of a head, or the open rows of a head. The
+//! fragments of one timeline come from many sources. Each fragment has the rank of its source (a source of higher rank
+//! was written later) and the sequence up to which deletes are applied to it. Readers and rewrites share this code.
 
 use std::ops::Range;
 
@@ -22,19 +22,19 @@ pub(crate) struct Fragment {
     pub(crate) last: i64,
     pub(crate) rank: u64,
     pub(crate) tier: Tier,
-    /// First delete that may still have to be applied.
+    /// First sequence of deletes that may still have to be applied.
     pub(crate) deletes_from: SequenceNumber,
     pub(crate) data: FragmentData,
 }
 
-/// Data of a piece.
+/// Data of a fragment.
 #[derive(Debug)]
 pub(crate) enum FragmentData {
     Chunk(Bytes),
     Open(Run),
     /// Rows in a file. They must be read before use.
     Archived(ArchivedRows),
-    /// Rows read from a file, and their bytes there.
+    /// Rows read from a file, and their approximate bytes in the file.
     Read(Run, u64),
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Buffer {
     bitmap: Bitmap,
 }
 
-/// Part of the pieces that is wanted.
+/// Part of the fragments to be read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) range: TimeRange,
@@ -71,19 +71,20 @@ impl Fragment {
         TimeRange::new(self.first, self.last.saturating_add(1))
     }
 
-    /// Returns true if deletes may hide points of the piece.
+    /// Returns true if deletes may hide points of the fragment.
     pub(crate) fn is_masked(&self, masks: &[Mask]) -> bool {
         self.is_masked_in(masks, self.range())
     }
 
-    /// Returns true if deletes may hide points of the piece in a time range.
+    /// Returns true if deletes may hide points of the fragment in a time range.
     pub(crate) fn is_masked_in(&self, masks: &[Mask], range: TimeRange) -> bool {
         masks
             .iter()
             .any(|mask| mask.sequence >= self.deletes_from && mask.range.overlaps(&range))
     }
 
-    /// Returns the encoded bytes in memory; 0 for open rows.
+    /// Returns the encoded bytes: of a chunk, of the summaries of unread archived rows, or of read rows in their file;
+    /// 0 for open rows.
     pub(crate) fn bytes(&self) -> u64 {
         match &self.data {
             FragmentData::Chunk(bytes) => bytes.len() as u64,
@@ -95,13 +96,13 @@ impl Fragment {
 }
 
 impl Buffer {
-    /// Decodes the wanted part of a piece. Returns false if that part is empty.
+    /// Decodes the wanted part of a fragment. Returns false if that part is empty.
     pub(crate) fn take(&mut self, fragment: &Fragment, wanted: Wanted<'_>) -> Result<bool, ChunkError> {
         let found = match &fragment.data {
             FragmentData::Chunk(bytes) => self.decode(bytes, wanted)?,
             FragmentData::Open(run) | FragmentData::Read(run, _) => self.project(run, wanted),
             FragmentData::Archived(..) if !fragment.range().overlaps(&wanted.range) => false,
-            // Callers read archived pieces first.
+            // Callers read archived fragments first.
             FragmentData::Archived(..) => return Err(ChunkError::Malformed("its file was not read")),
         };
         Ok(found
@@ -109,9 +110,9 @@ impl Buffer {
                 || apply(&mut self.run, wanted.masks, fragment.deletes_from)))
     }
 
-    /// Decodes the wanted parts of overlapping pieces, oldest write first, and merges them.
+    /// Decodes the wanted parts of overlapping fragments and merges them by rank.
     ///
-    /// Calls `decoded` with the index of every piece that contributed.
+    /// Calls `decoded` with the index and the decoded run of every fragment that has wanted rows.
     pub(crate) fn merge(
         &mut self,
         fragments: &[Fragment],
@@ -194,7 +195,7 @@ fn reused(columns: &mut Vec<RunColumn>, at: usize, field: FieldId, value_type: V
     column
 }
 
-/// Groups pieces, which must be sorted by their first timestamp, into overlap_groups that do not overlap each other.
+/// Divides fragments, which must be sorted by first timestamp, into groups that do not overlap each other in time.
 pub(crate) fn overlap_groups(fragments: &[Fragment]) -> Vec<Range<usize>> {
     let mut overlap_groups: Vec<Range<usize>> = Vec::new();
     let mut reach = i64::MIN;

@@ -1,6 +1,6 @@
-//! Merges pieces of one timeline that overlap in time: as rows, or as summaries where those are exact.
+//! Merges fragments of one timeline that overlap in time: as rows, or as summaries where summaries are exact.
 //!
-//! A single piece is decoded directly into one reused buffer. Several pieces are merged first.
+//! A single fragment is decoded directly into one reused buffer. Several fragments are merged first.
 
 use std::ops::ControlFlow;
 
@@ -19,8 +19,8 @@ use crate::error::{Result, StoreError};
 pub enum Part<'r> {
     /// Points.
     Run(&'r Run),
-    /// Summaries of one field and type, one per time bucket, instead of the points. The points of each known summary
-    /// are in one window of the grid. Other summaries carry no information.
+    /// Summaries of one field and type, one per time bucket, instead of the points. The points of each summary are in
+    /// one window of the grid. [`ColumnSummary::Empty`] carries no information.
     Summaries(FieldId, &'r [ColumnSummary]),
 }
 
@@ -31,11 +31,11 @@ pub(super) type VisitPart<'v> = &'v mut dyn FnMut(Part<'_>) -> Result<ControlFlo
 
 /// Access to rows in archive files.
 pub(super) trait ReadFiles {
-    /// Reads the rows of pieces that overlap a time range, unless they are already read.
+    /// Reads the rows of the fragments that overlap a time range, unless they are already read.
     fn read(&mut self, fragments: &mut [Fragment], range: TimeRange) -> Result<()>;
 }
 
-/// Reader of overlap_groups of pieces.
+/// Reader of overlap groups of fragments.
 #[derive(Debug, Default)]
 pub(super) struct OverlapGroupReader {
     buffer: Buffer,
@@ -43,13 +43,13 @@ pub(super) struct OverlapGroupReader {
     screen: ZoneFilterReader,
     /// Summaries of the columns of one field.
     columns: Vec<Vec<ColumnSummary>>,
-    /// True for each piece of the cluster from which something was read.
+    /// True for each fragment of the overlap group from which something was read.
     taken: Vec<bool>,
     pub(super) cost: ReadCost,
 }
 
 impl OverlapGroupReader {
-    /// Passes the rows of a cluster to `visit` as at most one run.
+    /// Passes the rows of an overlap group to `visit` as at most one run.
     pub(super) fn rows(
         &mut self,
         id: TimelineId,
@@ -61,8 +61,8 @@ impl OverlapGroupReader {
         self.span(id, fragments, wanted, visit)
     }
 
-    /// Passes the rows of a cluster that a screen admits to `visit`, in time order. Other rows may be included if
-    /// summaries cannot exclude them.
+    /// Passes the rows of an overlap group that a zone filter admits to `visit`, in runs in the given order. Includes
+    /// further rows if summaries cannot exclude them.
     pub(super) fn screened(
         &mut self,
         id: TimelineId,
@@ -100,8 +100,8 @@ impl OverlapGroupReader {
         Ok(flow)
     }
 
-    /// Passes summaries to `visit` where they are exact, and rows elsewhere, in unspecified time order. Reads only
-    /// those rows from `files`.
+    /// Passes summaries to `visit` where they are exact, and rows elsewhere, in unspecified time order. Reads from
+    /// `files` only fragments with such rows.
     pub(super) fn summarized(
         &mut self,
         id: TimelineId,
@@ -155,7 +155,7 @@ impl OverlapGroupReader {
         Ok(flow)
     }
 
-    /// Uses the summaries of a piece where they can replace its rows.
+    /// Passes the summaries of a fragment to `visit` where they can replace its rows.
     fn offered(
         &mut self,
         fragments: &[Fragment],
@@ -174,7 +174,7 @@ impl OverlapGroupReader {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Decodes one piece on its own; `None` if nothing of it is wanted. Not counted in the cost.
+    /// Decodes one fragment alone; `None` if it has no wanted rows. Not counted in the cost.
     pub(super) fn take(
         &mut self,
         id: TimelineId,
@@ -191,7 +191,7 @@ impl OverlapGroupReader {
         self.taken.resize(fragments, false);
     }
 
-    /// Passes the rows of a time range of the cluster to `visit`.
+    /// Passes the rows of a time range of the overlap group to `visit`.
     fn span(
         &mut self,
         id: TimelineId,
@@ -254,7 +254,7 @@ impl OverlapGroupReader {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Counts the buckets of a piece whose summaries replace rows.
+    /// Counts the buckets of a fragment whose summaries replace rows.
     fn count_summaries(&mut self, fragments: &[Fragment], at: usize) {
         for points in self.cover.summarized() {
             if !std::mem::replace(&mut self.taken[at], true) {

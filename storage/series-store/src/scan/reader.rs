@@ -1,9 +1,9 @@
-//! Reader of one selection: collects the pieces of each timeline from all segments and heads, and merges them in
+//! Reader of one selection: collects the fragments of each timeline from all segments and heads, and merges them in
 //! time order.
 //!
-//! Pieces are chunks of segments, blocks of heads and open rows, each with the rank of its source: segments in write
-//! order, then heads from old to new. A source of higher rank was written later. Pieces that overlap in time form a
-//! cluster and are read together.
+//! Fragments are chunks of segments, blocks of heads and open rows, each with the rank of its source: segments in
+//! write order, then heads from old to new. A source of higher rank was written later. Fragments that overlap in time
+//! form an overlap group and are read together.
 
 use std::ops::ControlFlow;
 
@@ -86,8 +86,8 @@ impl<'a> ScanReader<'a> {
         }
     }
 
-    /// Excludes rows that a screen does not admit, where summaries allow it. Other rows that it does not admit may
-    /// still be returned.
+    /// Excludes rows that a zone filter does not admit, where summaries allow it. Elsewhere, rows that the filter does
+    /// not admit may still be returned.
     #[must_use]
     pub fn screened(mut self, screen: Option<&'a dyn ZoneFilter>) -> Self {
         self.screen = screen;
@@ -97,7 +97,8 @@ impl<'a> ScanReader<'a> {
     /// Passes the points of one timeline to `visit`, run by run, until it returns `Break`.
     ///
     /// A run contains only wanted fields and only timestamps in the range. Runs do not overlap. If the selection
-    /// lists fields, a row may have none of them. The run is a reused buffer and valid only during the call.
+    /// lists fields, a row may have no value in these fields. The run is a reused buffer and valid only during the
+    /// call.
     ///
     /// # Errors
     ///
@@ -141,7 +142,8 @@ impl<'a> ScanReader<'a> {
     /// Returns the newest value of each field of one timeline, in field order. The selection must be in descending
     /// order.
     ///
-    /// Reads the newest chunks first, until all `expected` fields are found.
+    /// Reads the newest chunks first, until all `expected` fields are found. An empty `expected` stops after the first
+    /// run.
     ///
     /// # Errors
     ///
@@ -161,7 +163,7 @@ impl<'a> ScanReader<'a> {
         Ok(row)
     }
 
-    /// Collects the pieces of a timeline and reads them cluster by cluster.
+    /// Collects the fragments of a timeline and reads them, one overlap group at a time.
     fn sweep(
         &mut self,
         id: TimelineId,
@@ -333,7 +335,7 @@ impl ReadFiles for Vec<Source> {
             .iter_mut()
             .filter(|fragment| fragment.range().overlaps(&range))
         {
-            // Ranks of segments start at one; those of heads follow.
+            // Ranks of segments start at one; ranks of heads follow.
             let source = usize::try_from(fragment.rank - 1)
                 .ok()
                 .and_then(|at| self.get_mut(at));
@@ -345,7 +347,7 @@ impl ReadFiles for Vec<Source> {
     }
 }
 
-/// Returns a chunk of a segment as a piece.
+/// Returns a chunk of a segment as a fragment.
 pub(crate) fn chunk_piece(
     bytes: Bytes,
     rank: u64,

@@ -4,12 +4,12 @@
 //! changes their values. It can replace the rows if
 //!
 //! 1. the first and last timestamp of the bucket are in the range, and in one window of the grid,
-//! 2. no other piece overlaps this time span, because it could overwrite a row,
-//! 3. no pending delete of the piece overlaps it,
+//! 2. no other fragment overlaps this time span, because it could overwrite a row,
+//! 3. no delete that is pending for the fragment overlaps this time span,
 //! 4. and, field by field, the summary is known: text and booleans have no summaries, and a NaN makes a summary
 //!    unknown.
 //!
-//! Everything else is read row by row: the time spans between such buckets in all fields, and within the buckets the
+//! All other data is read row by row: the time spans between such buckets in all fields, and within the buckets the
 //! fields whose summaries are not known.
 
 use tideline_chunk::{ColumnSummary, SummaryBucket};
@@ -17,8 +17,8 @@ use tideline_model::{FieldId, TimeRange};
 
 use super::fragment::{Fragment, Wanted};
 
-/// Maximum number of pieces per cluster for which summaries are used. For more, checking the overlaps costs more
-/// than it saves.
+/// Maximum number of fragments per overlap group for which summaries are used. For more fragments, checking the
+/// overlaps costs more than the summaries save.
 const PIECES_MAX: usize = 64;
 
 /// Windows of an aggregate.
@@ -35,11 +35,11 @@ pub enum Grid {
     },
 }
 
-/// Buckets of a cluster that are read from summaries, and the remaining rows. Reused for the next cluster.
+/// Buckets of an overlap group that are read from summaries, and the remaining rows. Reused for the next group.
 #[derive(Debug, Default)]
 pub(super) struct SummaryPushDown {
     spans: Vec<Span>,
-    /// Index of the first span of the current piece.
+    /// Index of the first span of the current fragment.
     at_hand: usize,
     rest: Vec<RemainingSpan>,
 }
@@ -51,7 +51,7 @@ struct Span {
     bucket: usize,
     range: TimeRange,
     points: usize,
-    /// True if the summary replaces the rows in some field.
+    /// True if the summary replaces the rows in at least one field.
     stands: bool,
     /// Fields whose rows must be read nevertheless.
     raw: Vec<FieldId>,
@@ -83,13 +83,13 @@ impl Grid {
 }
 
 impl SummaryPushDown {
-    /// Starts a new cluster.
+    /// Starts a new overlap group.
     pub(super) fn begin(&mut self) {
         self.spans.clear();
         self.at_hand = 0;
     }
 
-    /// Collects the buckets of a piece whose summaries may replace rows. Returns true if there is one.
+    /// Collects the buckets of a fragment whose summaries may replace rows. Returns true if there is one.
     pub(super) fn offer(
         &mut self,
         fragments: &[Fragment],
@@ -124,8 +124,8 @@ impl SummaryPushDown {
         self.at_hand < self.spans.len()
     }
 
-    /// Decides about one field of the current piece. Clears the summaries that must not replace rows; `columns` has
-    /// one list per column of the field.
+    /// Clears the summaries of one field of the current fragment that must not replace rows. `columns` has one list per
+    /// column of the field.
     pub(super) fn settle(&mut self, field: FieldId, columns: &mut [Vec<ColumnSummary>]) {
         let mut settled = 0;
         for span in &mut self.spans[self.at_hand..] {
@@ -146,13 +146,13 @@ impl SummaryPushDown {
         empty(columns, settled, usize::MAX);
     }
 
-    /// Returns the number of points of each bucket of the current piece whose summaries replace rows.
+    /// Returns the number of points of each bucket of the current fragment whose summaries replace rows.
     pub(super) fn summarized(&self) -> impl Iterator<Item = usize> {
         let standing = self.spans[self.at_hand..].iter().filter(|span| span.stands);
         standing.map(|span| span.points)
     }
 
-    /// Returns the time spans of the cluster that remain to be read, in time order.
+    /// Returns the time spans of the overlap group that remain to be read, in time order.
     pub(super) fn rest(&mut self, fragments: &[Fragment], range: TimeRange) -> &[RemainingSpan] {
         let Self { spans, rest, .. } = self;
         rest.clear();
@@ -209,7 +209,7 @@ impl SummaryPushDown {
     }
 }
 
-/// Returns true if no other piece overlaps a time range.
+/// Returns true if no other fragment overlaps a time range.
 fn is_alone(fragments: &[Fragment], at: usize, range: TimeRange) -> bool {
     let mut others = fragments.iter().enumerate().filter(|(other, _)| *other != at);
     others.all(|(_, fragment)| !fragment.range().overlaps(&range))

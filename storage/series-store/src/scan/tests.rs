@@ -1,6 +1,6 @@
-//! Any mixture of summaries and rows yields the same aggregates as the rows of a cluster.
+//! Any mixture of summaries and rows yields the same aggregates as the rows of an overlap group.
 //!
-//! Pieces, deletes, ranges and grids are random; some pieces are in files that must be read only where needed.
+//! Fragments, deletes, ranges and grids are random; some fragments are in files that must be read only if needed.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -129,7 +129,7 @@ fn chunk(run: &Run, rank: u64, tier: Tier) -> Fragment {
     chunk_piece(bytes.into(), rank, tier, SequenceNumber(rank)).expect("it was just written")
 }
 
-/// Runs that are not in memory, by the rank of their pieces, and the number of reads.
+/// Runs that are not in memory, by the rank of their fragments, and the number of reads.
 #[derive(Default)]
 struct Far(BTreeMap<u64, Run>, usize);
 
@@ -145,7 +145,7 @@ impl ReadFiles for Far {
     }
 }
 
-/// Returns a piece whose rows are in a file, with or without summaries.
+/// Returns a fragment whose rows are in a file, with or without summaries.
 fn in_file(fragment: &Fragment, run: &Run, is_summarized: bool) -> Fragment {
     let mut summaries = Vec::new();
     if is_summarized {
@@ -176,7 +176,7 @@ fn in_file(fragment: &Fragment, run: &Run, is_summarized: bool) -> Fragment {
     }
 }
 
-/// Returns the same pieces, some of them in files.
+/// Returns the same fragments, some of them in files.
 fn some_in_files(fragments: &[Fragment], dice: &mut Dice) -> (Vec<Fragment>, Far) {
     let mut far = Far::default();
     let moved = fragments.iter().map(|fragment| {
@@ -198,7 +198,7 @@ fn some_in_files(fragments: &[Fragment], dice: &mut Dice) -> (Vec<Fragment>, Far
     (moved.collect(), far)
 }
 
-/// Returns a long cold piece, and sometimes others before, over and after it.
+/// Returns a long cold fragment, and sometimes other fragments before, over and after it.
 fn random_pieces(dice: &mut Dice) -> Vec<Fragment> {
     let mut fragments = vec![chunk(&random_run(dice, 17, SPAN, 9), 1, Tier::Cold)];
     for rank in 2..2 + dice.below(4) {

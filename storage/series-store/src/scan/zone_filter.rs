@@ -1,8 +1,8 @@
 //! Zone filter: buckets of a chunk are not decoded if their summaries exclude all rows.
 //!
-//! A bucket may be skipped if none of its rows can be wanted, whichever of them are deleted. This requires that no
-//! other piece overlaps the chunk: a row combines the values of all overlapping pieces and may be wanted for a value
-//! of another piece.
+//! A bucket may be skipped if none of its rows can be wanted, whichever rows are deleted. This requires that no other
+//! fragment overlaps the chunk: a row combines the values of all overlapping fragments and may be wanted for a value
+//! of another fragment.
 
 use std::fmt;
 

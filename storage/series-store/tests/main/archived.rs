@@ -1,5 +1,5 @@
-//! Files of archived segments: unreferenced ones are found and removed, referenced ones stay. Also the cost of
-//! reading them.
+//! Files of archived segments: unreferenced files are found and removed, referenced files stay. Also tests the cost
+//! of reading files.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

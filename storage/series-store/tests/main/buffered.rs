@@ -1,4 +1,4 @@
-//! Buffered writes: a power cut loses at most those of the last second, even under steady load.
+//! Buffered writes: a power cut loses at most the writes of the last second, even under steady load.
 
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,9 @@ fn point(at: i64) -> Point {
     (timeline(1), at, vec![("value", Value::Signed(at))])
 }
 
-/// Writes one point after another without a pause. If a write was acknowledged at least a second before another one
-/// was sent, it must be on stable storage when that one is acknowledged, because the committer has checked its
-/// deadline in between.
+/// Writes one point after another without a pause. Let write B be sent at least a second after write A was
+/// acknowledged. When B is acknowledged, A must be on stable storage, because the committer has checked its deadline
+/// in between.
 #[test]
 fn steady_load_does_not_delay_the_sync_of_buffered_writes() {
     let disk = MemoryDisk::new(Character::Embedded);

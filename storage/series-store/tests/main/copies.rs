@@ -1,5 +1,4 @@
-//! Points that are in the cold tier and in files at the same time: which are read, which replace which, and what is
-//! freed.
+//! Points that are in the cold tier and in files at the same time: what is read, what is replaced, and what is freed.
 //!
 //! Each test runs on every backend, with one table and one cold segment.
 
@@ -215,7 +214,7 @@ fn a_copy_goes_with_the_points_that_it_was_made_of() {
         assert_eq!((kept.only().copy.as_ref(), kept.held()), (None, 1), "{name}");
         assert!(!is_there(&old), "{name}: its files are gone too");
         kept.copy().expect("it is clean again");
-        // Folded with late points.
+        // A fold with late points removes the copy.
         let old = files(&kept.only());
         kept.write(POINTS..POINTS + 10);
         assert!(
@@ -241,7 +240,7 @@ fn a_copy_goes_with_the_points_that_it_was_made_of() {
         kept.store.delete(&kept.table, stranger).expect("a delete");
         kept.copy().expect("none of its points are deleted");
         assert_eq!(kept.held(), 2, "{name}: the copy before is gone");
-        // Dropped.
+        // A drop frees the segment and its files.
         let old = files(&kept.only());
         let all: Vec<SegmentId> = kept.segments().iter().map(|segment| segment.id).collect();
         kept.store

@@ -87,7 +87,7 @@ fn by_default_half_a_million_timelines_are_not_sealed_at_their_first_point() {
     assert_eq!((stats.seals, stats.frozen_heads), (0, 0), "{stats:?}");
     assert_eq!(stats.head_points, timelines);
     assert!(stats.head_budget_bytes > stats.head_bytes, "{stats:?}");
-    // The index of a timeline takes less than half of its budget, so points have the rest.
+    // The index of a timeline takes at most half of its budget, so the other half remains for points.
     let each = stats.head_bytes as u64 / timelines;
     assert!(each <= 128, "{each} bytes for each timeline with one point");
 }

@@ -164,7 +164,7 @@ fn a_segment_with_more_files_than_a_row_holds_takes_every_way() {
             "{name}"
         );
 
-        // Back into the cold tier while the files stay, and out of it again.
+        // Restores the segment into the cold tier while the files stay, and evicts it again.
         let until = RewriteCause::Restore(i64::MAX);
         filled.rewrite(Tier::Cold, until).expect("it comes back");
         assert_eq!(
@@ -196,7 +196,7 @@ fn a_segment_with_more_files_than_a_row_holds_takes_every_way() {
         assert_eq!(filled.rows(), expected[A_DAY as usize..], "{name}");
         filled.check();
 
-        // After it has become another database, it refers to the same files.
+        // A store that has become another database refers to the same files.
         filled.store.become_another().expect("an edit");
         assert_eq!(filled.files().files, purged.files, "{name}");
         filled
@@ -206,7 +206,7 @@ fn a_segment_with_more_files_than_a_row_holds_takes_every_way() {
     }
 }
 
-/// Cancels a rewrite as soon as a file of the store is at the target.
+/// Throttle that cancels a rewrite as soon as a file of the store is at the target.
 struct UntilSent<'a>(&'a SeriesStore);
 
 impl Throttle for UntilSent<'_> {

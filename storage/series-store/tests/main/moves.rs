@@ -18,7 +18,7 @@ use crate::fixture::{Place, Point, archived_table, read, timeline, tiny, write};
 const TIMELINES: u64 = 8;
 const POINTS: i64 = 300;
 
-/// Cancels a rewrite after a number of steps.
+/// Throttle that cancels a rewrite after a number of steps.
 pub(crate) struct Steps(usize);
 
 impl Throttle for Steps {
@@ -34,13 +34,13 @@ impl Throttle for Steps {
 }
 
 impl Steps {
-    /// Cancels the rewrite after `count` steps.
+    /// Returns a throttle that cancels the rewrite after `count` steps.
     pub(crate) fn of(count: usize) -> Self {
         Self(count)
     }
 }
 
-/// Runs a closure at each step of a rewrite.
+/// Throttle that runs a closure at each step of a rewrite.
 struct Meanwhile<F>(F);
 
 impl<F: FnMut()> Throttle for Meanwhile<F> {

@@ -58,7 +58,7 @@ fn a_store_with_a_newer_owner_answers_nothing() {
     let (newer, _) = place.open(&Settings::default());
     let refused = write(&store, &table, &[point(2)], &[]).expect_err("another owner");
     assert!(!matches!(refused, StoreError::Log(LogError::Closed)), "{refused}");
-    // The refused append has revealed the new owner. All reads fail then, including those that began before.
+    // The refused append has revealed the new owner. All reads then fail, also reads that began before.
     assert!(is_lost(&step(&store).expect_err("no reads")));
     assert!(is_lost(&store.table("default").expect_err("no table")));
     let again = write(&store, &table, &[point(3)], &[]).expect_err("for ever");

@@ -1,4 +1,4 @@
-//! Sequences never decrease: writes after a cursor are found after it, whatever a crash has lost.
+//! Sequences are not reused after a power cut that loses writes: a cursor finds all later writes or gets an error.
 
 use std::path::Path;
 

@@ -24,11 +24,11 @@ const MOVES_SLOW: usize = 10_000;
 const WARM_UP: u64 = 50;
 /// Distance between the points of two moves: a group of cold segments (2^8 windows of 1,000 ns).
 const SPACING: i64 = 256_000;
-/// Number of cold segments that stay. Older ones are dropped.
+/// Number of cold segments that stay. Older segments are dropped.
 const KEPT: usize = 3;
 /// Tolerance for files that exist temporarily while fjall flushes and compacts.
 const SLACK_FILES: usize = 60;
-/// Tolerance for their bytes, without fjall's log and the journal of the store.
+/// Tolerance for the bytes of such files, without fjall's log and the journal of the store.
 const SLACK_BYTES: u64 = 4 << 20;
 /// Tolerance for the growth of resident memory in a long run.
 const SLACK_MEMORY: u64 = 48 << 20;

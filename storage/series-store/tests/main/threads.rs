@@ -82,7 +82,8 @@ fn a_dead_sealer_holds_up_neither_seals_nor_writers() {
     arm.send(()).expect("the store listens");
     let (sender, ended) = mpsc::channel();
     std::thread::scope(|scope| {
-        // The sealer panics in its next round, before the seal or between the two. The second seal must fail.
+        // The sealer panics in its next round, before the first seal or between the two seals. The second seal
+        // must fail.
         scope.spawn(|| {
             let _before = store.seal();
             let _lost = write(&store, &table, &[point(2)], &[]);
