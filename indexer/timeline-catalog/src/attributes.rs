@@ -9,13 +9,13 @@ use tideline_model::{GeoPoint, Timestamp};
 
 use crate::{CatalogError, Result};
 
-/// Most attributes of one timeline.
+/// Maximum number of attributes per timeline.
 pub const ATTRIBUTES_MAX: usize = 64;
 /// Longest attribute key, in bytes.
 pub const ATTRIBUTE_KEY_BYTES_MAX: usize = 256;
 /// Longest text value, and longest list of texts (sum over its elements), in bytes.
 pub const ATTRIBUTE_TEXT_BYTES_MAX: usize = 4 << 10;
-/// Most values in a list.
+/// Maximum number of values in a list.
 pub const LIST_VALUES_MAX: usize = 256;
 
 /// The attributes of a timeline, by key.

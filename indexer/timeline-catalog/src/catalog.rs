@@ -21,13 +21,13 @@ use crate::{CatalogError, Result};
 /// Longest stored form of an identity, in bytes. A term of the search index holds at most 65,530 bytes, and the
 /// longest tag of an identity must fit into one.
 pub const IDENTITY_BYTES_MAX: usize = 60 << 10;
-/// Timelines that are removed under one lock acquisition, which takes a few milliseconds.
+/// Number of timelines that are removed under one lock acquisition, which takes a few milliseconds.
 const REMOVED_GROUP: usize = 4_096;
 
 /// The timelines of one table. All methods are thread-safe.
 ///
-/// Memory is proportional to the number of timelines: about 110 bytes each with ten tags of which one differs per
-/// machine, in addition to the raw key cache.
+/// Memory is proportional to the number of timelines. A timeline with ten tags takes about 110 bytes if only one tag
+/// differs between machines. The raw key cache is extra.
 #[derive(Debug)]
 pub struct Catalog {
     pub(crate) table: TableId,
@@ -98,8 +98,8 @@ impl Catalog {
         &self.metadata
     }
 
-    /// Sorts all names, so that the first listing of each does not have to. Intended to run after a start. Releases
-    /// the lock after each tag key, so that registrations wait for one sort at most.
+    /// Sorts all measurements and tag values now instead of in their first listing. Intended to run after a start.
+    /// Releases the lock after each tag key, so that a registration waits for one sort at most.
     pub fn sort_names(&self) {
         let keys: Vec<Symbol> = {
             let state = self.state.read();
@@ -136,8 +136,8 @@ impl Catalog {
         self.state.read().memory_bytes()
     }
 
-    /// Returns the number of assigned ordinals, and the resident bytes of names and tags. The time is proportional to
-    /// the number of distinct sets of names.
+    /// Returns the number of ordinals, including unused ones below the highest, and the resident bytes of ids, names
+    /// and tags. The time is proportional to the number of distinct combinations of measurement and tag keys.
     pub fn identity_bytes(&self) -> (u64, u64) {
         let state = self.state.read();
         (state.registered(), state.identity_bytes() as u64)
@@ -174,8 +174,8 @@ impl Catalog {
         self.insert(identity, &bytes, raw_key)
     }
 
-    /// Registers a timeline like [`register`](Self::register), but adds an unknown one only if `admit` returns true.
-    /// Returns `None` if it does not.
+    /// Registers a timeline like [`register`](Self::register), but adds a new timeline only if `admit` returns true.
+    /// Returns `None` if `admit` returns false.
     ///
     /// The argument of `admit` is the list of tags whose value no visible timeline has yet. `admit` is called while
     /// the read lock is held, so it must not call the catalog. It may be called more than once for a timeline if
@@ -223,7 +223,7 @@ impl Catalog {
 
     /// Adds a timeline from a committed journal delta, and makes it visible.
     ///
-    /// Repeating an id with the same ordinal has no effect, also after its row was loaded.
+    /// Repeating an id with the same ordinal has no effect on a visible timeline, even if it was loaded from its row.
     ///
     /// # Errors
     ///
@@ -255,7 +255,7 @@ impl Catalog {
     /// Attributes from earlier journal entries are dropped. A loaded row may predate the removal, or postdate it if
     /// the timeline was announced again. Rows that predate a removal are deleted before the removal is acknowledged.
     /// Therefore attributes that only a row holds are kept for a timeline that the journal announces again.
-    /// [`replayed`](Self::replayed) removes those of the others.
+    /// [`replayed`](Self::replayed) removes the attributes of timelines that the journal does not announce again.
     pub fn remove_replayed(&self, ids: &[TimelineId]) {
         self.each_removed(ids, |state, ordinal| state.edits.forget_confirmed(ordinal));
     }
@@ -289,8 +289,8 @@ impl Catalog {
         state.visible.len() - state.visible.intersection_len(&state.unsaved)
     }
 
-    /// Returns the number of timelines whose row is not up to date: announced ones without a current row, and removed
-    /// ones that may still have a row.
+    /// Returns the number of timelines whose row is not up to date: visible timelines without a current row, and
+    /// removed timelines that may still have a row.
     pub fn unsaved(&self) -> u64 {
         let state = self.state.read();
         (&state.unsaved | &state.outdated).len()

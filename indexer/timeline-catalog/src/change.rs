@@ -147,7 +147,7 @@ struct Change {
     is_applied: AtomicBool,
 }
 
-/// A change on its way through the log. The log stores its entry, then applies it; both exactly once.
+/// A change that is being committed. The log writes its entry, then applies it; each at most once.
 #[derive(Debug)]
 pub struct CatalogChange(Arc<Change>);
 
@@ -198,7 +198,7 @@ impl Catalog {
 
     /// Applies a journal entry. All rows of the table must be loaded and all earlier entries replayed.
     ///
-    /// A loaded row that is newer than the entry is kept.
+    /// A loaded timeline row that is newer than the entry is kept.
     ///
     /// # Errors
     ///
@@ -260,8 +260,8 @@ impl CatalogChange {
         &self.0.encoded
     }
 
-    /// Returns true if the change still applies to the current state of its timelines. Called before the entry is
-    /// written.
+    /// Returns true if the change still applies to the current state of its timelines; always true for searches and
+    /// metadata. Called before the entry is written.
     pub fn is_current(&self) -> bool {
         match &*self.0.changed.lock() {
             Some(Changed::Attributes(edits)) => self.0.catalog.are_current(edits),

@@ -2,8 +2,8 @@
 //! entry.
 //!
 //! Edits of a table are serialized. An edit carries the complete attributes of its timeline after the edit, and the
-//! number of the edit that it is based on. The log rejects it if the timeline was removed meanwhile, even if it was
-//! announced again.
+//! number of the edit that it is based on. The log rejects the edit if its timeline was removed meanwhile, even if the
+//! timeline was announced again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::row::Row;
 use crate::state::State;
 use crate::{CatalogError, Result};
 
-/// Most timelines in one edit call; bounds its memory.
+/// Maximum number of timelines in one edit call; bounds its memory.
 pub const EDIT_TIMELINES_MAX: usize = 1_000;
 
 /// Attribute changes by key: `Some` sets, `None` removes.
@@ -40,11 +40,11 @@ pub(crate) struct Edit {
 struct Batch {
     rows: EntryRows,
     edits: Vec<Edit>,
-    /// Outcome of each leading edit of the call, whether it is in the batch or was rejected.
+    /// Outcome of each leading edit of the call, for edits in the batch as well as for rejected ones.
     outcomes: Vec<Result<Attributes>>,
 }
 
-/// Types that earlier edits of the same call give to keys. They are not in the table's counts until the call ends.
+/// Types that earlier edits of the same batch give to keys. The table's counts include them only after the commit.
 #[derive(Default)]
 struct GivenTypes<'a>(HashMap<&'a str, (AttributeType, u32)>);
 
@@ -103,8 +103,8 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// [`CatalogError::OverLimit`] for too many timelines, [`CatalogError::NotCommitted`] if the commit fails. Either
-    /// applies to the whole call.
+    /// [`CatalogError::OverLimit`] for too many timelines; then nothing changes. [`CatalogError::NotCommitted`] if a
+    /// commit fails; a part of the edits may be stored then.
     pub fn set_attributes_of(
         self: &Arc<Self>,
         ordinals: &[Ordinal],
@@ -235,7 +235,7 @@ impl Catalog {
         let row = Row::decode(id, row)?;
         let mut state = self.state.write();
         state.edits.pass(row.edit);
-        // A timeline that is not visible was removed later, and its row with it.
+        // A timeline that is not visible was removed by a later entry, and its row was deleted.
         let visible = state
             .ordinal_of(id)
             .filter(|ordinal| state.visible.contains(ordinal.0));

@@ -2,7 +2,7 @@
 //! counter.
 //!
 //! Each edit has a number. Followers such as the search index read the timelines that were edited after a given number.
-//! Edits whose outcome is unknown hold the settled counter back until it is certain whether a restart will find them.
+//! An edit with unknown outcome holds the settled counter back until it is certain whether a restart restores the edit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ pub(crate) struct Edits {
     /// Edits that are being committed, whose commit failed, or whose number a removal took. After a restart they may
     /// be absent, or present under another number.
     in_doubt: BTreeMap<u64, Ordinal>,
-    /// The same edits, sorted by timeline.
+    /// Edits of `in_doubt`, sorted by timeline.
     doubtful: BTreeSet<(Ordinal, u64)>,
     /// During journal replay: timelines whose newest edit was found in the journal.
     confirmed: RoaringBitmap,
@@ -178,7 +178,7 @@ impl Edits {
     }
 
     /// Ends all doubts about a timeline after its row was written with the newest edit, or deleted. A restart ignores
-    /// edits in the journal up to that one.
+    /// journal entries of this timeline up to its newest edit.
     pub(crate) fn no_doubt(&mut self, ordinal: Ordinal) {
         let newest = self.number_of(ordinal);
         while let Some(doubt) = self.doubtful.range((ordinal, 0)..=(ordinal, newest)).next() {

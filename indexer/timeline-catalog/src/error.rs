@@ -30,7 +30,7 @@ pub enum CatalogError {
     /// A key in the key space of the catalog is not a catalog key.
     #[error("a key of {0} bytes in the catalog's key space is not a catalog key")]
     DamagedKey(usize),
-    /// Journal and rows disagree about the timeline of an ordinal or id.
+    /// Journal and rows contain different timelines for the same ordinal or id.
     #[error("timeline {id} with ordinal {ordinal} in the journal conflicts with the catalog")]
     Conflict {
         /// Id from the journal.

@@ -21,9 +21,9 @@ use crate::store::{ROWS_AT_ONCE, each_row, remove_rows};
 use crate::unsaved_rows::UnsavedRows;
 use crate::{CatalogError, Result};
 
-/// Most metrics of a table with stored metadata; metadata of further metrics is dropped.
+/// Maximum number of metrics with stored metadata per table; metadata of further metrics is dropped.
 pub const METRICS_MAX: usize = 100_000;
-/// Most bytes of stored metadata per table: names, helps and units, plus [`METRIC_BYTES`] per metric. This
+/// Maximum number of bytes of stored metadata per table: names, helps and units, plus [`METRIC_BYTES`] per metric. This
 /// approximates the memory usage. Metadata beyond it is dropped.
 pub const METADATA_BYTES_MAX: usize = 32 << 20;
 /// Longest name of a metric, in bytes; metadata of longer names is dropped.
@@ -35,7 +35,7 @@ pub const UNIT_BYTES_MAX: usize = 128;
 /// Approximate memory per metric in addition to its texts, in bytes.
 pub const METRIC_BYTES: usize = 128;
 /// Minimum time between two replacements of a metric's values, in nanoseconds. Senders that contradict each other
-/// thus cost at most one row write in this time.
+/// thus cost at most one row write per metric in this time.
 const REPLACED_AGAIN_AFTER: i64 = 60 * 1_000_000_000;
 /// Rows per write. A row has at most a few kilobytes, so these rows stay within the byte limit of a write.
 const ROWS_PER_WRITE: usize = WRITE_BYTES_MAX / (4 * HELP_BYTES_MAX);
@@ -137,7 +137,7 @@ pub(crate) struct Known {
     kind: MetricKind,
     help: Box<str>,
     unit: Box<str>,
-    /// Last time since the start when a different value was replaced.
+    /// Time of the last replacement of a value since the start.
     replaced: Option<Timestamp>,
 }
 
@@ -387,9 +387,9 @@ impl Catalog {
     /// Stores metadata of metrics; durable and visible on return. Returns how many items were dropped because of
     /// [`METRICS_MAX`], [`METADATA_BYTES_MAX`], [`METRIC_NAME_BYTES_MAX`] or an empty name.
     ///
-    /// Known metadata costs a lookup. An unknown type and empty texts never replace a value. Different values do, at
-    /// most once a minute per metric, because senders may contradict each other. If several items have the same name,
-    /// at most the first two take effect.
+    /// Known metadata costs a lookup. An unknown type and empty texts never replace a value. A different value does, at
+    /// most once a minute per metric, because senders may contradict each other. This limit also applies to several
+    /// items with the same name in one call.
     ///
     /// # Errors
     ///

@@ -225,7 +225,7 @@ impl<'a> NameRef<'a> {
     }
 }
 
-/// Merges two sorted lists without duplicates. Costs a binary search per name in `new`, and a copy.
+/// Merges two sorted lists and drops duplicates. Costs a binary search per name in `new`, and a copy.
 fn merged(symbols: &SymbolTable, sorted: &[Symbol], new: &[Symbol]) -> Vec<Symbol> {
     let mut all = Vec::with_capacity(sorted.len() + new.len());
     let mut rest = sorted;

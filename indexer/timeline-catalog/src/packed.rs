@@ -1,7 +1,7 @@
 //! A timeline's attributes packed into one allocation.
 //!
-//! A map of owned strings has room for eleven entries and one allocation per string. The packed form takes the bytes
-//! of the values and five or six more per attribute. A lookup scans the preceding attributes, of which there are few.
+//! A map of owned strings reserves room for eleven entries and allocates each string. The packed form takes the bytes
+//! of the values and five or six more per attribute. A lookup scans the preceding attributes, which are few.
 
 use crate::Result;
 use crate::attributes::Attributes;
@@ -47,7 +47,7 @@ impl Packed {
         self.0.is_empty()
     }
 
-    /// Returns the packed bytes. Two values of one table are equal if and only if their bytes are equal.
+    /// Returns the packed bytes. Two attribute sets of one table are equal if and only if their bytes are equal.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }

@@ -1,7 +1,7 @@
-//! Cache in front of identity parsing: maps raw key bytes, as a protocol spells them, to ordinals.
+//! Cache in front of identity parsing: maps raw key bytes, as received in a protocol, to ordinals.
 //!
 //! A lookup of a cached key costs one hash and one comparison of its bytes, regardless of the number of tags. Senders
-//! name their timelines in the same order again and again, so each entry remembers the key that followed it. That key
+//! name their timelines in the same order again and again, so each entry stores the key that followed it. That key
 //! is compared first. If it matches, no hash is needed, and memory is read sequentially.
 //!
 //! The cache is bounded. It has two halves; new keys go to the younger half. When the younger half is full, the elder

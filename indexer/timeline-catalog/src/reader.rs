@@ -16,9 +16,9 @@ use crate::value::AttributeRef;
 
 /// Read lock of the catalog for a batch of lookups.
 ///
-/// While it exists, registrations wait, and once one waits, new readers wait too. Keep it for milliseconds only,
-/// never create a second reader of the same catalog on the same thread, and drop it before any other call on the
-/// catalog.
+/// While a reader exists, registrations wait, and while a registration waits, new readers wait too. Keep a reader for
+/// milliseconds only, never create a second one of the same catalog on the same thread, and drop it before any other
+/// call on the catalog.
 #[derive(Debug)]
 pub struct CatalogReader<'a> {
     pub(crate) state: RwLockReadGuard<'a, State>,
@@ -34,7 +34,7 @@ impl CatalogReader<'_> {
     }
 
     /// Returns the timeline whose raw key probably follows `last`, if `is_it` returns true for that key. `last` is
-    /// then set to it.
+    /// then set to that key.
     pub fn guess(&self, is_it: impl FnOnce(&[u8]) -> bool, last: &mut LastKey) -> Option<Ordinal> {
         self.state.raw_keys.guess(is_it, last)
     }
@@ -43,7 +43,7 @@ impl CatalogReader<'_> {
     ///
     /// # Panics
     ///
-    /// Panics if this catalog never assigned the ordinal.
+    /// Panics if the ordinal is above all assigned ones. The id of an unused ordinal below them has no meaning.
     pub fn id(&self, ordinal: Ordinal) -> TimelineId {
         self.state.id(ordinal)
     }
@@ -70,7 +70,7 @@ impl CatalogReader<'_> {
     ///
     /// # Panics
     ///
-    /// Panics if this catalog never assigned the ordinal.
+    /// Panics if the ordinal is above all assigned ones. The identity of an unused ordinal below them has no meaning.
     pub fn encode_identity(&self, ordinal: Ordinal, out: &mut Vec<u8>) {
         let mut put = |text: &str| {
             // Registration checked the length.

@@ -18,13 +18,13 @@ use crate::store::{ROWS_AT_ONCE, each_row, remove_rows};
 use crate::unsaved_rows::UnsavedRows;
 use crate::{CatalogError, Result};
 
-/// Most saved searches of a table.
+/// Maximum number of saved searches per table.
 pub const SEARCHES_MAX: usize = 1_000;
 /// Longest name of a search, in bytes.
 pub const SEARCH_NAME_BYTES_MAX: usize = 128;
 /// Longest text of a search, in bytes.
 pub const SEARCH_TEXT_BYTES_MAX: usize = 64 << 10;
-/// Rows per write; they stay within the byte limit of a write.
+/// Number of rows per write, which keeps a write within its byte limit.
 const ROWS_PER_WRITE: usize = 32;
 /// Version of the row layout.
 const VERSION: u8 = 1;

@@ -113,7 +113,7 @@ impl State {
         Ordinal(self.free_from as u32)
     }
 
-    /// Returns true if no timeline was registered since the catalog was created or loaded.
+    /// Returns true if the catalog has no timelines, not even removed or unannounced ones.
     pub(crate) fn is_untouched(&self) -> bool {
         self.by_id.is_empty()
     }
@@ -125,7 +125,7 @@ impl State {
         found.copied()
     }
 
-    /// Returns the id of a timeline. Panics if the ordinal was never assigned.
+    /// Returns the id of a timeline. Panics if the ordinal is above all assigned ones.
     pub(crate) fn id(&self, ordinal: Ordinal) -> TimelineId {
         self.ids[ordinal.0 as usize]
     }
@@ -378,7 +378,7 @@ impl State {
         self.identity_bytes() + self.raw_keys.memory_bytes() + self.edits.memory_bytes()
     }
 
-    /// Returns the number of assigned ordinals.
+    /// Returns the number of ordinals, including unused ones below the highest.
     pub(crate) fn registered(&self) -> u64 {
         self.ids.len() as u64
     }

@@ -21,7 +21,7 @@ use crate::searches::SavedSearches;
 use crate::state::State;
 use crate::{CatalogError, Result};
 
-/// Rows that a save encodes before it writes them; bounds its memory.
+/// Number of rows that a save encodes before it writes them; bounds its memory.
 const SAVE_ROWS_MAX: usize = 16 * WRITE_ROWS_MAX;
 
 impl Catalog {
@@ -94,7 +94,7 @@ impl Catalog {
     /// return.
     ///
     /// Must be completed before a removal is acknowledged. A row that exists while the journal still contains its
-    /// removal is then known to be newer than the removal.
+    /// removal is then certainly newer than the removal.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Encoding of attribute values on disk and in memory, as specified in `FORMAT.md`.
 //!
-//! Rows and packed attributes in memory share it. Lists stay encoded in memory and are decoded by iterators.
+//! Rows and packed attributes in memory share this encoding. Lists stay encoded in memory and are decoded by iterators.
 //! The kind bytes are stored, so they must not change.
 
 use tideline_model::{GeoPoint, Timestamp};

@@ -1,4 +1,4 @@
-//! Tests of the catalog over the in-memory backend: saved rows are loaded, the rest is replayed from the journal.
+//! Tests of the catalog over the in-memory backend: saved rows are loaded, later changes are replayed from the journal.
 //!
 //! Random sequences of registrations, edits, removals, saves and restarts must not lose or restore anything. An edit
 //! with unknown outcome may or may not be present after a restart.
@@ -301,7 +301,7 @@ impl Index {
         }
     }
 
-    /// Checks that the timelines which the index would read again after a restart include all that changed.
+    /// Checks that the timelines which the index would read again after a restart include all changed timelines.
     fn check(
         &mut self,
         reader: &CatalogReader<'_>,
@@ -366,7 +366,7 @@ fn an_edit_of_unknown_outcome_holds_the_settled_counter_back() {
             let reader = catalog.reader();
             (reader.edit_counter(), reader.settled_edits())
         };
-        // Edit number 2, and the number that the timeline was given after the failure.
+        // The edit with unknown outcome has number 2; after the failure the timeline was given number 3.
         assert_eq!(counters(&database.catalog), (3, 1));
         assert_eq!(
             owner(&database.catalog, ordinal),
@@ -461,7 +461,7 @@ fn a_row_that_a_removal_overtakes_is_deleted() {
     };
     save(catalog, backend, &mut removing).expect("memory does not fail");
     assert_eq!(catalog.unsaved(), 1);
-    // As is required before the removal is acknowledged.
+    // Required before the removal is acknowledged.
     catalog
         .save_removals(backend, &mut removing)
         .expect("memory does not fail");
@@ -602,7 +602,7 @@ fn rows_that_were_not_synced_are_written_again() {
             .write_rows(&database.backend, &mut || next(&mut stamp))
             .expect("memory does not fail");
         assert_eq!(catalog.unsaved(), 2, "not confirmed as durable");
-        // A removal between the write and the sync decides about the row.
+        // A removal between the write and the sync must delete the row.
         let id = catalog.reader().id(ordinals[1]);
         catalog.remove(&[id]);
         catalog
