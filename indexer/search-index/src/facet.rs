@@ -16,17 +16,17 @@ use crate::error::limit;
 use crate::record::SeenLookup;
 use crate::{Result, SearchError, SearchIndex};
 
-/// Most keys of a request, which is the depth of its tree.
+/// Maximum number of keys of a request: the maximum depth of the result tree.
 pub const FACET_KEYS_MAX: usize = 4;
-/// Most groups per level.
+/// Maximum number of groups in one [`Facets`].
 pub const FACET_GROUPS_MAX: usize = 10_000;
-/// Most value combinations that are counted.
+/// Maximum number of value combinations that are counted.
 pub const FACET_COMBINATIONS_MAX: usize = 1_000_000;
-/// Most groups of a result, on all levels together.
+/// Maximum number of groups of a result, on all levels together.
 pub const FACET_ANSWER_MAX: usize = 100_000;
-/// Timelines that are counted under one lock of the catalog.
+/// Number of timelines that are counted under one lock of the catalog.
 const COUNT_GROUP: usize = 4_096;
-/// Number of the missing value in all [`Values`].
+/// Number of the missing value in every [`Values`].
 const MISSING: u32 = 0;
 
 /// Condition and keys of a facet request.
@@ -36,7 +36,7 @@ pub struct FacetRequest {
     pub condition: Condition,
     /// Keys to group by, 1 to [`FACET_KEYS_MAX`]: measurement, source, tags or attributes.
     pub by: Vec<Subject>,
-    /// Most groups per level, 1 to [`FACET_GROUPS_MAX`].
+    /// Maximum number of groups in each [`Facets`] of the result, 1 to [`FACET_GROUPS_MAX`].
     pub limit: usize,
     /// Order of the groups.
     pub order: FacetOrder,
@@ -158,7 +158,7 @@ struct Best<'a> {
     kept: BinaryHeap<Ranked<'a>>,
 }
 
-/// A group and its position: by timelines if ordered by count, then in the order of the offers.
+/// Group and its rank: descending number of timelines if ordered by count, then the order of the offers.
 struct Ranked<'a> {
     place: (Reverse<u64>, u64),
     value: Option<NameRef<'a>>,
@@ -306,8 +306,8 @@ struct Alike<'a> {
     counts: &'a [(Combination, u64)],
 }
 
-/// Builds the groups of sorted counts that share the values of the keys before `depth`. `None` if there are more than
-/// `left`.
+/// Builds the groups by the key at `depth`. `counts` are sorted and have equal values for all previous keys. Returns
+/// `None` if the tree has more than `left` groups.
 fn level(
     values: &[Values],
     counts: &[(Combination, u64)],

@@ -1,11 +1,12 @@
 //! Pages of timelines in an order that does not depend on the index.
 //!
 //! Timelines are ordered by the sort keys, then by timeline id. A page token holds the key of the last timeline of
-//! the page and a hash of the request, so paging is stateless: timelines that are added or removed between two pages
-//! neither repeat nor hide others.
+//! the page and a hash of the request, so paging is stateless. If timelines are added or removed between two pages, no
+//! other timeline is repeated or skipped.
 //!
-//! With `collapse`, timelines with the same value of a tag form one hit, represented by the first of them in the
-//! order. The representatives are determined again for each page, so no value occurs twice.
+//! With `collapse`, timelines with the same value of a tag form one hit, represented by their first timeline in the
+//! order. The representatives are determined again for each page. A value can occur twice only if its representative
+//! changes or is removed between two pages.
 
 mod collect;
 mod order;
@@ -25,11 +26,11 @@ use order::Ranking;
 
 pub use collect::COLLAPSE_VALUES_MAX;
 
-/// Most hits of a page.
+/// Maximum number of hits per page.
 pub const PAGE_TIMELINES_MAX: usize = 10_000;
-/// Most sort keys.
+/// Maximum number of sort keys.
 pub const SORT_KEYS_MAX: usize = 8;
-/// Timelines that are compared under one lock of the catalog.
+/// Number of timelines that are compared under one lock of the catalog.
 const COMPARE_GROUP: usize = 4_096;
 
 /// Condition, order and size of a page.
@@ -41,9 +42,10 @@ pub struct FindRequest {
     pub sort: Vec<Sort>,
     /// Token of the previous page.
     pub after: Option<String>,
-    /// Most hits of the page, 1 to [`PAGE_TIMELINES_MAX`].
+    /// Maximum number of hits of the page, 1 to [`PAGE_TIMELINES_MAX`].
     pub limit: usize,
-    /// Tag by which timelines are collapsed: those with the same value form one hit, and so do those without the tag.
+    /// Tag by which timelines are collapsed. Timelines with the same value form one hit; all timelines without the tag
+    /// form one hit.
     pub collapse: Option<String>,
     /// True to return the texts that matched.
     pub highlight: bool,
@@ -73,8 +75,8 @@ pub enum SortBy {
     },
     /// Relevance for the words and phrases of the condition. Tests below a `Not` do not count.
     ///
-    /// Each word adds `(1 / 2 + 1 / 2n) / (1 + e)`, the maximum over all values, where `n` is the number of words in
-    /// the value and `e` the edit distance to its closest word. Exact words and short values therefore score higher.
+    /// Each word adds the maximum of `(1 / 2 + 1 / 2n) / (1 + e)` over all values. `n` is the number of words in the
+    /// value, and `e` the edit distance to its closest word. Exact words and short values therefore score higher.
     Relevance,
 }
 
@@ -115,8 +117,9 @@ pub struct Hit {
 impl SearchIndex {
     /// Returns a page of the timelines that match a condition.
     ///
-    /// Costs a search and one comparison per hit, about 0.1 µs; only the page itself is kept and sorted. A sort by
-    /// relevance reads each hit word by word, which takes microseconds per hit.
+    /// Costs a search and one comparison per timeline, about 0.1 µs. Only the hits of the page are kept and sorted;
+    /// with `collapse`, one timeline per value. A sort by relevance reads each timeline word by word, which takes
+    /// microseconds per timeline.
     ///
     /// # Errors
     ///

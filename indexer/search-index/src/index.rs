@@ -36,15 +36,16 @@ pub struct SearchIndex {
 /// Commit delays and memory of the index.
 #[derive(Debug, Clone)]
 pub struct IndexOptions {
-    /// Maximum time that a new timeline waits for others before it is committed.
+    /// Maximum time that a new, edited or removed timeline waits before its commit starts.
     pub commit_delay: Duration,
-    /// Number of new or edited timelines that triggers an immediate commit.
+    /// Number of new, edited or removed timelines that triggers an immediate commit. Also the maximum number of new and
+    /// removed timelines per commit.
     pub commit_documents: u64,
     /// Memory of the indexing thread, in bytes; tantivy requires at least 15 MB.
     pub heap_bytes: usize,
     /// Time without work after which the writer and its memory are released.
     pub idle_after: Duration,
-    /// Pause after a failed commit.
+    /// Pause after a failed commit. Changes of the set of tables and flushes do not wait for its end.
     pub retry_after: Duration,
     /// Supervisor that starts the indexer thread and records a panic outside of a commit.
     pub supervisor: Supervisor,
@@ -69,13 +70,13 @@ impl Default for IndexOptions {
 /// State of the index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IndexStatus {
-    /// Timelines that searches find through the index.
+    /// Visible timelines with a document in the index, even if the document is outdated.
     pub documents: u64,
     /// Timelines that searches evaluate one by one because they are new or edited.
     pub pending: u64,
-    /// True while the index is rebuilt after damage or loss of its folder.
+    /// True while the index is rebuilt after damage, loss of its folder or a failed commit.
     pub rebuilding: bool,
-    /// Error of the last commit; `None` if it succeeded.
+    /// Error of the last commit, or damage found by a later search; `None` if the last commit succeeded.
     pub last_error: Option<String>,
 }
 
@@ -135,7 +136,7 @@ impl SearchIndex {
         self.shared.wake.notify_one();
     }
 
-    /// Removes all tables from the index that are not attached. Call this after all tables are attached.
+    /// Removes from the index all tables that are not attached. Call this after all tables are attached.
     pub fn detach_others(&self) {
         let mut control = self.shared.control.lock();
         let kept = control.catalogs.keys().copied().collect();
@@ -236,7 +237,7 @@ impl SearchIndex {
     ///
     /// # Errors
     ///
-    /// [`SearchError::Commit`] if the commit failed, [`SearchError::Closed`] if the index is closed meanwhile.
+    /// [`SearchError::Commit`] if the commit failed, [`SearchError::Closed`] if the index is closed before the commit.
     pub fn flush(&self) -> Result<()> {
         let mut control = self.shared.control.lock();
         control.flush_asked += 1;

@@ -1,7 +1,8 @@
 //! The indexer thread: commits the timelines that the catalogs contain and the index does not.
 //!
 //! 1. Wait for work: an order, a flush, enough new timelines, or the end of the commit delay.
-//! 2. Open the index. If a checksum is wrong or the positions do not match the catalogs, recreate it.
+//! 2. Open the index; recreate it if it is unreadable or a checksum is wrong. Reindex each table whose positions do
+//!    not match the catalog.
 //! 3. Commit batches of documents, each with its positions, until nothing is left.
 //! 4. Publish the new snapshot to searches.
 //!
@@ -43,7 +44,7 @@ pub(crate) struct Indexer {
     removed: BTreeSet<TableId>,
     /// Tables to keep, from an order that is not applied yet.
     kept: Option<Vec<TableId>>,
-    /// Latest time for the commit of pending timelines.
+    /// Latest start of the round that commits the pending timelines.
     deadline: Option<Instant>,
     /// Time before which only orders and flushes start a round.
     retry_at: Option<Instant>,
@@ -207,7 +208,7 @@ impl Indexer {
         }
     }
 
-    /// Runs one round; returns the failure, including a panic in tantivy.
+    /// Runs one round. Returns the error message if it fails or panics.
     fn guarded_round(&mut self) -> Option<String> {
         let failure = match catch_unwind(AssertUnwindSafe(|| self.round())) {
             Ok(Ok(())) => return None,

@@ -196,12 +196,12 @@ impl Token {
         Self::of(table, KIND_TABLE, |_| {})
     }
 
-    /// Returns the prefix of all shapes of a table; [`names_of`] decodes the rest.
+    /// Returns the prefix of all shapes of a table; [`names_of`] decodes the bytes after it.
     pub(crate) fn shapes(table: TableId) -> Self {
         Self::of(table, KIND_SHAPE, |_| {})
     }
 
-    /// Returns the prefix of the attribute keys of all timelines of a table; [`names_of`] decodes the rest.
+    /// Returns the prefix of the attribute keys of all timelines of a table; [`names_of`] decodes the bytes after it.
     pub(crate) fn attribute_keys(table: TableId) -> Self {
         Self::of(table, KIND_ATTRIBUTE_KEYS, |_| {})
     }
@@ -221,7 +221,7 @@ impl Token {
         Self::of(table, KIND_TAG, |token| token.value_of(key, &[]))
     }
 
-    /// Returns the token of a literal; `None` for a list.
+    /// Returns the token of a literal; `None` for a list, a relative time or an invalid point.
     pub(crate) fn of_literal(table: TableId, key: &str, literal: &Literal) -> Option<Self> {
         let typed = match literal {
             Literal::Text(text) => Typed::Text(text),
@@ -240,17 +240,17 @@ impl Token {
         Self::attribute_type(table, key, TYPE_TEXT)
     }
 
-    /// Returns the prefix of all numbers of an attribute; [`ordered`] encodes the rest.
+    /// Returns the prefix of all numbers of an attribute; [`ordered`] encodes the bytes after it.
     pub(crate) fn attribute_numbers(table: TableId, key: &str) -> Self {
         Self::attribute_type(table, key, TYPE_NUMBER)
     }
 
-    /// Returns the prefix of all times of an attribute; [`ordered_time`] encodes the rest.
+    /// Returns the prefix of all times of an attribute; [`ordered_time`] encodes the bytes after it.
     pub(crate) fn attribute_times(table: TableId, key: &str) -> Self {
         Self::attribute_type(table, key, TYPE_TIME)
     }
 
-    /// Returns the prefix of all points of an attribute; [`point_of`] decodes the rest.
+    /// Returns the prefix of all points of an attribute; [`point_of`] decodes the bytes after it.
     pub(crate) fn attribute_points(table: TableId, key: &str) -> Self {
         Self::attribute_type(table, key, TYPE_POINT)
     }

@@ -1,10 +1,10 @@
-//! Search evaluation: committed hits, corrected by what the index does not contain yet.
+//! Search evaluation: hits of the committed index, corrected by the catalog changes that it does not contain yet.
 //!
 //! 1. Take a snapshot: a tantivy searcher, and the position that its documents reflect.
 //! 2. Determine from the catalog which timelines are *fresh* (visible without a document, or edited since that
 //!    position) and which are gone.
-//! 3. Compute an upper bound of the hits from the index, without the edited and removed timelines. If the tree could
-//!    not be decided there and the bound is large, also compute a lower bound.
+//! 3. Compute an upper bound of the hits from the index, without the edited and removed timelines. If the bound is not
+//!    exact and is large, also compute a lower bound.
 //! 4. Verify the timelines between the bounds, and all fresh ones, on the catalog's entries.
 //!
 //! The catalog is read after the snapshot is taken, so no timeline can be missed between the two.
@@ -25,7 +25,7 @@ use crate::segment::{Bound, SegmentView};
 
 /// Timelines that are verified under one lock of the catalog: about a millisecond.
 const VERIFY_GROUP: usize = 2_048;
-/// Most candidates that are verified without computing a lower bound first.
+/// Maximum number of candidates that are verified without computing a lower bound first.
 const VERIFY_AT_ONCE_MAX: u64 = 2_048;
 
 /// State of the index that searches read: documents, and the position that they reflect.
@@ -133,7 +133,7 @@ fn bound(views: &[SegmentView<'_>], root: &Node, bound: Bound) -> tantivy::Resul
     Ok((ordinals, exact))
 }
 
-/// Returns every id that the tree names.
+/// Returns all ids in the tree.
 fn named_ids(node: &Node) -> Vec<TimelineId> {
     match node {
         Node::Ids(ids) => ids.clone(),

@@ -1,10 +1,14 @@
 //! Evaluation of a condition tree on one tantivy segment, as sets of documents.
 //!
-//! Each leaf becomes the set of documents in the posting lists of its terms; inner nodes combine these sets. Two
-//! kinds of nodes are not decided here: times of first and last points, which the index does not hold, and the
-//! remaining nodes of an `And` once few documents are left, because verifying those few is cheaper than reading long
-//! lists. The result is therefore a *bound*: a superset ([`Bound::Upper`]) or subset ([`Bound::Lower`]) of the
-//! matching documents, with a flag whether it is exact. Documents between the two bounds are verified on the
+//! Each leaf becomes the set of documents in the posting lists of its terms; inner nodes combine these sets. Three
+//! kinds of nodes are not decided here:
+//!
+//! - times of first and last points, and the word order of phrases, because the index does not hold them;
+//! - the remaining nodes of an `And` once few documents are left, because verifying few documents is cheaper than
+//!   reading long lists.
+//!
+//! The result is therefore a *bound*: a superset ([`Bound::Upper`]) or subset ([`Bound::Lower`]) of the matching
+//! documents, with a flag that is true if the set is exact. Documents between the two bounds are verified on the
 //! catalog's entries.
 
 mod ranges;
@@ -27,16 +31,16 @@ use crate::record::SeenLookup;
 
 use ranges::number_bits;
 
-/// Documents whose keys are read in one call.
+/// Number of documents whose keys are read in one call.
 const KEY_GROUP: usize = 256;
-/// Size of a partial `And` result, in documents of a segment, at which the rest of the `And` is verified one by one.
+/// Size of a partial `And` result, in documents of a segment, up to which its remaining nodes are verified one by one.
 /// Reading a list costs about 1 ns per document, verifying about 0.5 µs per document.
 const VERIFY_DOCUMENTS_MAX: u64 = 256;
-/// Values that are tested between two checks of the stop signal: about a millisecond.
+/// Number of values that are tested between two checks of the stop signal: about a millisecond.
 const VALUES_BETWEEN_CHECKS: usize = 4_096;
-/// Most listed documents that are sorted; more are collected in a bitmap of the whole segment.
+/// Maximum number of listed documents that are sorted. More are collected in a bitmap over the whole segment.
 const SORTED_DOCUMENTS_MAX: usize = 4_096;
-/// Number of values whose list lengths are sampled to estimate those of all values.
+/// Number of values whose list lengths are sampled to estimate the total length for all values.
 const SAMPLED_VALUES: usize = 32;
 
 /// Direction in which a set may be inexact.
@@ -67,7 +71,7 @@ impl Bounded {
 pub(crate) struct SegmentView<'a> {
     table: TableId,
     source_tags: &'a [String],
-    /// Ordinals of the timelines that the tree names by id, if they exist.
+    /// Ordinals of the existing timelines whose ids occur in the tree.
     ids: &'a HashMap<TimelineId, Ordinal>,
     segment: &'a SegmentReader,
     terms: Arc<InvertedIndexReader>,
@@ -249,7 +253,7 @@ impl<'a> SegmentView<'a> {
         })
     }
 
-    /// Returns the number of documents with a value.
+    /// Estimates the number of documents with a value; for the empty value, all documents of the segment.
     fn listed(&self, subject: &Subject, value: &str) -> tantivy::Result<u64> {
         let prefixes = match subject {
             _ if value.is_empty() => return Ok(u64::from(self.segment.max_doc())),
@@ -296,7 +300,7 @@ impl<'a> SegmentView<'a> {
         Ok(found)
     }
 
-    /// Evaluates a test of the source, which is the first source tag that a document has.
+    /// Evaluates a test of the source: the value of the first source tag that a document has.
     fn source(&self, test: &TextTest, bound: Bound) -> tantivy::Result<Bounded> {
         let mut found = Bounded::exact(RoaringBitmap::new());
         let mut undecided = self.all.clone();
@@ -453,8 +457,8 @@ impl<'a> SegmentView<'a> {
         Ok(())
     }
 
-    /// Returns the documents of the timelines that the tree names by id. Scans every key of the segment. The common
-    /// case, ids at the top of the tree, does not use the index.
+    /// Returns the documents of these timelines. Scans every key of the segment. A condition whose top level requires
+    /// ids does not reach this code; it is evaluated on the catalog.
     fn identified(&self, ids: &[TimelineId]) -> RoaringBitmap {
         let known = ids.iter().filter_map(|id| self.ids.get(id));
         let wanted: RoaringBitmap = known.map(|ordinal| ordinal.0).collect();
@@ -494,7 +498,7 @@ fn with_value(mut prefix: Token, value: &str) -> Token {
     prefix
 }
 
-/// Returns the smallest byte string greater than all strings that begin with `prefix`.
+/// Returns the smallest byte string greater than all strings that begin with `prefix`; `None` if all bytes are 255.
 fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let kept = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
     let mut end = prefix[..=kept].to_vec();

@@ -1,7 +1,7 @@
 //! Collects the hits of a page in one pass over all matching timelines.
 //!
-//! Without `collapse`, a heap keeps only the hits of the page. With it, the first timeline of each tag value is kept
-//! until all are seen.
+//! Without `collapse`, a heap keeps only the hits of the page. With `collapse`, the first timeline of each tag value is
+//! kept until all timelines are seen.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
@@ -15,7 +15,7 @@ use crate::Result;
 use crate::error::limit;
 use crate::record::Seen;
 
-/// Most values of the tag that timelines are collapsed by. One timeline per value is kept until all are seen.
+/// Maximum number of hits with `collapse`: values of the tag, plus one for timelines without the tag.
 pub const COLLAPSE_VALUES_MAX: usize = 250_000;
 
 /// Collector of the hits of one page.

@@ -20,7 +20,7 @@ pub(super) struct Ranking<'a> {
     asked: Option<Asked<'a>>,
 }
 
-/// Inputs of the order that are not in the catalog.
+/// Times of the points of a timeline, and its relevance score.
 #[derive(Clone, Copy)]
 pub(super) struct Facts {
     seen: Option<Seen>,

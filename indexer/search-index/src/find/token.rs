@@ -1,8 +1,8 @@
 //! The page token: hexadecimal digits of `version ‖ terms ‖ values ‖ id ‖ checksum`.
 //!
-//! `terms` is a hash of table, condition, sort keys and collapse tag; the limit may change from page to page. A value
-//! is its kind (1 byte) and its bytes; texts have a length prefix. The checksum detects typing errors, not attacks: a
-//! forged token can only name a position in the order.
+//! `terms` is a hash of table, condition, sort keys and collapse tag; limit and highlighting may change from page to
+//! page. A value is its kind (1 byte) and its bytes; texts have a length prefix. The checksum detects typing errors,
+//! not attacks: a forged token only selects a position in the order.
 
 use std::fmt::{self, Write};
 
@@ -17,7 +17,7 @@ use crate::{Result, SearchError};
 
 const VERSION: u8 = 1;
 
-/// Returns a hash of the request without page position and limit.
+/// Returns a hash of table, condition, sort keys and collapse tag.
 pub(super) fn terms(table: TableId, request: &FindRequest) -> u64 {
     let mut hash = HashWriter(Xxh3Default::new());
     hash.0

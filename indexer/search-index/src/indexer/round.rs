@@ -19,7 +19,7 @@ use crate::positions::{self, Difference, Position, Positions};
 use crate::search::Snapshot;
 use crate::segment::with_attributes;
 
-/// Documents that are built under one lock of a catalog: about a millisecond.
+/// Number of documents that are built under one lock of a catalog: about a millisecond.
 const GROUP_DOCUMENTS: usize = 500;
 
 /// Part of a commit that belongs to one table.
@@ -53,7 +53,7 @@ impl Indexer {
         while let Some(shares) = self.gather() {
             self.commit(&shares)?;
             if self.shared.control.lock().closed {
-                // The rest is indexed after the next start.
+                // Timelines without a document are indexed after the next start.
                 return Ok(());
             }
             if !self.replacing {
@@ -124,7 +124,7 @@ impl Indexer {
                 position.outdated |= edited & &position.indexed;
             }
         }
-        // Excluded from searches from now on; the next commit deletes their documents.
+        // Removed tables are excluded from searches from now on; the next commit deletes their documents.
         self.removed
             .retain(|table| self.positions.remove(table).is_some());
         Ok(())

@@ -80,7 +80,7 @@ impl OpenIndex {
         })
     }
 
-    /// Returns a searcher over the documents of the last commit or reload.
+    /// Returns a searcher over the documents of the last reload.
     pub(super) fn searcher(&self) -> Searcher {
         self.reader.searcher()
     }

@@ -1,6 +1,6 @@
 //! Words, phrases and fuzzy texts on one segment: term lookups, and dictionary scans with an automaton.
 //!
-//! No evaluation reads all distinct values of a property, except for phrases of very common words.
+//! Their evaluation does not read all distinct values of a property, except for phrases of very common words.
 
 use roaring::RoaringBitmap;
 use tantivy::postings::TermInfo;
@@ -11,10 +11,10 @@ use super::{Bound, Bounded, SegmentView, end_of_prefix, with_value};
 use crate::close_term::CloseTerm;
 use crate::mapping::{Keyed, Token, first_name};
 
-/// Most documents with all words of a phrase that are verified one by one for the word order.
+/// Maximum number of documents with all words of a phrase for which the word order is verified one by one.
 const PHRASE_DOCUMENTS_MAX: u64 = 4_096;
 
-/// Term prefixes of a property with words.
+/// Term prefixes of a property whose values can contain words.
 struct Terms {
     /// Prefix of the terms of words that are not the whole value.
     words: Token,
@@ -23,7 +23,7 @@ struct Terms {
 }
 
 impl SegmentView<'_> {
-    /// Returns a bound of the documents with a value of a property that passes. Documents without the property are
+    /// Returns a bound of the documents whose value of `property` passes `test`. Documents without the property are
     /// excluded.
     pub(super) fn keyed(
         &self,
@@ -81,7 +81,8 @@ impl SegmentView<'_> {
         }
     }
 
-    /// Estimates the number of documents that contain all of some words.
+    /// Estimates the number of documents that contain all given words: the frequency of the rarest exact word. If there
+    /// is no estimate, returns one more than the number of documents.
     pub(super) fn saying_estimate(&self, subject: &Subject, asked: &[Word]) -> tantivy::Result<u64> {
         let every = u64::from(self.segment.max_doc());
         let terms = match subject {
@@ -122,7 +123,7 @@ impl SegmentView<'_> {
         Ok(found)
     }
 
-    /// Visits the distinct first names of the terms of a kind.
+    /// Visits the distinct keys in the terms of a kind. The key is the first name in a term.
     fn each_key(&self, kind: Token, visit: &mut dyn FnMut(&str)) -> tantivy::Result<()> {
         let end = end_of_prefix(&kind.0);
         let mut next = Some(kind.0);
@@ -158,7 +159,7 @@ impl SegmentView<'_> {
         }
     }
 
-    /// Returns the passing terms after `prefix` that are within the edit distance of a text.
+    /// Returns the terms that consist of `prefix` and a non-empty text that passes and is within the edit distance.
     fn close(
         &self,
         prefix: &Token,
@@ -195,7 +196,7 @@ fn phrase(documents: RoaringBitmap, asked: &[Word], bound: Bound) -> Bounded {
     }
 }
 
-/// Intersects all sets; does not evaluate those after an empty one.
+/// Intersects all sets; evaluates no further sets once the intersection is empty.
 fn all_in(sets: impl Iterator<Item = tantivy::Result<RoaringBitmap>>) -> tantivy::Result<RoaringBitmap> {
     let mut all: Option<RoaringBitmap> = None;
     for set in sets {

@@ -1,4 +1,4 @@
-//! Tests that search results equal those of the model, regardless of the progress of the index.
+//! Tests that search results equal the results of the model, regardless of the progress of the index.
 //!
 //! Random sequences of edits, removals, flushes, restarts and deletions of the index folder are interleaved with
 //! searches.
@@ -78,7 +78,7 @@ fn number() -> impl Strategy<Value = f64> {
     select(vec![0.0, -0.0, 1.0, 1.5, -7.0, 12.0])
 }
 
-/// Strategy for points. None is on the border of a test area, except the centre of the circle with radius zero.
+/// Strategy for points. No point is on the border of a test area, except the centre of the circle with radius zero.
 fn point() -> impl Strategy<Value = AttributeValue> {
     let between = (-8..8i32, -17..17i32);
     let anywhere = between

@@ -1,6 +1,6 @@
 //! Tests of facets against naive counts over the model.
 //!
-//! Random tables and requests are compared, with a part of the timelines indexed and the rest fresh.
+//! Random tables and requests are compared. Some timelines are indexed, all others are fresh.
 
 use std::cmp::Ordering;
 

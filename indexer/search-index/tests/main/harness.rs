@@ -99,7 +99,7 @@ impl Database {
         self.folder.path().join("index")
     }
 
-    /// Registers and announces a timeline; for a known one only the times change.
+    /// Registers and announces a timeline; for a known timeline only the times change.
     pub(crate) fn add(
         &mut self,
         measurement: &str,

@@ -1,6 +1,6 @@
 //! Test areas, with an independent implementation of containment.
 //!
-//! The model uses it, so it must not share code with the crate that is tested.
+//! The model uses this implementation, so it shares no code with the crate under test.
 
 use tideline_condition::Test;
 use tideline_condition::geo::Area;

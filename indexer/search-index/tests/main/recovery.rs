@@ -232,7 +232,7 @@ fn tables_share_an_index_without_seeing_each_other() {
             .len(),
         20
     );
-    // Start that attaches one table and removes the rest.
+    // Start that attaches one table and removes all other tables.
     one.reopen_index();
     one.index.detach_others();
     one.flush();
