@@ -8,8 +8,8 @@
 //! | `host=~web-[12]` | the whole tag matches the regular expression; `host!~…` negates it |
 //! | `measurement=cpu`, `source=web-1`, `id=3f2a…` | properties of every timeline |
 //! | `last_seen>=now-1h`, `first_seen<2026-01-01T00:00:00Z` | time properties of every timeline |
-//! | `@owner=team-a` | the attribute `owner`; numbers, `true` and `false` are compared as such |
-//! | `tag:source=x` | the tag `source`, if a property has the same name |
+//! | `@owner=team-a` | the attribute `owner`; `7`, `true` and `false` are a number and booleans, not texts |
+//! | `tag:source=x` | the tag `source`; the prefix is needed because a property has the same name |
 //! | `usage>90`, `>=`, `<`, `<=`, `=`, `!=` | conditions on values: the field `usage` |
 //! | `state="12"` | quotes force text if the value would parse as a number or boolean |
 //! | `{"or": […]}` | a tree in JSON, as in the HTTP API |
@@ -28,7 +28,7 @@ pub struct TypedError(String);
 ///
 /// # Errors
 ///
-/// [`TypedError`] if the text has no operator, no name before it, or an invalid value.
+/// [`TypedError`] if the text has no operator, no name before it, an invalid value, or is invalid JSON.
 pub fn parse(domain: Domain, text: &str) -> Result<Condition, TypedError> {
     if text.trim_start().starts_with('{') {
         return json::from_str(domain, text).map_err(|error| TypedError(error.to_string()));

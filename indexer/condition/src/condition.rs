@@ -8,24 +8,24 @@ use tideline_model::Timestamp;
 use crate::literal::Literal;
 use crate::operators::{Equals, Test};
 
-/// Deepest nesting of a tree; a leaf has depth 1.
+/// Maximum nesting of a tree; a leaf has depth 1.
 pub const DEPTH_MAX: usize = 64;
-/// Most nodes of a tree. Each value of an `In` counts as one node.
+/// Maximum number of nodes of a tree. Each value of an `In` counts as one node.
 pub const NODES_MAX: usize = 10_000;
 /// Longest prefix, wildcard or regular expression, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 1_024;
-/// Most words of a text search.
+/// Maximum number of words of a text search.
 pub const WORDS_MAX: usize = 32;
-/// Most edits of a fuzzy search.
+/// Maximum number of edits of a fuzzy search.
 pub const DISTANCE_MAX: u8 = 2;
 /// Longest text or word of a fuzzy search, in bytes. With two edits, 96 one-byte characters result in an automaton of
 /// 2,679 states, and 24 distinct four-byte characters in one of 10,257.
 pub const FUZZY_BYTES_MAX: usize = 96;
-/// Most states of all automata of a condition. A state takes [`STATE_BYTES`].
+/// Maximum number of states of all automata of a condition. A state takes [`STATE_BYTES`].
 pub const FUZZY_STATES_MAX: usize = 16_384;
 /// Size of an automaton state in bytes: one transition per byte value.
 pub const STATE_BYTES: u64 = 1_024;
-/// Most memory of one compiled regular expression, in bytes, as estimated before compilation. All expressions of a
+/// Maximum memory of one compiled regular expression, in bytes, as estimated before compilation. All expressions of a
 /// condition together may take [`tideline_pattern::REQUEST_BYTES_MAX`].
 pub const REGEX_BYTES_MAX: usize = 1 << 20;
 
@@ -65,7 +65,7 @@ pub enum Subject {
     /// The value of an attribute.
     Attribute(String),
     /// Measurement, tags and text attributes together; supports only words and phrases. Words may be spread over
-    /// several of them, a phrase must be in one.
+    /// several properties; a phrase must be in one.
     Any,
     /// Timeline id as 32 hexadecimal digits; supports only `Equals`, `NotEquals` and `In`.
     Id,

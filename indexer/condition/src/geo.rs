@@ -19,7 +19,8 @@ pub use cells::{Rectangle, cell_of, ranges};
 
 /// Mean radius of the earth in metres (IUGG).
 const EARTH_RADIUS: f64 = 6_371_008.8;
-/// Most corners of a polygon. Every tested point is compared with every edge.
+/// Maximum number of corners of a polygon; one more is accepted as the closing corner. Every tested point is compared
+/// with every edge.
 pub const CORNERS_MAX: usize = 1_000;
 /// Margin of rectangles in degrees, about 0.1 mm, so that rounding excludes no point.
 const ROUNDING: f64 = 1e-9;
@@ -34,7 +35,7 @@ pub enum Area {
         /// Radius in metres, 0 or more.
         meters: f64,
     },
-    /// All points between two parallels and two meridians. From 170 to -170 degrees it is 20 degrees wide.
+    /// All points between two parallels and two meridians. A box from 170 to -170 degrees is 20 degrees wide.
     Box {
         /// Latitude of the southern side.
         south: f64,

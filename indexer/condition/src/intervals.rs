@@ -13,7 +13,7 @@ use crate::record::ValueRef;
 /// Bounds of an interval of texts.
 type TextEnds = (Bound<Box<str>>, Bound<Box<str>>);
 
-/// Sorted, disjoint intervals; both ends are inclusive.
+/// Sorted intervals of values. Intervals of numbers include both ends.
 #[derive(Debug, Clone, Default)]
 pub struct Intervals {
     kind: Option<ValueKind>,

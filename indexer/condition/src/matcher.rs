@@ -38,7 +38,7 @@ pub enum Node {
     Or(Vec<Node>),
     /// Matches if the node does not match.
     Not(Box<Node>),
-    /// Matches if one of the texts passes; a missing subject is the empty text.
+    /// Matches if one of the texts passes; for words, all texts together. A missing subject is the empty text.
     Text(Subject, TextTest),
     /// Matches if one of the values equals a literal; the literals are neither texts nor lists.
     OneOf(Subject, Vec<Literal>),
@@ -165,7 +165,7 @@ impl Node {
         }
     }
 
-    /// Returns the only ids that can match, if the condition restricts them.
+    /// Returns the only ids that can match, if the top level of the condition (or an `And` there) requires ids.
     pub fn required_ids(&self) -> Option<&[TimelineId]> {
         match self {
             Self::Ids(ids) => Some(ids),

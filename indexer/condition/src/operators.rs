@@ -22,8 +22,8 @@ pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
     const MEMBERS: &'static [Member];
     /// Command-line symbols.
     const SYMBOLS: &'static [Symbol] = &[];
-    /// Codes in stable bytes, for timelines and for values. Operators without a code are written as JSON; new ones
-    /// need none.
+    /// Codes in stable bytes, for timelines and for values. Operators without a code are written as JSON. New
+    /// operators need no code.
     const CODES: [Option<u8>; 2] = [None, None];
     /// Name in the message that a subject does not support the operator.
     const DESCRIBED: &'static str;
@@ -51,7 +51,7 @@ pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
     /// Replaces times relative to `now` with absolute times.
     fn resolve(&mut self, _now: Timestamp) {}
 
-    /// Parses the text after one of its symbols; `None` if the symbol is not supported for the subject.
+    /// Parses the text after a symbol of the operator; `None` if the symbol is not supported for the subject.
     ///
     /// # Errors
     ///
@@ -98,7 +98,8 @@ macro_rules! operators {
         $(mod $module;)*
         $(pub use $module::$operator;)*
 
-        /// Test of a subject. A list passes if one of its values does. Texts are compared byte by byte.
+        /// Test of a subject. A list passes if one of its values passes. Exceptions: words may be spread over the list,
+        /// and inequality passes only if no value is equal. Texts are compared byte by byte.
         #[derive(Debug, Clone, PartialEq)]
         pub enum Test {
             $($(#[$doc])* $operator($operator),)*

@@ -1,7 +1,7 @@
 //! Encoding of conditions that is identical in every build. Page tokens are bound to it.
 //!
-//! Numbers have a fixed width, texts and lists have a length prefix, and each alternative has a permanent code. Two
-//! conditions are therefore equal if and only if their bytes are equal. The codes differ between the two domains for
+//! Numbers have a fixed width, texts and lists have a length prefix, and each alternative has a permanent code.
+//! Conditions with equal bytes therefore match the same records. The codes differ between the two domains for
 //! compatibility with existing tokens.
 
 use std::ops::Bound;
@@ -13,7 +13,8 @@ use crate::domain::Domain;
 use crate::literal::{Literal, Place};
 use crate::operators::{Exists, Test};
 
-/// Code of an operator without a permanent code; its JSON follows.
+/// Code of anything without a permanent code: an operator (the JSON of its leaf follows), a saved search, or a literal
+/// that fields do not have.
 const BY_JSON: u8 = 255;
 
 /// Encoder of a condition.

@@ -1,7 +1,7 @@
 //! Checked and compiled text tests.
 //!
-//! An index looks up texts, fuzzy texts and words directly. Any other test is evaluated once per search for each
-//! distinct value of a subject. Tests therefore borrow, and allocate only to split words.
+//! An index looks up texts, fuzzy texts, words and rare phrases directly. Any other test is evaluated once per search
+//! for each distinct value of a subject. Tests therefore do not copy the text; only splitting it into words allocates.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -40,7 +40,7 @@ pub trait TextPredicate: Debug + Send + Sync {
         ""
     }
 
-    /// Returns the byte range of a passing text that matched.
+    /// Returns the byte range of the match within a passing text; by default the whole text.
     fn matched(&self, text: &str) -> Range<usize> {
         0..text.len()
     }
@@ -105,7 +105,7 @@ impl TextTest {
         }
     }
 
-    /// Removes the words that a text contains from `missing`; returns true if none is left.
+    /// Removes from `missing` each word that the text contains; returns true if no word is left.
     pub(crate) fn says(&self, missing: &mut Vec<&Word>, text: &str) -> bool {
         for found in words(text) {
             missing.retain(|word| !word.is(&found));
@@ -255,7 +255,7 @@ fn is_plain(text: &str) -> bool {
     text.bytes().all(is_small)
 }
 
-/// Decodes UTF-8. Bytes that are not UTF-8 never pass a test.
+/// Decodes UTF-8; returns `None` if the bytes are not valid UTF-8.
 pub(crate) fn read(text: &[u8]) -> Option<&str> {
     std::str::from_utf8(text).ok()
 }

@@ -7,7 +7,7 @@ use tideline_model::GeoPoint;
 
 use super::{ROUNDING, meridian};
 
-/// Approximate maximum of cells per rectangle. More cells fit more tightly, but each costs a dictionary lookup.
+/// Approximate maximum number of cells per rectangle. More cells fit more tightly, but each costs a dictionary lookup.
 const CELLS_MAX: usize = 48;
 /// Number of times the globe is halved in each direction.
 const DEPTH: u32 = 32;

@@ -15,8 +15,8 @@ use crate::domain::Domain;
 use crate::stable::StableBytes;
 use crate::text::{TextPredicate, TextTest, read};
 
-/// Test that the subject is between two bounds, one of which may be open. For timelines: a numeric attribute, or
-/// another subject whose text parses as a number. For points: a number or a text.
+/// Test that the subject is between two bounds; one bound may be open. For timelines: a numeric attribute, or another
+/// subject whose text parses as a number. For points: a number or a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compare {
     /// The lower end.

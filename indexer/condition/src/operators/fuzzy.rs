@@ -14,7 +14,7 @@ use crate::text::{Close, TextTest};
 pub struct Fuzzy {
     /// The text.
     pub text: String,
-    /// Most edits, at most [`DISTANCE_MAX`](crate::condition::DISTANCE_MAX).
+    /// Maximum number of edits, at most [`DISTANCE_MAX`](crate::condition::DISTANCE_MAX).
     pub distance: u8,
 }
 

@@ -9,7 +9,7 @@ use crate::literal::Literal;
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
-/// Test that the subject is one of these values. Those for a field must be of one kind.
+/// Test that the subject is one of these values. The values for a field must be of one kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct In(pub Vec<Literal>);
 

@@ -14,7 +14,7 @@ use crate::text::{TextTest, asked_words};
 pub struct Words {
     /// The text.
     pub text: String,
-    /// Most edits in each word, at most [`DISTANCE_MAX`](crate::condition::DISTANCE_MAX).
+    /// Maximum number of edits per word, at most [`DISTANCE_MAX`](crate::condition::DISTANCE_MAX).
     pub distance: u8,
 }
 
