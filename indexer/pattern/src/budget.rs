@@ -3,7 +3,7 @@
 use crate::error::shown;
 use crate::{PatternError, Result};
 
-/// Most memory of all patterns of a request when compiled and used, in bytes. It allows some 400 simple patterns,
+/// Maximum memory of all patterns of a request when compiled and used, in bytes. It allows some 400 simple patterns,
 /// which compile within a second.
 pub const REQUEST_BYTES_MAX: u64 = 64 << 20;
 

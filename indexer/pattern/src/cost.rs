@@ -123,7 +123,7 @@ fn times(kind: &RepetitionKind) -> u32 {
     }
 }
 
-/// Returns true if a flag of the expression enables case-insensitive matching.
+/// Returns true if the expression contains the flag `i`, also where it is only switched off.
 fn folds(ast: &Ast) -> bool {
     let sets = |flags: &Flags| {
         let items = flags.items.iter();

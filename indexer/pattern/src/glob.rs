@@ -26,9 +26,9 @@ impl Glob {
         std::str::from_utf8(text).is_ok_and(|text| self.matches_text(text))
     }
 
-    /// Matches from left to right. After a mismatch, only the last `*` is extended. Extending an earlier one cannot
-    /// help: it is already at the first position where the part after it matches, and a later position leaves less
-    /// text for the rest.
+    /// Matches from left to right. After a mismatch, only the last `*` is extended. Extending an earlier `*` cannot
+    /// help: the part after it already matches at the first possible position, and a later position leaves less text
+    /// for the remaining pattern.
     fn matches_text(&self, text: &str) -> bool {
         let (mut pattern, mut rest) = (self.pattern.chars(), text.chars());
         let mut last_star = None;

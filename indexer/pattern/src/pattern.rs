@@ -18,8 +18,8 @@ use crate::{PatternError, Result};
 const DEPTH_MAX: u32 = 100;
 /// Nesting depth that the anchoring frame adds.
 const FRAME_DEPTH: u32 = 2;
-/// Size of the lazy DFA cache per matching direction, in bytes. If it is too small for an expression, matching is
-/// slower.
+/// Size of the lazy DFA cache per matching direction, in bytes. Matching is slower if an expression needs a larger
+/// cache.
 const STATES_BYTES_MAX: usize = 64 << 10;
 /// Divisor of the automaton size that yields the memory per capture group: two slots per state.
 const GROUP_SHARE: u64 = 2;
@@ -29,7 +29,7 @@ const GROUP_SHARE: u64 = 2;
 pub struct Limits {
     /// Longest expression text, in bytes.
     pub text_bytes_max: usize,
-    /// Most memory of the compiled expression, in bytes.
+    /// Maximum memory of the compiled expression, in bytes.
     pub compiled_bytes_max: u64,
 }
 
@@ -101,7 +101,8 @@ impl Pattern {
         &self.expression
     }
 
-    /// Returns the memory needed for matching in bytes: both automata and their caches.
+    /// Returns an upper bound of the memory for matching, in bytes: both automata and their caches, or the expanded
+    /// texts.
     pub fn bytes(&self) -> u64 {
         match &self.texts {
             Some(texts) => texts.iter().map(|text| text.len() as u64 + 32).sum(),
@@ -109,7 +110,7 @@ impl Pattern {
         }
     }
 
-    /// Returns the memory needed for matching with capture groups, in bytes.
+    /// Returns an upper bound of the memory for matching with capture groups, in bytes.
     pub fn bytes_with_groups(&self) -> u64 {
         let groups = (self.cost.groups + 1).saturating_mul(self.cost.bytes / GROUP_SHARE);
         (2 * self.cost.bytes + 2 * STATES_BYTES_MAX as u64).saturating_add(groups)

@@ -4,14 +4,14 @@
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-/// Most texts that an expression is expanded into.
+/// Maximum number of texts that an expression is expanded into.
 pub const TEXTS_MAX: usize = 1_000;
 
-/// Most bytes of these texts together.
+/// Maximum number of bytes of these texts together.
 const BYTES_MAX: usize = 256 << 10;
 
-/// Returns all matching texts, sorted and distinct; `None` if there are more than [`TEXTS_MAX`], if they are too
-/// long, or if their number is unlimited.
+/// Returns all matching texts, sorted and distinct. Returns `None` if there are more than [`TEXTS_MAX`], if they are
+/// too long, or if the expression contains a repetition or an assertion.
 pub(crate) fn texts(hir: &Hir) -> Option<Vec<String>> {
     let mut texts = written_out(hir)?;
     texts.sort_unstable();
