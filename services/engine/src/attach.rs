@@ -2,12 +2,12 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | [`plan`] | determines the segments to attach, without those that others supersede |
+//! | [`plan`] | determines the segments to attach, without superseded ones |
 //! | [`timelines`] | registers timelines and sets their attributes |
 //! | this one | attaches segment by segment: first its timelines, then the locations of their rows |
 //!
 //! Each segment becomes visible with one manifest edit. An interrupted run keeps the segments attached so far; the
-//! same request continues with the others.
+//! same request continues with the remaining ones.
 
 mod plan;
 mod timelines;
@@ -76,7 +76,7 @@ impl AttachProgress {
     }
 }
 
-/// Progress callback, called after every few timelines. Attaching stops when it returns false.
+/// Progress callback, called at least once per 1,000 timelines. Attaching stops when it returns false.
 type Watch<'a> = dyn FnMut(&AttachProgress) -> bool + 'a;
 
 /// Reason why attaching a segment stopped.
@@ -116,8 +116,8 @@ impl<E: Into<EngineError>> From<E> for AttachStop {
 impl Engine {
     /// Attaches the segments of a plan one by one. Returns the last progress, and true if the plan was completed.
     ///
-    /// `watch` is called after every few timelines. When it returns false, the remaining segments are left out. A
-    /// segment that is damaged or does not fit is reported as a problem, and the others are still attached.
+    /// `watch` is called at least once per 1,000 timelines. When it returns false, the remaining segments are left out.
+    /// A segment that is damaged or does not fit is reported as a problem, and the others are still attached.
     ///
     /// # Errors
     ///

@@ -39,7 +39,7 @@ pub struct CatalogCleaned {
 struct Terms {
     /// True if timelines without visible points and attributes may be removed.
     empty: bool,
-    /// Timelines whose last point is older may be removed.
+    /// Timestamp; timelines whose last point is older may be removed.
     silent_before: Option<i64>,
     /// First visible timestamp; `i64::MIN` if all are visible.
     visible_from: i64,

@@ -17,9 +17,9 @@ use crate::error::{EngineError, Result};
 use crate::tables::Table;
 use crate::write::WriteOptions;
 
-/// Timelines read from one snapshot, which keeps dropped segments alive until it is released.
+/// Number of timelines read from one snapshot. A snapshot keeps dropped segments alive until it is released.
 const TIMELINES_AT_ONCE: usize = 1_000;
-/// Rows per write, far below the limit of a write.
+/// Number of buffered rows that triggers a write; far below the limit of a write.
 const ROWS_AT_ONCE: usize = 8_192;
 
 /// Progress of a copy.
@@ -49,8 +49,8 @@ struct Copied {
 impl Engine {
     /// Copies the points of a range into another table.
     ///
-    /// `watch` is called after every few thousand points, which are durable then. When it returns false, the copy
-    /// ends and `seen` stays below `timelines`.
+    /// `watch` is called after every write of a few thousand points and after every 1,000 timelines. When it returns
+    /// false, the copy ends; `seen` is then below `timelines`, unless all timelines were copied.
     ///
     /// # Errors
     ///
@@ -195,7 +195,7 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Adds a run of a timeline. Its first run registers the timeline in the target table.
+    /// Adds a run of a timeline. The first run of a timeline registers it in the target table.
     fn add(&mut self, copied: &Copied, ordinal: &mut Option<Ordinal>, run: &Run) -> Result<()> {
         if run.rows() == 0 {
             return Ok(());

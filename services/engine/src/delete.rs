@@ -1,8 +1,8 @@
 //! Deletion of points and timelines: invisible in every tier on return, durable and idempotent.
 //!
 //! The selection is resolved first. A point written afterwards is visible, also for a deleted timeline, which then
-//! has no attributes. A large selection takes several deletes in sequence. After an error some may be done; the same
-//! call completes the others.
+//! has no attributes. A large selection takes several deletes in sequence. After an error some of these deletes may be
+//! done; the same call completes the remaining ones.
 
 use roaring::RoaringBitmap;
 use tideline_condition::Condition;
@@ -113,7 +113,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Deletes catalog rows and index documents of removed timelines.
+    /// Deletes catalog rows of removed timelines, and notifies the index, which deletes their documents.
     pub(crate) fn forget_removed(&self, table: &Table) -> Result<()> {
         self.index.notify();
         Ok(self.catalogs.save_removals(&table.catalog, self.store.stamps())?)

@@ -1,6 +1,6 @@
 //! Directory of the timeline catalogs of all tables, used by the log and the store.
 //!
-//! It applies replayed journal entries to the catalogs, and writes catalog rows before that part of the journal is
+//! It applies replayed journal entries to the catalogs, and writes catalog rows before their journal entries are
 //! dropped.
 
 use std::collections::BTreeSet;
@@ -276,7 +276,7 @@ impl Flushed for FlushedCatalogs {
     fn follow(self: Box<Self>, _: &Arc<Manifest>) {}
 }
 
-/// Timelines read under one lock, so that writers wait no longer than a millisecond.
+/// Number of timelines read under one lock, so that writers wait no longer than a millisecond.
 const READ_GROUP: usize = 4_096;
 
 /// Timelines of a catalog, resolved for archive files.
@@ -333,7 +333,7 @@ impl TimelineMetadata for Names {
     }
 }
 
-/// Converts a value to the JSON form of requests. Both kinds of lists become arrays.
+/// Converts a value to the JSON form of archive files. Both kinds of lists become arrays.
 fn as_json(value: AttributeRef<'_>) -> serde_json::Value {
     use serde_json::{Value, json};
     match value {

@@ -41,7 +41,8 @@ pub enum ErrorKind {
     Overloaded,
     /// The disk is full or nearly full. Nothing was done; retry later.
     DiskFull,
-    /// The service is temporarily unavailable. The outcome of a write is unknown; repeating it is safe.
+    /// The service is temporarily unavailable. The outcome of a write may be unknown. Repeating the write is safe if
+    /// its points have timestamps or the request has an idempotency key.
     Unavailable,
     /// Stored data is damaged, or the error is a bug. Report it.
     Internal,
@@ -212,7 +213,7 @@ impl EngineError {
         }
     }
 
-    /// Returns the limit and the actual value, if the error is an exceeded limit.
+    /// Returns the limit and the actual value; `None` if the error does not contain them.
     pub fn limit(&self) -> Option<(u64, u64)> {
         match self {
             Self::OverLimit { limit, actual, .. } => Some((*limit, *actual)),

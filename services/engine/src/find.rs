@@ -55,7 +55,7 @@ pub struct TimelinePage {
 pub struct FoundTimeline {
     /// The timeline.
     pub timeline: Timeline,
-    /// Number of timelines that it represents, itself included; more than one if timelines are collapsed.
+    /// Number of timelines in this hit, including this one; more than 1 only if timelines are collapsed.
     pub timelines: u64,
     /// Parts of its texts that matched.
     pub highlights: Vec<Highlight>,
@@ -168,8 +168,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::NoSuchTimeline`] for an unknown id, a catalog error if a value is not allowed, and a
-    /// store error if the table was dropped or the commit fails.
+    /// Returns [`EngineError::NoSuchTimeline`] for an unknown id, a catalog error if a value is not allowed or the
+    /// commit fails, and a store error if the table was dropped or the span of the timeline cannot be read.
     pub fn set_attributes(
         &self,
         table: &Table,
@@ -210,7 +210,7 @@ impl Engine {
     /// Stores type, help and unit of metrics; durable on return. Returns the number of metrics left out because of
     /// limits or invalid names.
     ///
-    /// Known metadata costs no write, and neither does a sender that contradicts it again and again.
+    /// Known metadata costs no write. A sender that contradicts it costs at most one write per metric and minute.
     ///
     /// # Errors
     ///

@@ -125,7 +125,8 @@ impl Growth {
     }
 
     /// Returns true if the identities of a table have reached their limit. `measure` returns their number and bytes.
-    /// It is called once per 64th of the timelines, because its cost grows with their number.
+    /// It is called at first and whenever the timelines have grown by a 64th, but by 1,024 at least, because its cost
+    /// grows with their number.
     pub(crate) fn is_oversized(&self, limit: u64, measure: impl FnOnce() -> (u64, u64)) -> bool {
         let is_due = self.identities.lock().left == 0;
         // The lock is released for the measurement, which takes other locks.

@@ -21,7 +21,7 @@ const BINS: usize = 256;
 const SLOT_SECONDS: u64 = 5;
 /// Number of slots kept: one minute.
 const SLOTS: u64 = 60 / SLOT_SECONDS;
-/// Factor over the fair share above which a range is hot.
+/// Multiple of the fair share above which a range is hot.
 const HOT_SHARES: f64 = 4.0;
 /// Share above which a range is hot, however few machines there are.
 const HOT_SHARE: f64 = 0.5;
@@ -33,10 +33,10 @@ const MACHINES_TRACKED: usize = 8;
 const MACHINES_NAMED: usize = 3;
 /// Number of machines above which the fair share does not change any more.
 const MACHINES_COUNTED: usize = BINS;
-/// Timelines read under one lock of the catalog.
+/// Number of timelines read under one lock of the catalog.
 const LOOK_GROUP: usize = 8_192;
 
-/// Key range with more than four times its fair share of the writes or reads of the last minute.
+/// Key range with more than four times its fair share, or more than half, of the writes or reads of the last minute.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HotRange {
     /// First key prefix, four hexadecimal digits.
@@ -47,8 +47,8 @@ pub struct HotRange {
     pub share_of_writes: f64,
     /// Share of the timelines read, 0 to 1.
     pub share_of_reads: f64,
-    /// Busiest machines of the range, busiest first. Machines are counted only while the range is hot, so the list
-    /// may be incomplete. A machine without a name is represented by its measurement.
+    /// Busiest machines of the range, busiest first, at most 3. Machines are counted only while the range is hot, so
+    /// the list may be incomplete. A machine without a name is represented by its measurement.
     pub sources: Vec<String>,
 }
 

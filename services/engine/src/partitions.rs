@@ -13,7 +13,7 @@ use crate::tables::Table;
 pub const PARTITION_WARNING_BYTES: u64 = 8 << 30;
 /// Largest number of machines listed.
 const PARTITIONS_MAX: usize = 20;
-/// Timelines read under one lock of the catalog.
+/// Number of timelines read under one lock of the catalog.
 const LOOK_GROUP: usize = 8_192;
 
 /// Stored points of one machine.

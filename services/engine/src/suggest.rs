@@ -49,7 +49,7 @@ pub struct Suggestion {
 /// Returns suggestions for names in a condition and in other subjects that no timeline of the table has, at most
 /// [`MISSING_MAX`] names.
 ///
-/// Costs one look-up per name, and a comparison with all names of its kind for each unknown one.
+/// Costs one look-up per name, and for each unknown name a comparison with at most 10,000 names of its kind.
 pub(crate) fn suggestions(catalog: &Catalog, condition: &Condition, others: &[Subject]) -> Vec<Suggestion> {
     let mut names = BTreeSet::new();
     gather(condition, &mut names);
@@ -207,7 +207,7 @@ impl Table {
     }
 }
 
-/// Returns measurements of which every matching timeline has one; `None` if the condition does not require any.
+/// Returns measurements such that every matching timeline has one of them; `None` if the condition requires none.
 fn required_measurements<'a>(condition: &'a Condition) -> Option<Vec<&'a str>> {
     match condition {
         Condition::All | Condition::Saved(_) | Condition::Not(_) => None,

@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::models::check_served;
 
-/// Table joined with its catalog. A handle stays valid after the table is dropped; its writes are refused then.
+/// Table joined with its catalog. A handle stays valid after the table is dropped, but refuses writes then.
 #[derive(Debug, Clone)]
 pub struct Table {
     pub(crate) points: Arc<tideline_series_store::Table>,
@@ -47,9 +47,9 @@ pub struct TableStats {
     pub hot: TierStats,
     /// Sealed points in the cold tier.
     pub cold: TierStats,
-    /// Points in archive files. The bytes are those of the files, without the index of their rows here.
+    /// Points in archive files. The bytes are the sizes of the files, without the index that this database keeps.
     pub archive: TierStats,
-    /// Bytes loaded by seals and rewrites since the start. Divided by the bytes kept of them, the write
+    /// Bytes loaded by seals and rewrites since the start. Their ratio to the bytes that were kept is the write
     /// amplification.
     pub loaded_bytes: u64,
     /// Deletes that are not yet applied to all segments.
@@ -195,7 +195,7 @@ impl Engine {
     }
 
     /// Returns the tables whose policy names an archive target that is not allowed, with the reason. They are not
-    /// archived.
+    /// archived. Empty if the archive is switched off.
     pub fn tables_without_target(&self) -> Vec<(TableName, String)> {
         let Some(archive) = &self.settings.store.archive else {
             return Vec::new();

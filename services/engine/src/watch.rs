@@ -1,16 +1,16 @@
 //! Watching a table: streams what is written after a cursor, as it is acknowledged.
 //!
-//! 1. The tail of the store provides the deltas after the cursor. Each one is decoded once for all watchers, which
+//! 1. The store provides the recent deltas after the cursor. Each one is decoded once for all watchers, which
 //!    share the recently decoded deltas. Without watchers nothing is decoded.
 //! 2. The timelines of a delta that match the condition are cached by ordinal, until their attributes are edited.
 //! 3. Rows of these timelines form *parts* of bounded size, each with the cursor after it. Continuing from that
-//!    cursor yields the rest: each row once, in journal order.
+//!    cursor yields the rows after the part: each row once, in journal order.
 //!
 //! Timelines are reported when a delta introduces them, and when their attributes were edited and they match the
-//! condition. Both may be reported twice.
+//! condition. In both cases a timeline may be reported twice.
 //!
-//! A delete is reported with the ids of its timelines that match the condition, and of those already removed, which
-//! cannot be matched any more.
+//! A delete is reported with the ids of its timelines that match the condition, and of its timelines that are already
+//! removed, because removed timelines cannot be matched any more.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -39,9 +39,9 @@ use crate::tables::Table;
 const PART_ROWS_MAX: usize = 2_000;
 /// Approximate limit of the value bytes of a part.
 const PART_BYTES_MAX: usize = 256 << 10;
-/// Largest number of journal bytes that one step reads; bounds its memory.
+/// Number of journal bytes after which one step reads no further entry; bounds its memory.
 const STEP_BYTES_MAX: usize = 4 << 20;
-/// Largest number of parts that one step returns.
+/// Number of parts after which a step ends, once it has made progress.
 const STEP_PARTS_MAX: usize = 16;
 /// Largest number of timelines reported by one part.
 const PART_TIMELINES_MAX: usize = 500;
@@ -56,7 +56,7 @@ pub struct WatchRequest {
     pub timelines: TimelineSelector,
     /// Watched fields; empty = all.
     pub fields: Vec<String>,
-    /// True if an empty `fields` includes those that accompany samples: start timestamps and exemplars.
+    /// True if an empty `fields` includes the fields that accompany samples: start timestamps and exemplars.
     pub details: bool,
     /// True if points are reported.
     pub tell_points: bool,
@@ -73,7 +73,7 @@ pub struct WatchRequest {
 pub struct WatchCursor {
     table: TableId,
     sequence: SequenceNumber,
-    /// Number of rows of that delta already reported; for a delete, the number of its timelines.
+    /// Number of rows of the delta at `sequence` already reported; for a delete, the number of its timelines.
     rows: u64,
     /// Number of the last attribute edit reported.
     edits: u64,
@@ -144,7 +144,7 @@ pub struct Watcher {
     cursor: WatchCursor,
     /// Timelines already checked against the condition.
     known: RoaringBitmap,
-    /// Timelines among them that match the condition.
+    /// Timelines that match the condition; valid only for those in `known`.
     met: RoaringBitmap,
 }
 
@@ -152,7 +152,7 @@ pub struct Watcher {
 #[derive(Debug)]
 struct DecodedDelta {
     delta: Delta,
-    /// Ordinals of the delta's timelines; `None` for those removed meanwhile.
+    /// Ordinals of the delta's timelines; `None` for timelines removed meanwhile.
     ordinals: Vec<Option<Ordinal>>,
 }
 
@@ -189,7 +189,7 @@ impl DecodedDeltas {
         };
         let delta = Arc::new(DecodedDelta { delta, ordinals });
         let mut decoded = self.0.lock();
-        // Two watchers may have decoded it at the same time.
+        // Two watchers may have decoded the delta at the same time.
         if known(&decoded).is_none() && entry.encoded.len() <= DECODED_BYTES_MAX {
             decoded.bytes += entry.encoded.len();
             decoded
@@ -274,7 +274,8 @@ impl Watcher {
         self.known.clear();
     }
 
-    /// Returns the events since the last step, from at most a few MiB of journal; empty if the watcher has caught up.
+    /// Returns the events since the last step, from at most a few MiB of journal. Empty if the watcher has caught up,
+    /// or if nothing in these bytes is watched.
     ///
     /// # Errors
     ///
@@ -486,7 +487,7 @@ impl Watcher {
         true
     }
 
-    /// Returns the ordinals of those timelines that match the condition.
+    /// Returns the ordinal of each timeline; `None` if it is removed or does not match the condition.
     fn wanted(&mut self, table: &Table, ids: &[TimelineId]) -> Vec<Option<Ordinal>> {
         let ordinals: Vec<Option<Ordinal>> = {
             let reader = table.catalog.reader();
@@ -541,7 +542,7 @@ impl Watcher {
 /// Rows of a group, with the timelines of its delta.
 struct GroupRows<'a> {
     group: &'a DeltaGroup,
-    /// Ordinals of the delta's timelines that match the condition; `None` for the others.
+    /// Ordinals of the delta's timelines that match the condition; `None` for the other timelines.
     ordinals: &'a [Option<Ordinal>],
     /// Number of rows of the delta before the group.
     before: u64,

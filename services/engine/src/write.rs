@@ -1,7 +1,7 @@
 //! Path of a write from a decoded batch to acknowledged points.
 //!
-//! 1. Before the body is decoded: a repeated idempotency key returns the stored outcome. It is refused if the body
-//!    differs.
+//! 1. Before the body is decoded: a repeated idempotency key returns the stored outcome. The request is refused if its
+//!    body differs.
 //! 2. Rows outside the table's bounds of past and future, past its retention or with types that contradict the schema
 //!    are dropped. Each becomes a reject with its line.
 //! 3. The other rows become a delta, or several (see [`crate::line_order`]): timelines by id, new ones with their
@@ -123,7 +123,7 @@ struct Remembered {
     retryable: u64,
     /// Line, message and excerpt of each reject that is kept.
     rejects: Vec<(u32, String, String)>,
-    /// Indexes of those that are retryable. Absent in outcomes of earlier builds.
+    /// Indexes of the retryable entries of `rejects`. Absent in outcomes of earlier builds.
     #[serde(default)]
     retryable_rejects: Option<Vec<usize>>,
     /// Digest of the request in hexadecimal. Absent in outcomes of earlier builds, which match any body.
@@ -145,7 +145,7 @@ impl Engine {
             if running.contains(&(id, key)) {
                 return Err(EngineError::RequestRunning);
             }
-            // A claim is released after its outcome is stored, so a repeated key finds one of them under this lock.
+            // A claim is released after its outcome is stored, so this lock shows either the claim or the outcome.
             let earlier = self.store.request_outcome(&table.points, key);
             if earlier.is_none() {
                 running.insert((id, key));
@@ -209,7 +209,8 @@ impl Engine {
         if points == 0 && (options.request.is_none() || outcome.retryable > 0) {
             return Ok(outcome);
         }
-        // It is not completed if lines wait for the clock, either. The others have timestamps and are safe to repeat.
+        // Nor is the request completed if lines wait for the clock. Its other lines have timestamps and are safe to
+        // repeat.
         let waits_for_clock = outcome.first_waiting_for(WaitsFor::Clock).is_some();
         let request = options.request.as_ref().filter(|_| !waits_for_clock);
         let mut request = request.map(|request| RequestRecord {
@@ -508,7 +509,7 @@ fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) -> 
 }
 
 /// Index of each timeline in a delta. Ordinals are assigned in order of first appearance, and senders keep that
-/// order. An ordinal is therefore mostly higher than all before: it is new, and no look-up is needed.
+/// order. Therefore most ordinals are higher than all previous ones; such an ordinal is new and needs no look-up.
 #[derive(Debug, Default)]
 struct Places {
     ordinals: Vec<Ordinal>,

@@ -1,7 +1,7 @@
 //! Plan of an attachment: the segments to attach, determined before anything is changed.
 //!
 //! Each description at the target is read once. Superseded segments and those attached already are left out; the
-//! others are ordered newest first.
+//! remaining ones are ordered newest first.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -43,10 +43,10 @@ pub struct PlannedTable {
     pub keys: Vec<String>,
     /// Segments of these descriptions, in the same order.
     pub(super) segments: Vec<Segment>,
-    /// Sequence number above all those of the segments.
+    /// Sequence number above all sequence numbers of the segments.
     pub(super) sequences_end: SequenceNumber,
-    /// Newest settings of the table: those written separately after the segments, or else those of the newest
-    /// segment.
+    /// Newest settings of the table: those written separately, or else those of the newest segment that has some. The
+    /// source tags are those of that segment.
     pub(super) spec: Option<TableSpec>,
     /// Origins whose files the table adopts; empty unless the request sets `own`.
     pub(super) adopted: Vec<Adopted>,

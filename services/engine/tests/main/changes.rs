@@ -33,7 +33,7 @@ fn filled(engine: &Engine) -> (Table, TimelineId) {
     (table, id)
 }
 
-/// Checks everything that [`change_all`] changed, with the owner.
+/// Checks all changes of [`change_all`], with `by` as the expected owner.
 fn check(engine: &Engine, by: &str) {
     let table = engine.default_table().expect("a table");
     assert_eq!(hosts(engine, &table, owned(by)), ["a"]);

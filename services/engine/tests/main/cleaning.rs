@@ -1,6 +1,6 @@
 //! Tests of the clean-up of the catalog.
 //!
-//! It removes timelines without visible points and attributes, and no others.
+//! The clean-up removes only timelines that have neither visible points nor attributes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,6 +1,6 @@
 //! Tests of a clock that becomes wrong and is corrected later.
 //!
-//! Points hidden by a wrong clock become visible again, and none is lost meanwhile.
+//! Points hidden by a wrong clock become visible again, and no point is lost meanwhile.
 
 use tideline_condition::Condition;
 use tideline_engine::{Engine, IdempotentRequest, Table, WriteOptions};
@@ -25,7 +25,7 @@ fn with_one_point(engine: &Engine) -> Table {
     table
 }
 
-/// Sets the wall clock wrong by `jump` and lets time pass until the guard accepts it.
+/// Sets the wall clock wrong by `jump` and lets 25 hours pass, after which the guard accepts the wrong time.
 fn believe(fixture: &Fixture, engine: &Engine, jump: i64) {
     let wrong = fixture.clock.now().saturating_add(jump);
     fixture.clock.set(wrong);
@@ -199,7 +199,7 @@ fn a_wrong_clock_forgets_no_idempotency_key() {
     let engine = fixture.open();
     assert!(!send(&engine, "m f=1 1800000000000000000\n", &once));
     fixture.clock.set(right.saturating_add(20_000 * DAY));
-    // Outcomes are removed by their age when another one is stored.
+    // Outcomes are removed by their age when another outcome is stored.
     assert!(!send(&engine, "m f=2 1800000000000000000\n", &other));
     assert!(send(&engine, "m f=1 1800000000000000000\n", &once));
     engine.seal().expect("a seal");

@@ -75,7 +75,7 @@ fn the_loss_of_a_catalog_row_is_refused_until_it_is_accepted() {
 fn a_field_number_that_segments_have_is_never_given_to_another_field() {
     let fixture = Fixture::new();
     let table = sealed(&fixture);
-    // The last row is that of the measurement whose field was registered last.
+    // The last row belongs to the measurement whose field was registered last.
     lose_a_row(&fixture, space::SCHEMAS, table);
     let refused = refusal(&fixture).to_string();
     assert!(refused.contains("1 of at least 2 field numbers"), "{refused}");

@@ -74,7 +74,7 @@ impl Fixture {
         tideline_model::Clock::now(&self.clock).nanos()
     }
 
-    /// Lets time pass in steps of 30 minutes with a read of the clock after each, as in a running server.
+    /// Lets time pass in steps of at most 30 minutes, each followed by a read of the clock, as in a running server.
     pub(crate) fn pass(&self, engine: &Engine, nanos: i64) {
         let mut left = nanos;
         while left > 0 {

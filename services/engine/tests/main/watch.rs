@@ -124,7 +124,7 @@ fn from_any_cursor_on_the_rest_is_told_once_also_after_a_restart() {
         let table = table(&engine);
         let mut watcher = engine.watch(&table, request(Condition::All)).expect("a watch");
         let begin = watcher.cursor();
-        // One batch that is reported in several parts, between two small ones.
+        // One batch that is reported in several parts, between two small batches.
         write(&engine, &table, "m,host=a f=0 0\n");
         let lines: String = (0..7_000)
             .map(|row| format!("m,host=h{} f={row}i {row}\n", row % 3))
@@ -259,7 +259,7 @@ fn deletes_are_told_with_the_timelines_that_meet_the_condition_also_after_a_rest
         .expect("removed");
     let expected = [
         format!("{} deleted 1..5", id("a")),
-        // It is removed, so the condition cannot be checked any more.
+        // This timeline is removed, so the condition cannot be checked any more.
         format!("{} deleted 1..5", id("c")),
         "a 2 f=2".to_owned(),
         format!("{} removed", id("c")),
