@@ -11,7 +11,7 @@ use crate::maintenance::WorkError;
 
 /// Database as used by the runner. Calls block.
 pub trait Database: Send + Sync + 'static {
-    /// Returns the models of which tables can be created. Each requires a registered maintenance.
+    /// Returns the models for which tables can be created. Each model requires a registered maintenance.
     fn models(&self) -> &[TableModel];
 
     /// Returns the current time, as far as it can be trusted.

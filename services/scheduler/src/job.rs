@@ -22,7 +22,7 @@ pub struct Job {
     pub table: Option<JobTable>,
     /// State of the job.
     pub state: JobState,
-    /// True if the job was requested, whatever its schedule.
+    /// True if the job was requested; it then ignores its schedule.
     pub by_hand: bool,
     /// Reason for the work, for users.
     pub reason: String,
@@ -64,17 +64,17 @@ pub struct JobTable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
-    /// It waits for its turn, its schedule or a request.
+    /// Waiting for other jobs, its schedule or a request.
     Planned,
-    /// It is running.
+    /// Running.
     Running,
-    /// It is paused by a user, alone or with all jobs of its kind and table.
+    /// Paused by a user, alone or with all jobs of its kind and table.
     Paused,
-    /// It is done.
+    /// Completed.
     Done,
-    /// It failed. The same work is planned again after a wait.
+    /// Failed. Planned work is planned again and waits before its next attempt.
     Failed,
-    /// It ended early: cancelled, overtaken by other changes, or interrupted by the end of the process.
+    /// Ended early: cancelled, overtaken by other changes, or interrupted by the end of the process.
     Cancelled,
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    /// Writes a row, if there is one.
+    /// Creates an edit that writes a row; empty if there is none.
     pub(crate) fn put(row: Option<(Bytes, Bytes)>) -> Self {
         Self {
             put: row.into_iter().collect(),

@@ -1,4 +1,4 @@
-//! SurveyedPlan-up of jobs: running, waiting or past.
+//! Look-up of jobs: running, waiting or past.
 
 use tideline_engine::model::Timestamp;
 

@@ -37,13 +37,13 @@ pub trait Maintenance: Send + Sync + 'static {
     /// any more, and [`WorkError::Failed`] if the work may be retried.
     fn perform(&self, work: &Planned, run: &mut Run<'_>) -> Result<Outcome, WorkError>;
 
-    /// Returns work that has ended since the last call without a plan, oldest first.
+    /// Returns completed work that was in no plan and ended since the last call, oldest first.
     fn take_unplanned(&self) -> Vec<Unplanned> {
         Vec::new()
     }
 
-    /// Returns what holds between a failed job of a kind and its next attempt. The error of the job then includes the
-    /// time of that attempt.
+    /// Returns the condition that holds between a failed job of a kind and its next attempt, for users. If there is
+    /// one, the error of the job includes the time of that attempt.
     fn while_failing(&self, _kind: JobKind) -> Option<&'static str> {
         None
     }
@@ -100,7 +100,7 @@ pub struct PlanSettings {
 /// Unit of planned work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Planned {
-    /// Model whose maintenance performs it.
+    /// Model whose maintenance performs the work.
     pub model: TableModel,
     /// Kind of the work.
     pub kind: JobKind,
@@ -148,11 +148,11 @@ pub enum Mode {
     },
     /// The points stay in their new tier until this trusted timestamp, nanoseconds since the epoch.
     Held(i64),
-    /// Only points before this timestamp, nanoseconds since the epoch, move. The others stay in their tier.
+    /// Only points before this timestamp, nanoseconds since the epoch, move. Later points stay in their tier.
     Cut(i64),
 }
 
-/// Priority of work that may start, among the tables of all models.
+/// Priority of work that may start, among the tables of all models; the first variant is the most urgent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Urgency {
     /// The work costs nothing and frees space.
@@ -191,7 +191,8 @@ pub struct Amount {
 pub struct Outcome {
     /// Description of what was done, for users.
     pub text: String,
-    /// False if there was nothing to do. A job of a kind that usually finds nothing is then not recorded.
+    /// False if there was nothing to do. A round (a job kind that usually finds nothing) is then recorded only if it
+    /// was requested.
     pub is_news: bool,
 }
 

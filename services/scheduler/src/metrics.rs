@@ -11,7 +11,7 @@ use crate::throttle::JobCost;
 /// Values of one moment; counts are since the start.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metrics {
-    /// Waiting work that may start, by kind.
+    /// Waiting work that is due, by kind, including paused work and work that waits after a failure.
     pub due: BTreeMap<JobKind, u64>,
     /// Work that waits for its schedule or a request, by kind.
     pub waiting: BTreeMap<JobKind, u64>,

@@ -8,7 +8,7 @@ use tideline_engine::model::{ArchivePolicy, Policy, Schedule};
 
 use crate::schedule::{ScheduleError, validate};
 
-/// Number of letters in the name of a time zone for each spelling mistake that is tolerated.
+/// Number of letters of a time zone name per tolerated spelling mistake.
 const LETTERS_PER_ERROR: usize = 3;
 
 /// Error of a contradictory policy.
@@ -27,8 +27,8 @@ type Result<T> = std::result::Result<T, ContradictoryPolicy>;
 ///
 /// # Errors
 ///
-/// Returns an error if points could never become cold or be archived, if they would expire before, or if a schedule
-/// is invalid.
+/// Returns an error if points could never become cold or be archived, if they would expire before that, or if a
+/// schedule is invalid.
 pub fn check(policy: &Policy) -> Result<()> {
     let cold_ttl = |reason| ContradictoryPolicy {
         member: "cold_ttl",
@@ -149,6 +149,7 @@ fn check_schedule(member: &'static str, schedule: &Schedule) -> Result<()> {
 }
 
 /// Returns the time zone that is most similar to a text, by its name or its place: `berlin` yields `Europe/Berlin`.
+/// `None` if no name is similar enough.
 fn similar_zone(text: &str) -> Option<&'static str> {
     if text.len() > 64 {
         return None;

@@ -41,18 +41,18 @@ pub(crate) struct RunningRequest {
     /// Monotonic time of the start.
     at: Duration,
     timelines: AtomicU64,
-    /// Command to the job: continue, end, or end because the process does.
+    /// Command to the job: continue, end, or end because the process ends.
     command: Mutex<JobCommand>,
 }
 
 /// Outcome of a requested job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobEnding {
-    /// All of it is done. Holds the outcome, for users.
+    /// The job completed. Holds the outcome, for users.
     Done(String),
-    /// It ended early. Holds the reason and the state that remains.
+    /// The job ended early. Holds the reason and the state that remains.
     Cancelled(String),
-    /// It failed. Holds the reason.
+    /// The job failed. Holds the reason.
     Failed(String),
 }
 

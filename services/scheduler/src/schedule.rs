@@ -12,7 +12,7 @@ use croner::parser::{CronParser, Year};
 use tideline_engine::model::Schedule;
 use tideline_engine::model::time::NANOS_PER_SECOND;
 
-/// Longest accepted expression, in characters; a list of every minute of an hour fits.
+/// Longest accepted expression, in bytes; a list of every minute of an hour fits.
 pub const EXPRESSION_CHARS_MAX: usize = 256;
 
 /// Schedule compiled for evaluation.
@@ -36,7 +36,7 @@ pub enum ScheduleError {
         /// Reason why it is invalid.
         reason: String,
     },
-    /// No time of the coming years matches.
+    /// No time within the supported range matches.
     #[error("{0:?} names a date that never comes")]
     Never(String),
     /// Not a time zone.

@@ -26,7 +26,7 @@ pub struct Settings {
     pub tick_interval: Duration,
     /// Number of past jobs that are kept. Default 200.
     pub history: usize,
-    /// Starts the thread, and records a panic outside of a job.
+    /// Supervisor that starts the thread and records a panic outside of a job.
     pub supervisor: Supervisor,
 }
 
@@ -74,7 +74,7 @@ pub enum SchedulerError {
 
 /// Name of the thread.
 pub(crate) const THREAD: &str = "scheduler";
-/// Longest wait of a stop for requested jobs. One of their steps takes a fraction of a second.
+/// Maximum time that a stop waits for requested jobs. A step of such a job takes a fraction of a second.
 const REQUESTED_JOBS_WAIT: Duration = Duration::from_secs(5);
 
 /// Background work of one database: one thread, one job at a time.
@@ -88,7 +88,7 @@ impl Scheduler {
     ///
     /// # Panics
     ///
-    /// Panics if tables can be created of a model that `models` does not maintain.
+    /// Panics if tables can be created of a model that `models` does not maintain, or if the thread cannot be started.
     pub fn start(database: Arc<dyn Database>, models: Models, settings: Settings) -> Self {
         let supervisor = settings.supervisor.clone();
         let mut scheduler = Self::without_thread(database, models, settings);
@@ -115,7 +115,7 @@ impl Scheduler {
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start).
+    /// Panics if tables can be created of a model that `models` does not maintain.
     pub fn without_thread(database: Arc<dyn Database>, models: Models, settings: Settings) -> Self {
         Self {
             shared: Arc::new(Shared::new(database, models, settings)),
@@ -135,7 +135,7 @@ impl Scheduler {
             .count()
     }
 
-    /// Returns jobs: the running one, then waiting ones in their order, then past ones, newest first.
+    /// Returns jobs: the running one, jobs run by requests, waiting ones in their order, then past ones, newest first.
     pub fn jobs(&self, filter: &JobFilter) -> Vec<Job> {
         self.shared.note_unplanned();
         self.shared.list(filter)
@@ -147,7 +147,7 @@ impl Scheduler {
     }
 
     /// Plans work of a kind and moves it to the front, whatever its schedule and pauses. Returns the ids of the jobs,
-    /// a running one included; empty if there is nothing to do.
+    /// including a running one unless it is a seal; empty if there is nothing to do.
     ///
     /// # Errors
     ///
@@ -163,8 +163,8 @@ impl Scheduler {
         Ok(ids)
     }
 
-    /// Pauses a job. A planned job pauses all jobs of its kind and table, across restarts, until it is resumed. A
-    /// requested job is paused alone. A running rewrite waits; after a minute it ends and other work runs.
+    /// Pauses a job. For a planned job, all jobs of its kind and table are paused, across restarts, until they are
+    /// resumed. A requested job is paused alone. A running rewrite waits; after a minute it ends and other work runs.
     ///
     /// # Errors
     ///
@@ -220,9 +220,9 @@ impl Scheduler {
         job
     }
 
-    /// Cancels a job. A requested job stops between two steps and keeps what it has done. A running rewrite leaves
-    /// everything unchanged; other running work completes within a moment. The same work does not start again before
-    /// the next time of its schedule, or for an hour without a schedule.
+    /// Cancels a job. A job run by a request stops between two steps and keeps what it has done. A running rewrite
+    /// leaves everything unchanged; other running work completes within a moment. The same work does not start again
+    /// before the next time of its schedule, or for an hour without a schedule.
     ///
     /// # Errors
     ///
@@ -324,7 +324,8 @@ impl Scheduler {
         Metrics::of(&self.shared.state.lock())
     }
 
-    /// Ends the running rewrite and the requested jobs, waits for them and ends the thread. May be called again.
+    /// Ends the running rewrite, the thread and the jobs run by requests, and waits for them; for the latter at most 5
+    /// seconds. May be called again.
     pub fn stop(&self) {
         {
             let mut state = self.shared.state.lock();

@@ -1,6 +1,6 @@
 //! Maintenance of series tables: seals, folds, moves between tiers, archive, purges, expiry, catalog.
 //!
-//! The store performs every move: load, edit, drop. It refuses work of an outdated plan, and a job that ends early
+//! The store performs every move: load, edit, drop. It refuses work of an outdated plan, and a rewrite that ends early
 //! leaves everything unchanged.
 //!
 //! | module | holds |
@@ -57,7 +57,7 @@ impl Series {
         }
     }
 
-    /// Records which segments have deletes now. Returns the time since which each has them.
+    /// Records which segments have deletes now. Returns for each of them the time since when it has deletes.
     fn deletes_since(&self, facts: &Facts) -> HashMap<SegmentId, i64> {
         let segments = facts.tables.iter().flat_map(|table| &table.segments);
         let deleted = segments.filter(|segment| segment.has_deletes);

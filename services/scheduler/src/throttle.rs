@@ -1,8 +1,8 @@
 //! Throttle, pause and cancel of the running job.
 //!
 //! A job reports its cost every few milliseconds. It waits while its table has read more bytes than its rate allows,
-//! and while it is paused. A pause longer than [`PAUSE_HOLD`] ends the job and leaves everything unchanged. This
-//! frees what the job holds open and lets other work run; the job starts again when it is resumed.
+//! and while it is paused. A pause longer than [`PAUSE_HOLD`] ends the job; its running part then has no effect. This
+//! closes the files of the job and lets other work run; the job starts again when it is resumed.
 
 use std::ops::{Add, AddAssign, ControlFlow};
 use std::time::Duration;
@@ -10,9 +10,9 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tideline_engine::model::Clock;
 
-/// Time for which a paused rewrite keeps its progress.
+/// Time for which a paused job keeps its progress.
 pub const PAUSE_HOLD: Duration = Duration::from_secs(60);
-/// Interval between readings of the clock while a rewrite waits. A command takes effect at once.
+/// Interval between readings of the clock while a job waits. A command takes effect at once.
 const CLOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Bytes that a table may read at once after an idle time, as a duration at its rate.
 const BURST: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use crate::maintenance::Unplanned;
 use crate::runner::{Shared, State};
 
 impl Shared {
-    /// Lists unplanned work that ended since the last call. Its rows are written with the next ones.
+    /// Lists unplanned work that ended since the last call. Its rows are written together with the next other rows.
     pub(crate) fn note_unplanned(&self) {
         let mut state = self.state.lock();
         // Seals that end during a seal job, or while a request waits for a seal, belong to that job.

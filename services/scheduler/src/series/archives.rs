@@ -92,7 +92,7 @@ impl Scheduler {
 /// Points of a table that wait to be archived.
 struct Waiting<'a> {
     now: i64,
-    /// Time when the first of them became old enough.
+    /// Time when the first of these points became old enough.
     since: Option<i64>,
     /// Time of the last successful move, or of the policy change if that is later.
     progress: Option<i64>,

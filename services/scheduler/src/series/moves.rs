@@ -36,7 +36,7 @@ impl From<RewriteCost> for JobCost {
 }
 
 impl Series {
-    /// Cuts cold segments, so that those of their days that are old enough can be archived. Returns a description.
+    /// Cuts cold segments, so that their days that are old enough can be archived. Returns a description.
     fn cut(
         &self,
         work: &Planned,

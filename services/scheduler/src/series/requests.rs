@@ -10,10 +10,10 @@ use crate::scheduler::{Scheduler, SchedulerError};
 impl Scheduler {
     /// Restores archived points of a range to the cold tier, where policies leave them until a trusted timestamp in
     /// nanoseconds. Returns the job, which runs before planned work, or `None` if no archived or cold segment has
-    /// points in the range.
+    /// visible points in the range.
     ///
     /// Whole segments are restored. Restored segments stay if the job is cancelled or fails; a repeated request
-    /// restores the rest.
+    /// restores the remaining ones.
     ///
     /// # Errors
     ///

@@ -37,7 +37,7 @@ fn jobs(scheduler: &Scheduler, kind: JobKind) -> Vec<Job> {
     scheduler.jobs(&filter)
 }
 
-/// Creates a late segment of a day that has another one.
+/// Creates a late segment of a day that already has a segment.
 fn late(id: u64, days: i64) -> SegmentFacts {
     day(id, Tier::Cold, days)
 }

@@ -1,7 +1,7 @@
-//! Test of a wall clock that jumps, by seconds up to a century, or stands still.
+//! Test of a wall clock that jumps, by seconds up to decades, or stands still.
 //!
-//! Nothing expires early, no point of the future is dropped, and once the clock is right again the data is as if it
-//! had never been wrong.
+//! Nothing expires early, no point of the future is dropped, and once the clock is right again the data is as if the
+//! clock had never been wrong.
 //!
 //! Engine and scheduler run on a manual clock, so that a year of jumps takes seconds. Clients have clocks that are
 //! right, and write all the time.
@@ -60,7 +60,7 @@ struct Machine {
     index: TempDir,
     engine: Arc<Engine>,
     scheduler: Scheduler,
-    /// All points written, including those of the future: timestamp and machine.
+    /// All points written, including points of the future: timestamp and machine.
     written: BTreeSet<(i64, String)>,
 }
 
@@ -183,7 +183,7 @@ impl Machine {
         self.look();
     }
 
-    /// Reads the wall clock as the service does, which follows it if it is near the expected time.
+    /// Reads the wall clock as the service does. The service follows a wall clock that is near the expected time.
     fn look(&mut self) {
         let shown = match self.wall {
             Wall::OffBy(nanos) => self.truth.saturating_add(nanos),
@@ -259,7 +259,7 @@ impl Machine {
         seen
     }
 
-    /// Checks that every point younger than the retention, by true time, is visible.
+    /// Checks that every point younger than the retention, by true time and minus the lead, is visible.
     fn check_nothing_is_early(&self, context: &str) {
         self.compare(self.truth - RETENTION + self.lead, context);
     }
@@ -289,7 +289,8 @@ impl Machine {
         );
     }
 
-    /// Checks that expiry continued all the time.
+    /// Checks that expiry continued all the time: the store keeps no more sealed points than were written since
+    /// [`FREED_AFTER`].
     fn check_what_is_over_is_freed(&self) {
         self.engine.seal().expect("a seal");
         self.scheduler.run_due();

@@ -1,6 +1,6 @@
 //! Fake database with segments but without points, and a clock set by the test.
 //!
-//! It records what was done, so that tests can check the order of work.
+//! The database records all work, so that tests can check the order of work.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Tests of a second table model in addition to series.
 //!
-//! Its tables, jobs, schedules and metrics are in the same places.
+//! Both models use the same lists of tables and jobs, the same schedules and the same metrics.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -172,7 +172,7 @@ fn tables_of_all_models_are_found_by_name() {
     assert_eq!(scheduler.run(JobKind::Migrate, Some(TABLE)), Ok(Vec::new()));
     let missing = Err(SchedulerError::NoSuchTable("unknown".into()));
     assert_eq!(scheduler.run(JobKind::Fold, Some("unknown")), missing);
-    // Operations of series tables do not find it.
+    // Operations of series tables do not find tables of other models.
     let refused = scheduler.preview(TABLE, None).expect_err("no series");
     assert_eq!(refused, SchedulerError::NoSuchTable(TABLE.into()));
     scheduler.tick();

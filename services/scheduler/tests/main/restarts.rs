@@ -215,7 +215,7 @@ fn golden_rows_read_back_and_are_written_the_same() {
     assert_eq!(text("job-00000000000000000007"), interrupted);
 }
 
-/// Rows with kinds whose stored names are shorter than those of the API, as version 1 wrote them.
+/// Rows with kinds whose stored names are shorter than the names in the API, as version 1 wrote them.
 #[test]
 fn golden_rows_keep_the_short_names_of_kinds() {
     let kinds = [

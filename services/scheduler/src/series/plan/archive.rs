@@ -6,10 +6,11 @@
 //! written ([`LATE_EVERY`]).
 //!
 //! A cold window of several days, from a backfill or a join, is cut once whole days of it are old enough, and these
-//! days are archived. No point stays in the cold tier for longer than a day beyond the policy.
+//! days are archived. Apart from late points and waits for the schedule, no point stays in the cold tier for longer
+//! than a day beyond the policy.
 //!
-//! If the policy also keeps points in the cold tier for a while, they are one cold segment with a copy in files.
-//! Eviction later only replaces the segment by its copy.
+//! If the policy also keeps points in the cold tier for a while, a window becomes one cold segment with a copy in
+//! files. Eviction later only replaces the segment by its copy.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ use crate::maintenance::{Amount, Mode, Planned, Urgency};
 
 /// Interval between searches for files that no segment refers to, nanoseconds. Such files are kept for a day anyway.
 const SWEEP_EVERY: i64 = NANOS_PER_DAY;
-/// Late points are archived at once if there is at least one of them per this many archived points. A window is then
+/// Denominator of the share of the archived points at which late points are archived at once. A window is then
 /// rewritten at most this many times while its points double.
 pub const LATE_PARTS: u64 = 8;
 /// Smallest interval between rewrites of a window for fewer late points, nanoseconds.
@@ -47,7 +48,7 @@ pub(super) fn plan(
     let evicted = evicted(facts, table, taken);
     let is_evicted = |segment: &&SegmentFacts| evicted.iter().any(|other| other.id == segment.id);
     let mut moving = moving(facts, table, taken);
-    // The files of evicted segments count as archived points from then on.
+    // Eviction turns these segments into archived ones; later moves of their windows are planned after it.
     moving.retain(|moving| !moving.inputs.segments.iter().any(is_evicted));
     plan_eviction(facts, table, &evicted, taken, planned);
     moving.extend(cutting(facts, table, taken));
@@ -60,7 +61,7 @@ pub(super) fn plan(
     moved.plan(facts, table, past, moving.into_iter(), (taken, planned));
 }
 
-/// Returns the cold segments of multi-day windows of which only some days are old enough.
+/// Returns the cold segments of multi-day windows that have only some days that are old enough.
 fn cutting<'a>(facts: &Facts, table: &'a TableFacts, taken: &Claimed) -> Vec<Moving<'a>> {
     let base = facts.window_nanos;
     let Some(before) = before(facts, table) else {
@@ -87,7 +88,8 @@ fn cutting<'a>(facts: &Facts, table: &'a TableFacts, taken: &Claimed) -> Vec<Mov
     runs.collect()
 }
 
-/// Returns the cold segments with a copy whose time in the cold tier is over, oldest first.
+/// Returns the cold segments with a copy whose time in the cold tier is over, oldest first, at most
+/// [`EVICTED_AT_ONCE`].
 fn evicted<'a>(facts: &Facts, table: &'a TableFacts, taken: &Claimed) -> Vec<&'a SegmentFacts> {
     let is_over = |segment: &&SegmentFacts| {
         let stays = cold_until(facts, table, segment.cold_window()).is_some_and(|until| until > facts.now());
@@ -224,11 +226,11 @@ pub struct ArchiveProgress {
     pub waiting: Amount,
     /// Time when the first of these became old enough, trusted nanoseconds since the epoch.
     pub waiting_since: Option<i64>,
-    /// Late points that wait for more of them.
+    /// Late points that wait until there are more.
     pub late: Amount,
 }
 
-/// Returns the progress of the archive of a table, whatever is being moved now.
+/// Returns the progress of the archive of a table, including segments that are being moved.
 pub(crate) fn standing(facts: &Facts, table: &TableFacts) -> ArchiveProgress {
     let nothing = Claimed::expired(facts.now(), table);
     let waiting = leaving(facts, table, &nothing);

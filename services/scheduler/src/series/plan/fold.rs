@@ -38,9 +38,9 @@ const JOIN_GROWTH: u64 = 2;
 /// century of days, instead of seven times if windows were joined in pairs.
 const JOIN_LEVELS: u8 = 3;
 /// A joined window spans at most 1/8 of the age at which its points move or expire, because they may stay longer by
-/// that span.
+/// that span. A day is always allowed.
 const JOIN_AGE_PARTS: i64 = 8;
-/// Time that hot segments must have left to be joined. Those that migrate earlier leave automatically.
+/// Minimum time until its migration for a hot segment to be joined. Others leave the hot tier soon anyway.
 const JOIN_HOT_LEFT: i64 = 30 * NANOS_PER_DAY;
 /// Hot windows that migrate within 1/8 of `hot_ttl` are not folded, because the migration rewrites them anyway.
 const MIGRATES_SOON_PARTS: i64 = 8;
@@ -235,8 +235,8 @@ fn joinable<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Claime
     targets.iter().filter_map(within).collect()
 }
 
-/// Returns true if neighbours may become a window of this width: it ends in the past, and does not keep points for
-/// much longer than the policy does.
+/// Returns true if neighbours may become this window: it is old enough, and does not keep points for much longer than
+/// the policy does.
 fn may_be_joined(facts: &Facts, table: &TableFacts, tier: Tier, window: Window) -> bool {
     let span = window.range(facts.window_nanos);
     let width = span.end.saturating_sub(span.start);
@@ -324,7 +324,7 @@ fn fold_window(segment: &SegmentFacts) -> Window {
 
 fn fold(facts: &Facts, table: &TableFacts, inputs: &Inputs<'_>, reason: String, urgency: Urgency) -> Planned {
     let segments = &inputs.segments;
-    // The window of the stack or the neighbours contains all inputs: the widest one, or the one around all.
+    // Widens the window of the first input until it contains all inputs.
     let mut window = fold_window(segments[0]);
     while window.level < LEVEL_MAX && !segments.iter().all(|segment| window.holds(fold_window(segment))) {
         window = window.parent();

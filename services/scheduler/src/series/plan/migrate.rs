@@ -5,8 +5,9 @@
 //! write order.
 //!
 //! A backfill creates hot windows of several days. Once a whole day of such a window is old enough, the window is
-//! cut. Its old days become cold. The others become hot windows whose widths double with the distance from the cut,
-//! so that later cuts rewrite few of them. No point stays hot for longer than a day beyond `hot_ttl`.
+//! cut. Its old days become cold. The other days become hot windows whose widths double with the distance from the
+//! cut, so that later cuts rewrite few of them. Under a continuous schedule, no point stays hot for longer than a day
+//! beyond `hot_ttl`.
 
 use hashbrown::HashMap;
 use tideline_engine::model::{JobKind, Tier, TimeRange};

@@ -34,17 +34,17 @@ pub struct Preview {
     pub visible_from: Option<i64>,
     /// Amount that is hidden at once, for as long as the policy stays.
     pub hides: Amount,
-    /// Part of the hidden amount in segments that are hidden completely. Those are dropped; the others stay until
-    /// they are hidden completely.
+    /// Part of the hidden amount in segments that are hidden completely. These segments are dropped; other segments
+    /// stay until they are hidden completely.
     pub drops: Amount,
     /// Windows that are dropped, oldest first; at most [`WINDOWS_MAX`].
     pub dropping: Vec<TimeRange>,
-    /// Time when the first of them may be dropped. Until then a longer policy makes its points visible again. `None`
+    /// Time when the first of these may be dropped. Until then a longer policy makes its points visible again. `None`
     /// while expiry is paused or there is nothing to drop.
     pub drops_at: Option<i64>,
     /// Reason why nothing expires now, if that is so.
     pub expiry_paused: Option<String>,
-    /// Unsealed points among all of these.
+    /// Unsealed points included in the amounts above.
     pub unsealed: UnsealedPoints,
 }
 
@@ -139,7 +139,7 @@ pub struct Archives {
     pub at: Option<i64>,
 }
 
-/// Largest number of windows in a preview. Its amounts cover all windows.
+/// Largest number of windows in a list of a preview. The amounts of the preview include all windows.
 pub const WINDOWS_MAX: usize = 1_000;
 
 /// Previews the policy of a table now, or the effect of setting `policy` now.

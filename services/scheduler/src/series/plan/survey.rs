@@ -55,7 +55,7 @@ impl From<&TableSurvey> for TableFacts {
     }
 }
 
-/// Returns when files of a segment were written, its own or those of its copy.
+/// Returns when the files of a segment or of its copy were written; `None` = no files, or unknown.
 fn files_of(segment: &Segment) -> Option<i64> {
     segment.parts().find_map(|part| part.archived)
 }

@@ -1,8 +1,8 @@
-//! Segments that may be merged: for overlapping segments the write order decides.
+//! Segments that may be merged: a merge must preserve the write order of segments that overlap in time.
 //!
-//! The output of a rewrite has one position in the write order of a table. A segment of the same time that was
-//! written between the oldest and the newest input has no valid position relative to the output. It must be an input
-//! too, or the inputs must be split.
+//! The output of a rewrite has one position in the write order of a table. A segment that overlaps the
+//! inputs in time and was written between the oldest and the newest of them has no valid position relative to the
+//! output. It must be an input too, or the inputs must be split.
 
 use tideline_engine::model::{SegmentId, TimeRange};
 use tideline_engine::moves::manifest::{WriteRank, WriteSpan};
@@ -45,7 +45,7 @@ impl<'a> Inputs<'a> {
             .is_ok()
     }
 
-    /// Returns a segment of the same time that was written between the inputs.
+    /// Returns a further segment that overlaps the inputs in time and was written between them.
     pub(super) fn between(&self, all: &'a [SegmentFacts]) -> Option<&'a SegmentFacts> {
         all.iter().find(|other| {
             other.written.interleaves(&self.written)
@@ -54,8 +54,8 @@ impl<'a> Inputs<'a> {
         })
     }
 
-    /// Adds all segments that were written between the inputs. Returns `None` if `may_join` refuses one of them, or
-    /// if there are too many.
+    /// Adds all segments that [`between`](Self::between) finds. Returns `None` if `may_join` refuses one of them, or if
+    /// there are too many.
     pub(super) fn closed(
         mut self,
         all: &'a [SegmentFacts],
@@ -78,7 +78,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// Sorts segments by their writes, oldest first.
+/// Sorts segments in ascending order of their newest write.
 pub(super) fn sort(segments: &mut [&SegmentFacts]) {
     segments.sort_unstable_by_key(|segment| order(segment));
 }
@@ -87,8 +87,8 @@ fn order(segment: &SegmentFacts) -> (WriteRank, SegmentId) {
     (segment.written.newest, segment.id)
 }
 
-/// Splits segments into runs that may each be merged, as few as the write order allows. A segment that may not be
-/// rewritten even alone is left out.
+/// Splits segments into the longest runs that can be merged without breaking the write order, at most [`INPUTS_MAX`]
+/// segments each. A segment that may not be rewritten even alone is left out.
 pub(super) fn runs<'a>(mut segments: Vec<&'a SegmentFacts>, all: &'a [SegmentFacts]) -> Vec<Inputs<'a>> {
     sort(&mut segments);
     let mut runs = Vec::new();

@@ -167,7 +167,7 @@ fn a_table_that_keeps_everything_hot_never_migrates() {
 #[test]
 fn late_data_in_the_cold_tier_cuts_a_move_in_two() {
     let mut segments = a_hot_day();
-    // Sealed between the fourth and the fifth segment, so no move may include both sides of it.
+    // A late segment, sealed between the fourth and the fifth. No move may include segments on both sides.
     let mut late = segment(9, Tier::Cold, window(3, 0), 4, 10);
     late.written = written(4, 4);
     late.written.oldest.seal = 9;
@@ -245,9 +245,9 @@ fn a_stack_is_lowered_where_it_costs_least() {
         (&[9_000, 10, 10, 10, 10], &[2, 3, 4, 5]),
         (&[9_000, 700, 10, 10, 10], &[3, 4, 5]),
         (&[10, 10, 10, 9_000, 700], &[1, 2, 3]),
-        // No run grows, so the stack may be a little too high.
+        // No run would grow enough, so the stack may exceed its height.
         (&[16_000, 4_000, 1_000, 200, 40], &[]),
-        // Once the late segments are as large as the older ones, those are folded too.
+        // Once the late segments are as large as older segments, the older segments are folded too.
         (&[5_000, 2_000, 2_000, 1_000, 1_000], &[2, 3, 4, 5]),
         (&[2_000, 2_000, 2_000, 1_000, 1_000], &[1, 2, 3, 4, 5]),
     ];
@@ -418,7 +418,7 @@ fn nothing_is_dropped_while_policy_or_clock_may_be_wrong() {
         &|facts| facts.clock.expire_now = Some(Timestamp::from_nanos_clamped(START + 5 * DAY))
     ));
     assert!(!dropped(&|facts| facts.tables[0].policy.retention = None));
-    // It does not limit the expiry of a policy that was changed after it.
+    // The newest stored point does not prevent expiry under a policy that was changed after this point.
     assert!(dropped(&|facts| {
         facts.tables[0].policy_changed = now - DAY;
         facts.clock.expire_now = Some(Timestamp::from_nanos_clamped(now - 2 * DAY));

@@ -1,6 +1,6 @@
 //! Simulated store without bytes: seals and rewrites change its segments as in the real store.
 //!
-//! It counts the bytes that are written.
+//! The store counts the bytes that are written.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::maintenance::{Mode, Planned};
 use crate::series::plan::facts::{COLD_LEVEL, widened};
 use crate::series::plan::{Facts, History, plan};
 
-/// Number of windows that a seal may write, as in the store.
+/// Maximum number of windows that a seal writes, as in the store.
 const WINDOWS_PER_SEAL: usize = 24;
 /// Number of planning rounds after which no due work may be left.
 const ROUNDS_MAX: usize = 200;
@@ -21,7 +21,7 @@ const ROUNDS_MAX: usize = 200;
 pub(super) struct SimulatedStore {
     pub(super) facts: Facts,
     pub(super) past: History,
-    /// Encoded bytes of a point in the cold tier, in percent of those in the hot tier.
+    /// Encoded bytes of a point in the cold tier, in percent of its bytes in the hot tier.
     pub(super) cold_percent: u64,
     /// Bytes written by seals.
     pub(super) sealed: u64,
@@ -106,7 +106,7 @@ impl SimulatedStore {
                 self.check_ages();
                 return;
             }
-            // The output of the first work may be between the inputs of a later one, which then waits for a new plan.
+            // The output of earlier work may be between the inputs of later work, which then waits for a new plan.
             for (at, work) in due.iter().enumerate() {
                 assert!(self.apply(work) || at > 0, "work that is refused: {work:?}");
             }

@@ -1,6 +1,6 @@
 //! Tests of the planner on years of simulated data.
 //!
-//! They check that segments and written bytes stay few, and that planning comes to rest.
+//! They check that segments and written bytes stay few, and that planning ends when no work is due.
 
 use std::collections::BTreeMap;
 
@@ -121,7 +121,7 @@ fn a_random_backfill_of_five_years_settles() {
         store.seal(&(first..last).map(|index| (index, 1_000)).collect());
         store.settle();
     }
-    // There are 24 hot windows, each with a stack of at most 12, and the cold ones.
+    // There are 24 hot windows, each with a stack of at most 12, and the cold windows.
     assert!(store.segments_peak <= 450, "{} segments", store.segments_peak);
     let written = store.amplification_percent();
     assert!(written <= 300, "{written} % of the data is written");
