@@ -91,7 +91,7 @@ pub enum Accumulator {
     TimeWeightedMean(Areas),
 }
 
-/// Upper bound of the bytes per cell.
+/// Upper bound of the bytes per cell of any function.
 const CELL_BYTES_MAX: u64 = 128;
 /// Upper bound of the bytes per cell of a sum, a mean or an extreme.
 const SMALL_CELL_BYTES_MAX: u64 = 64;

@@ -61,8 +61,8 @@ pub struct Header {
     pub tags: Vec<String>,
     /// Columns that series may have; each series has some of them, in this order.
     pub columns: Vec<String>,
-    /// Type of each column that holds all its values: float for numbers of several types, `None` for values of
-    /// several kinds. Empty if the sink does not need types.
+    /// For each column, the type that holds all its values: float for numbers of several types, `None` for
+    /// values of several kinds. Empty if the sink does not need types.
     pub types: Vec<Option<ValueType>>,
 }
 
@@ -127,7 +127,8 @@ impl<'a> ValueRef<'a> {
     }
 }
 
-/// Returns a stored histogram in the notation of the Prometheus tests: `{{schema:1 count:3 buckets:[1 2]}}`.
+/// Returns a stored histogram in the notation of the Prometheus tests: `{{schema:1 count:3 buckets:[1 2]}}`. A
+/// histogram that cannot be decoded becomes `{{unreadable: …}}` with the error.
 pub fn histogram_text(stored: &[u8]) -> String {
     match Histogram::from_bytes(stored) {
         Ok(histogram) => histogram.notation(),
@@ -191,7 +192,7 @@ pub struct TierCost {
     pub points: u64,
     /// Field values decoded.
     pub values: u64,
-    /// Encoded bytes of those chunks.
+    /// Encoded bytes of the chunks read.
     pub bytes: u64,
     /// Time spans read from summaries, for all fields or for some.
     pub summaries: u64,

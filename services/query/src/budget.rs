@@ -91,7 +91,7 @@ impl Cancel {
         Self::default()
     }
 
-    /// Cancels the query; it stops at its next run of points.
+    /// Cancels the query, which stops at its next check.
     pub fn cancel(&self) {
         self.0.is_cancelled.store(true, Ordering::Relaxed);
     }
@@ -185,8 +185,8 @@ impl Watch {
         self.add(run.rows() as u64, run.values() as u64)
     }
 
-    /// Accounts a change of the held bytes from `before` to `now`. They can decrease: an estimate can be smaller
-    /// than the values it replaces.
+    /// Accounts a change of the held bytes from `before` to `now`. The held bytes can decrease: an estimate can
+    /// be smaller than the values that it replaces.
     pub(crate) fn hold(&self, before: u64, now: u64) -> Result<()> {
         let what = "bytes held for percentiles, distinct counts, modes, first and last texts, samples and sorted rows";
         self.hold_of(what, before, now)
@@ -277,7 +277,8 @@ impl Watch {
     }
 }
 
-/// Returns the row limit of a query: `asked` if the budget allows it, or the limit of the budget.
+/// Returns the row limit of a query: `asked`, or the limit of the budget if `asked` is `None`. Fails if `asked`
+/// is 0 or exceeds the budget.
 pub(crate) fn rows_limit(what: &'static str, budget: &Budget, asked: Option<u64>) -> Result<u64> {
     match asked {
         Some(0) => Err(QueryError::Invalid("the limit must be at least 1, not 0".into())),

@@ -95,7 +95,7 @@ impl CalendarWindow {
         bounds.into()
     }
 
-    /// Returns the number of the window that contains a timestamp, or the number before or after it.
+    /// Returns the number of the window that contains a timestamp, with an error of at most one.
     fn number(&self, time: i64) -> i64 {
         let wall = self.zone.from_utc_datetime(&utc(time)).naive_local();
         let date = wall

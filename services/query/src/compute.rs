@@ -65,8 +65,8 @@ pub(crate) struct Stages {
 }
 
 impl Computed {
-    /// Parses the expressions of a query. Returns an error for names of stored fields and for inputs that are not
-    /// numbers.
+    /// Parses the expressions of a query. Returns an error for invalid expressions, for empty or repeated names
+    /// and names of stored fields, and for inputs that do not exist or are not numbers.
     pub(crate) fn new(computations: &[Computation], scope: &Scope, table: &Table) -> Result<Self> {
         check_names(computations)?;
         let kinds = scope.kinds(table);
@@ -172,17 +172,17 @@ impl Stages {
         })
     }
 
-    /// Returns the filter; `None` if all points count.
+    /// Returns the filter; `None` if all points match.
     pub(crate) fn filter(&self) -> Option<&Filter> {
         self.filter.as_ref()
     }
 
-    /// Returns the filter as a screen, which excludes data by its summaries before it is read.
+    /// Returns the filter as a zone filter, which excludes data by summaries before the data is read.
     pub(crate) fn screen(&self) -> Option<&dyn ZoneFilter> {
         self.filter.as_ref().map(|filter| filter as &dyn ZoneFilter)
     }
 
-    /// Returns the stored fields that must be read for the wanted fields, sorted.
+    /// Returns the stored fields that must be read for the wanted fields and the filter, sorted.
     pub(crate) fn reads(&self, wanted: impl Iterator<Item = FieldId>) -> Vec<FieldId> {
         let mut fields: Vec<FieldId> = wanted.collect();
         fields.extend(self.filter.iter().flat_map(|filter| filter.fields()));
@@ -193,7 +193,8 @@ impl Stages {
         fields
     }
 
-    /// Adds the computed fields to a run and removes the rows that do not count; `None` if no row is left.
+    /// Adds the computed fields to a run and removes the rows that do not match the filter; `None` if no row is
+    /// left.
     pub(crate) fn apply<'r>(&'r mut self, run: &'r Run) -> Option<&'r Run> {
         let run = if self.computed.0.is_empty() {
             run

@@ -60,7 +60,7 @@ impl Cutter {
         }
     }
 
-    /// Passes the values of a run to the lanes of their fields.
+    /// Passes the values of a run to the accumulators of their fields.
     pub(crate) fn take(&mut self, run: &Run, lanes: &Lanes, state: &mut GroupState) {
         self.windows.cut(&run.timestamps, &mut self.dense);
         for columns in run.columns.chunk_by(|a, b| a.field == b.field) {
@@ -85,7 +85,7 @@ impl Cutter {
         }
     }
 
-    /// Passes summaries of a field to its lanes; returns the number of known summaries.
+    /// Passes summaries of a field to its accumulators; returns the number of known summaries.
     pub(crate) fn take_summaries(
         &self,
         field: FieldId,

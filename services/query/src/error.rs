@@ -110,7 +110,8 @@ impl QueryError {
         }
     }
 
-    /// Returns the exceeded limit and the actual amount; in milliseconds for time limits.
+    /// Returns the exceeded limit and the actual amount, in milliseconds for time limits; `None` for errors
+    /// without a limit.
     pub fn limit(&self) -> Option<(u64, u64)> {
         let millis = |time: &Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         match self {

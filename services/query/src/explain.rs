@@ -30,7 +30,7 @@ pub struct Plan {
     pub cells: u64,
     /// Reason why summaries cannot replace points; `None` if they do wherever they are exact.
     pub no_summaries: Option<String>,
-    /// True if the query reads cold segments and therefore runs in the cold thread pool.
+    /// True if the query reads cold or archived segments and therefore runs in the cold thread pool.
     pub is_cold: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Explanation {
     /// Names in the query that the table does not have.
     pub suggestions: Vec<Suggestion>,
     tiers: [Estimate; 3],
-    /// Unsealed points to read; they are hot. Exact for queries of at most 1,000 timelines.
+    /// Unsealed points to read, which are hot. Exact for queries of at most 1,000 timelines.
     pub unsealed: UnsealedEstimate,
 }
 
@@ -58,7 +58,7 @@ pub struct Estimate {
     pub chunks: u64,
     /// Points in the range.
     pub points: u64,
-    /// Bytes of those chunks.
+    /// Encoded bytes of the chunks in the range.
     pub bytes: u64,
 }
 

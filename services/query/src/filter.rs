@@ -1,10 +1,10 @@
 //! Conditions on values: select the points of a run column by column.
 //!
-//! [`tideline_engine::condition`] compiles a condition: comparisons become intervals in each type that a column may
-//! have, exact for every integer and double. This module resolves the fields in the table and evaluates the
-//! condition on columns: a run costs one pass over each column that the condition names and one pass over its rows
-//! to remove those that do not match. The condition is also a [`screen`], so that runs excluded by their summaries
-//! are not read at all.
+//! [`tideline_engine::condition`] compiles a condition: comparisons become intervals in each type that a column
+//! may have, exact for every integer and double. This module resolves the fields in the table and evaluates the
+//! condition on columns: a run costs one pass over each column that the condition names and one pass over its
+//! rows to remove those that do not match. The condition is also a zone filter (see [`screen`]), so that runs
+//! excluded by their summaries are not read at all.
 
 mod screen;
 

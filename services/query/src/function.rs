@@ -28,10 +28,11 @@ use tideline_engine::model::ValueKind;
 /// there is no other value. `percentile`, `increase`, `rate`, `integral` and `time_weighted_mean` ignore it.
 ///
 /// **Sums.** Integers are added in 128 bits. A sum that does not fit its type is omitted, and the
-/// [summary](crate::Summary::overflowed) names the column. Floats are added with compensation (Neumaier), so that
-/// order and tiers change the result by at most 1e-12 relative. The same accuracy holds for `stddev`, the
-/// population standard deviation. It is computed with pairs of doubles and requires distances from the mean between
-/// 1e-150 and 1e150, so that their squares are doubles.
+/// [summary](crate::Summary::overflowed) names the column. Floats are added with compensation (Neumaier), so
+/// that the order of the values and their distribution over tiers change the result by at most 1e-12
+/// (relative). The same accuracy holds for `stddev`, the population standard deviation. `stddev` is computed in
+/// double-double arithmetic. Distances from the mean must be between 1e-150 and 1e150, because their squares
+/// must be in the range of doubles.
 ///
 /// **Ties.** If several timelines of a group have a value at the first timestamp, `first` returns the value of the
 /// lowest timeline id; `last` returns that of the highest id at the last timestamp. For numbers that are equal but
@@ -43,11 +44,11 @@ use tideline_engine::model::ValueKind;
 ///
 /// **Histograms.** For native histograms only `count`, `first` and `last` are available.
 ///
-/// **Percentiles.** Let the n values be sorted in ascending order and numbered from 0. Percentile p is the value at
-/// h = (n − 1)·p/100, interpolated between the two ranks next to h if h is not whole. It is exact for up to
-/// [`EXACT_VALUES_MAX`](crate::accumulate::percentile::EXACT_VALUES_MAX) values in one cell (integers beyond 2⁵³
-/// count as the nearest double). For more values, each of the values next to h is estimated within 1/512 of itself,
-/// and the [summary](crate::Summary::estimated) names the column.
+/// **Percentiles.** Let the n values be sorted in ascending order and numbered from 0. Percentile p is the
+/// value at h = (n − 1)·p/100, interpolated between the two ranks next to h if h is not whole. The result is
+/// exact for up to [`EXACT_VALUES_MAX`](crate::accumulate::percentile::EXACT_VALUES_MAX) values in one cell
+/// (integers beyond 2⁵³ count as the nearest double). For more values, each of the values next to h is
+/// estimated within 1/512 of itself, and the [summary](crate::Summary::estimated) names the column.
 ///
 /// **Differences.** `delta` is the last value of a timeline in the window minus its first, summed over the
 /// timelines of the group. A decrease is not treated as a counter reset. If the values are integers and the sum
@@ -63,7 +64,7 @@ use tideline_engine::model::ValueKind;
 /// **Areas.** A straight line connects each point of a timeline in the queried range to the next; there is no line
 /// before the first point or after the last. `integral` is the area under these lines in the window, in value ×
 /// seconds, summed over the timelines; the integrals of all windows add up to that of the whole range. A window
-/// between two points has an integral without a point of its own; a window that no line crosses has none.
+/// without points that lies between two points has an integral; a window that no line crosses has no integral.
 /// `time_weighted_mean` is the area divided by the seconds that are covered by a line; if no line crosses the
 /// window, it is the mean of its points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -191,7 +192,7 @@ impl Function {
         )
     }
 
-    /// Returns the kind of the result for values of a kind.
+    /// Returns the kind of the result for input values of `kind`.
     pub const fn gives(self, kind: ValueKind) -> ValueKind {
         match self {
             Self::Min | Self::Max | Self::First | Self::Last | Self::Mode => kind,

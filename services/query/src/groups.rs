@@ -1,7 +1,7 @@
 //! Groups of an aggregate: timelines that share a result, in result order.
 //!
-//! Groups are found first and named later: if only a few of many are shown, the tags of the others are never
-//! copied.
+//! Groups are found first and named later: if only a few of many are shown, the tags of the remaining groups
+//! are never copied.
 
 use std::cmp::Ordering;
 
@@ -135,7 +135,7 @@ impl Scope {
         (name(a), &a.tags).cmp(&(name(b), &b.tags))
     }
 
-    /// Keeps some of the groups, in this order, and their timelines.
+    /// Keeps the groups in `kept`, in that order, and their timelines.
     pub(crate) fn keep_groups(&mut self, groups: Groups, kept: &[u32]) -> Groups {
         let mut place = vec![None; groups.groups.len()];
         for (new, old) in (0..).zip(kept) {

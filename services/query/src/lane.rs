@@ -1,9 +1,9 @@
 //! Thread pools of queries: one for queries of hot points only, and one for queries that also read cold points.
 //!
-//! A query that takes a minute over years of data must not slow down a query that takes a millisecond over the last
-//! hour. Queries that read cold segments therefore run separately: each on its own thread and on a smaller pool of
-//! workers, all with background priority. Only a few run at once; the others wait in order of arrival. Their read
-//! rate can be limited.
+//! A query that takes a minute over years of data must not slow down a query that takes a millisecond over the
+//! last hour. Queries that read cold segments therefore run separately: each on its own thread and on a smaller
+//! pool of workers, all with background priority. Only a few of these queries run at once; further ones wait in
+//! order of arrival. The read rate of these queries can be limited.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -29,7 +29,8 @@ const BURST: Duration = Duration::from_secs(1);
 pub struct QuerySettings {
     /// Worker threads of queries of hot points. `None`, the default, = one per core.
     pub threads: Option<usize>,
-    /// Worker threads of queries that read cold segments. `None`, the default, = half the number of cores.
+    /// Worker threads of queries that read cold segments. `None`, the default, = half the number of cores, at
+    /// least 1.
     pub cold_threads: Option<usize>,
     /// Maximum number of concurrent queries of cold points, at least 1. `None`, the default, = twice their worker
     /// threads.
@@ -67,7 +68,7 @@ pub struct QueryStats {
     pub cold_read_bytes: u64,
 }
 
-/// Pool for queries of hot points. They run on the thread of the caller and on workers.
+/// Pool for queries of hot points. The queries run on the thread of the caller and on workers.
 #[derive(Debug)]
 pub(crate) struct HotLane {
     pub(crate) pool: ThreadPool,
@@ -117,8 +118,8 @@ impl ColdLane {
         })
     }
 
-    /// Runs a query when it gets a permit. Returns an error if too many queries wait, the time of `watch` is over,
-    /// or its client has disconnected. Waiting counts as time of the query.
+    /// Runs a query when it gets a permit. Returns an error if too many queries wait, the time of `watch` is
+    /// over, the query is cancelled, or its thread cannot be started. Waiting counts as time of the query.
     pub(crate) fn run<T: Send>(&self, watch: &Watch, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         let _turn = self.gate.turn(watch)?;
         let ended = std::thread::scope(|scope| {
@@ -144,8 +145,9 @@ thread_local! {
     static GATE: RefCell<Option<Arc<Gate>>> = const { RefCell::new(None) };
 }
 
-/// Runs `wait`, during which a query waits for a slow client. A query of cold points releases its permit meanwhile,
-/// so that another one can run, and is the first in the queue to get a permit again when `wait` has returned.
+/// Runs `wait`, during which a query waits for a slow client. A query of cold points releases its permit
+/// meanwhile, so that another query can run. When `wait` has returned, the query enters the queue in first
+/// position to get a permit again.
 ///
 /// Called by sinks, on the thread that passes rows to them.
 pub fn while_waiting<T>(wait: impl FnOnce() -> T) -> T {
@@ -265,7 +267,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Waits for a permit ahead of all queries that have not run yet.
+    /// Waits for a permit ahead of all queries that are waiting now.
     fn rejoin(&self) {
         let mut state = self.state.lock();
         let ticket = state.next_ticket;

@@ -24,7 +24,8 @@ pub struct LatestQuery {
     pub timelines: Selector,
     /// Names of the wanted fields; empty = all. A name that the table has never had is an error.
     pub fields: Vec<String>,
-    /// True if all fields include those that accompany samples: start timestamps and exemplars.
+    /// True if an empty `fields` also selects the fields that accompany samples: start timestamps and
+    /// exemplars.
     pub details: bool,
     /// Tier to read; `None` = all. Unsealed points are hot.
     pub tier: Option<Tier>,
@@ -39,11 +40,12 @@ pub struct LatestQuery {
 /// Runs a query for newest values: one series per timeline, in order of id.
 ///
 /// The fields of a timeline may have been written at different times. A series has a row for each timestamp at
-/// which one of its fields was last written, newest first; each field has its value in one of them.
+/// which one of its fields was last written, newest first. The value of a field is in the row of its own
+/// timestamp.
 ///
-/// A timeline that was written since the start of the process costs a memory lookup. Any other reads its newest
-/// chunks when it is first requested. For a query of a single tier, a value in memory is used only if it is certain
-/// to be in that tier; otherwise the newest chunks of the tier are read.
+/// A timeline that was written since the start of the process costs a memory lookup. Any other timeline is read
+/// from its newest chunks when it is first requested. For a query of a single tier, a value in memory is used
+/// only if it is certain to be in that tier; otherwise the newest chunks of the tier are read.
 pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn AnswerSink) -> Result<Summary> {
     let Context { table, watch, .. } = context;
     let (timelines, fields) = (&query.timelines, &query.fields);
@@ -274,7 +276,8 @@ impl<'a> TierReader<'a> {
         }
     }
 
-    /// Returns the newest values of a timeline; reads until all expected fields are found.
+    /// Returns the newest values of a timeline; reads older ranges until all expected fields are found or no
+    /// range is left.
     fn of(&mut self, context: &Context<'_>, id: TimelineId, mut expected: Vec<FieldId>) -> Result<LatestRow> {
         let mut row = self.newest.newest(id, &expected)?;
         for range in &self.older {

@@ -64,7 +64,7 @@ pub(crate) struct Columns<C> {
 pub(crate) struct Wanted<'q> {
     /// Names; empty = all fields.
     fields: &'q [String],
-    /// True if all fields include those that accompany samples.
+    /// True if an empty `fields` includes the fields that accompany samples.
     details: bool,
 }
 
@@ -181,8 +181,8 @@ impl Scope {
         keys
     }
 
-    /// Returns the columns of raw rows: the requested fields in their order, or all fields in order of their first
-    /// use.
+    /// Returns the columns of raw rows: the requested fields in their order, or all fields in order of their
+    /// first use, followed by the computed fields.
     pub(crate) fn row_columns(
         &self,
         table: &Table,

@@ -73,8 +73,8 @@ impl Querier {
         lane::stats(&self.hot, &self.cold)
     }
 
-    /// Returns true if a query for the points of a range and tier (`None` = all) would currently read cold
-    /// segments. It then runs in the cold pool, where it may have to wait.
+    /// Returns true if a query for the points of a range and tier (`None` = all) would currently read cold or
+    /// archived segments. Such a query runs in the cold pool, where it may have to wait.
     pub fn reaches_cold(&self, table: &Table, range: TimeRange, tier: Option<Tier>) -> bool {
         let segments = segments(table, range, tier, &self.engine.store().snapshot());
         segments.are_old()
@@ -140,8 +140,8 @@ impl Querier {
         Ok(summary)
     }
 
-    /// Runs `work` with a [`Sweep`], which reads the points of a range for other evaluators, such as PromQL. It
-    /// runs in the pool of the range, and under a watch that may cover several scans.
+    /// Runs `work` with a [`Sweep`], which reads the points of a range for other evaluators, such as PromQL.
+    /// `work` runs in the pool of the range, under a watch that may cover several scans.
     ///
     /// # Errors
     ///
@@ -201,7 +201,7 @@ impl Querier {
         self.run_watched(asked, &watch, work)
     }
 
-    /// Runs a query that already has a watch in its pool.
+    /// Runs a query in its pool, under an existing watch.
     fn run_watched<T: Send>(
         &self,
         asked: &Asked<'_>,
@@ -236,7 +236,7 @@ impl Querier {
 }
 
 impl Context<'_> {
-    /// Returns true if the query reads cold segments.
+    /// Returns true if the query reads cold or archived segments.
     pub(crate) fn is_cold(&self) -> bool {
         self.segments.are_old()
     }

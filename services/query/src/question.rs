@@ -21,7 +21,8 @@ pub struct PointQuery {
     /// Names of the wanted fields; empty = all, with computed fields after the stored ones. A name that the table
     /// has never had is an error.
     pub fields: Vec<String>,
-    /// True if all fields include those that accompany samples: start timestamps and exemplars.
+    /// True if an empty `fields` also selects the fields that accompany samples: start timestamps and
+    /// exemplars.
     pub details: bool,
     /// Time range, half-open; must not be empty.
     pub range: TimeRange,
@@ -101,16 +102,17 @@ pub struct Rows {
     pub limit: Option<u64>,
     /// Token that ended the previous page.
     pub after: Option<PageToken>,
-    /// Maximum number of points per field and timeline, chosen so that they show its shape best. Only for fields of
-    /// numbers, without pages. A row has the fields for which its timestamp was chosen. See
+    /// Maximum number of points per field and timeline, chosen to preserve the shape of the curve. Only for
+    /// fields of numbers, without pages. A row has the fields for which its timestamp was chosen. See
     /// [`sample`](crate::sample).
     pub sample: Option<u64>,
     /// Order of rows by a value instead of by time; without pages and samples. See [`sorted`](crate::sorted).
     pub sort: Option<RowOrder>,
 }
 
-/// Order of rows by the value of a field: numbers by their exact values, then booleans, then strings, then NaN.
-/// Rows of equal values keep the order of timelines and time. Rows without a value are omitted.
+/// Order of rows by the value of a field: numbers by their exact values, then booleans, strings, histograms
+/// (all equal) and NaN. Rows of equal values keep the order of timelines and time. Rows without a value are
+/// omitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowOrder {
     /// Field, stored or computed; it need not be wanted.
@@ -121,8 +123,9 @@ pub struct RowOrder {
 
 /// Aggregate: values for each window of each group.
 ///
-/// The columns of the result are every function of every field, field by field. If the query names no fields, a
-/// function is applied to the fields that it supports; a named field that it does not support is an error.
+/// The columns of the result are every function of every field, field by field. If the query names no fields,
+/// each function is applied to the fields that it supports. A named field that a function does not support is
+/// an error.
 #[derive(Debug, Clone, Default)]
 pub struct Aggregate {
     /// Functions; at least one, unless `compute` has a column.
@@ -146,8 +149,9 @@ pub struct Aggregate {
 
 /// Order of groups by the value of a function of a field over the whole range, with or without windows.
 ///
-/// Numbers are compared by their exact values. Booleans follow, then strings, then NaN, and finally groups without
-/// a value, in both orders. Groups of equal values keep their order by measurement and key.
+/// Numbers are compared by their exact values. Booleans follow, then strings, histograms (all equal), NaN, and
+/// finally groups without a value, in both orders. Groups of equal values keep their order by measurement and
+/// key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rank {
     /// Function.

@@ -1,4 +1,5 @@
-//! Downsampling of raw rows for charts: a limited number of points per field and timeline that preserves its shape.
+//! Downsampling of raw rows for charts: a limited number of points per field and timeline that preserves the
+//! shape of the curve.
 //!
 //! Points are chosen by largest-triangle-three-buckets (S. Steinarsson, 2013). The first and the last point are
 //! kept. The points between them are split into buckets of equal size. From each bucket the point is kept that
@@ -100,7 +101,8 @@ pub(crate) fn run(
     })
 }
 
-/// Returns the names of the wanted fields, all of which must hold numbers, or of all fields that hold numbers.
+/// Returns the names of the wanted fields, all of which must hold numbers. If the query names no fields,
+/// returns all fields that hold numbers.
 fn number_fields(
     scope: &Scope,
     context: &Context<'_>,

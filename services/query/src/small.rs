@@ -20,9 +20,9 @@ use crate::question::{PointQuery, Rows, Selector, Shape};
 
 /// Maximum number of timelines of a small query.
 const TIMELINES_MAX: u64 = 4;
-/// Maximum number of timelines with the rarest tag of its condition, which the search examines.
+/// Maximum number of timelines that have the rarest tag of the condition. The search examines all of them.
 const CANDIDATES_MAX: u64 = 64;
-/// Maximum number of hot segments in its range; each may cost a read.
+/// Maximum number of hot segments in the range of a small query; each may cost a read.
 const SEGMENTS_MAX: u64 = 8;
 
 /// Maximum number of rows that a small query requests.

@@ -1,8 +1,8 @@
-//! Raw rows in the order of a value: the first rows of all that are read.
+//! Raw rows in the order of a value. All rows are read; only the first rows of the order are kept.
 //!
-//! Timelines are read one after another, as for rows in time order. A row is kept if its value is before that of
-//! the last of the first `limit` rows. When twice the limit is kept, the later half is dropped. Memory is thus
-//! bounded by the limit, and a row that cannot be in the result costs one comparison.
+//! Timelines are read one after another, as for rows in time order. A row is kept if its value sorts before the
+//! last value within the limit. When twice the limit of rows are kept, the later half is dropped. Memory is
+//! thus bounded by the limit, and a row that cannot be in the result costs one comparison.
 
 use std::ops::ControlFlow;
 
@@ -96,7 +96,7 @@ struct Kept {
     values: Vec<Option<Value>>,
 }
 
-/// First rows of those read so far.
+/// First rows, in the requested order, of all rows read so far.
 struct First {
     order: RankOrder,
     limit: usize,

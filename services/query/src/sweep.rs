@@ -1,6 +1,6 @@
 //! Parallel raw scan of points for other evaluators, such as PromQL.
 //!
-//! It runs in the thread pools and within the budgets of queries.
+//! The scan runs in the thread pools and within the budgets of queries.
 
 use std::ops::ControlFlow;
 

@@ -83,7 +83,7 @@ impl Windows {
 
     /// Returns the window that contains a timestamp of the range.
     pub fn at(&self, time: i64) -> usize {
-        // Timestamps are in the range, so this is one of its windows.
+        // Timestamps are in the range, so the result is one of these windows.
         match &self.borders {
             Borders::Whole => 0,
             Borders::Fixed { spec, first } => number(spec, time).wrapping_sub(*first) as usize,
@@ -94,7 +94,7 @@ impl Windows {
         }
     }
 
-    /// Returns a grid for a reader; each of its windows is inside one of these windows.
+    /// Returns a grid for a reader; each window of the grid is inside one window of the query.
     pub fn grid(&self) -> Grid {
         match &self.borders {
             Borders::Whole => Grid::Whole,
@@ -188,7 +188,7 @@ fn cut(times: &[i64], segments: &mut Vec<Segment>, follow: impl Fn(i64, i64, i64
         let end = end_before(times, start, guess, bound);
         guess = end - start;
         segments.push(Segment {
-            // Timestamps are in the range, so this is one of its windows.
+            // Timestamps are in the range, so the result is one of these windows.
             window: window as usize,
             values: start..end,
         });
@@ -236,7 +236,8 @@ fn number(spec: &WindowSpec, time: i64) -> i64 {
     }
 }
 
-/// Returns the first position after `start` whose timestamp is not before `bound`; `times[start]` is before it.
+/// Returns the first position after `start` whose timestamp is not before `bound`; `times[start]` is before
+/// `bound`.
 fn end_before(times: &[i64], start: usize, guess: usize, bound: i64) -> usize {
     let guessed = start + guess;
     let before = |at: usize| times[at - 1] < bound;

@@ -11,7 +11,7 @@ use super::scalar::Scalar;
 use crate::answer::ValueRef;
 use crate::window::Segment;
 
-/// End of the time range.
+/// End of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
     /// `first`.

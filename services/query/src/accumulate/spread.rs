@@ -1,6 +1,6 @@
 //! Differences: highest minus lowest, and last minus first.
 //!
-//! Both are built from the extremes and edges of a window and are exact between integers.
+//! Both are built from the extremes and edges of a window. Differences of integers are exact if they fit 64 bits.
 
 use tideline_engine::model::ValueType;
 use tideline_engine::points::ValueSummary;

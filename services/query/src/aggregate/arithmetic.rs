@@ -1,7 +1,7 @@
 //! Columns of an aggregate that are computed from other columns, cell by cell.
 //!
-//! An aggregate that occurs only in an expression has an accumulator (a *lane*) like a requested column. These
-//! lanes follow the requested ones and are not part of the result.
+//! A *lane* is the accumulator of one aggregate. An aggregate that occurs only in an expression has a lane like
+//! a requested column. Such lanes follow those of the requested columns and are not part of the result.
 
 use std::collections::BTreeSet;
 
@@ -109,7 +109,8 @@ impl Arithmetic {
         types
     }
 
-    /// Returns the columns that show one of the lanes at `positions` or are computed from one.
+    /// Returns the names of the columns that show a lane at one of the `positions` or are computed from such a
+    /// lane.
     pub(super) fn made_of(
         &self,
         positions: &BTreeSet<usize>,

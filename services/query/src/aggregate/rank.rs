@@ -1,9 +1,9 @@
 //! Ranking: selects and orders the groups by the value of a function over the whole range.
 //!
 //! All groups are scanned in a single window first, for any windows of the result. If summaries can replace
-//! points, a thousand timelines cost a thousand cells and few reads. Only the winners are then named and scanned in
-//! their windows. If the result has no windows either and uses the same field, the first scan also provides the
-//! result and is the only one.
+//! points, a thousand timelines cost a thousand cells and few reads. Only groups that can win are then named,
+//! and only the winners are scanned in their windows. If the result also has a single window and its columns
+//! include the rank value at no extra read cost, the first scan provides the result and is the only one.
 
 use tideline_engine::Table;
 use tideline_engine::model::Value;
@@ -50,7 +50,7 @@ pub(super) struct Answer<'a> {
     pub(super) has_windows: bool,
 }
 
-/// Columns of the first scan, and for each measurement the lane of the rank value.
+/// Columns of the first scan, and for each measurement the index of the accumulator of the rank value.
 struct Swept<'a> {
     columns: &'a Columns<AggregateSource>,
     lanes: Vec<Option<usize>>,
@@ -121,7 +121,7 @@ impl<'a> Ranking<'a> {
         })
     }
 
-    /// Removes the groups that are beyond the limit for any order among groups with equal values.
+    /// Removes the groups beyond the limit. Groups whose value equals the last value within the limit stay.
     fn keep_candidates(&self, keys: &mut Vec<Key>) {
         let limit = self.limit();
         if limit >= keys.len() {
@@ -134,8 +134,8 @@ impl<'a> Ranking<'a> {
         keys.retain(|(_, value)| compare_values(value.as_ref(), last.as_ref(), order).is_le());
     }
 
-    /// Returns the columns of the first scan: those of the result, if they include the rank value and cost no more
-    /// to read, otherwise only the rank value.
+    /// Returns the columns of the first scan: those of the result, if it has a single window and its columns
+    /// include the rank value at no extra read cost; otherwise only the rank value.
     fn swept<'s>(&'s self, context: &Context<'_>, answer: Answer<'s>, groups: &Groups) -> Swept<'s> {
         let own = || Swept {
             columns: &self.columns,

@@ -1,4 +1,4 @@
-//! Screening: excludes buckets whose summaries show that no row can match the condition.
+//! Zone filter: excludes buckets whose summaries show that no row can match the condition.
 
 use tideline_engine::condition::intervals::Intervals;
 use tideline_engine::model::FieldId;
@@ -44,7 +44,7 @@ impl Leaf {
     }
 }
 
-/// Returns true if an interval contains a number between two of one type (inclusive); true for two types.
+/// Returns true if an interval overlaps the inclusive range `min` to `max`, or if the types of the two differ.
 fn meets(intervals: &Intervals, min: Number, max: Number) -> bool {
     match (min, max) {
         (Number::Float(min), Number::Float(max)) => intervals.meets_floats(min, max),

@@ -1,4 +1,4 @@
-//! Random data and random queries: results must equal those of the naive evaluator.
+//! Random data and random queries: results must equal the results of the naive evaluator.
 //!
 //! Points are partly sealed and partly in memory; raw rows are read in pages of random size.
 

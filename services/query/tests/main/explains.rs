@@ -1,6 +1,6 @@
 //! Explanations, compared with the executed queries.
 //!
-//! Plans must be equal; estimates must be exact for all points and proportional for a part.
+//! Plans must be equal. Estimates must be exact for a range with all points and proportional for a part of it.
 
 use tideline_condition::operators::Exists;
 use tideline_condition::{Condition, Subject, Test};

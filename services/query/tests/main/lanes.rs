@@ -1,4 +1,4 @@
-//! Queries of cold segments run separately from the others: few at once, in order, with low priority.
+//! Queries of cold segments run separately from hot queries: few at once, in order, with low priority.
 //!
 //! Also tests the limit of the read rate.
 

@@ -1,6 +1,6 @@
 //! Naive evaluator of queries: evaluates the rules value by value over a map.
 //!
-//! It is slow and simple on purpose; other tests compare the engine with it.
+//! The evaluator is slow and simple on purpose; other tests compare the engine with it.
 
 use std::collections::BTreeMap;
 

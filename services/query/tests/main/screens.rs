@@ -236,7 +236,7 @@ fn hours_that_a_condition_rules_out_are_not_read() {
         (answer.summary().rows, answer.summary().cost.total().points),
         (1_320, 1_440)
     );
-    // A pending delete hides rows that are read, and late points are merged with those that they overlap.
+    // A pending delete hides rows that are read, and late points are merged with the points that they overlap.
     world.delete("m,host=a", TimeRange::new(23 * HOUR, 23 * HOUR + 30 * MINUTE));
     assert_eq!(world.ask(&above(22)).expect("answered").summary().rows, 30);
     world.write(&[("m,host=a", HOUR, vec![("v", Value::Signed(99))])]);
