@@ -34,7 +34,8 @@ pub struct Cardinality {
     pub values_by_label: Vec<(String, u64)>,
     /// Labels with the bytes of their distinct values, largest first.
     pub bytes_by_label: Vec<(String, u64)>,
-    /// `label=value` with the number of timelines that have it, largest first.
+    /// `label=value` with the number of timelines that have the pair, largest first. For metric names, the
+    /// number of series.
     pub by_label_pair: Vec<(String, u64)>,
     /// Oldest and newest stored timestamp in milliseconds since the epoch.
     pub span: Option<(i64, i64)>,

@@ -1,8 +1,8 @@
 //! Escaping of metric and label names for clients that support only plain names.
 //!
 //! A metric or label may have any name. The text format quotes a name that is not plain, which older scrapers
-//! cannot parse. They receive an escaped name instead, in the escaping that their `Accept` header requests. In the
-//! path of a request such a name is escaped by [`Escaping::Values`].
+//! cannot parse. Such scrapers receive an escaped name, in the escaping that their `Accept` header requests. In
+//! the path of a request such a name is escaped by [`Escaping::Values`].
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -10,11 +10,13 @@ use std::fmt::Write as _;
 /// Encoding of names that are not plain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Escaping {
-    /// Each other character becomes `_`. The default.
+    /// Each character that is not plain becomes `_`. The default.
     Underscores,
-    /// A dot becomes `_dot_`, each other character `__`. `_` becomes `__`, also in plain names.
+    /// A dot becomes `_dot_`, each other character that is not plain becomes `__`. `_` becomes `__`, also in
+    /// plain names.
     Dots,
-    /// `U__`, then each other character as its code: `_2e_`; `_` becomes `__`.
+    /// `U__`, then the name with each character that is not plain as its hexadecimal code, such as `_2e_`; `_`
+    /// becomes `__`.
     Values,
     /// Not escaped, but quoted.
     AllowUtf8,

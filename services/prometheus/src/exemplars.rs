@@ -52,7 +52,7 @@ pub struct SeriesExemplars {
     pub exemplars: Vec<Exemplar>,
 }
 
-/// Exemplars of one timeline, held while others are read.
+/// Exemplars of one timeline, held while other timelines are read.
 #[derive(Debug)]
 struct HeldExemplars<'w> {
     exemplars: Vec<Exemplar>,
@@ -184,7 +184,8 @@ impl SeriesView<'_> {
                 }),
             );
             check_count(all.values().map(|of| of.exemplars.len()).sum())?;
-            // Exemplars that an earlier selector also found have replaced themselves in the map.
+            // Counting restarts for each selector: exemplars that several selectors find are in the map only
+            // once.
             count.store(0, Ordering::Relaxed);
         }
         let series = |(labels, of): (Labels, HeldExemplars<'_>)| SeriesExemplars {

@@ -2,7 +2,7 @@
 
 use tideline_query::{QueryError, Watch};
 
-/// Bytes held for one purpose. They are charged to the budget until this is dropped.
+/// Bytes held for one purpose. They are charged to the budget until the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Held<'w> {
     watch: &'w Watch,
@@ -11,8 +11,8 @@ pub(crate) struct Held<'w> {
     bytes: u64,
 }
 
-/// Bytes that are charged to the memory account of the process, but not to the budget of the request, until this is
-/// dropped.
+/// Bytes that are charged to the memory account of the process, but not to the budget of the request, until the
+/// value is dropped.
 #[derive(Debug)]
 pub(crate) struct HeldBeside<'w> {
     watch: &'w Watch,

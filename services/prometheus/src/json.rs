@@ -16,7 +16,7 @@ pub(crate) const TRUNCATED: &str = "results truncated due to limit";
 /// Start of every response, up to its data.
 pub(crate) const SUCCESS: &[u8] = b"{\"status\":\"success\",\"data\":";
 
-/// Bytes of text within one series after which it is written.
+/// Bytes of text within one series after which the text is written.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Writes a response whose data is an array; `put` appends one item.

@@ -1,7 +1,8 @@
 //! Lists of series, label names and label values.
 //!
-//! If only series with points in a range count, the time range of a timeline is looked up only if the timeline
-//! would add something to the list. A series counts as having points if its timeline has some, in any field.
+//! With a range, only series of timelines with points in the range are listed; points of any field count. For
+//! label names and values, the time range of a timeline is looked up only if the timeline would add something
+//! to the list.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -86,8 +87,8 @@ impl SeriesView<'_> {
         Ok(Listed::new(series.all, limit))
     }
 
-    /// Returns the names of the labels of the selected series; without selectors of all series. Memory is used for
-    /// the names only; each series costs a visit.
+    /// Returns the names of the labels of the selected series; without selectors of all series. With selectors
+    /// or a range, each selected timeline costs some bytes and a visit.
     ///
     /// # Errors
     ///
@@ -173,7 +174,7 @@ impl SeriesView<'_> {
         names.collect()
     }
 
-    /// Returns the distinct texts that `texts` returns for the selected timelines.
+    /// Returns the distinct texts that `texts` passes to its callback for the selected timelines.
     fn gather(
         &self,
         selectors: &[Vec<Matcher>],

@@ -154,7 +154,7 @@ impl Metric {
     }
 }
 
-/// Returns the kind of samples of a field; `None` for strings and for fields that describe others.
+/// Returns the kind of samples of a field; `None` for strings and for fields that begin with `_`.
 fn part_of(field: &str, kind: ValueKind) -> Option<Part> {
     if field.starts_with('_') {
         return None;

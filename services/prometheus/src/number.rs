@@ -7,7 +7,7 @@
 const PLAIN_MIN: f64 = 1e-6;
 /// Numbers from this on are written with an exponent too.
 const PLAIN_END: f64 = 1e21;
-/// Whole numbers below this are exact integers.
+/// Whole numbers below this are written as integers.
 const INTEGER_END: f64 = 1e15;
 
 /// Notation of very small and very large numbers.

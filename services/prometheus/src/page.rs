@@ -39,9 +39,9 @@ pub(crate) struct Page<'p> {
 /// Result of reading a unit.
 struct Outcome<'p> {
     encoded: Vec<u8>,
-    /// Samples of a series with several timelines, held until all of them are read.
+    /// Samples of a series with several timelines, held until all these timelines are read.
     samples: Vec<(Ordinal, SampleBuffer)>,
-    /// Number of its parts that were read.
+    /// Number of parts of the unit that were read.
     parts: usize,
     /// First millisecond that was not read.
     cut: Option<i64>,
@@ -111,8 +111,9 @@ impl<'p> Page<'p> {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Passes the units to `write`, up to the first that is incomplete. Returns the number of complete units, and
-    /// the millisecond at which the next unit continues, if it was started.
+    /// Passes the units to `write`, up to the first that was not read completely. The read part of a cut unit
+    /// is passed as well. Returns the number of complete units, and the millisecond at which the next unit
+    /// continues, if it was cut.
     pub(crate) fn write(self, write: &mut Write<'_>) -> Result<(usize, Option<i64>)> {
         let mut done = 0;
         for (unit, outcome) in self.units.iter().zip(self.outcomes) {
@@ -167,7 +168,7 @@ impl<'p> Page<'p> {
             self.bytes.fetch_sub(grown, Ordering::Relaxed);
             grown = bytes.saturating_sub(kept);
             self.bytes.fetch_add(grown, Ordering::Relaxed);
-            // More samples may follow in its last millisecond.
+            // More samples may follow in the last millisecond of the run.
             cut = gathered.last().filter(|last| self.is_full() && *last > self.from);
             Ok(match cut {
                 Some(_) => ControlFlow::Break(()),

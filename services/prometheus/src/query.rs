@@ -18,7 +18,7 @@ use crate::request::SeriesRequest;
 use crate::settings::Settings;
 use crate::view::SeriesView;
 
-/// Maximum number of steps of a range: the minutes of a week, or the hours of a year.
+/// Maximum of range ÷ step: enough for the minutes of a week or the hours of a year.
 const STEPS_MAX: i64 = 11_000;
 /// Maximum number of warnings and of infos of a response.
 const NOTES_MAX: usize = 10;
@@ -71,8 +71,7 @@ impl QueryOptions {
     ///
     /// # Errors
     ///
-    /// [`RequestError::Invalid`] if a parameter is missing or not valid, or if the range has more than 11,000
-    /// steps.
+    /// [`RequestError::Invalid`] if a parameter is missing or not valid, or if range ÷ step exceeds 11,000.
     pub fn range(parameters: &Parameters, settings: &Settings) -> error::Result<Self> {
         let limit = parameters.limit()?;
         let start = parameters.time("start")?;

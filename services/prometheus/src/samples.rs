@@ -1,7 +1,7 @@
 //! Sample buffers of the series of one timeline, filled run by run and reused for the next timeline.
 //!
-//! Of several points in one millisecond the last counts. If a series has a number and a histogram in one
-//! millisecond, the number counts.
+//! If several points fall into one millisecond, the last one counts. If a series has a number and a histogram in
+//! one millisecond, the number counts.
 
 use tideline_engine::model::{ColumnData, FieldId};
 use tideline_engine::points::{Presence, Run, RunColumn};
@@ -56,7 +56,7 @@ pub(crate) struct Line<T> {
 pub(crate) struct Gathered {
     /// Series, by index of the metric.
     pub(crate) series: Vec<SampleBuffer>,
-    /// Milliseconds of the current run.
+    /// Timestamps of the rows of the current run in milliseconds.
     times: Vec<i64>,
     /// Start timestamps of the rows of the current run, 0 = unknown; empty if it has none.
     starts: Vec<i64>,
@@ -95,7 +95,7 @@ impl Layout {
         Some(self.roles[at].1)
     }
 
-    /// Returns the metric of which a field has the numbers.
+    /// Returns the index of the metric whose numbers a field contains.
     pub(crate) fn number(&self, field: FieldId) -> Option<usize> {
         match self.role(field)? {
             Role::Number(metric) => Some(metric),
@@ -120,8 +120,8 @@ impl Gathered {
         self.series.iter().map(SampleBuffer::bytes).sum()
     }
 
-    /// Ends a timeline that was read from before `start`: sets the reset hints of the histograms and then removes
-    /// the samples before `start`.
+    /// Ends a timeline with samples from before `start`: sets the reset hints of the histograms, which depend on
+    /// earlier samples, and then removes the samples before `start`.
     pub(crate) fn forget_before(&mut self, start: i64) {
         for series in &mut self.series {
             series.note_resets();
@@ -372,7 +372,7 @@ impl Line<Histogram> {
     }
 }
 
-/// Returns the samples from one millisecond on and before another; `None` if both kinds are empty.
+/// Returns the samples from `from` (included) to `until` (excluded), in milliseconds; `None` if there are no samples.
 pub(crate) fn between(all: Samples<'_>, from: i64, until: Option<i64>) -> Option<Samples<'_>> {
     let within = |times: &[i64]| {
         let first = times.partition_point(|time| *time < from);

@@ -1,7 +1,7 @@
 //! Selection of timelines by matchers, and the time ranges of their points.
 //!
-//! The search index finds candidates; remaining matchers are applied to their catalog entries in groups, so that
-//! the catalog is never locked for long.
+//! The search index finds candidates; remaining matchers are applied to the catalog entries of the candidates
+//! in groups, so that the catalog is never locked for long.
 
 use std::ops::ControlFlow;
 
@@ -160,8 +160,8 @@ impl<'v> Scope<'v> {
         &self.measurements[timeline.measurement as usize]
     }
 
-    /// Removes the metrics for which `keep` returns false, given measurement and metric name, and timelines without
-    /// another metric.
+    /// Removes the metrics for which `keep` returns false, given measurement and metric name, and then the
+    /// timelines without a remaining metric.
     pub(crate) fn retain_metrics(&mut self, keep: impl Fn(&str, &str) -> bool) {
         for of in &mut self.measurements {
             of.metrics.retain(|metric| keep(&of.name, &metric.name));
@@ -172,7 +172,7 @@ impl<'v> Scope<'v> {
     }
 }
 
-/// Removes timelines without a point in a span.
+/// Removes timelines whose time range does not overlap a span; `None` keeps all timelines.
 pub(crate) fn retain_seen(
     view: &SeriesView<'_>,
     timelines: &mut Vec<Found>,

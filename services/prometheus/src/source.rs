@@ -191,7 +191,7 @@ impl<'r> Reading<'r> {
     }
 
     /// Returns true if the windows of a timeline's series can be computed here: they hold only numbers, and no
-    /// other timeline has samples of them.
+    /// other measurement has a metric of the same name.
     fn has_steps(&self, found: &Found) -> bool {
         let at = found.measurement as usize;
         let is_numbers = self.scope.measurements[at]

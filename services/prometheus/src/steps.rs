@@ -77,9 +77,10 @@ impl Steps {
 
     /// Returns the windows for a reader whose summaries may replace samples; `None` if they must not.
     ///
-    /// The windows of the reader include their start, those of PromQL their end. The first value of a summary is
-    /// therefore moved to the previous window if its timestamp is the start of a window. This requires functions
-    /// from whose result a value can be subtracted, and timestamps in whole milliseconds.
+    /// The windows of the reader include their start, those of PromQL their end. The first value of a summary
+    /// is therefore moved to the previous window if its timestamp is the start of a window. This requires
+    /// functions from whose result a value can be subtracted, windows without gaps, and timestamps in whole
+    /// milliseconds.
     pub(crate) fn grid(&self) -> Option<Grid> {
         let over_time = self.over_time?;
         let is_sum = match over_time.function {

@@ -21,10 +21,10 @@ use crate::view::SeriesView;
 
 /// Number of timelines that are looked up and held at once.
 const GROUP_TIMELINES: usize = 16_384;
-/// Number of units of the first page; later it depends on their size.
+/// Number of units of the first page; later pages depend on the size of the units.
 const UNITS_FIRST: usize = 64;
-/// Number of pages that the budget has room for. One is read at a time; the rest is for the samples that workers
-/// gather beyond its end, and for labels.
+/// Number of pages that the budget has room for. One page is read at a time. The remaining room is for samples
+/// that workers gather beyond the end of the page, and for labels.
 const PAGES_HELD: u64 = 16;
 /// Maximum number of units of a page.
 const UNITS_MAX: usize = 4_096;
@@ -33,18 +33,18 @@ const ORDERED: &str = "bytes of labels of series to be sorted";
 /// Bytes of a series to be sorted, in addition to its labels.
 const NAMED_BYTES: usize = size_of::<Named>() + size_of::<Unit<'_>>() + 32;
 
-/// Encoder of samples of a series in ascending time order: all of them, or a part of a long series. Called from
-/// several threads.
+/// Encoder of the samples of a series in ascending time order: all samples, or a part of a long series. Called
+/// from several threads.
 pub type Encode<'a> = dyn Fn(&Labels, Samples<'_>, &mut Vec<u8>) -> Result<()> + Sync + 'a;
 
-/// Encoded piece of a series.
+/// Encoded fragment of a series.
 #[derive(Debug, Clone, Copy)]
 pub struct Piece<'p> {
     /// Labels of the series.
     pub labels: &'p Labels,
-    /// Encoded samples; empty if the series has none in this piece.
+    /// Encoded samples; empty if the series has no samples in this fragment.
     pub bytes: &'p [u8],
-    /// True if this is the last piece of the series.
+    /// True if this is the last fragment of the series.
     pub is_last: bool,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Named {
 /// Unit of writing.
 #[derive(Debug)]
 pub(crate) enum Unit<'u> {
-    /// All series of a timeline that no other timeline has.
+    /// All series of a timeline whose metric names no other measurement has.
     Timeline(Found),
     /// One series, of one timeline or several.
     Series(&'u [Named]),
@@ -81,17 +81,19 @@ pub(crate) struct Transfer<'t> {
     pub(crate) page_bytes: u64,
 }
 
-/// Consumer of the encoded data of a unit, with its labels if it is one series, and true if the unit is complete.
+/// Consumer of encoded data. Its arguments are the labels if the unit is one series, the encoded data, and true
+/// if the unit is complete with this data.
 pub(crate) type Write<'w> = dyn FnMut(Option<&Labels>, &[u8], bool) -> Result<()> + 'w;
 
 impl SeriesView<'_> {
-    /// Encodes the samples in a range (milliseconds, both ends included) of each series that matches all matchers
-    /// of at least one selector, and passes them to `write` on this thread. Each series is written once, in
-    /// unspecified order. A large series is written in several pieces in ascending time order, between which pieces
-    /// of others may be written.
+    /// Encodes the samples in a range (milliseconds, both ends included) of each series that matches all
+    /// matchers of at least one selector, and passes them to `write` on this thread. Each series is written
+    /// once, in unspecified order. A large series is written in several fragments in ascending time order.
+    /// Fragments of other series may be written in between.
     ///
-    /// Each page reads its own snapshot of the table. Memory is limited to some megabytes of samples. Series of
-    /// several measurements are sorted first; their labels are then held in memory.
+    /// Each page reads its own snapshot of the table. Memory is limited to some megabytes of samples. Series
+    /// whose metric names occur in several measurements are sorted by labels and written last; their labels are
+    /// held in memory.
     ///
     /// # Errors
     ///
@@ -126,7 +128,7 @@ impl SeriesView<'_> {
         Ok(())
     }
 
-    /// Transfers one selector with the series sorted by labels, and all pieces of a series in succession.
+    /// Transfers one selector with the series sorted by labels, and all fragments of a series in succession.
     ///
     /// In addition to [`transfer`](Self::transfer), the labels of all series are held in memory.
     ///
@@ -186,8 +188,8 @@ impl<'t> Transfer<'t> {
         self.earlier.iter().any(|matchers| matchers.iter().all(meets))
     }
 
-    /// Adds the series of some timelines to a list. If `only_shared` is true, only series that other measurements
-    /// also have are added.
+    /// Adds the series of some timelines to a list. If `only_shared` is true, only series whose metric names
+    /// other measurements also have are added.
     fn name(
         &self,
         timelines: &[Found],
@@ -262,7 +264,7 @@ impl<'t> Transfer<'t> {
 }
 
 impl Unit<'_> {
-    /// Returns the number of timeline series that the unit is read from.
+    /// Returns the number of parts that are read for the unit, one per timeline.
     pub(crate) fn parts(&self) -> usize {
         match self {
             Self::Timeline(_) => 1,

@@ -1,4 +1,4 @@
-//! Merge of series with several timelines: measurements that have metrics of one name, with equal tags.
+//! Merge of series that have several timelines: metrics with equal names and tags in several measurements.
 //!
 //! Such series are complete only when all their timelines are read, so their samples are held until then.
 
@@ -14,7 +14,7 @@ use crate::held::Held;
 use crate::names::Measurement;
 use crate::samples::{Line, SampleBuffer};
 
-/// Samples of series whose names several measurements have, held until all of these are read.
+/// Samples of series whose names occur in several measurements, held until all these measurements are read.
 #[derive(Debug)]
 pub(crate) struct Unions<'w> {
     watch: &'w Watch,
@@ -29,7 +29,7 @@ struct Part<'w> {
     _held: Held<'w>,
 }
 
-/// Returns for each metric of each measurement true if another measurement has a metric of the same name.
+/// Returns a flag for each metric of each measurement: true if another measurement has a metric of the same name.
 pub(crate) fn shared_names(measurements: &[Measurement]) -> Vec<Vec<bool>> {
     let mut bearers: HashMap<&str, usize> = HashMap::new();
     if measurements.len() > 1 {

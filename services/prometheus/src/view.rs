@@ -54,7 +54,8 @@ impl<'a> SeriesView<'a> {
     }
 }
 
-/// Returns true if points of a time range (milliseconds, both ends included) may be in cold segments.
+/// Returns true if points of a time range (milliseconds, both ends included) may be in cold or archived
+/// segments.
 pub fn reaches_cold(querier: &Querier, table: &Table, (start, end): (i64, i64)) -> bool {
     let start = start.saturating_mul(NANOS_PER_MILLI);
     let end = end.saturating_add(1).saturating_mul(NANOS_PER_MILLI);

@@ -17,7 +17,7 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    /// Starts after whole bytes.
+    /// Creates a writer that appends to these bytes.
     pub(crate) fn after(bytes: Vec<u8>) -> Self {
         Self { bytes, free: 0 }
     }

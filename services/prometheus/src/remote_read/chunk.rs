@@ -1,8 +1,8 @@
 //! Chunks in the format of Prometheus' storage, as streamed by remote read.
 //!
-//! Both kinds start with the number of samples in two bytes. Timestamps are stored as the change of their
-//! difference, numbers as the bits that changed. The histograms of a chunk have the same schema and buckets, which
-//! precede them. The format is described in Prometheus' `tsdb/docs/format/chunks.md`.
+//! Chunks of numbers and of histograms start with the number of samples in two bytes. Timestamps are stored as
+//! the change of their difference, numbers as the bits that changed. The histograms of a chunk have the same
+//! schema and buckets, which precede them. The format is described in Prometheus' `tsdb/docs/format/chunks.md`.
 
 use tideline_histogram::{Histogram, ResetHint, is_stale};
 use tideline_wire::varint::zigzag;

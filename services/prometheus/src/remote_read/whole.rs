@@ -186,7 +186,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the block of a response with one series of the given size per result, passed in pieces.
+    /// Returns the block of a response with one series of the given size per result, passed in fragments. A
+    /// size of 0 means no series.
     fn block(results: &[usize], memory: &MemoryAccount) -> Result<Vec<u8>> {
         let mut answer = WholeAnswer::new(memory);
         let labels = Labels::from_sorted([("__name__", "up")]);

@@ -40,7 +40,7 @@ fn refused(outcome: Result<()>, what: &str) {
 fn samples_that_are_gathered_count_and_are_given_back() {
     let world = World::new();
     let points = |key: &'static str| (0..4_000).map(move |at| (key, at * MILLI, at as f64));
-    // The last two have the same series.
+    // The last two writes go to the same series.
     for key in ["m,host=a", "m,host=b"] {
         world.write_nanos(&points(key).collect::<Vec<_>>());
     }
@@ -63,7 +63,7 @@ fn samples_that_are_gathered_count_and_are_given_back() {
         select(&view_of_all, &[eq("__name__", "m")]).expect("selected");
         select(&view_of_all, &[eq("__name__", "m_busy")]).expect("selected");
     }
-    // There is room for the samples being read, but not for those that wait to be merged.
+    // There is room for the samples being read, but not for the samples that wait to be merged.
     refused(
         select(&view(&world, 200_000), &[eq("__name__", "m_busy")]),
         "bytes of series shared by several measurements",

@@ -1,6 +1,6 @@
 //! Round-trip tests: a decoder that follows Prometheus' implementation reads the chunks back.
 //!
-//! It is independent of the encoder except for varints.
+//! The decoder is independent of the encoder except for varints.
 
 use tideline_histogram::{STALE_NAN_BITS, Span};
 use tideline_wire::varint;
