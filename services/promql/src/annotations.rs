@@ -18,7 +18,7 @@ pub use text::Annotation;
 /// evaluation may produce one for each of millions of steps.
 const KEPT_MAX: usize = 1_000;
 
-/// Deduplicated annotations. Beyond 1,000 warnings or infos, the first ones in sorted order are kept.
+/// Deduplicated annotations. At most 1,000 warnings and 1,000 infos are kept: the first in sorted order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Annotations {
     warnings: Remarks,

@@ -1,8 +1,8 @@
 //! The expression tree.
 //!
-//! Times are in milliseconds, as everywhere in PromQL. The tree represents the query as written, with the
-//! position of each node in the text. The plan resolves everything that depends on start, end and step of the
-//! query.
+//! Timestamps and fixed durations are in milliseconds; number literals and duration expressions are in seconds.
+//! The tree represents the query as written, with the position of each node in the text. The plan resolves
+//! everything that depends on start, end and step of the query.
 
 use crate::matcher::Matcher;
 
@@ -78,8 +78,8 @@ pub struct StringLiteral {
 /// Selection of series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VectorSelector {
-    /// Metric name before the braces. It is also one of the matchers; a quoted name within the braces is only
-    /// there.
+    /// Metric name before the braces. `matchers` contains it as well. A quoted name within the braces is in
+    /// `matchers` only.
     pub name: Option<String>,
     /// Label matchers in the order of the text; the matcher of `name` is last.
     pub matchers: Vec<Matcher>,
@@ -108,7 +108,7 @@ pub enum Bounds {
 /// Modifiers `offset` and `@`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Shift {
-    /// Offset back in time; a negative one is forward. `None` if not written.
+    /// Offset back in time; a negative offset moves forward. `None` if not written.
     pub offset: Option<DurationValue>,
     /// Fixed evaluation timestamp; `None` if not written.
     pub at: Option<AtModifier>,
@@ -221,9 +221,9 @@ pub enum BinaryOp {
     And,
     Or,
     Unless,
-    /// `</`: removes the observations of a histogram above a bound.
+    /// `</`: removes a histogram's observations above a bound.
     TrimUpper,
-    /// `>/`: removes the observations of a histogram below a bound.
+    /// `>/`: removes a histogram's observations below a bound.
     TrimLower,
 }
 
@@ -249,7 +249,7 @@ pub struct VectorMatching {
     pub cardinality: Cardinality,
     /// Labels of `on` or `ignoring`.
     pub labels: Vec<String>,
-    /// True for `on`: series match by exactly `labels`. False for `ignoring`: they match by all labels except
+    /// True for `on`: series match by exactly `labels`. False for `ignoring`: series match by all labels except
     /// `labels` and the metric name.
     pub is_on: bool,
     /// Labels of `group_left` or `group_right`, copied from the "one" side.

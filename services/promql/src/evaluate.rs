@@ -58,7 +58,7 @@ const DEPTH_ON_STACK: usize = 24;
 /// level.
 const STACK_PER_LEVEL: usize = 32 << 10;
 
-/// Time range and step of a query.
+/// Parameters of a query: text, time range, step and lookback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Question<'a> {
     /// Text from which the expression was parsed. Annotations contain line and column in it.
@@ -67,24 +67,25 @@ pub struct Question<'a> {
     pub start: i64,
     /// Last timestamp (inclusive), in milliseconds since the epoch.
     pub end: i64,
-    /// Step in milliseconds. Zero is an instant query: it evaluates at `start` only and returns a vector.
+    /// Step in milliseconds. Zero means an instant query, which is evaluated at `start` only.
     pub step: i64,
-    /// Lookback in milliseconds; overrides [`Settings::lookback_delta`].
+    /// Lookback in milliseconds; smaller values count as 1. `None` selects [`Settings::lookback_delta`].
     pub lookback_delta: Option<i64>,
 }
 
 /// Settings of the evaluator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Maximum age of the sample that an instant vector uses at a step, in milliseconds.
+    /// Lookback in milliseconds: an instant vector uses a sample at a step only if the sample is younger than
+    /// the lookback.
     pub lookback_delta: i64,
     /// Maximum number of samples that an evaluation holds at once; a histogram counts as several.
     pub max_samples: usize,
     /// True if metric names are dropped at the end of an evaluation instead of by each function.
     pub delayed_name_removal: bool,
     /// True if an aggregation by the metric name keeps the name, even if a function marked it for removal at
-    /// the end. VictoriaMetrics behaves this way; in Prometheus, groups that differ only in such a name
-    /// result in an error. Requires `delayed_name_removal`; without it no names are left to group by.
+    /// the end. VictoriaMetrics behaves this way; in Prometheus, groups that differ only in such a name result
+    /// in an error. Has no effect without `delayed_name_removal`.
     pub keeps_grouped_names: bool,
     /// True if functions over counters use the start timestamps of samples.
     pub start_timestamps: bool,
@@ -135,9 +136,9 @@ pub struct Stats {
 ///
 /// # Errors
 ///
-/// Returns [`PromqlError::Invalid`] if the expression does not fit the query's parameters,
-/// [`PromqlError::Execution`] if it cannot be evaluated on the series, [`PromqlError::TooMany`] if a limit is
-/// exceeded, and the errors of the source.
+/// Returns [`PromqlError::Invalid`] if the expression of a range query is neither a scalar nor an instant
+/// vector, or if a duration cannot be resolved. Returns [`PromqlError::Execution`] if the expression cannot be
+/// evaluated on the series, [`PromqlError::TooMany`] if a limit is exceeded, and the errors of the source.
 pub fn evaluate(
     source: &dyn Source,
     expr: &Expr,
@@ -205,7 +206,7 @@ struct Scope<'a> {
     _held: HeldBytes<'a>,
 }
 
-/// Value of a node. Its cost is held in the budget.
+/// Value of a node. The budget holds the cost of the value.
 enum Value {
     Scalar(Scalar),
     Vector(Vec<Column>),
@@ -350,8 +351,8 @@ impl<'a> Scope<'a> {
         self.shared.settings.delayed_name_removal
     }
 
-    /// Replaces `before` samples in the budget by `result` samples. At the peak, it also counts `looked_at`
-    /// samples: the values of one step.
+    /// Replaces `before` samples in the budget by `result` samples. The peak also includes `looked_at` samples:
+    /// the values of one step.
     fn exchange(&self, looked_at: usize, before: usize, result: usize) -> Result<()> {
         self.budget().hold(looked_at + result)?;
         self.budget().release(looked_at + before);
@@ -366,7 +367,8 @@ impl<'a> Scope<'a> {
         self.shared.source.check()
     }
 
-    /// Checks for timeout and cancellation on every 64th call, because each series takes little time.
+    /// Checks for timeout and cancellation if `place` is a multiple of 64, because each series takes little
+    /// time.
     fn check_now_and_then(&self, place: usize) -> Result<()> {
         match place % 64 {
             0 => self.check(),
@@ -374,7 +376,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Returns true for each step at which any of the series has a value.
+    /// Returns a flag per step: true if any of the series has a value there.
     fn steps_with_any<'c>(&self, columns: impl IntoIterator<Item = &'c Column>) -> Vec<bool> {
         let mut there = vec![false; self.grid.steps];
         for column in columns {

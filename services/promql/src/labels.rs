@@ -20,7 +20,7 @@ pub const METRIC_NAME: &str = "__name__";
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Labels(Arc<[u8]>);
 
-/// Builder of labels, in any order. Of equal names the last value is used; empty values are removed.
+/// Builder of labels, in any order. If a name is set twice, the last value is used. Empty values are removed.
 #[derive(Debug, Clone, Default)]
 pub struct LabelsBuilder {
     pairs: Vec<(String, String)>,
@@ -147,7 +147,7 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-/// Iterator like [`Iter`] over raw bytes. They compare like the texts, without UTF-8 validation.
+/// Iterator like [`Iter`] over raw bytes. Raw bytes compare like the texts and need no UTF-8 validation.
 struct RawIter<'a>(&'a [u8]);
 
 impl<'a> Iterator for RawIter<'a> {

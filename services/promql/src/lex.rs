@@ -30,7 +30,7 @@ pub(crate) struct Lexer<'a> {
     open_parentheses: usize,
     is_in_braces: bool,
     brackets: Brackets,
-    /// True if a duration occurred in brackets so far.
+    /// True if a duration occurred in any brackets so far.
     has_duration: bool,
     has_colon: bool,
 }

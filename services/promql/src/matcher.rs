@@ -78,8 +78,8 @@ impl Matcher {
         pattern.map_or(Ok(()), |pattern| pattern.compile().map(|_| ()))
     }
 
-    /// Returns true if a value satisfies the condition; pass the empty text for a missing label. The first
-    /// call compiles a regular expression, unless the value is empty.
+    /// Returns true if a value satisfies the condition; pass the empty text for a missing label. The first call
+    /// with a nonempty value compiles a regular expression, unless the expression is only a list of texts.
     pub fn matches(&self, value: &str) -> bool {
         let fits = || {
             let pattern = self.pattern.as_ref();

@@ -45,7 +45,7 @@ fn special(value: f64) -> Option<&'static str> {
     }
 }
 
-/// Converts `d.ddde±x` to Go's format; exponents from `exponent_from` on are kept.
+/// Converts `d.ddde±x` to Go's format; exponents below −4 and from `exponent_from` on are kept.
 fn from_scientific(text: &str, exponent_from: i32) -> String {
     let (mantissa, exponent) = text.split_once('e').expect("written with an exponent");
     let exponent: i32 = exponent.parse().expect("the exponent is an integer");

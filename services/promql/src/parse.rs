@@ -9,8 +9,8 @@
 //! | `duration` | durations and duration expressions |
 //! | `number` | values of number literals |
 //!
-//! The first error ends parsing. Error messages equal those of Prometheus: if several rules are active, the
-//! innermost rule with a message of its own reports what it expected.
+//! The first error ends parsing. Messages of syntax errors equal those of Prometheus: if several rules are
+//! active, the innermost rule with a message of its own reports what it expected.
 //!
 //! Neither deep nesting nor long chains of operators can overflow the stack: see [`DEPTH_MAX`].
 
@@ -186,8 +186,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Fails if the next token is a lexical error. It takes precedence over semantic errors of the preceding
-    /// tokens.
+    /// Fails if the next token is a lexical error. A lexical error takes precedence over semantic errors of the
+    /// preceding tokens.
     fn no_fault(&self) -> Parsed<()> {
         if self.kind() == TokenKind::Fault {
             Err(Fault::Unexpected)
@@ -212,7 +212,7 @@ impl<'a> Parser<'a> {
         Fault::Error(Box::new(ParseError::new(self.text, at, message)))
     }
 
-    /// Creates the error that the next token is unexpected.
+    /// Creates the error for an unexpected next token; for a lexical error, returns that error.
     fn unexpected(&self, context: &str, expected: &str) -> ParseError {
         if let Some(fault) = &self.fault {
             return ParseError::new(self.text, fault.at, fault.message.clone());

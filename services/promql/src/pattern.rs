@@ -1,14 +1,14 @@
 //! Regular expressions with Prometheus' semantics (Go's RE2 syntax), translated to the syntax of the `regex`
 //! crate.
 //!
-//! The syntaxes are nearly equal. The translation covers the differences: a brace that is not a repetition is
-//! a literal, `[` within a class is a literal, `\d`, `\s`, `\w`, `\b` and `\B` apply to ASCII only, `\Q…\E`
+//! The syntaxes are nearly equal. Main differences covered by the translation: a brace that is not a repetition
+//! is a literal, `[` within a class is a literal, `\d`, `\s`, `\w`, `\b` and `\B` apply to ASCII only, `\Q…\E`
 //! quotes, and a backslash before digits is an octal escape.
 
 use tideline_pattern::{Limits, Pattern, PatternError};
 
-/// ASCII non-word boundary. It also matches between the bytes of a character, so it can be applied to bytes
-/// only.
+/// ASCII non-word boundary. The pattern also matches between the bytes of a character and can therefore be
+/// applied to bytes only.
 pub(crate) const NO_BOUNDARY: &str = "(?-u:\\B)";
 
 /// Limits of one expression. Dashboards generate lists of a thousand values.
@@ -22,8 +22,8 @@ const LIMITS: Limits = Limits {
 ///
 /// # Errors
 ///
-/// Returns an error if the expression is invalid, is longer than 64 KiB, or would take more than 8 MiB when
-/// compiled.
+/// Returns an error if the expression is invalid, is longer than 64 KiB after translation, or would take more
+/// than 8 MiB when compiled.
 pub fn whole(pattern: &str) -> Result<Pattern, PatternError> {
     Pattern::new(&rewritten(pattern), LIMITS)
 }

@@ -58,7 +58,7 @@ pub(crate) struct Reference {
 }
 
 impl Reference {
-    /// Returns the timestamp to read at for a step.
+    /// Returns the shifted timestamp of a step. `time` is the step's timestamp.
     pub(crate) fn at(self, time: i64) -> i64 {
         self.fixed.unwrap_or(time).saturating_sub(self.offset)
     }
@@ -122,8 +122,8 @@ pub(crate) struct Aggregate<'a> {
 }
 
 impl Node<'_> {
-    /// Returns the time shift of the first selector in the node. The innermost `@` applies; offsets up to it
-    /// are added.
+    /// Returns the time shift of the first selector in the node; `None` without a selector. The innermost `@`
+    /// applies. The offsets from the selector out to that `@` are added.
     pub(crate) fn first_reference(&self) -> Option<Reference> {
         match &self.kind {
             Kind::Number(_) | Kind::Text(_) => None,

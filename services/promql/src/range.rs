@@ -11,8 +11,9 @@
 //! | `placed` | common representation of float and histogram samples |
 //! | `starts` | reset detection by start timestamps |
 //!
-//! All functions are pure: they map a window of samples to a value or to no value. Windows of floats are
-//! slices of the source's data. Nothing is allocated for them, except a reusable buffer for sorted values.
+//! Each function maps a window of samples to an optional value and to notes. No function has another effect.
+//! Windows of floats are slices of the source's data. Functions over floats allocate nothing, except a reusable
+//! buffer for sorted values.
 
 mod anchored;
 mod changes;
@@ -140,7 +141,7 @@ impl RangeFunction {
         })
     }
 
-    /// Returns true if the result is a sample of the series and therefore keeps the metric name.
+    /// Returns true if the result is an unchanged sample and therefore keeps the metric name.
     pub fn keeps_name(self) -> bool {
         matches!(self, Self::FirstOverTime | Self::LastOverTime)
     }
@@ -167,8 +168,8 @@ impl RangeFunction {
     ///
     /// # Errors
     ///
-    /// Returns [`PromqlError::Execution`](crate::PromqlError::Execution) if a smoothing or trend factor is
-    /// not between 0 and 1 (exclusive).
+    /// Returns [`PromqlError::Execution`](crate::PromqlError::Execution) if a smoothing or trend factor is at
+    /// most 0 or at least 1.
     pub fn apply(
         self,
         window: &Window<'_>,
@@ -245,7 +246,7 @@ impl Window<'_> {
         (self.width / 1000) as f64 + (self.width % 1000) as f64 / 1000.0
     }
 
-    /// Returns true if the window contains floats and histograms, and adds a note.
+    /// Adds a note and returns true if the window contains both floats and histograms.
     fn is_mixed(&self, notes: &mut Notes<'_>) -> bool {
         let is_mixed = !self.values.is_empty() && !self.histograms.is_empty();
         if is_mixed {

@@ -97,7 +97,7 @@ impl Scope<'_> {
         make: impl Fn(&Group<'a>) -> Result<Option<Column>>,
     ) -> Result<Vec<Column>> {
         let mut result = Vec::with_capacity(groups.len());
-        // Members far apart in time produce a column longer than all of them together.
+        // Members far apart in time produce a column that is longer than all columns of the members together.
         let mut making = Making::of(self.budget(), groups.len());
         for group in groups {
             self.check()?;

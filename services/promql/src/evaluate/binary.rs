@@ -28,7 +28,8 @@ struct Operation {
 }
 
 impl Operation {
-    /// Returns true if the result is no longer a value of the measured metric, so that its name is dropped.
+    /// Returns true for arithmetic operators: the result is not a value of the metric, so the metric name is
+    /// dropped.
     fn changes_meaning(self) -> bool {
         math::arithmetic(self.op, 0.0, 0.0).is_some()
     }
@@ -111,7 +112,8 @@ impl Scope<'_> {
                 if operation.return_bool {
                     builder.push_float(step, f64::from(u8::from(holds)));
                 } else if holds {
-                    // A filter keeps the value of the series, on whichever side it is.
+                    // A filter keeps the value of the series, whether the series is the left or the right
+                    // operand.
                     builder.push_cell(step, cell);
                 }
             }
@@ -185,7 +187,8 @@ impl Scope<'_> {
         self.merged_always(result.into_iter().map(|(_, column)| column).collect())
     }
 
-    /// Returns true for each step at which both sides have any series. Duplicates matter only there.
+    /// Returns a flag per step: true if both sides have at least one series there. Duplicates matter only at
+    /// these steps.
     fn steps_with_both(&self, left: &[Column], right: &[Column]) -> Vec<bool> {
         let (left, right) = (self.steps_with_any(left), self.steps_with_any(right));
         left.into_iter()

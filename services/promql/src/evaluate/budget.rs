@@ -1,6 +1,6 @@
 //! Limits on the samples and bytes that an evaluation holds.
 //!
-//! Samples are counted like in Prometheus, against a limit per evaluation. Their bytes are reported to the
+//! Samples are counted as in Prometheus, against a limit per evaluation. Their bytes are reported to the
 //! source, which checks them against the memory account of the process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,8 +10,8 @@ use crate::error::{PromqlError, Result};
 use crate::labels::Labels;
 use crate::source::Source;
 
-/// Bytes per sample: eight in a column, in which a missing value costs half a sample, and sixteen in a
-/// result.
+/// Bytes counted per held sample. In a column, a step takes 8 bytes and costs at least half a sample. In a
+/// result, a sample takes 16 bytes.
 const SAMPLE_BYTES: usize = 16;
 
 /// Counter of held samples with a limit. All threads of an evaluation share it.
@@ -44,7 +44,8 @@ impl<'s> Budget<'s> {
         }
     }
 
-    /// Adds samples. Fails with Prometheus' message if the limit is exceeded.
+    /// Adds samples. Fails with Prometheus' message if the limit is exceeded, and with the source's error if no
+    /// memory is available.
     pub(crate) fn hold(&self, samples: usize) -> Result<()> {
         // The counter cannot overflow: the first excess over the limit ends the evaluation.
         let held = self
@@ -71,8 +72,9 @@ impl<'s> Budget<'s> {
         self.source.hold(0, (labels.size() + SERIES_BYTES) as u64)
     }
 
-    /// Reserves room for a column under construction. Its cost is known, and held, only once it is complete.
-    /// Blocks until all concurrent columns fit in addition to the held samples. One column is always admitted.
+    /// Reserves room for a column under construction. The cost of the column is known and held only when the
+    /// column is complete. Blocks until the column, the held samples and the other columns under construction
+    /// fit together. A single column is always admitted.
     pub(crate) fn room(&self, samples: usize) -> Result<Room<'_>> {
         let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         while rooms.samples > 0 && self.held() + rooms.samples + samples > self.max {
@@ -123,7 +125,7 @@ impl<'s> Budget<'s> {
 /// Bytes of a column in addition to its values and labels, including its entries in lookup tables.
 const SERIES_BYTES: usize = 160;
 
-/// Fails if the number of samples exceeds the limit on its own.
+/// Fails if `samples` exceeds `max`.
 fn fits(samples: usize, max: usize) -> Result<()> {
     if samples > max {
         return Err(PromqlError::TooMany(
@@ -182,22 +184,22 @@ impl Drop for Room<'_> {
 /// lookup tables.
 const SERIES_COST: usize = 64;
 
-/// Bytes of labels without extra cost.
+/// Bytes of a series' labels that have no extra cost.
 const LABELS_FREE: usize = 1 << 10;
 
-/// Cost of the output series of an operation. The budget holds them only once all are complete, so that
-/// inputs and outputs are not counted together. Until then, the output alone must fit the limit.
+/// Cost of the output series of an operation. The budget holds this cost only when all series are complete, so
+/// that inputs and outputs are not counted together. Until then, the output alone must fit the limit.
 pub(crate) struct Making<'a> {
     max: usize,
     cost: usize,
     /// Bytes of the output, until the budget holds them.
     held: HeldBytes<'a>,
-    /// Number of further series that cost only their values.
+    /// Number of further series without [`SERIES_COST`].
     free: usize,
 }
 
 impl<'a> Making<'a> {
-    /// Starts an output; its first `series` series, as many as the input has, cost only their values.
+    /// Starts an output. Its first `series` series, as many as the input has, are free of [`SERIES_COST`].
     pub(crate) fn of(budget: &'a Budget<'_>, series: usize) -> Self {
         Self {
             max: budget.max,

@@ -103,7 +103,8 @@ impl Scope<'_> {
                     builder.push_float(step, function(histogram));
                 }
             }
-            // Only these functions keep the labels `__type__` and `__unit__`.
+            // Without delayed removal, the metric name is removed here. `each_column` also removes `__type__`
+            // and `__unit__`.
             let labels = match delays_names {
                 true => column.labels,
                 false => column.labels.filtered(|name| name != METRIC_NAME),
@@ -173,7 +174,7 @@ impl Scope<'_> {
         builder.finish(column.labels.clone(), column.drops_name)
     }
 
-    /// Evaluates `scalar(vector)`: the only float, or NaN.
+    /// Evaluates `scalar(vector)`: the float of the only series that has one, otherwise NaN.
     fn scalar_of(&self, argument: &Node<'_>) -> Result<Value> {
         let columns = self.vector(argument)?;
         let mut values = vec![f64::NAN; self.grid.steps];
@@ -250,7 +251,7 @@ impl Scope<'_> {
             Kind::Selector(selector) if self.shared.settings.start_timestamps => {
                 self.sample_times(selector, Take::Start)
             }
-            // Computed values have no start timestamp.
+            // Computed values have no start timestamp. Without the setting, no value has one.
             _ => {
                 let columns = self.vector(argument)?;
                 self.budget().release(cost(&columns));

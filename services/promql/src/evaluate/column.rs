@@ -1,8 +1,8 @@
 //! Columns: a series over the steps of a grid, with one entry per step from its first to its last value.
 //!
 //! A missing float is a NaN with all bits set, the same marker as in the data of a source. Operations skip
-//! it, and [`present`] replaces computed results with these bits. Histograms are in a parallel list, which is
-//! empty for series without any.
+//! missing floats. [`present`] replaces a computed result that has these bits. Histograms are in a parallel
+//! list, which is empty for series without any.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(crate) enum Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// Returns the number of samples it counts as: 1, or more for a histogram.
+    /// Returns the size in samples: 1, or more for a histogram.
     pub(crate) fn size(self) -> usize {
         match self {
             Self::Float(_) => 1,

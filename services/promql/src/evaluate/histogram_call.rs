@@ -140,8 +140,8 @@ impl Scope<'_> {
         Ok(result)
     }
 
-    /// Warns of invalid quantiles. If the quantile varies, it warns only of the smallest, the largest, and
-    /// NaN.
+    /// Warns of invalid quantiles. If the quantile varies, warnings are given only for the smallest and the
+    /// largest invalid value and for NaN.
     fn check_quantile(&self, quantile: &Scalar, at: TextRange) -> Result<()> {
         let steps = match quantile {
             Scalar::Constant(_) => 1,
@@ -182,7 +182,8 @@ impl Scope<'_> {
         self.merged_always(result)
     }
 
-    /// Computes one column for each native histogram and one for the classic buckets.
+    /// Computes one column for each native histogram and one for the classic buckets. A step with both has no
+    /// result.
     fn measured_family(
         &self,
         family: Family<'_>,

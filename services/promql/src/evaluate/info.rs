@@ -1,4 +1,4 @@
-//! `info(vector, selector)`: adds to series the labels of the info series of their targets.
+//! `info(vector, selector)`: adds the labels of info series to the series of the same target.
 //!
 //! Series and info series belong together if they have equal identifying labels, `instance` and `job`.
 
@@ -19,8 +19,8 @@ const IDENTIFYING_LABELS: [&str; 2] = ["instance", "job"];
 /// Default name of info series.
 const TARGET_INFO: &str = "target_info";
 
-/// Maximum number of label values in the request to the source. With more, the request matches any value and
-/// the result is filtered here, because sources limit the size of expressions.
+/// Maximum number of values per identifying label in the request to the source. With more values, the request
+/// matches any nonempty value and the result is filtered here, because sources limit the size of expressions.
 const VALUES_ASKED: usize = 1_000;
 
 /// Selection of info series and of their labels.
@@ -216,7 +216,8 @@ impl Targets {
         Self { by_name }
     }
 
-    /// Selects, for each name and target, the info series with the newest sample at a step.
+    /// Selects, for each name and target, the info series with the newest sample at a step. Fails if two series
+    /// have samples with the same newest timestamp.
     fn at(&self, infos: &[Column], step: usize) -> Result<Current<'_>> {
         let mut current = Vec::with_capacity(self.by_name.len());
         for targets in self.by_name.values() {

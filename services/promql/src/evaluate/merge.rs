@@ -1,4 +1,4 @@
-//! Merging of series whose labels became equal. It is an error if two of them have a value at the same step.
+//! Merging of series whose labels became equal. Two such series with a value at the same step are an error.
 //!
 //! With delayed name removal, labels become final only at the end of an evaluation, so most operations skip
 //! the merge.
@@ -139,8 +139,8 @@ impl<'a> ColumnsByLabels<'a> {
         }
     }
 
-    /// Returns the position of the series with these labels; creates it if needed. Fails if the limit is
-    /// exceeded.
+    /// Returns the position of the series with these labels; creates the series if needed. Fails if the limit
+    /// is exceeded.
     pub(super) fn place(&mut self, labels: &Labels, drops_name: bool) -> Result<usize> {
         if let Some(place) = self.places.get(labels) {
             return Ok(*place);
@@ -158,7 +158,8 @@ impl<'a> ColumnsByLabels<'a> {
         Ok(place)
     }
 
-    /// Adds the value of a step. Fails if the step already has one, or if the limit is exceeded.
+    /// Adds the value of a step. Fails if the series already has a value at this step or later, or if the limit
+    /// is exceeded.
     pub(super) fn push(&mut self, place: usize, step: usize, cell: Cell<'_>) -> Result<()> {
         let column = &mut self.columns[place];
         if column.builder.end() > step && !column.builder.is_empty() {

@@ -171,7 +171,7 @@ impl Scope<'_> {
         Ok((builder, looked.last))
     }
 
-    /// Builds the column with its final labels. Adds an info if a rate is computed of a metric that is not
+    /// Builds the column with its final labels. For `rate` and `increase`, adds an info if the metric is not
     /// named like a counter.
     fn finished(
         &self,
@@ -255,7 +255,8 @@ impl Scope<'_> {
     }
 }
 
-/// Returns the labels determined by the matchers: names with exactly one matcher, which is an equality.
+/// Returns the labels that equality matchers determine. A label is omitted if another matcher of its name
+/// follows the equality.
 pub(super) fn absent_labels(matchers: &[Matcher]) -> Labels {
     let mut labels = LabelsBuilder::default();
     let mut has: Vec<&str> = Vec::new();

@@ -95,7 +95,7 @@ impl Scope<'_> {
         )
     }
 
-    /// Builds columns from the last sample at or before each step.
+    /// Builds columns from the last sample within the lookback at each step.
     pub(super) fn last_samples(
         &self,
         matchers: &[crate::matcher::Matcher],
@@ -115,9 +115,9 @@ impl Scope<'_> {
         Ok(columns)
     }
 
-    /// Builds columns with the timestamps, in milliseconds, of the last samples at or before each step, for
-    /// the series that `takes` accepts. If any last sample is a histogram, fails with `refusal` of the first
-    /// such series by labels.
+    /// Builds columns with the timestamps, in milliseconds, of the last samples within the lookback at each
+    /// step. Only series that `takes` accepts are included. If the last sample of any such series is a
+    /// histogram, fails with `refusal` for the first of these series by labels.
     pub(super) fn last_times_of_numbers(
         &self,
         matchers: &[crate::matcher::Matcher],
@@ -167,7 +167,7 @@ impl Scope<'_> {
         }
     }
 
-    /// Counts each value as a processed sample.
+    /// Counts the values as processed samples, histograms by their size.
     fn count_values_of(&self, columns: &[Column]) {
         for column in columns {
             self.count(column.cells().map(|(step, cell)| (step, cell.size() as u64)));

@@ -56,7 +56,7 @@ impl Scope<'_> {
         self.merged_always(columns.collect())
     }
 
-    /// Returns true for each step at which any of the series has a value; empty if there are no series.
+    /// Returns a flag per step: true if any of the series has a value there. Empty without series.
     fn steps_of(&self, columns: &[(usize, Column)]) -> Vec<bool> {
         match columns.is_empty() {
             true => Vec::new(),

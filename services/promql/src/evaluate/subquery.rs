@@ -50,7 +50,7 @@ pub(super) struct SubquerySamples {
 }
 
 impl SubquerySamples {
-    /// Returns an upper bound of the bytes that the samples of a column take.
+    /// Returns the bytes reserved for the timestamps and floats of a column. Histograms are not counted.
     pub(super) fn bytes(column: &Column) -> usize {
         column.values.len() * (size_of::<i64>() + size_of::<f64>())
     }
@@ -101,8 +101,8 @@ impl SubquerySamples {
     }
 }
 
-/// Removes a reset hint. It is valid between adjacent stored samples only; a subquery may skip samples or
-/// repeat them.
+/// Removes a hint about a reset; a gauge hint stays. Hints about resets are valid only between adjacent stored
+/// samples, and a subquery may skip or repeat samples.
 fn without_hint(histogram: &Arc<Histogram>) -> Arc<Histogram> {
     match histogram.reset_hint {
         ResetHint::Unknown | ResetHint::Gauge => Arc::clone(histogram),

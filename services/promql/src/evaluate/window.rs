@@ -1,6 +1,7 @@
-//! Windows that slide over the samples of one series: two indices move forward, and samples are not copied.
+//! Windows that slide over the samples of one series: two indices move forward, and each window is a slice.
 //!
-//! Stale markers are removed first. This copies the floats of a series only if it contains such markers.
+//! Stale markers are removed first. Floats are copied only if they contain such markers; histograms are always
+//! copied.
 
 use std::sync::Arc;
 
@@ -16,12 +17,12 @@ use crate::plan::{RangeSelector, Reference};
 use crate::range::{Extent, Window};
 use crate::source::{Samples, Select};
 
-/// Number of samples in windows between two checks for timeout and cancellation: some milliseconds of work,
-/// or some tens if each window is sorted. Wide windows at many steps of one series can take minutes.
+/// Number of samples in windows between two checks for timeout and cancellation: some milliseconds of work, or
+/// tens of milliseconds if each window is sorted. Wide windows at many steps of one series can take minutes.
 const UNCHECKED_MAX: usize = 1 << 20;
 
-/// Samples that belong to the window of a step, in milliseconds: those in `(t - before, t + behind]`, where
-/// `t` is the step's timestamp after the time shift.
+/// Window of a step: the samples in `(t - before, t + behind]`, in milliseconds. `t` is the step's timestamp
+/// after the time shift.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spec {
     pub(super) reference: Reference,
@@ -196,7 +197,7 @@ impl Noted {
 }
 
 impl Scope<'_> {
-    /// Calls `visit` with the window of each step that contains a sample.
+    /// Calls `visit` for each step whose window contains a sample.
     pub(super) fn slide(
         &self,
         slice: &Slice<'_>,
@@ -308,7 +309,7 @@ pub(super) struct Looked {
     pub(super) last: usize,
 }
 
-/// Returns prefix sums of the histograms' sizes in samples, one more than histograms.
+/// Returns prefix sums of the histograms' sizes in samples, one entry more than there are histograms.
 fn sizes(histograms: &[Arc<Histogram>]) -> Vec<usize> {
     let mut sizes = Vec::with_capacity(histograms.len() + 1);
     let mut sum = 0;

@@ -18,15 +18,16 @@ pub struct Bucket {
     pub count: f64,
 }
 
-/// Returns the quantile of a classic histogram's observations. `buckets` must not be empty; they may be in
-/// any order and are sorted.
+/// Returns the quantile of a classic histogram's observations. `buckets` may be in any order; they are sorted
+/// in place, and equal bounds are merged.
 ///
 /// Observations are assumed to be uniform within a bucket. If the lowest bound is positive, the lowest bucket
 /// begins at zero; otherwise a quantile in it is the bound itself. A quantile in the `+Inf` bucket is the
 /// highest finite bound.
 ///
-/// The result is NaN without observations, with fewer than two buckets, and without a `+Inf` bucket. Counts
-/// that decrease with rising bounds are raised, and a note reports it.
+/// The result is −∞ for `phi` below 0 and +∞ for `phi` above 1. It is NaN for a NaN `phi`, without
+/// observations, with fewer than two buckets, and without a `+Inf` bucket. Counts that decrease with rising
+/// bounds are raised, and a note is added.
 pub fn bucket_quantile(phi: f64, buckets: &mut Vec<Bucket>, notes: &mut Notes<'_>) -> f64 {
     if phi.is_nan() {
         return f64::NAN;
@@ -84,7 +85,7 @@ pub fn bucket_fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64
     (below(upper) - below(lower)) / count
 }
 
-/// Returns the number of observations below a bound; `None` if it is above all buckets.
+/// Returns the number of observations below a bound; `None` if no bucket's upper bound is above it.
 fn count_below(bound: f64, buckets: &[Bucket]) -> Option<f64> {
     let mut start = if buckets[0].upper <= 0.0 {
         f64::NEG_INFINITY

@@ -11,9 +11,9 @@ use tideline_histogram::{Bucket, Histogram, Interpolation, Slot};
 use super::outside;
 use crate::note::{Note, Notes};
 
-/// Returns the quantile of a histogram's observations. The result is NaN without observations, and if the
-/// quantile falls among NaN observations. Notes report this case, and the case that NaN observations increase
-/// the quantile.
+/// Returns the quantile of a histogram's observations. The result is −∞ for `phi` below 0, +∞ for `phi` above
+/// 1, and NaN for a NaN `phi` or without observations. If the quantile falls among NaN observations, the result
+/// is NaN and a note is added. A note is also added if NaN observations increase the quantile.
 pub fn histogram_quantile(phi: f64, histogram: &Histogram, notes: &mut Notes<'_>) -> f64 {
     if let Some(outside) = outside(phi) {
         return outside;
@@ -74,8 +74,8 @@ pub fn histogram_quantile(phi: f64, histogram: &Histogram, notes: &mut Notes<'_>
     within(&bucket, rank / bucket.count, histogram)
 }
 
-/// Returns the first bucket whose cumulative count reaches the rank, or the last bucket; and the cumulative
-/// count.
+/// Returns the first nonempty bucket whose cumulative count reaches the rank, otherwise the last bucket. Also
+/// returns the cumulative count up to and including this bucket.
 fn slot_of_rank(slots: impl Iterator<Item = Slot>, rank: f64) -> (Option<Slot>, f64) {
     let (mut found, mut count) = (None, 0.0);
     for slot in slots {
@@ -88,8 +88,9 @@ fn slot_of_rank(slots: impl Iterator<Item = Slot>, rank: f64) -> (Option<Slot>, 
     (found, count)
 }
 
-/// Limits a bucket to the assumed range of its observations. Returns the quantile as the error if the bucket
-/// has an infinite bound.
+/// Limits a bucket to the assumed range of its observations. An infinite lower bound is replaced by zero if the
+/// upper bound is positive. Otherwise, a bucket with an infinite bound returns its finite bound, the quantile,
+/// as the error.
 fn open_ended(mut bucket: Bucket, histogram: &Histogram) -> Result<Bucket, f64> {
     if !histogram.uses_custom_buckets() {
         if bucket.lower < 0.0 && bucket.upper > 0.0 {
@@ -111,7 +112,7 @@ fn open_ended(mut bucket: Bucket, histogram: &Histogram) -> Result<Bucket, f64> 
     }
 }
 
-/// Limits the bucket around zero to the sides that have buckets.
+/// Limits the bucket around zero to one side if only that side has buckets.
 fn cut_at_zero(bucket: &mut Bucket, histogram: &Histogram) {
     match (
         histogram.negative_buckets.is_empty(),
@@ -160,7 +161,7 @@ pub fn histogram_fraction(lower: f64, upper: f64, histogram: &Histogram, notes: 
     (below(upper) - below(lower)) / histogram.count
 }
 
-/// Returns the number of observations below a bound; `None` if it is above all buckets.
+/// Returns the number of observations below a bound; `None` if no bucket's upper bound is above it.
 fn count_below(bound: f64, histogram: &Histogram) -> Option<f64> {
     let mut count = 0.0;
     for mut bucket in histogram.buckets() {

@@ -1,11 +1,11 @@
 //! Scanner for numbers and durations.
 //!
-//! It determines only the extent of a token. The parser computes the value.
+//! The scanner determines only the extent of a token. The parser computes the value.
 
 use super::{TokenKind, is_letter_or_digit};
 
-/// Returns the length in bytes of the number or duration at the start of a text, and its kind; `None` if it
-/// is malformed.
+/// Returns the length in bytes of the number or duration at the start of a text, and its kind. The kind is
+/// `None` if the token is malformed.
 ///
 /// The text must begin with a digit, or with a point followed by a digit.
 pub(super) fn scan(text: &str) -> (usize, Option<TokenKind>) {

@@ -58,7 +58,7 @@ pub(crate) enum TokenKind {
     Keyword(Keyword),
 }
 
-/// Keyword, recognised by its position.
+/// Keyword. The same word may also be a name, depending on its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keyword {
     Offset,
@@ -82,7 +82,7 @@ pub(crate) enum Keyword {
     MinOf,
 }
 
-/// Returns the kind of a keyword, in upper or lower case.
+/// Returns the kind of a keyword, ignoring case; `None` for other words.
 pub(super) fn keyword(word: &str) -> Option<TokenKind> {
     // The longest keyword has twelve letters.
     let mut lower = [0; 12];

@@ -20,7 +20,7 @@ pub(crate) const SECONDS_MAX: f64 = 9_223_372_036.854_776;
 pub struct DurationError(String);
 
 /// Parses a duration such as `1h30m` to milliseconds. Units range from years (`y`) to milliseconds (`ms`), in
-/// falling order, each at most once.
+/// falling order, each at most once. Only `0` needs no unit.
 ///
 /// # Errors
 ///

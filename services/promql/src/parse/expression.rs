@@ -54,8 +54,8 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// Parses an operator and its right operand. This and similar functions are not inlined, so that only
-    /// levels that need their stack frame pay for it.
+    /// Parses an operator and its right operand. Functions such as this one are not inlined: a nesting level
+    /// then takes stack only for the functions that it calls.
     #[inline(never)]
     fn binary(&mut self, left: Node, op: BinaryOp, binding: u8) -> Parsed<Node> {
         let at = self.advance().at;

@@ -169,7 +169,7 @@ impl Planner {
             are_needed: true,
         };
         let (inner, fate) = self.node(&subquery.expr, buckets)?;
-        // Within a subquery, every invariant part is evaluated once for all steps, even a number.
+        // An invariant inner expression is evaluated once for all steps of the subquery, even a number.
         let fate = Fate::of(fate.is_invariant);
         let reference = self.reference(&subquery.shift)?;
         let planned = Subquery {
@@ -253,7 +253,8 @@ impl Planner {
         for argument in &call.arguments {
             arguments.push(self.node(argument, buckets)?);
         }
-        // The timestamp of a sample selected at a fixed time is invariant; that of a computed value is not.
+        // The timestamp of a sample selected at a fixed time is invariant; the timestamp of a computed value is
+        // not.
         let is_timestamp_of_selector = matches!(function, Function::Timestamp)
             && arguments
                 .iter()

@@ -46,7 +46,7 @@ pub(crate) enum Function {
 }
 
 impl Function {
-    /// Looks up a function; `None` for query constants such as `start()`.
+    /// Looks up a function; `None` for query constants such as `start()` and for unknown names.
     pub(crate) fn of(name: &str) -> Option<Self> {
         if let Some(function) = RangeFunction::of(name) {
             return Some(Self::Range(function));

@@ -1,8 +1,8 @@
 //! `rate`, `increase` and `delta` of `anchored` and `smoothed` ranges, and interpolated instant values.
 //!
-//! *Anchored*: the value at the start is that of the last sample before it, the value at the end that of the
-//! last sample. *Smoothed*: the values at both ends are interpolated linearly between the adjacent samples.
-//! Nothing is extrapolated.
+//! *Anchored*: the value at the start is that of the last sample at or before the start. The value at the end
+//! is that of the last sample. *Smoothed*: the values at both ends are interpolated linearly between the
+//! adjacent samples. Nothing is extrapolated.
 
 use std::sync::Arc;
 
@@ -21,9 +21,10 @@ struct Ends {
 }
 
 impl Window<'_> {
-    /// Finds the samples used for the range. The first is the last one at or before the start, or the first
-    /// of all. The last is the last of all; for a smoothed range, the first at or after the end. Returns
-    /// `None` if no sample is in the range.
+    /// Finds the samples used for the range. `first` is the last sample at or before the start, otherwise the
+    /// first sample. `last` is the last sample; in a smoothed range, the first sample at or after the end, if
+    /// any. Returns `None` if all samples are at or before the start, or if a smoothed range ends before the
+    /// first sample.
     fn ends(&self, times: &[i64]) -> Option<Ends> {
         let last = times.len().checked_sub(1)?;
         let first = times[..last]
@@ -202,7 +203,7 @@ fn lost_at_resets(
         before = &all[from];
         from += 1;
     }
-    // The interpolated value at the end includes it as well, and there are no samples in between.
+    // The interpolated value at the end also includes this reset, and there are no samples in between.
     if from > ends.last {
         return Some(None);
     }
@@ -221,7 +222,7 @@ fn lost_at_resets(
 }
 
 /// Returns the value at the end of the window: interpolated between the adjacent samples, or that of the last
-/// sample. Returns `None` before the first sample, and for incompatible samples.
+/// sample. Returns `None` if all samples are after the end, and for mixed or incompatible samples.
 pub fn smooth_at(window: &Window<'_>, notes: &mut Notes<'_>) -> Option<Point> {
     if window.is_mixed(notes) {
         return None;
@@ -269,7 +270,7 @@ pub fn smooth_at(window: &Window<'_>, notes: &mut Notes<'_>) -> Option<Point> {
 }
 
 /// Returns the floats of an anchored or smoothed range: the values at both ends and the samples in between.
-/// Returns an empty list if no sample is in the range, except for a smoothed range before all samples.
+/// Returns an empty list if all samples are at or before the start.
 pub fn extend_floats(window: &Window<'_>) -> Vec<(i64, f64)> {
     let Some(ends) = window.ends(window.times) else {
         // If a smoothed range is before all samples, the first sample's value is used at both ends.

@@ -38,8 +38,8 @@ pub(super) fn resets(window: &Window<'_>) -> Option<f64> {
 }
 
 impl Window<'_> {
-    /// Returns the first float and the first histogram to use. For an anchored range these begin with the
-    /// last sample before its start. Returns `None` if no sample is after the start.
+    /// Returns the indices of the first float and the first histogram to use. An anchored range begins with the
+    /// last sample at or before its start; if it has no sample after its start, the result is `None`.
     fn anchors(&self) -> Option<(usize, usize)> {
         if self.extent != Extent::Anchored {
             return Some((0, 0));

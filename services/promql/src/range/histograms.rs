@@ -1,4 +1,4 @@
-//! Sum and average of a range's histograms. The range must contain at least one.
+//! Sum and average of a range's histograms. The range must contain at least one histogram.
 //!
 //! Sums are compensated (Kahan). The average switches to an incremental mean if the sum overflows.
 

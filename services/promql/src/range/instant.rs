@@ -63,8 +63,8 @@ pub(super) fn last_two(window: &Window<'_>, two: Two, notes: &mut Notes<'_>) -> 
 }
 
 impl Window<'_> {
-    /// Returns the last two samples, floats and histograms together. Of equal timestamps, the histogram is
-    /// the later one.
+    /// Returns the last two samples, floats and histograms together. At equal timestamps, the histogram is the
+    /// later sample.
     fn last_two(&self) -> Option<(Placed<'_>, Placed<'_>)> {
         let float = |back: usize| Some(self.placed_number(self.times.len().checked_sub(back)?));
         let histogram =

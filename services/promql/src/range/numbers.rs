@@ -1,4 +1,4 @@
-//! Aggregations of a range's floats. The range must contain at least one.
+//! Aggregations of a range's floats. The range must contain at least one float.
 //!
 //! Sums are compensated (Kahan). The average switches to an incremental mean if the sum overflows.
 

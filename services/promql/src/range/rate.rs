@@ -2,11 +2,11 @@
 //!
 //! 1. The increase is the difference between the last and the first sample. For a counter, the value before
 //!    each reset is added.
-//! 2. Samples are rarely exactly at the ends of the range. If the distance from the first or last sample to
-//!    its end is below 1.1 times the average sample interval, the increase is extrapolated to the end.
-//!    Otherwise the series is assumed to begin or end there, and half an interval is extrapolated.
-//! 3. A counter is not extrapolated below zero. If its start is known and in the range, it is zero at the
-//!    start.
+//! 2. Samples are rarely exactly at the ends of the range. If an end of the range is less than 1.1 average
+//!    sample intervals away from the outermost sample, the increase is extrapolated to that end. Otherwise the
+//!    series is assumed to begin or end in between, and half an interval is extrapolated.
+//! 3. A counter is not extrapolated below zero. If its start timestamp is known and in the range, its value is
+//!    zero there.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ fn float_rate(window: &Window<'_>, kind: Kind, notes: &mut Notes<'_>) -> Option<
 
 /// Adds the value before each reset to the increase.
 fn with_resets(mut increase: f64, values: &[f64]) -> f64 {
-    /// Number of adjacent pairs compared without a branch for each. Most blocks contain no reset.
+    /// Number of adjacent pairs compared together, without a branch per pair. Most blocks contain no reset.
     const TOGETHER: usize = 64;
     let mut rest = values;
     while rest.len() > 1 {
@@ -137,7 +137,8 @@ impl Sampled {
         })
     }
 
-    /// Returns the factor of the increase. `first` is the first float, or the count of the first histogram.
+    /// Returns the factor that extrapolates the increase. `first` is the first float, or the count of the first
+    /// histogram.
     fn factor(&self, window: &Window<'_>, kind: Kind, first: f64, increase: f64) -> f64 {
         let threshold = self.distance * 1.1;
         let mut to_start = self.to_start;
@@ -196,7 +197,7 @@ fn histogram_increase(window: &Window<'_>, kind: Kind, notes: &mut Notes<'_>) ->
         return None;
     };
     let is_gauge = |histogram: &Arc<Histogram>| histogram.reset_hint == ResetHint::Gauge;
-    // Notes are collected first and dropped if the histograms turn out to be incompatible.
+    // Notes are collected first and dropped if the difference cannot be computed.
     let mut found = Vec::new();
     if kind.is_counter && (is_gauge(first) || is_gauge(last)) {
         found.push(Note::NativeHistogramNotCounter);

@@ -8,7 +8,7 @@ use super::Window;
 use crate::error::{PromqlError, Result};
 use crate::note::Notes;
 
-/// Returns the slope of the regression line per second.
+/// Returns the slope of the regression line per second; `None` for fewer than two floats.
 pub(super) fn deriv(window: &Window<'_>, notes: &mut Notes<'_>) -> Option<f64> {
     // Times are relative to the first sample, because large timestamps would reduce the precision of
     // differences.
@@ -16,7 +16,8 @@ pub(super) fn deriv(window: &Window<'_>, notes: &mut Notes<'_>) -> Option<f64> {
     Some(line.slope)
 }
 
-/// Returns the value of the regression line `ahead` seconds after the evaluation timestamp.
+/// Returns the value of the regression line `ahead` seconds after the evaluation timestamp; `None` for fewer
+/// than two floats.
 pub(super) fn predict_linear(window: &Window<'_>, ahead: f64, notes: &mut Notes<'_>) -> Option<f64> {
     let line = Line::through(window, window.at, notes)?;
     Some(line.slope * ahead + line.intercept)
@@ -79,7 +80,7 @@ impl Line {
 /// Returns the last value after double exponential smoothing: the first factor smooths the level, the second
 /// the trend.
 ///
-/// Fails if a factor is not between 0 and 1 (exclusive).
+/// Returns `Ok(None)` for fewer than two floats. Fails if a factor is at most 0 or at least 1.
 pub(super) fn smoothed(
     window: &Window<'_>,
     [smoothing, trend]: [f64; 2],

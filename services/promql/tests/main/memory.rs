@@ -16,11 +16,12 @@ use tideline_promqltest::{Answer, LoadedSeries, Target};
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) series: BTreeMap<Labels, Held>,
-    /// True if each function drops metric names. Prometheus' scripts expect names to be dropped at the end.
+    /// True if functions drop metric names at once. Prometheus' scripts expect that names are dropped at the end of
+    /// the evaluation.
     pub(crate) drops_names_early: bool,
     /// True if series are passed in reverse order, half of them by another thread.
     pub(crate) is_shuffled: bool,
-    /// True if the source computes functions over time itself, for every other series.
+    /// True if the source computes functions over time itself, for every second series.
     pub(crate) computes: bool,
     /// Number of series computed by the source.
     pub(crate) computed: AtomicUsize,

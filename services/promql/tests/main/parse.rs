@@ -1,6 +1,6 @@
 //! Tests of the parser.
 //!
-//! They cover the expressions of valid texts and Prometheus' error messages for invalid ones.
+//! They cover the expressions of valid texts and Prometheus' error messages for invalid texts.
 
 use tideline_promql::ast::{
     AtModifier, BinaryOp, Bounds, Cardinality, DurationExpr, DurationValue, Expr, TextRange, ValueType,
@@ -117,7 +117,7 @@ fn operators_bind_as_arithmetic_does() {
     }
 }
 
-/// Formats an expression with parentheses around each operation and without those of the text.
+/// Formats an expression with parentheses around each operation and without the parentheses of the text.
 fn shape(expr: &Expr) -> String {
     match expr {
         Expr::Binary(binary) => {

@@ -182,7 +182,7 @@ fn start_timestamps_tell_resets_that_values_do_not() {
         .floats(&[(10, 5.0), (20, 7.0), (30, 9.0)])
         .starts(&[10, 10, 10]);
     assert_eq!(unknown.number("resets"), Some(0.0));
-    // A start before the previous sample that is not that sample's start overlaps and is noted.
+    // A start between the start and the timestamp of the previous sample overlaps and is noted.
     let odd = Range::until(30, 30)
         .floats(&[(10, 5.0), (20, 7.0)])
         .starts(&[-5, 8]);

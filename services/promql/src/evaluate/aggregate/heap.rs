@@ -1,5 +1,5 @@
 //! Heap of `topk` and `bottomk`. If equal values compete at the limit, the heap's structure determines which
-//! ones stay. It is therefore identical to Prometheus' (Go's `container/heap`).
+//! ones stay. The structure is therefore identical to Prometheus' (Go's `container/heap`).
 
 use super::super::sort::by_falling_value;
 

@@ -13,8 +13,8 @@ use crate::ast::{AggregateOp, TextRange};
 use crate::error::Result;
 use crate::histogram_functions;
 
-/// Number of steps aggregated at once. Their states, of up to 40 bytes each, fit in the processor cache and
-/// are few compared with a long column.
+/// Number of steps aggregated at once. The states, up to 40 bytes per step, fit in the processor cache and are
+/// small compared with a long column.
 const BLOCK: usize = 1 << 12;
 
 /// Splits steps into blocks.
@@ -26,7 +26,7 @@ fn blocks(steps: Range<usize>) -> impl Iterator<Item = Range<usize>> {
 }
 
 impl Scope<'_> {
-    /// Aggregates the floats of a group. Operators that only count also include its histograms.
+    /// Aggregates the floats of a group. `count` and `group` also include its histograms.
     pub(super) fn numbers(&self, op: AggregateOp, group: &Group<'_>) -> Result<Option<Column>> {
         match op {
             AggregateOp::Sum => {
@@ -152,7 +152,7 @@ impl Scope<'_> {
     }
 }
 
-/// Mean computed from a sum. Once the sum would overflow, an incrementally updated mean.
+/// Mean, computed from a sum, or updated incrementally once the sum would overflow.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mean {
     sum: CompensatedSum,

@@ -101,7 +101,8 @@ impl Picker {
         }
     }
 
-    /// Selects the members with the largest `sign` · value, in falling order, NaN last.
+    /// Selects up to `count` members with the largest `sign` · value, in falling order, NaN last. Histograms
+    /// are ignored.
     fn pick_greatest(&mut self, group: &Group<'_>, step: usize, count: usize, sign: f64) {
         if count == 0 {
             return;
@@ -121,7 +122,8 @@ fn wanted(parameter: f64, series: usize) -> usize {
     (parameter as i64).clamp(0, series as i64) as usize
 }
 
-/// Maps a series to a position between 0 and 1 by the hash of its labels, so it is the same in every query.
+/// Maps a series to a position between 0 and 1 by the hash of its labels. The position is the same in every
+/// query.
 fn offset(column: &Column) -> f64 {
     hash::of_labels(&column.labels) as f64 / u64::MAX as f64
 }

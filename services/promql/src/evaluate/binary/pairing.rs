@@ -35,9 +35,11 @@ pub(super) struct Pairing<'a> {
     pub(super) one: &'a [Column],
     /// True if the left side is the "one" side.
     pub(super) swaps: bool,
-    /// Steps at which both sides have any series. Duplicates matter only there. `None` means all steps.
+    /// Steps at which both sides have at least one series. Duplicates matter only there. `None` means all
+    /// steps.
     pub(super) shared_steps: Option<Vec<bool>>,
-    /// Result columns, each with the position of its series on the "many" side.
+    /// Result columns, each with a sort position: that of its series on the "many" side. A series of the "one"
+    /// side that is joined with a fill value is positioned after all series of the "many" side.
     pub(super) result: Vec<(usize, Column)>,
     /// Cost of the result. With many series on both sides, there may be as many result series as pairs.
     pub(super) making: Making<'a>,
@@ -138,8 +140,8 @@ impl<'a> Pairing<'a> {
         Ok(())
     }
 
-    /// Computes the labels of all pairs, unless there are too many. Also returns true if results of different
-    /// series may have equal labels at the same step, which is an error.
+    /// Computes the labels of all pairs; returns no labels for more than [`PAIRS_KEPT`] pairs. The flag is true
+    /// if results of different series may have equal labels. Equal labels at the same step are an error.
     fn labels_of(&self, group: Group<'_>) -> Result<(Vec<Labels>, bool)> {
         if group.pair_count() > PAIRS_KEPT {
             return Ok((Vec::new(), true));
@@ -181,8 +183,8 @@ impl<'a> Pairing<'a> {
         Ok(())
     }
 
-    /// Checks that the series of the "one" side have no value at the same step. They may follow each other in
-    /// time.
+    /// Checks that no two series of the "one" side have a value at the same step. Only `shared_steps` are
+    /// checked.
     pub(super) fn check_rivals(&self, one: &[usize]) -> Result<()> {
         if one.len() <= 1 {
             return Ok(());
@@ -273,7 +275,7 @@ impl<'a> Pairing<'a> {
     }
 
     /// Joins a series of the "many" side with the fill value, at the steps without a series of the "one" side.
-    /// `there` marks the steps with one.
+    /// `there` marks the steps with such a series.
     fn filled_one(&mut self, many: &Column, there: &[bool], fill: f64, is_watched: bool) -> Result<Paired> {
         let mut paired = Paired::of(many.end(), is_watched);
         for (step, cell) in many.cells().filter(|(step, _)| !there[*step]) {
@@ -324,8 +326,8 @@ impl<'a> Pairing<'a> {
         Ok(())
     }
 
-    /// Checks that results of a group do not overlap: under equal labels, or at all if matching is one to
-    /// one.
+    /// Checks that results of a group do not share a step. With one-to-one matching, this applies to all
+    /// results, otherwise to results with equal labels.
     fn watch(&self, paired: &Paired, labels: &Labels, meetings: &mut Meetings<'_>) -> Result<()> {
         let Some(met) = &paired.met else {
             return Ok(());
@@ -356,8 +358,9 @@ impl<'a> Pairing<'a> {
             .take((known.size() - before).div_ceil(size_of::<f64>()))
     }
 
-    /// Returns the labels of the result: those of the "many" side, with the included labels of the "one"
-    /// side.
+    /// Returns the labels of the result: those of the "many" side, plus the included labels of the "one" side.
+    /// One-to-one matching keeps only the matching labels. The metric name is removed by arithmetic operators
+    /// and, unless removal is delayed, by `bool`.
     fn result_labels(&self, many: &Labels, one: &Labels) -> Labels {
         let matching = self.matching;
         let drops =
