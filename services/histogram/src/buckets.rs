@@ -46,7 +46,7 @@ pub enum Place {
 
 impl Histogram {
     /// Iterates over all buckets from the lowest to the highest, including empty ones. The zero bucket is
-    /// included only if its count is positive.
+    /// included only if its count is positive and the buckets are not custom.
     pub fn slots(&self) -> impl DoubleEndedIterator<Item = Slot> + '_ {
         let zero = (self.zero_count > 0.0 && !self.uses_custom_buckets()).then_some(Slot {
             place: Place::Zero,
@@ -95,7 +95,8 @@ impl Histogram {
         })
     }
 
-    /// Computes the bounds of a slot. A bucket that overlaps the zero bucket is cut at its edge.
+    /// Computes the bounds of a slot. A bucket that overlaps the zero bucket is cut at the edge of the zero
+    /// bucket.
     pub fn bucket(&self, slot: Slot) -> Bucket {
         let mut bucket = self.uncut_bucket(slot);
         match slot.place {

@@ -1,7 +1,7 @@
 //! Conversion of classic histograms (one series per bucket) to native histograms with custom bounds.
 //!
-//! The builder takes bucket, count and sum series of one timestamp in any order. It keeps the first error and
-//! returns it from the conversion.
+//! The builder takes bucket, count and sum series of one timestamp in any order. The builder keeps the first
+//! error, and the conversion returns this error.
 
 use thiserror::Error;
 

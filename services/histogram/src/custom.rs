@@ -61,7 +61,7 @@ pub(crate) fn is_reset_of_mismatched(histogram: &Histogram, previous: &Histogram
         .any(|(now, before)| *now < before)
 }
 
-/// Returns the bounds that both lists contain; both must rise.
+/// Returns the bounds that both lists contain; both lists must be rising.
 fn shared_bounds(left: &[f64], right: &[f64]) -> Vec<f64> {
     let mut right = right.iter().peekable();
     let shared = left.iter().filter(|bound| {

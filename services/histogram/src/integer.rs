@@ -31,8 +31,9 @@ pub struct IntegerHistogram {
 }
 
 impl Histogram {
-    /// Converts to absolute counts and applies [`Self::checked`]. Also compares the total count with the
-    /// buckets: they must be equal, but NaN observations are in the count only.
+    /// Converts to absolute counts and applies [`Self::checked`]. The total count must equal the sum of all
+    /// bucket counts. If the sum of the observations is NaN, the total may be larger, because no bucket
+    /// contains NaN observations.
     ///
     /// # Errors
     ///

@@ -51,7 +51,7 @@ pub(crate) fn add_compensated(number: f64, sum: f64, compensation: f64) -> (f64,
 }
 
 impl Histogram {
-    /// Adds another histogram. Buckets that become empty stay; [`Self::compact`] removes them.
+    /// Adds another histogram. Empty buckets may remain; [`Self::compact`] removes them.
     ///
     /// # Errors
     ///
@@ -189,9 +189,9 @@ impl Histogram {
         (Cow::Owned(coarser), Some(compensation))
     }
 
-    /// Clones the histogram with 0 in all buckets within the zero bucket. Their counts are already in the
-    /// zero bucket. In a coarser schema they could become part of a bucket that extends beyond it and be
-    /// counted twice.
+    /// Clones the histogram with 0 in all buckets within the zero bucket. Their counts are already in the zero
+    /// bucket. In a coarser schema, these counts could become part of a bucket that extends beyond the zero
+    /// bucket, and be counted twice.
     fn without_buckets_within(&self, zero_threshold: f64) -> Self {
         let mut copy = self.clone();
         let is_within = |(index, _): &(i32, f64)| exponential_bound(*index, self.schema) <= zero_threshold;

@@ -17,8 +17,7 @@ use crate::schema::{CUSTOM_BUCKETS_SCHEMA, SCHEMA_MAX, SCHEMA_MIN};
 use crate::spans::{SpansBuilder, check_layout};
 use crate::text::Shortest;
 
-/// Maximum gap of empty buckets that is written out one by one, as Prometheus does; a longer one becomes
-/// `0*N`.
+/// Maximum gap of empty buckets that is written out one by one, as Prometheus does; a longer gap becomes `0*N`.
 const WRITTEN_OUT_MAX: i32 = 1000;
 
 /// Maximum number of empty buckets written out per histogram. Without it, a histogram with many gaps would
@@ -31,8 +30,8 @@ const ALL_WRITTEN_OUT_MAX: i32 = 10_000;
 pub struct NotationError(String);
 
 impl Histogram {
-    /// Formats the histogram in the notation. [`Self::parse`] restores it, except for empty buckets at either
-    /// end.
+    /// Formats the histogram in the notation. [`Self::parse`] restores the histogram, except that empty buckets
+    /// may be added or removed.
     pub fn notation(&self) -> String {
         let mut parts = Vec::new();
         if self.schema != 0 {

@@ -53,9 +53,10 @@ impl Histogram {
     }
 
     /// Returns the reset hint after comparison with the previous histogram of the series. The hint is
-    /// [`ResetHint::NotReset`] if both have the same schema, bounds and zero bucket and no count has
-    /// decreased. Otherwise it is [`ResetHint::Unknown`], and a reader must compare the histograms itself.
-    /// The hints [`ResetHint::Gauge`] and [`ResetHint::Reset`] of the writer are kept.
+    /// [`ResetHint::NotReset`] if both have the same schema, bounds and zero threshold, [`Self::detect_reset`]
+    /// returns false, and `previous` is not a gauge. A stale marker as `previous` is accepted only if this
+    /// histogram is one, too. Otherwise the hint is [`ResetHint::Unknown`], and readers must compare the
+    /// histograms. The hints [`ResetHint::Gauge`] and [`ResetHint::Reset`] of the writer are kept.
     ///
     /// The store returns histograms with this hint, so that each pair is compared once and not in every range
     /// that contains it.

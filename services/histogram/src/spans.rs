@@ -101,7 +101,7 @@ impl SpansBuilder {
     }
 }
 
-/// Returns the index of the coarser bucket that contains a bucket, `schemas_down` steps below its schema.
+/// Returns the index of the bucket that contains bucket `index` in a schema that is `schemas_down` steps coarser.
 pub(crate) fn coarser_index(index: i32, schemas_down: u32) -> i32 {
     ((index - 1) >> schemas_down.min(31)) + 1
 }

@@ -113,7 +113,7 @@ proptest! {
         coarse.reduce_resolution(schema);
         prop_assert_eq!(coarse.schema, schema.min(histogram.schema));
         prop_assert_eq!(observed(&coarse), observed(&histogram));
-        // Coarser buckets are unions of finer ones: below each coarse bound, the counts are equal.
+        // Coarser buckets are unions of finer buckets: below each coarse bound, the counts are equal.
         for bound in coarse.buckets().map(|bucket| bucket.upper) {
             let below = |histogram: &Histogram| {
                 let within = histogram.buckets().filter(|bucket| bucket.upper <= bound);
