@@ -26,11 +26,11 @@ pub(crate) use sink::ColumnarSink;
 
 use self::columns::ColumnBuilder;
 
-/// Largest number of rows in a batch.
+/// Maximum number of rows in a batch.
 const BATCH_ROWS: usize = 8_192;
 /// Estimated bytes after which a batch ends early. Long texts and many columns make batches small.
 const BATCH_BYTES: usize = 8 << 20;
-/// Largest number of rows in a Parquet row group.
+/// Maximum number of rows in a Parquet row group.
 const GROUP_ROWS: usize = 65_536;
 /// Estimated encoded bytes after which a Parquet row group ends early.
 const GROUP_BYTES: usize = 32 << 20;

@@ -79,9 +79,10 @@ impl ResultFormat {
     pub const ACCEPTED: &str = "application/json, application/x-ndjson, text/csv, application/vnd.apache.arrow.stream or \
                                 application/vnd.apache.parquet";
 
-    /// Returns the format with the highest `q` in the values of the `Accept` headers, the first one if several have it.
+    /// Returns the format with the highest `q` in the values of the `Accept` headers. If several have the same
+    /// `q`, returns the first one.
     ///
-    /// Returns JSON if there is no value, and `None` if none of the media types can be written.
+    /// Returns JSON if there is no value, and `None` if no media type with a `q` above 0 can be written.
     pub fn accepted<'a>(accept: impl Iterator<Item = &'a str>) -> Option<Self> {
         let mut has_preference = false;
         let mut best: Option<(Self, f32)> = None;

@@ -68,7 +68,8 @@ pub fn put_json_value(value: ValueRef<'_>, integers: IntegerForm, out: &mut Vec<
     }
 }
 
-/// Appends a value as unquoted text. Floats have a point or an exponent, so that they are parsed as floats again.
+/// Appends a value as unquoted text. Finite floats have a point or an exponent, so that they are parsed as
+/// floats again.
 pub(crate) fn put_plain_value(value: ValueRef<'_>, out: &mut Vec<u8>) {
     match value {
         ValueRef::Float(value) if value.is_nan() => out.extend_from_slice(b"NaN"),
