@@ -101,7 +101,7 @@ impl Groups {
         }
     }
 
-    /// Returns the group of a shape that was opened before. Its names are valid and its fields unique.
+    /// Returns the group of a shape, or `None` if the shape is new. Its names are valid and its fields unique.
     pub(crate) fn find(&self, shape: &ShapeKey) -> Option<usize> {
         self.by_shape.get(shape.bytes.as_slice()).copied()
     }

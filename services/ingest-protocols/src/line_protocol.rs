@@ -29,7 +29,7 @@ pub fn unable_to_parse(excerpt: &str, reason: &str) -> String {
     format!("unable to parse '{excerpt}': {reason}")
 }
 
-/// Returns the InfluxDB error text for a body of which only the valid lines were stored. Agents search for `partial
+/// Returns the InfluxDB error text for a body whose invalid lines were not stored. Agents search for `partial
 /// write`.
 ///
 /// `details` are the error texts of the lines, one per line. `dropped` is the number of points that were decoded but

@@ -37,7 +37,8 @@ pub(crate) fn or_unknown(default: Option<i64>) -> Result<i64, RejectReason> {
     default.ok_or(RejectReason::NoArrivalTime)
 }
 
-/// Size limits for the parts of a body. A line or element over a limit is rejected; the others are not affected.
+/// Size limits for the parts of a body. A line or element over a limit is rejected; other lines and elements are not
+/// affected.
 ///
 /// The limits of series keys are constants of [`crate::series_key`], because all protocols share them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +52,8 @@ pub struct Limits {
     /// Distinct shapes (measurement, field names and types) in one body. Default 65,536. Each shape takes some hundred
     /// bytes even if its line is short; without a limit, a small body could exhaust the memory.
     pub shapes: usize,
-    /// Rejects kept for one body. Default 100,000, for the same reason. If the limit is reached, one more reject
-    /// reports how many lines were not read.
+    /// Rejects kept for one body. Default 100,000: a small body could otherwise exhaust the memory. If the limit is
+    /// reached, one more reject reports how many lines were not read.
     pub rejects: usize,
 }
 

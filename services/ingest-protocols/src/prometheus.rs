@@ -10,7 +10,7 @@
 //! | `exposition`, `sample_line` | text exposition format and OpenMetrics |
 //! | `metric_family` | `MetricFamily` messages, as client libraries push them |
 //! | `json_lines` | VictoriaMetrics JSON lines |
-//! | `import` | options that apply to all samples of the three formats above |
+//! | `import` | options that apply to all samples of text, metric families and JSON lines |
 //! | `read` | remote read requests, decompressed |
 //! | `wire` | in-place reader of Protocol Buffers |
 //! | `labels` | encoding of the labels of a series as the raw key of its timeline |

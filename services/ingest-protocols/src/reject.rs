@@ -8,13 +8,13 @@ use std::borrow::Cow;
 use tideline_model::LineReject;
 pub(crate) use tideline_model::RejectReason as Reason;
 
-/// Most bytes of an excerpt: enough to find the line again, and short enough for a log.
+/// Maximum size of an excerpt, in bytes: enough to find the line again, and short enough for a log.
 const EXCERPT_BYTES: usize = 120;
 
 /// Rejects of one body that get an excerpt; no response shows more.
 const EXCERPTS_MAX: usize = 1_000;
 
-/// Most bytes of a token quoted in a reason.
+/// Maximum size of a token quoted in a reason, in bytes.
 const TOKEN_BYTES: usize = 48;
 
 /// Rejects of one body.
@@ -62,7 +62,7 @@ impl Rejects {
         self.push_unread_for(&cause, line, unread);
     }
 
-    /// Adds the same reject for another cause.
+    /// Like [`Self::push_unread`], for another cause.
     pub(crate) fn push_unread_for(&mut self, cause: &str, line: u32, unread: usize) {
         let reason = match unread {
             0 => format!("{cause}: the rest was not read"),

@@ -17,13 +17,13 @@ use tideline_model::{Identity, SeriesError};
 use crate::prometheus::labels;
 use crate::reject::{Reason, quote, too_large};
 
-/// Most bytes of a whole raw key.
+/// Maximum size of a whole raw key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
 
-/// Most tags of one timeline. The published line-protocol corpus has up to 255.
+/// Maximum number of tags of one timeline. The published line-protocol corpus has up to 255.
 pub const TAGS_MAX: usize = 256;
 
-/// Most bytes of a measurement, tag key, tag value or field name after unescaping.
+/// Maximum size of a measurement, tag key, tag value or field name after unescaping, in bytes.
 pub const NAME_BYTES_MAX: usize = 4 << 10;
 
 /// Reserved tag name: such a tag would hide the timestamp of the point in every query.

@@ -6,7 +6,7 @@ use serde_json::ser::{CompactFormatter, Formatter};
 
 use crate::reject::{Reason, too_large};
 
-/// Most bytes of the stored text. Prometheus allows 128 characters for the labels of an exemplar.
+/// Maximum size of the stored text, in bytes. Prometheus allows 128 characters for the labels of an exemplar.
 const TEXT_BYTES_MAX: usize = 4 << 10;
 
 /// Builder of the text. The buffer is reused.

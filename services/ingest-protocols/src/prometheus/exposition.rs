@@ -1,8 +1,8 @@
 //! Decoder of the text exposition format, classic and OpenMetrics.
 //!
-//! Each line is decoded on its own: a bad line is rejected with its number, and the others are kept. In OpenMetrics,
-//! timestamps are in seconds, exemplars are kept, and `_created` lines become the start timestamps of the samples of
-//! their metric.
+//! Each line is decoded on its own: a bad line is rejected with its number, and the valid lines are kept.
+//! In OpenMetrics, timestamps are in seconds, exemplars are kept, and `_created` lines become the start timestamps of
+//! the samples of their metric.
 
 use std::borrow::Cow;
 
@@ -58,7 +58,7 @@ pub fn decode_text(
 }
 
 const CREATED: &str = "_created";
-/// Most metrics of one body whose start timestamps are kept; each takes at least a hundred bytes.
+/// Maximum number of metrics of one body whose start timestamps are kept; each takes at least a hundred bytes.
 const CREATED_MAX: usize = 1 << 20;
 /// Factor from text bytes to the body size that [`SampleWriter`] expects. A sample takes at least four bytes of text;
 /// the writer allows one row per eight bytes.

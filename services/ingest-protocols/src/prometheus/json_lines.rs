@@ -21,7 +21,7 @@ use super::samples::SampleWriter;
 use crate::options::DecodeOptions;
 use crate::reject::{Reason, too_large};
 
-/// Most bytes of a line: about one day of a series with one sample per second.
+/// Maximum size of a line, in bytes: about one day of a series with one sample per second.
 const LINE_BYTES_MAX: usize = 10 << 20;
 /// Factor from JSON bytes to the body size that [`SampleWriter`] expects. A value and its timestamp take at least four
 /// bytes; the writer allows one row per eight bytes.

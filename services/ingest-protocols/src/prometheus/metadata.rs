@@ -65,7 +65,7 @@ pub(crate) struct MetadataList {
     beyond: MetricMetadata,
 }
 
-/// Most families of one body. An entry takes about a hundred bytes even if its line is short.
+/// Maximum number of families of one body. An entry takes about a hundred bytes even if its line is short.
 const FAMILIES_MAX: usize = 65_536;
 
 impl MetadataList {

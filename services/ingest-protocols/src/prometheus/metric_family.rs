@@ -28,8 +28,8 @@ use crate::reject::Reason;
 /// Factor from body bytes to the body size that [`SampleWriter`] expects. An empty part of a summary or histogram takes
 /// two bytes; a real part holds a number and becomes up to three rows.
 const BYTES_FOR_FAMILIES: usize = 2;
-/// Most bytes of the keys of all series of one body. The labels of a histogram occur once in the body and are repeated
-/// in the key of each bucket. Without a limit, a body of empty buckets would take minutes.
+/// Maximum total size of the keys of all series of one body, in bytes. The labels of a histogram occur once in the body
+/// and are repeated in the key of each bucket. Without a limit, a body of empty buckets would take minutes.
 const KEYS_BYTES_MAX: usize = 1 << 30;
 
 /// Decodes a body of length-delimited `io.prometheus.client.MetricFamily` messages.
@@ -39,7 +39,7 @@ const KEYS_BYTES_MAX: usize = 1 << 30;
 ///
 /// # Errors
 ///
-/// Returns [`IngestError::Protobuf`] if the body is not a sequence of such messages. Nothing must be stored then.
+/// Returns [`IngestError::Protobuf`] if the body is not a sequence of such messages. No sample may be stored then.
 pub fn decode_metric_families(
     body: &[u8],
     import: &ImportOptions,

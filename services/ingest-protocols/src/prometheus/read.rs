@@ -16,7 +16,7 @@ use crate::error::IngestError;
 pub struct ReadRequest {
     /// Queries; the results are returned in the same order.
     pub queries: Vec<ReadQuery>,
-    /// First supported type in the client's list of accepted response types.
+    /// First supported type in the client's list of accepted response types; `Samples` if the list is empty.
     pub response_type: ReadResponseType,
 }
 

@@ -38,7 +38,7 @@ const HISTOGRAM_BYTES_FREE: usize = 64 << 10;
 /// Reject reason of an item over the limit for the size of the body.
 const TOO_MANY_ITEMS: &str = "too many samples for the size of the request";
 
-/// Most bytes of a text line that a reject shows.
+/// Maximum size of a text line that a reject shows, in bytes.
 const EXCERPT_BYTES: usize = 100;
 
 /// Metric name, with its index in each group.
@@ -78,7 +78,7 @@ pub(crate) struct SampleWriter<'r, R> {
     line: u32,
     /// Estimated number of items in the body.
     items_expected: usize,
-    /// Most rows that the body may have.
+    /// Maximum number of rows that the body may have.
     row_limit: usize,
     /// Buffer for the stored bytes of a histogram, to check their size before they are added.
     histogram: Vec<u8>,

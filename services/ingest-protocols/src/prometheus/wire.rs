@@ -222,7 +222,7 @@ mod tests {
             let mut out = Vec::new();
             varint::put(value, &mut out);
             assert_eq!(Fields::new(&out).varint(), Ok(value));
-            // The same if more bytes follow.
+            // The result is the same if more bytes follow.
             for more in [[0; 8], [0xff; 8]] {
                 let longer = [&out[..], &more].concat();
                 let mut fields = Fields::new(&longer);

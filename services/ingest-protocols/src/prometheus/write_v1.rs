@@ -28,7 +28,7 @@ use crate::reject::Reason;
 ///
 /// # Errors
 ///
-/// Returns [`IngestError::Protobuf`] if the body is not a valid message. Nothing must be stored then.
+/// Returns [`IngestError::Protobuf`] if the body is not a valid message. No sample may be stored then.
 pub fn decode_write(
     body: &[u8],
     options: &DecodeOptions,

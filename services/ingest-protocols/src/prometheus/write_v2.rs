@@ -22,14 +22,14 @@ use crate::options::DecodeOptions;
 use crate::reject::{Reason, too_large};
 use crate::series_key::{KEY_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX};
 
-/// Most symbols of one request. A symbol takes sixteen bytes in memory but may take only two in the body. A request
-/// with 2,000 series has some thousands.
+/// Maximum number of symbols of one request. A symbol takes sixteen bytes in memory but may take only two in the body.
+/// A request with 2,000 series has some thousands.
 const SYMBOLS_MAX: usize = 1 << 20;
-/// Most references of one list: the name and value of each tag and of the metric name.
+/// Maximum number of references of one list: the name and value of each tag and of the metric name.
 const REFS_MAX: usize = 2 * (TAGS_MAX + 1);
 
-/// Most bytes of the keys of all series of one request. A few references can expand to 64 KiB of labels. Without a
-/// limit, such a body would take minutes.
+/// Maximum total size of the keys of all series of one request, in bytes. A few references can expand to 64 KiB of
+/// labels. Without a limit, such a body would take minutes.
 const KEYS_BYTES_MAX: usize = 1 << 30;
 
 /// Decodes a decompressed request.
@@ -41,7 +41,7 @@ const KEYS_BYTES_MAX: usize = 1 << 30;
 /// # Errors
 ///
 /// Returns [`IngestError::Protobuf`] if the body is not a valid message, or its first symbol is not the empty string.
-/// Nothing must be stored then.
+/// No sample may be stored then.
 pub fn decode_write_v2(
     body: &[u8],
     options: &DecodeOptions,

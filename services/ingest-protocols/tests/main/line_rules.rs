@@ -70,7 +70,7 @@ fn numbers_and_booleans_that_are_read() {
         (r#""a\nb\"\\,= c""#, Value::String(r#"a\nb"\,= c"#.into())),
         ("\"two\nlines\"", Value::String("two\nlines".into())),
     ] {
-        // The fields of the first line are parsed one by one; those of the second are guessed.
+        // The fields of the first line are parsed one by one; the fields of the second line are guessed.
         let rows = accepted(&format!("m f={text} 1\nm f={text} 2\n"));
         assert_eq!(rows.len(), 2);
         assert!(

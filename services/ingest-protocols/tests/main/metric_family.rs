@@ -1,4 +1,4 @@
-//! `MetricFamily` messages: the samples equal those of the text formats, an invalid metric rejects only itself, and
+//! `MetricFamily` messages: they yield the same samples as the text formats, only invalid metrics are rejected, and
 //! arbitrary bytes cause no panic.
 
 use proptest::prelude::*;
@@ -203,7 +203,7 @@ fn classic_histograms_are_series_of_their_own() {
         ]
     );
     assert_eq!(decoded.metadata[0].kind, "histogram");
-    // A histogram without observations is a classic one. The `+Inf` bucket is optional.
+    // A histogram without observations counts as classic. The `+Inf` bucket is optional.
     let last = bytes(3, message(&[integer(1, 0), double(2, f64::INFINITY)]));
     let (_, rows) = read(&family("lag", "", HISTOGRAM, &[histogram_of(7, &[last])]));
     assert_eq!(rows.len(), 3);

@@ -9,7 +9,7 @@ use tideline_model::{
     ColumnData, Identity, LineReject, Ordinal, PointBatch, RejectReason, SeriesResolver, Timestamp, Value,
 };
 
-/// Timestamp of points that have none.
+/// Timestamp that the decoder gives to points without one.
 pub(crate) const DEFAULT_TIME: i64 = 42_000_000_000;
 
 /// Resolver that numbers identities in the order of their first occurrence.
