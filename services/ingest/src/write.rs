@@ -28,7 +28,8 @@ pub struct WriteRequest {
     pub decoder: Decoder,
     /// Size limits for the parts of the body.
     pub limits: Limits,
-    /// Timestamp of points that have none; `None` uses the time of decoding.
+    /// Timestamp of points that have none; `None` uses the time of decoding, or rejects them while the clock
+    /// is in doubt.
     pub default_time: Option<Timestamp>,
     /// Durability of the acknowledgement; `None` uses the setting of the table.
     pub durability: Option<Durability>,
@@ -56,7 +57,7 @@ impl WriteRequest {
 pub struct Outcome {
     /// Number of stored points, and every reject with its reason.
     pub written: WriteOutcome,
-    /// Number of stored samples by kind; zero for formats without samples.
+    /// Number of stored samples by kind; zero for formats without samples and for repeated requests.
     pub samples: SampleCounts,
 }
 
