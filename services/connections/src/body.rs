@@ -31,8 +31,8 @@ const RATIO_MAX: usize = 100;
 /// Decoded bytes up to which a body is decompressed in one pass. A larger body is first decompressed without
 /// storing it: the limits are then checked before it takes memory, and its buffer gets exactly the needed size.
 const MEASURED_BYTES: usize = 16 << 20;
-/// Most bytes of a refused body that are read and discarded. Some clients read the response only after they
-/// have sent the whole body.
+/// Maximum number of bytes of a refused body that are read and discarded. Some clients read the response only
+/// after they have sent the whole body.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
 /// First capacity of a body of unknown size, and bytes decompressed per step.
 const STEP_BYTES: usize = 64 << 10;
@@ -97,9 +97,9 @@ type Result<T> = std::result::Result<T, BodyError>;
 /// Size limits of one body.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyLimits {
-    /// Most bytes as sent.
+    /// Maximum size as sent, in bytes.
     pub wire_bytes: usize,
-    /// Most bytes after decompression.
+    /// Maximum size after decompression, in bytes.
     pub decoded_bytes: usize,
 }
 
@@ -124,8 +124,8 @@ pub struct ReceivedBody {
 impl BodyReader {
     /// Creates a reader whose bodies together reserve at most `budget` bytes.
     ///
-    /// A body may make no progress for at most `timeout`. After that time it must have arrived with at least
-    /// `bytes_per_second_min` on average.
+    /// At most `timeout` may pass without progress. After the first `timeout`, the body must have
+    /// arrived at `bytes_per_second_min` or more on average.
     pub fn new(budget: Shares, timeout: Duration, bytes_per_second_min: u64) -> Self {
         Self {
             budget,
@@ -150,7 +150,7 @@ impl BodyReader {
         self.receive_if(encoding, request, client, limits).await
     }
 
-    /// Reads the body of a remote read request. It is always a snappy block; the headers are ignored.
+    /// Reads the body of a remote read request. It is always a snappy block; `Content-Encoding` is ignored.
     ///
     /// # Errors
     ///
@@ -219,8 +219,8 @@ impl BodyReader {
         })
     }
 
-    /// Reads and discards a body, up to 64 MiB. Some clients read the response only after they
-    /// have sent the whole body. Reads nothing if the client expects `100 Continue`.
+    /// Reads and discards a body, up to 64 MiB. Some clients read the response only after they have sent the
+    /// whole body. Reads nothing if the client expects `100 Continue` or declares a larger body.
     pub async fn discard(&self, request: Request) {
         if request.headers().contains_key(header::EXPECT) {
             return;

@@ -84,7 +84,7 @@ impl Origin {
         Client::from(self.forwarded.unwrap_or(self.peer.ip()))
     }
 
-    /// Returns the address of the proxy that passed the request on, if any.
+    /// Returns the address of the proxy, if a trusted proxy named the client.
     pub fn proxy(&self) -> Option<SocketAddr> {
         self.forwarded.map(|_| self.peer)
     }
@@ -103,8 +103,8 @@ impl fmt::Display for Origin {
 
 /// Reads the client from the headers of a trusted proxy.
 ///
-/// Returns `None` if they contain no client, or if `Forwarded` and `X-Forwarded-For` disagree. A proxy that
-/// writes one of the two passes the other on as the client sent it.
+/// Returns `None` if they contain no client, or if `Forwarded` and `X-Forwarded-For` disagree: the client can
+/// forge the header that the proxy does not write.
 fn forwarded_client(headers: &HeaderMap, is_trusted: &dyn Fn(IpAddr) -> bool) -> Option<IpAddr> {
     let forwarded = list(headers, &header::FORWARDED);
     let forwarded = forwarded.map(|text| nearest(split(&text, ',').map(forwarded_for), is_trusted));

@@ -114,8 +114,8 @@ pub(crate) struct Listed {
     number: u64,
 }
 
-/// One in this many connections is closed when a new one needs room, so that the list is scanned once for all
-/// of them.
+/// One connection in this many is closed when a new one needs room, so that one scan of the list makes room
+/// for several.
 const EVICTED_SHARE: usize = 100;
 
 impl Connections {
@@ -130,10 +130,10 @@ impl Connections {
 
     /// Closes idle connections of a kind to make room for one of `newcomer`. Returns their number.
     ///
-    /// It closes one connection in [`EVICTED_SHARE`], at least one: those of the clients with most connections
+    /// Closes one connection in [`EVICTED_SHARE`], at least one: those of the clients with most connections
     /// first, then those that have been idle longest. Clients with fewer connections than `newcomer` keep
-    /// theirs. The result is 0 if none of the remaining connections is idle. A connection stays open if its
-    /// next request starts before it handles the signal.
+    /// theirs. Returns 0 if no idle connection remains. A connection stays open if its next request starts
+    /// before the connection handles the signal.
     pub(crate) fn evict_idle(&self, newcomer: Option<Client>, kind: ConnectionKind) -> usize {
         let list = self.0.lock();
         let mut counts: HashMap<Client, usize> = HashMap::new();

@@ -1,9 +1,9 @@
 //! Accept loop: accepts connections, limits them, serves their requests and drains them at shutdown.
 //!
-//! At `connections_max` idle connections are closed in favour of new ones: those of the client with most
-//! connections, idle longest, first. If all are answering requests, a few further connections are accepted that
-//! only health checks and metrics may use. Concurrent requests are shared fairly among clients, so that one
-//! client cannot keep all connections busy.
+//! At `connections_max`, idle connections are closed in favour of new ones. Connections of the client with
+//! most connections are closed first, among these the one that has been idle longest. If all are answering
+//! requests, a few further connections are accepted that only health checks and metrics may use. Concurrent
+//! requests are shared fairly among clients, so that one client cannot keep all connections busy.
 
 use std::convert::Infallible;
 use std::io;
@@ -28,9 +28,9 @@ use crate::shares::Shares;
 
 /// Size of a connection's read buffer. It is large so that large writes arrive in few parts.
 const READ_BUFFER_BYTES_MAX: usize = 256 << 10;
-/// Most bytes of a request head.
+/// Maximum size of a request head, in bytes.
 const HEAD_BYTES_MAX: usize = 32 << 10;
-/// Most headers of a request.
+/// Maximum number of headers of a request.
 const HEADERS_MAX: usize = 64;
 /// Connections accepted beyond the limit, for health checks and metrics.
 const RESERVED_CONNECTIONS: usize = 16;
@@ -46,15 +46,15 @@ const ACCEPT_BACKOFF_MAX: Duration = Duration::from_secs(1);
 /// Limits of connections.
 #[derive(Debug, Clone)]
 pub struct ConnectionSettings {
-    /// Most open connections. At the limit an idle connection is closed for a new one. If all are busy, a few
-    /// more are accepted for requests that [`Service::is_operation`] admits.
+    /// Maximum number of open connections. At the limit an idle connection is closed for a new one. If all
+    /// are busy, a few more are accepted for requests that [`Service::is_operation`] admits.
     pub connections_max: usize,
     /// Longest time for a request head to arrive, from its first byte; also for the first byte of a new
     /// connection.
     pub header_timeout: Duration,
     /// Longest idle time of a connection between requests.
     pub idle_timeout: Duration,
-    /// Longest time without a byte of a response being read, before the client is disconnected.
+    /// Longest time in which a client reads no byte of a response before it is disconnected.
     pub answer_timeout: Duration,
     /// Minimum read rate of a response, in bytes per second. It is averaged over `answer_timeout` and counts
     /// only while bytes wait to be sent.
@@ -89,8 +89,8 @@ pub trait Service: Clone + Send + Sync + 'static {
 
 /// Serves requests on `listener` until `shutdown` completes.
 ///
-/// It then accepts no new connections, closes idle ones at once, and lets running requests finish within the
-/// drain timeout. `serving` is called once, when connections are accepted. `answering` limits the number of
+/// Then accepts no new connections, closes idle ones at once, and lets running requests finish within the
+/// drain timeout. Calls `serving` once, when connections are accepted. `answering` limits the number of
 /// requests that are handled concurrently.
 ///
 /// # Errors
@@ -186,7 +186,7 @@ async fn accept<S: Service>(
     }
 }
 
-/// Permits of open connections, and the list of these.
+/// Permits of open connections, and the list of open connections.
 struct Places {
     ordinary: Arc<Semaphore>,
     reserved: Arc<Semaphore>,

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tideline_runtime::{MemoryAccount, Reservation};
 
-/// Most bytes queued per response. Responses to dashboards fit. For longer ones the queue only has to be large
-/// enough that reading and sending overlap.
+/// Maximum number of bytes queued per response. Responses to dashboards fit. For longer ones the queue only has to be
+/// large enough that reading and sending overlap.
 const SPOOL_BYTES_MAX: usize = 4 << 20;
 
 /// Queue of chunks between a writer that may block and a connection that must not.
