@@ -1,7 +1,8 @@
 //! Shared state of all handlers: the engine, the budgets and the metrics.
 //!
-//! Every handler gets an [`App`]. Calls of the engine block, so they run on blocking threads, and each needs a permit:
-//! the permits limit how many calls of a kind run at once and how many of them one client holds.
+//! Handlers get an [`App`] as their state. Calls of the engine block, so they run on blocking threads, nearly
+//! all with a permit. Permits limit how many calls of a kind run at once and how many of them one client may
+//! run.
 
 use std::cell::Cell;
 use std::fmt;
@@ -26,22 +27,23 @@ use crate::running::RunningQueries;
 use crate::settings::HttpSettings;
 use crate::watching::Watching;
 
-/// Most concurrent changes of tables, attributes and jobs. They are rare, and each may take long.
+/// Maximum number of concurrent changes of tables, attributes and jobs. They are rare, and each may take long.
 const CHANGES_IN_FLIGHT_MAX: usize = 8;
-/// Most concurrent requested jobs. Each may take minutes, and they wait for each other's writes anyway.
+/// Maximum number of concurrent requested jobs. Each may take minutes, and they wait for each other's writes anyway.
 const REQUESTED_JOBS_IN_FLIGHT_MAX: usize = 4;
 
-/// Most concurrent exports in a Prometheus format. Each holds some megabytes.
+/// Maximum number of concurrent exports in a Prometheus format. Each holds some megabytes.
 const EXPORTS_IN_FLIGHT_MAX: usize = 8;
-/// Most concurrent remote reads.
+/// Maximum number of concurrent remote reads.
 const READS_IN_FLIGHT_MAX: usize = 16;
 
-/// Most requests without a permit that wait for slow readers of their responses, each on a thread. The runtime has 512
-/// blocking threads.
+/// Maximum number of requests that wait, without a permit, for slow readers of their responses. Each occupies
+/// a thread; the runtime has 512 blocking threads.
 const SLOW_ANSWERS_MAX: usize = 128;
-/// Most concurrent requests that wait for the end of jobs, each on a thread.
+/// Maximum number of concurrent requests that wait for the end of jobs, each on a thread.
 const WAITS_IN_FLIGHT_MAX: usize = 32;
-/// Most concurrent queries of cold points that the querier runs; see [`HttpSettings::query`].
+/// Number of concurrent queries of cold points, in addition to those that wait in the querier; see
+/// [`HttpSettings::query`].
 const COLD_QUERIES_MAX: usize = 64;
 
 /// Handle to the shared state of all routes. Clones share the state.
@@ -61,13 +63,13 @@ pub(crate) struct Shared {
     pub(crate) began: Duration,
     /// Budget of bytes for request bodies.
     pub(crate) body_bytes: Shares,
-    /// Reader of request bodies within that budget.
+    /// Reader of request bodies within the budget `body_bytes`.
     pub(crate) bodies: BodyReader,
     /// Shares of connections with a running request.
     pub(crate) answering: Shares,
     /// Permits of writes.
     pub(crate) writes: Turns,
-    /// Permits of queries, searches and all other reads of the engine, except queries of cold points.
+    /// Permits of queries, searches and reads of the engine that have no permits of their own.
     pub(crate) queries: Turns,
     /// Registry of the running queries.
     pub(crate) running: RunningQueries,
@@ -75,8 +77,8 @@ pub(crate) struct Shared {
     pub(crate) exports: Turns,
     /// Permits of remote reads.
     pub(crate) reads: Turns,
-    /// Permits of queries of cold points. The querier has lower limits; these permits only keep them separate from
-    /// other queries.
+    /// Permits of queries of cold points. They only keep these queries from occupying the permits of other
+    /// queries; the querier itself runs fewer at once.
     pub(crate) cold_queries: Turns,
     /// Slots of requests that released their permit because their reader is slow.
     pub(crate) slow_answers: Arc<Semaphore>,
@@ -161,7 +163,8 @@ impl App {
         self.in_turn(&self.queries, call).await
     }
 
-    /// Waits for a permit and runs a change of the engine, other than a write of points, on a blocking thread.
+    /// Waits for a permit for changes and runs a change of the engine, other than a write of points, on a
+    /// blocking thread.
     pub(crate) async fn change<T, F>(&self, call: F) -> Result<T>
     where
         T: Send + 'static,
@@ -235,8 +238,8 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Runs a search with a stop check. If the client has disconnected or the time budget is used up, returns the error of
-/// the watch.
+/// Runs a search that stops if the client has disconnected or the time budget is used up. If the search was
+/// stopped and fails, returns the error of the watch.
 pub(crate) fn stoppable<T>(watch: &Watch, search: impl FnOnce(Stop<'_>) -> Result<T>) -> Result<T> {
     let ended = Cell::new(None);
     let found = search(&|| {
@@ -267,7 +270,7 @@ where
     }
 }
 
-/// Guard that cancels a search on drop, which means that the client disconnected. `None` after the search has ended.
+/// Guard that cancels a search on drop: the handler is dropped when the client disconnects. `None` disarms the guard.
 pub(crate) struct Waiting(pub(crate) Option<Cancel>);
 
 impl Drop for Waiting {

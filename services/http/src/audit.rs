@@ -17,7 +17,7 @@ pub(crate) const TARGET: &str = "tideline::audit";
 /// Shortest time between two lines about the same kind of refusal.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Operations other than writes of points that change something: method and route.
+/// Operations of the native interface that change something, except writes of points: method and route.
 const CHANGES: [(&str, &str); 19] = [
     ("POST", "/v1/tables"),
     ("DELETE", "/v1/tables/{table}"),
@@ -60,7 +60,7 @@ struct Counted {
 }
 
 impl Refusals {
-    /// Counts a refusal. If a line is due, returns the number of refusals that it summarizes.
+    /// Counts a refusal. If a log line is due, returns the number of refusals since the last one.
     pub(crate) fn count(&self, status: u16, code: ErrorCode, now: Instant) -> Option<u64> {
         let mut kinds = self.0.lock();
         // Clients cannot add keys: the number of statuses and codes is small.
@@ -91,7 +91,7 @@ mod tests {
         let start = Instant::now();
         let mut lines = Vec::new();
         for n in 0..20_000u64 {
-            // 20 s of a thousand refusals each.
+            // 20 s with a thousand refusals per second.
             let now = start + Duration::from_millis(n);
             lines.extend(refusals.count(400, ErrorCode::Invalid, now));
         }

@@ -15,7 +15,8 @@ use crate::settings::{HttpSettings, Secret};
 
 /// Paths without authentication: load balancers have no token, and the responses contain no sensitive data.
 const OPEN_PATHS: [&str; 3] = ["/health", "/ready", "/ping"];
-/// The same for Prometheus paths at the root. Below a table, such paths would reveal whether the table exists.
+/// Paths without authentication of the Prometheus API at the root. Below a table, they would reveal whether
+/// the table exists.
 const OPEN_PROMETHEUS_PATHS: [&str; 2] = ["/-/healthy", "/-/ready"];
 
 /// Accepts a request if no token is set, its path is open, or it contains the token.

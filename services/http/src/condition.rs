@@ -63,7 +63,7 @@ pub(crate) fn one_subject(
     }
 }
 
-/// Converts to a half-open range; a missing bound is unbounded.
+/// Converts to a half-open range; a missing bound is open.
 pub(crate) fn to_range(span: TimeSpan, now: Timestamp) -> TimeRange {
     TimeRange {
         start: span.start.map_or(i64::MIN, |start| start.resolve(now).nanos()),

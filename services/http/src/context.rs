@@ -56,7 +56,8 @@ impl RequestContext {
 pub(crate) struct RequestId(Arc<str>);
 
 impl RequestId {
-    /// Returns the id sent by the client if it is at most 64 bytes of plain characters, otherwise a new id.
+    /// Returns the id sent by the client if it consists of 1 to 64 ASCII letters, digits and `-_.:`,
+    /// otherwise a new id.
     pub(crate) fn of(headers: &HeaderMap, ids: &RequestIds) -> Self {
         let plain = |id: &&str| {
             (1..=CLIENT_ID_BYTES_MAX).contains(&id.len())
@@ -134,8 +135,8 @@ pub(crate) enum Dialect {
 /// Path segment after the table name in the Prometheus URLs of a table.
 const PROMETHEUS_OF_TABLE: &str = "prometheus";
 
-/// Returns the path below the root of the Prometheus API, which is either our root or the Prometheus URL of a table.
-/// Returns an empty string for other paths of a table.
+/// Returns the path below the root of a Prometheus API: the root of the server, or the Prometheus URL of a
+/// table. Returns an empty string for other paths of a table.
 pub(crate) fn within_prometheus(path: &str) -> &str {
     let Some(rest) = path.strip_prefix("/v1/tables/") else {
         return path;

@@ -1,4 +1,4 @@
-//! Parts of the OpenAPI document that are added by rule: common error responses, and merged enum schemas.
+//! Parts of the OpenAPI document that are added automatically: common error responses, and merged enum schemas.
 //!
 //! Each route declares its own errors. The errors of the layers around all handlers, of request bodies and of a full
 //! disk depend only on the method, the path and the body, so they are added here. Examples are a missing token, a
@@ -17,7 +17,7 @@ use crate::auth;
 use crate::context::Dialect;
 use crate::failure::status;
 
-/// Paths of requests that have a body but change nothing.
+/// Path suffixes of requests that have a body but change nothing.
 const READING: [&str; 11] = [
     "/query",
     "/query/batch",

@@ -25,12 +25,13 @@ use tideline_scheduler::SchedulerError;
 
 use crate::context::{Dialect, RequestContext, RequestId};
 
-/// Most bytes of an error text in a header.
+/// Maximum size of an error text in a header, in bytes.
 const HEADER_TEXT_BYTES_MAX: usize = 1_024;
-/// Retry delay for lines rejected by the limit of new timelines: the limit is refilled every ten seconds.
+/// Retry delay of a native write whose rejected points wait for the limit of new timelines, which is refilled
+/// every ten seconds.
 const GROWTH_WAIT: Duration = Duration::from_secs(5);
-/// Retry delay for a whole request rejected by that limit. By then, part of the timelines of the last minute no longer
-/// count.
+/// Retry delay of other protocols for rejects by the limit of new timelines. By then, part of the timelines
+/// of the last minute no longer count.
 const GROWTH_RETRY_AFTER: Duration = Duration::from_secs(10);
 const INFLUX_ERROR: HeaderName = HeaderName::from_static("x-influxdb-error");
 
@@ -126,7 +127,7 @@ impl Failure {
         }
     }
 
-    /// Creates the error of a write of which no point was stored. `rejects` are the rejects to show.
+    /// Creates the error of a write that stored no point. `rejects` are the rejects to show.
     pub(crate) fn none_stored(message: String, outcome: &WriteOutcome, rejects: Vec<Reject>) -> Self {
         let (code, wait) = match outcome.retryable == outcome.rejected {
             _ if outcome.first_waiting_for(WaitsFor::Clock).is_some() => (ErrorCode::Unavailable, CLOCK_WAIT),
@@ -192,8 +193,9 @@ impl From<PatternError> for Failure {
     }
 }
 
-/// Returns the HTTP status of an error code in a dialect. The choice follows the behavior of senders: InfluxDB agents
-/// drop a batch on almost every 4xx status, so there a 4xx status is only used for requests that can never succeed.
+/// Returns the HTTP status of an error code in a dialect. The choice follows the behavior of senders.
+/// InfluxDB agents drop a batch on almost every 4xx status, so their dialects use it only for requests that
+/// can never succeed, except 429 in InfluxDB 2.
 pub(crate) fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
     use Dialect::{InfluxV1, InfluxV2, Native, Prometheus, RemoteWrite, SampleImport};
     match (code, dialect) {

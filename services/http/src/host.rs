@@ -18,8 +18,8 @@ use crate::settings::HttpSettings;
 /// Entry of `http.hosts` that allows every host.
 const ANY_HOST: &str = "*";
 
-/// Refuses a request whose `Host` header is missing, repeated, malformed or not allowed. Health checks may use any
-/// host: their responses contain no sensitive data, and probes often use addresses.
+/// Refuses a request whose `Host` header is missing (except in HTTP/1.0), repeated, malformed or not allowed.
+/// Health checks may use any host: their responses contain no sensitive data, and probes often use addresses.
 pub(crate) fn admit(request: &Request, settings: &HttpSettings) -> Result<()> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let (first, second) = (hosts.next(), hosts.next());

@@ -10,8 +10,8 @@ use crate::context::current_client;
 use crate::failure::{Failure, Result};
 use tideline_connections::ReceivedBody;
 
-/// Waits for a write permit, then decompresses, decodes and commits a write on a blocking thread. `protocol` is the
-/// value of the metric label.
+/// Waits for a write permit, then decompresses, decodes and commits a write on a blocking thread. `protocol`
+/// is the value of the metric label of that name.
 pub(crate) async fn write(
     app: &App,
     protocol: &'static str,

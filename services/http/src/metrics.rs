@@ -85,7 +85,7 @@ impl Metrics {
         self.request_seconds.get_or_create(&route).observe(seconds);
     }
 
-    /// Counts the outcome of a write.
+    /// Counts the outcome of a write. A repeated write counts only in the duration.
     pub(crate) fn written(&self, protocol: &'static str, outcome: &WriteOutcome, seconds: f64) {
         let labels = ProtocolLabels { protocol };
         self.write_seconds.observe(seconds);

@@ -1,6 +1,7 @@
 //! Outermost layer of every request: request id, metrics, log lines, and the response after a panic.
 //!
-//! The log contains the route template instead of the path, because paths and query strings may contain sensitive data.
+//! The log contains the route template instead of the path, except for changes, because paths and query
+//! strings may contain sensitive data.
 
 use std::any::Any;
 use std::time::Instant;
@@ -22,8 +23,9 @@ use tideline_connections::{Client, Origin};
 /// Route label of requests that match no route.
 const UNMATCHED: &str = "unmatched";
 
-/// Runs a request within its context; logs and counts its response. The log contains the route template and, for
-/// changes, the path. It never contains the query string, which may hold a password, or headers.
+/// Runs a request within its context; logs and counts its response. The log contains the route template and,
+/// for changes, the path. It never contains the query string, which may hold a password, or the header
+/// `Authorization`.
 pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = method_label(request.method());

@@ -64,7 +64,7 @@ pub(crate) struct TimelinePath {
     pub(crate) id: String,
 }
 
-/// Error responses of every native route, for the OpenAPI document.
+/// Error responses of native routes, for the OpenAPI document.
 pub(crate) struct Failures;
 
 /// Additional error responses of queries for points, for the OpenAPI document.

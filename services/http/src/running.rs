@@ -13,7 +13,7 @@ use tideline_query::{Cancel, Progress};
 
 use crate::context::RequestId;
 
-/// Most bytes of the query text that are kept for display.
+/// Maximum size of the query text that is kept for display, in bytes.
 const QUESTION_BYTES_MAX: usize = 2_048;
 
 /// Registry of the running queries of a service. Clones share it.
@@ -34,7 +34,7 @@ pub(crate) struct RunningQuery {
     pub(crate) table: String,
     /// Last segment of the requested path.
     pub(crate) resource: &'static str,
-    /// Query as JSON, truncated if it is long.
+    /// Text of the query: JSON or PromQL, truncated if it is long.
     pub(crate) question: String,
     pub(crate) started: Timestamp,
     /// Monotonic time at the start of the query.

@@ -16,7 +16,7 @@ use crate::failure::{Failure, Result};
 
 /// Deepest nesting of saved searches.
 const NESTED_MAX: usize = 16;
-/// Most uses of saved searches in one request. A nested use counts each time it is expanded.
+/// Maximum number of uses of saved searches in one request. A nested use counts each time it is expanded.
 const USES_MAX: usize = 100;
 
 /// Returns the condition with every saved search of the table expanded.
@@ -72,7 +72,7 @@ struct Expansion<'a> {
     /// Names of the searches that are being expanded, the outermost first.
     within: Vec<String>,
     uses: usize,
-    /// Number of conditions and values so far.
+    /// Number of conditions expanded so far; `in` counts its values instead.
     nodes: usize,
     /// Current nesting depth of conditions.
     depth: usize,

@@ -1,4 +1,4 @@
-//! Connection of the router with `tideline_connections`, which accepts connections and enforces their limits.
+//! Binding of the router to `tideline_connections`, which accepts connections and enforces their limits.
 
 use std::io;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Settings of the HTTP service.
 //!
-//! They are plain values with units and defaults; the server reads them from its configuration file.
+//! They are plain values with units and defaults; the server fills them from its configuration.
 
 use std::fmt;
 use std::time::Duration;
@@ -22,14 +22,14 @@ pub struct HttpSettings {
     /// Trusted proxies. The client that they name in `Forwarded` or `X-Forwarded-For` is used for fair shares and in
     /// the log. Default empty.
     pub trusted_proxies: Vec<Network>,
-    /// Most bytes of a request body as sent. Default 32 MiB.
+    /// Maximum size of a request body as sent, in bytes. Default 32 MiB.
     pub body_bytes_max: usize,
-    /// Most bytes of a request body after decompression. Default 128 MiB.
+    /// Maximum size of a request body after decompression, in bytes. Default 128 MiB.
     pub decoded_body_bytes_max: usize,
-    /// Most bytes of all request bodies held at once, compressed and decompressed. Requests over the limit are refused
-    /// as overload. Default 256 MiB.
+    /// Maximum size of all request bodies held at once, compressed and decompressed, in bytes. Requests over the limit
+    /// are refused as overload. Default 256 MiB.
     pub bodies_in_flight_bytes_max: usize,
-    /// Most bytes of a JSON request that is not a write. Default 1 MiB.
+    /// Maximum size of a JSON request that is not a write, in bytes. Default 1 MiB.
     pub request_bytes_max: usize,
     /// Longest time from the first byte of a request head to its end, and from a new connection to its first byte.
     /// Default 10 s.
@@ -46,17 +46,17 @@ pub struct HttpSettings {
     /// Lowest rate at which a client may read a response, in bytes per second while bytes are pending, averaged over
     /// [`Self::answer_timeout`]. Slower connections are closed. Default 4 KiB.
     pub answer_bytes_per_second_min: u64,
-    /// Most open connections. At the limit, a new connection replaces the one that has been idle longest. If all are
-    /// busy, a few more connections are accepted, only for health checks and metrics. Default 10,000.
+    /// Maximum number of open connections. At the limit, an idle connection is closed for a new one. If all
+    /// are busy, a few more connections are accepted, only for health checks and metrics. Default 10,000.
     pub connections_max: usize,
-    /// Most concurrent writes, each on a thread. Default 32.
+    /// Maximum number of concurrent writes, each on a thread. Default 32.
     pub writes_in_flight_max: usize,
-    /// Most concurrent queries and searches, each on a thread, without queries of cold points. Default 16.
+    /// Maximum number of concurrent queries and searches, each on a thread, without queries of cold points. Default 16.
     pub queries_in_flight_max: usize,
-    /// Most open watches. Default 2,048.
+    /// Maximum number of open watches. Default 2,048.
     pub watches_max: usize,
-    /// Most bytes per second that all watches send together, which leaves processor time to writers. A watch ends if it
-    /// falls behind by more than the writes kept in memory. Default 256 MiB.
+    /// Maximum number of bytes per second that all watches send together. The limit leaves processor time to
+    /// writers. A watch ends if it falls behind by more than the writes kept in memory. Default 256 MiB.
     pub watch_bytes_per_second_max: u64,
     /// Threads and limits of queries. At most 64 queries of cold points run at once.
     pub query: QuerySettings,
@@ -114,7 +114,7 @@ impl Secret {
     ///
     /// # Errors
     ///
-    /// Returns [`WeakSecret`] if the text has less than [`Self::LENGTH_MIN`] bytes or contains white space.
+    /// Returns [`WeakSecret`] if the text has fewer than [`Self::LENGTH_MIN`] bytes or contains white space.
     pub fn new(secret: impl Into<String>) -> Result<Self, WeakSecret> {
         let secret = secret.into();
         if secret.len() < Self::LENGTH_MIN || secret.contains(char::is_whitespace) {

@@ -1,8 +1,9 @@
 //! Responses that are sent while they are produced, with bounded memory for any size.
 //!
-//! The writer runs on a blocking thread and fills chunks. A [`Spool`] keeps the chunks until the connection takes them.
-//! A request of ordinary size therefore ends, and releases its permit, before its client has read anything. If the
-//! spool is full, the writer waits for its client and releases the permit meanwhile; see [`AnswerWriter::wait`].
+//! The writer runs on a blocking thread and fills chunks. A [`Spool`] keeps the chunks until the connection
+//! takes them. A request with a response of ordinary size therefore ends, and releases its permit, before its
+//! client has read anything. If the spool is full, the writer waits for its client and releases the permit
+//! meanwhile; see [`AnswerWriter::wait`].
 //!
 //! An error before the first chunk becomes a normal error response. A later error or panic aborts the chunked encoding,
 //! which every client detects.
@@ -26,7 +27,7 @@ use crate::app::App;
 use crate::failure::{Failure, Result};
 use tideline_connections::{Pushed, Spool, Turn};
 
-/// Most bytes of a chunk.
+/// Maximum size of a chunk, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 /// Initial capacity of a writer in bytes. Most responses for dashboards fit, so they are not copied while they grow.
 const FIRST_BYTES: usize = 4 << 10;
@@ -34,10 +35,10 @@ const FIRST_BYTES: usize = 4 << 10;
 /// Resources of a request while it writes its response.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
-    /// Permit of the request, held until the last write to the spool. It is released while the writer waits for its
-    /// client.
+    /// Permit of the request, held until the last write to the spool. It is released while the writer waits
+    /// for its client.
     pub(crate) turn: Option<Turn>,
-    /// Signal that is cancelled when the client disconnects.
+    /// Signal that is set when the client disconnects.
     pub(crate) cancel: Cancel,
 }
 
@@ -99,8 +100,9 @@ impl Write for AnswerWriter {
 }
 
 impl AnswerWriter {
-    /// Waits until the client has taken a part of the spool, without the permit. The thread and the memory of the
-    /// request remain in use, so the number of such waits is limited; a further one aborts its response.
+    /// Waits until the client has taken a part of the spool, without the permit. The thread and the memory of
+    /// the request remain in use, so the number of waiting responses is limited. Over the limit, the response
+    /// is aborted. Responses without a permit wait without this limit.
     fn wait(&mut self) -> io::Result<()> {
         let Some(turn) = &mut self.turn else {
             self.spool.wait_for_room();
@@ -118,7 +120,7 @@ impl AnswerWriter {
         Ok(())
     }
 
-    /// Ends the response: sends the rest, or returns the whole response if nothing has been sent.
+    /// Ends the response: sends the last chunk, or returns the whole response if nothing has been sent.
     fn finish(mut self) -> io::Result<Option<Bytes>> {
         if self.has_sent {
             return self.flush().map(|()| None);
@@ -127,8 +129,9 @@ impl AnswerWriter {
     }
 }
 
-/// Returns a response of `content_type` that `write` produces on a blocking thread. A response that fits into one chunk
-/// and was never flushed has a `Content-Length`; longer ones are streamed. `work` ends when `write` returns.
+/// Returns a response of `content_type` that `write` produces on a blocking thread. A response that fits into
+/// one chunk and was never flushed has a `Content-Length`; longer ones are streamed. The permit of `work` is
+/// released after the last write.
 pub(crate) async fn answer<F>(app: &App, content_type: &'static str, work: Work, write: F) -> Result<Response>
 where
     F: FnOnce(&mut AnswerWriter) -> Result<()> + Send + 'static,
@@ -191,7 +194,7 @@ where
     Ok(([(header::CONTENT_TYPE, content_type)], body).into_response())
 }
 
-/// Client that waits for its response or the rest of it. When it disconnects, this is dropped and stops the request.
+/// Client that receives the response. When it disconnects, this value is dropped, which stops the request.
 struct Client {
     spool: Arc<Spool>,
     cancel: Cancel,

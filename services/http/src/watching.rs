@@ -6,12 +6,12 @@
 //! 2. The updates (steps) are read and encoded on threads of low priority, so that watches do not take processor time
 //!    from writers.
 //! 3. Watches of one table with the same condition, fields and format form a [`WatchGroup`]. They advance to the same
-//!    positions, so the first one encodes each step for all of them.
+//!    positions, so the first watch that reaches a step encodes it for all.
 //! 4. The total send rate is limited by [`HttpSettings::watch_bytes_per_second_max`](crate::HttpSettings), because
 //!    system calls that send run on the threads of all connections.
 //!
-//! The memory of encoded steps is reserved in the memory account while any watch holds them. If a client reads nothing
-//! for a moment, its watch drops the step and reads it again later from its cursor.
+//! The memory of an encoded step is reserved in the memory account while any watch holds the step. If a
+//! client reads nothing for a moment, its watch drops the step and reads it again later from its cursor.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,7 +41,7 @@ const GATHER_PER_WATCH: Duration = Duration::from_micros(250);
 const GATHER_MAX: Duration = Duration::from_secs(1);
 /// Number of steps that a group keeps for its other watches.
 const STEPS_KEPT: usize = 4;
-/// Memory per byte of encoded text: the text and its source.
+/// Reserved bytes per byte of encoded text: one for the text, one for its source.
 const BYTES_PER_BYTE: u64 = 2;
 
 /// Shared state of all watches.
@@ -69,7 +69,7 @@ pub(crate) struct WatchGroup {
     request: WatchRequest,
     text: EventText,
     steps: Mutex<VecDeque<Arc<WatchStep>>>,
-    /// Lock held while one watch of the group advances.
+    /// Lock held while one watch of the group encodes a step.
     stepping: tokio::sync::Mutex<()>,
 }
 
@@ -131,7 +131,8 @@ impl Watching {
         self.ticks.send_modify(|_| {});
     }
 
-    /// Subscribes to ticks. A tick holds the position of the journal up to which watches advance.
+    /// Subscribes to ticks; the first call starts the task that ticks. A tick holds the journal position up
+    /// to which watches advance.
     pub(crate) fn subscribe(&self, app: &App) -> watch::Receiver<SequenceNumber> {
         if !self.is_ticking.swap(true, Ordering::Relaxed) {
             tokio::spawn(tick(app.downgrade(), Arc::clone(&self.news)));
@@ -139,7 +140,7 @@ impl Watching {
         self.ticks.subscribe()
     }
 
-    /// Returns the group of a watch; creates it for the first watch.
+    /// Returns the group with this table, request and format; creates it if no open watch belongs to it.
     pub(crate) fn join(&self, table: TableId, request: WatchRequest, text: EventText) -> Arc<WatchGroup> {
         let request = WatchRequest {
             from: None,

@@ -16,7 +16,8 @@ use tideline_connections::holding;
 /// unaccounted reserve.
 const FREE_BYTES: u64 = 64 << 10;
 
-/// Reserves the memory of a response of known length until it is sent. Fails if the memory account has no room.
+/// Reserves the memory of a response of known length over 64 KiB until it is sent. Returns an error response
+/// if the memory account has no room.
 pub(crate) async fn reserve(State(app): State<App>, request: Request, next: Next) -> Response {
     // Metrics must remain available to diagnose refusals.
     let is_metrics = request.uri().path() == "/metrics";

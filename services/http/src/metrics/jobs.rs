@@ -1,6 +1,7 @@
 //! Metrics of background jobs, archives and the clock.
 //!
-//! Job counts by state come from the scheduler. All tables are added up.
+//! Values are sums over all tables, except delays and consecutive failures of archives, which are those of
+//! the worst table.
 
 use std::fmt;
 

@@ -44,9 +44,9 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Read the state of archives
 ///
-/// Returns the targets, without credentials. For each table it returns the archived points, the points that wait and
-/// for how long, and failures of moves. No request is sent to a target; use `tideline archive check` and `verify` for
-/// that.
+/// Returns the targets, without credentials. For each table with an archive policy or archived points, it
+/// returns the archived points, the points that wait and for how long, and failures of moves. No request is
+/// sent to a target; use `tideline archive check` and `verify` for that.
 #[utoipa::path(
     get, path = "/v1/archive", tag = "jobs",
     responses((status = 200, description = "Targets and tables", body = ArchiveOverview), Failures)
@@ -144,7 +144,7 @@ fn shown(state: &ArchiveState, survey: &TableSurvey) -> TableArchive {
             .archive
             .as_ref()
             .map(ArchivePolicy::from),
-        // Files of timelines are counted too.
+        // Includes the files of archived timelines.
         files: files().map(|files| files.count()).sum(),
         file_bytes: files().map(|files| files.bytes()).sum(),
         oldest: in_files().map(|part| part.first).min().map(instant),
@@ -164,11 +164,11 @@ fn shown(state: &ArchiveState, survey: &TableSurvey) -> TableArchive {
 
 /// Restore archived points
 ///
-/// Restores the points of a time range to the cold tier, as a job of kind `restore`, which can be listed, paused and
-/// cancelled under `/v1/jobs`. Whole segments are restored one after the other. Policies leave them in the cold tier
-/// for the requested time. After that they are archived again; unchanged points are not written again. If the job is
-/// cancelled or fails, the segments restored so far stay, and a repeated request restores the rest. Queries return the
-/// same results as before, without reading from the target.
+/// Restores the points of a time range to the cold tier, as a job of kind `restore`, which can be listed,
+/// paused and cancelled under `/v1/jobs`. Whole segments are restored one after the other. They stay in the
+/// cold tier for the requested time. Then policies archive them again; unchanged points are not written
+/// again. If the job is cancelled or fails, the segments restored so far stay, and a repeated request
+/// restores the missing ones. Queries return the same results as before, without reading from the target.
 ///
 /// With `into`, the points of the range are copied into another table instead. That table must exist, and its
 /// `write_past` and `retention` determine which points it accepts.

@@ -32,10 +32,11 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// were when the files were written. The files stay at their location. A missing table is created with its original
 /// settings. Points of an existing table stay and take precedence over attached ones.
 ///
-/// The response is NDJSON: one line after each thousand timelines and each segment, and a last line with `done` or
-/// `error`. Closing the connection cancels the job; attached parts stay. With `"wait": false` the response is the
-/// job, which can be listed and cancelled under `/v1/jobs`. A repeated request continues with the rest, also after a
-/// restart of the service. Damaged parts are reported in `problems`; the rest is attached.
+/// The response is NDJSON: one line after each thousand timelines and each segment, and a last line with
+/// `done` or `error`. Closing the connection cancels the job; attached parts stay. With `"wait": false` the
+/// response is the job, which can be listed and cancelled under `/v1/jobs`. A repeated request attaches the
+/// missing parts, also after a restart of the service. Damaged parts are reported in `problems`; all other
+/// parts are attached.
 #[utoipa::path(
     post, path = "/v1/archive/attach", tag = "jobs",
     request_body = wire::AttachArchive,

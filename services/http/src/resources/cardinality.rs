@@ -23,7 +23,7 @@ use crate::resources::{Failures, TablePath, instant, page_limit};
 const TOP_DEFAULT: usize = 10;
 /// Default number of windows.
 const WINDOWS_DEFAULT: usize = 30;
-/// Most entries of each kind, and most windows.
+/// Maximum number of entries of each kind, and of windows.
 const ENTRIES_MAX: usize = 1_000;
 /// Default width of a window: one day.
 const WINDOW_DEFAULT: i64 = 24 * 3_600 * NANOS_PER_SECOND;

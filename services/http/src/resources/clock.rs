@@ -20,8 +20,9 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Read the clock
 ///
-/// The age of points is determined by a trusted clock. It follows the clock of the machine only while that agrees with
-/// the monotonic time. While the two disagree, nothing is deleted because of its age.
+/// The age of points is determined by a trusted clock. The trusted clock follows the clock of the machine
+/// only while this agrees with the monotonic time. While the two disagree, nothing is deleted because of its
+/// age.
 #[utoipa::path(
     get, path = "/v1/clock", tag = "jobs", operation_id = "read_clock",
     responses((status = 200, description = "The current times", body = ClockView), Failures)
@@ -32,8 +33,8 @@ async fn read(State(app): State<App>, id: RequestId) -> Json<ClockView> {
 
 /// Confirm the clock
 ///
-/// Declares the clock of the machine correct. It is trusted immediately, and points that have expired by it are
-/// deleted. Check `wall` in `GET /v1/clock` first.
+/// Declares the clock of the machine correct. It is trusted immediately, and points that have expired
+/// according to it are deleted. Check `wall` in `GET /v1/clock` first.
 #[utoipa::path(
     post, path = "/v1/clock/confirm", tag = "jobs",
     responses((status = 200, description = "The times after the confirmation", body = ClockView), Failures)

@@ -1,4 +1,4 @@
-//! `/openapi.json` and `/docs`: the OpenAPI document, and its page for browsers. Works without internet access.
+//! `/openapi.json` and `/docs`: the OpenAPI document, and its page for browsers. Both work without internet access.
 
 use axum::Router;
 use axum::http::{HeaderName, HeaderValue, header};

@@ -12,7 +12,7 @@ use crate::body;
 use crate::failure::{Failure, Result};
 use crate::ingest;
 
-/// Most rejects that an error text contains.
+/// Maximum number of rejects that an error text contains.
 const REJECTS_SHOWN_MAX: usize = 100;
 
 /// Stores the lines of a request in the table for this `db` or `bucket`. Returns an error unless all lines were stored;

@@ -1,6 +1,6 @@
 //! Routes of InfluxDB 1 agents: `/write`, `/query`, `/ping`.
 //!
-//! Only the statements that agents send with their writes are supported; points are read with the other interfaces.
+//! Only the statements that agents send with their writes are supported. Points are read with the other APIs.
 
 use std::io::{self, Write as _};
 
@@ -266,7 +266,7 @@ fn write_results(
     writer.write_all(b"]}")
 }
 
-/// Returns the series of a statement that lists something.
+/// Returns the result of `SHOW DATABASES`; `None` for other statements.
 fn show(engine: &Engine, statement: &Statement) -> Option<Vec<ResultSeries>> {
     let Statement::ShowDatabases = statement else {
         return None;
@@ -280,7 +280,7 @@ fn show(engine: &Engine, statement: &Statement) -> Option<Vec<ResultSeries>> {
     }])
 }
 
-/// Returns the reason why a statement was not executed.
+/// Returns the reason why a statement was not executed: `DROP DATABASE` for an existing table. `None` for all others.
 fn refusal(engine: &Engine, statement: &Statement) -> Option<String> {
     match statement {
         Statement::DropDatabase { name } if engine.table_of_any_model(name).is_ok() => Some(format!(
@@ -320,7 +320,7 @@ fn create_database(engine: &Engine, name: &str, access: Access) -> std::result::
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct PingQuery {
-    /// With any value except `false` and `0`, the response has a body.
+    /// With any value except `false` and `0`, the response to a GET has a body.
     verbose: Option<String>,
 }
 

@@ -1,6 +1,7 @@
 //! `/v1/jobs`: lists, starts, pauses, resumes and cancels background jobs.
 //!
-//! The scheduler starts most jobs automatically. Clients start them for measurements or to see the effect of a policy.
+//! The scheduler starts most jobs automatically. Clients start jobs for measurements or to see the effect of
+//! a policy.
 
 mod view;
 
@@ -29,7 +30,7 @@ pub(crate) use self::view::{detail, view};
 
 /// Default number of jobs per page.
 const PAGE_DEFAULT: usize = 100;
-/// Most jobs per page.
+/// Maximum number of jobs per page.
 const PAGE_MAX: usize = 1_000;
 /// Interval at which a request that waits for jobs checks for a shutdown of the service. A client that has disconnected
 /// is also detected then.
@@ -88,9 +89,10 @@ async fn list(State(app): State<App>, id: RequestId, Query(query): Query<JobQuer
 /// Starts all pending work of a kind immediately, regardless of the schedules of the tables. Such work also runs
 /// automatically. Start it before a measurement or a copy of the data folder, or to see the effect of a policy.
 ///
-/// With `wait` the response is sent when all jobs have ended or the service stops: 200, or an error if a job failed.
-/// Without `wait` the response is 202, and `GET /v1/jobs/{job}` reports the progress of a job. A `seal` is short, so
-/// `wait` defaults to `true` for it. Other work may take hours, so `wait` defaults to `false`.
+/// With `wait` the response is sent when all jobs have ended: 200, or an error if a job failed. If the
+/// service stops first, the response is 202. Without `wait` the response is 202, and `GET /v1/jobs/{job}`
+/// reports the progress of a job. A `seal` is short, so `wait` defaults to `true` for it. Other work may take
+/// hours, so `wait` defaults to `false`.
 #[utoipa::path(
     post, path = "/v1/jobs", tag = "jobs",
     request_body = StartJobs,
@@ -170,9 +172,9 @@ async fn read(
 
 /// Pause a job
 ///
-/// Pauses all work of the same kind and table, across restarts, until it is resumed. A job started by a request is
-/// paused alone. Changes of attributes, attaching and copies into a table cannot be paused. A running move stops at its
-/// current position; after a minute it ends, so that other work can run.
+/// Pauses all work of the same kind and table until it is resumed, also across restarts. A job started with
+/// `POST /v1/jobs` is paused alone. Changes of attributes, attaching and copies into a table cannot be
+/// paused. A running move stops at its current position; after a minute it ends, so that other work can run.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/pause", tag = "jobs",
     params(JobPath),

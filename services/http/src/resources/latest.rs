@@ -66,7 +66,7 @@ async fn latest(
         after: question.page.as_deref().map(PageToken::parse).transpose()?,
         budget: query::to_budget(&question.budget)?,
     };
-    // The newest values over all tiers are cached in memory.
+    // The newest values over all tiers are cached in memory, so without `tier` no segment is read.
     let reach = question.tier.map(|tier| (TimeRange::ALL, Some(tier)));
     query::answer(
         &app,

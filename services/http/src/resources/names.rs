@@ -28,7 +28,7 @@ use crate::resources::{Failures, TablePath, page_limit};
 
 /// Default number of names per page.
 const PAGE_DEFAULT: usize = 1_000;
-/// Most names per page.
+/// Maximum number of names per page.
 const PAGE_MAX: usize = 10_000;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -90,7 +90,7 @@ struct TagPath {
 
 /// List values of a tag
 ///
-/// If no timeline has the key, the list is empty and `suggestions` contains similar keys.
+/// If the list is empty because no timeline has the key, `suggestions` contains similar keys.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/tags/{key}/values", tag = "timelines",
     params(TagPath, NameQuery),
@@ -199,7 +199,7 @@ async fn fields(
     }))
 }
 
-/// Returns a page of names; `names` returns those of a selection.
+/// Returns a page of names; `names` returns the names of a selection.
 async fn list<F>(
     app: &App,
     table: String,

@@ -47,10 +47,11 @@ async fn health() -> Json<Health> {
 
 /// Check that the service is ready
 ///
-/// Requires no token. 503 while writes are refused (the disk is nearly full, the engine failed), while reads of a tier
-/// are refused (its store cannot be reopened), and while the service shuts down; `reasons` lists the causes. The
-/// service becomes ready again automatically: `reopening` gives the time of the next attempt. An archive that makes no
-/// progress is also listed as a reason, but with 200: the cold tier keeps the points.
+/// Requires no token. Returns 503 while writes are refused (the disk is nearly full, the engine failed),
+/// while reads of a tier are refused (its store cannot be reopened), and while the service shuts down;
+/// `reasons` lists the causes. The service becomes ready again automatically: `reopening` gives the time of
+/// the next attempt. An archive that makes no progress is also listed as a reason, but with 200: the cold
+/// tier keeps the points.
 #[utoipa::path(
     get, path = "/ready", tag = "operation",
     responses(
@@ -115,7 +116,7 @@ fn to_reopening(failed: FailedTier) -> ReopeningTier {
 
 /// Read the metrics of the service
 ///
-/// In the Prometheus text format, or as OpenMetrics if the client accepts it.
+/// Returns the Prometheus text format, or OpenMetrics if the client accepts it.
 #[utoipa::path(
     get, path = "/metrics", tag = "operation",
     responses((

@@ -14,7 +14,7 @@ use crate::extract::Json;
 use crate::failure::{Failure, Result};
 use crate::resources::{Failures, instant};
 
-/// Most objects that a response lists.
+/// Maximum number of objects that a response lists.
 const LISTED_MAX: usize = 1_000;
 /// Longest time for which a request removes objects. The next request continues.
 const REMOVE_WITHIN: Duration = Duration::from_secs(20);
@@ -25,10 +25,11 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Find unused objects at a target
 ///
-/// Finds files and descriptions that failed or killed jobs have left at a target. Objects that a segment, a reader or a
-/// job of this database uses stay, and so do objects that a complete description of another database refers to. With
-/// `remove` the unused objects are removed, descriptions first, for at most 20 seconds; a repeated request removes the
-/// rest (`objects` minus `removed`). The daily job of kind `sweep` removes the same objects once they are a day old.
+/// Finds files and descriptions that failed or killed jobs have left at a target. Objects that a segment, a
+/// reader or a job of this database uses stay, and so do objects that a complete description of another
+/// database refers to. With `remove` the unused objects are removed, descriptions first, for at most 20
+/// seconds. A repeated request removes the remaining ones (`objects` minus `removed`). The daily job of kind
+/// `sweep` removes the same objects once they are a day old.
 #[utoipa::path(
     post, path = "/v1/archive/orphans", tag = "jobs",
     request_body = SearchOrphans,

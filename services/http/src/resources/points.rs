@@ -26,7 +26,7 @@ use crate::ingest;
 use crate::resources::{Failures, TablePath};
 use crate::saved::expand_selector;
 
-/// Most rejects that a response lists. The count of rejects is always exact.
+/// Maximum number of rejects that a response lists. The count of rejects is always exact.
 const REJECTS_SHOWN_MAX: usize = 1_000;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -53,18 +53,18 @@ struct WriteQuery {
 
 /// Write points
 ///
-/// Valid points are stored; invalid ones are reported by line. The response is therefore 200 if at least one point was
-/// stored or the body contains none; check `rejected`. It is 422 if every point was rejected. The response is sent when
-/// the points are durable as requested. For the same timeline and timestamp the newest value of a field wins, and
-/// fields are merged.
+/// Valid points are stored; invalid ones are reported by line. The response is therefore 200 if at least one
+/// point was stored or the body contains none; check `rejected`. If every point was rejected, the response is
+/// an error, in general 422. The response is sent when the points are durable as requested. For the same
+/// timeline and timestamp the newest value of a field wins, and fields are merged.
 ///
 /// The content type selects the format: `application/json`, `application/x-ndjson`, or line protocol for `text/*` and
 /// for requests without a content type (also `application/x-www-form-urlencoded`, the default of curl).
 /// `Content-Encoding` can be `gzip`, `deflate` or `zstd`.
 ///
-/// While the clock of the server is in doubt (`/v1/clock`), points without a timestamp are rejected as retryable, and
-/// so are points outside the bounds of the table by that clock. If no point of a request is stored for this reason, the
-/// response is 503.
+/// While the clock of the server is in doubt (`/v1/clock`), points without a timestamp are rejected as
+/// retryable. Points outside the time bounds of the table according to that clock are rejected in the same
+/// way. If no point of a request is stored and one was rejected for this reason, the response is 503.
 ///
 /// A write can be repeated safely if its points have timestamps. Otherwise send an `Idempotency-Key`: a request with
 /// the same key within a day returns the first outcome and stores nothing. The same key with another body is 422.

@@ -82,8 +82,8 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     all.into_iter().flatten()
 }
 
-/// Changes the description of an operation to that of one table: adds the path parameter, and a suffix to the operation
-/// id.
+/// Changes the description of an operation to that of one table: adds the path parameter, and a suffix to the
+/// operation id.
 fn name_table(operation: &mut Operation) {
     let parameters = operation.parameters.get_or_insert_default();
     let of_path = TablePath::into_params(|| Some(ParameterIn::Path));
@@ -115,8 +115,8 @@ impl<S: Send + Sync> FromRequestParts<S> for PrometheusTable {
     }
 }
 
-/// Check that the table exists, for handlers that do not read from it. Without it, a wrong address would return an
-/// empty result instead of an error.
+/// Extractor that checks that the table exists, for handlers that do not read from the table. Without the
+/// check, a wrong address would return an empty result instead of an error.
 #[derive(Debug)]
 pub(crate) struct KnownTable;
 

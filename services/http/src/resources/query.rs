@@ -58,9 +58,10 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// * `text/csv`: a header line, then one line per row (RFC 4180; a missing value is an empty cell, an empty string is
 ///   `""`). It contains neither the cost nor a token for the next page, and it does not mark estimated columns.
 /// * `application/vnd.apache.arrow.stream` and `application/vnd.apache.parquet`: the same columns with types.
-///   Timestamps are UTC nanoseconds, numbers of different types are doubles, and values of different kinds are strings.
-///   The metadata of a Parquet file contains `more`, `next` and `cost` in `tideline.summary`, and the columns that are
-///   tags in `tideline.columns`; `tideline write` uses them to import the file. An Arrow stream contains neither.
+///   Timestamps are UTC nanoseconds. A column with both integers and floats has doubles; a column with values
+///   of different kinds has strings. The metadata of a Parquet file contains `more`, `next` and `cost` in
+///   `tideline.summary`, and the columns that are tags in `tideline.columns`; `tideline write` uses them to
+///   import the file. An Arrow stream contains neither.
 ///
 /// Without a `limit`, CSV, Arrow and Parquet contain all rows; if there are more rows than a response may have, the
 /// query fails.
@@ -126,9 +127,9 @@ fn csv_example() -> &'static str {
     "measurement,host,time,mean(usage_user)\r\ncpu,sim-001,2026-11-20T12:00:00Z,41.5\r\n"
 }
 
-/// Waits for a permit, runs `ask` on a blocking thread, and streams the output of its sink. `reach` is the time range
-/// and tier that the query may read from segments, if any. Queries of cold points have their own permits, so that many
-/// of them cannot block other queries.
+/// Waits for a permit, runs `ask` on a blocking thread, and streams the output of its sink. `reach` is the
+/// time range and tier that the query may read from segments; `None` if it reads none. Queries of cold points
+/// have their own permits, so that they cannot block other queries.
 pub(crate) async fn answer<F>(
     app: &App,
     description: Description,
@@ -163,8 +164,9 @@ where
     .await
 }
 
-/// Runs a small query on this thread if a permit is free: switching to another thread and back would take longer
-/// than the query. Returns `None` if the query is not small.
+/// Runs a small query on this thread, because switching to another thread and back would take longer than the
+/// query. Returns `None` if the query is not small, no permit is free, the table does not exist, or the query
+/// exceeded the limits of small queries.
 fn answer_at_once(
     app: &App,
     description: &Description,
@@ -194,7 +196,7 @@ fn answer_at_once(
                 ([(header::CONTENT_TYPE, content_type)], whole).into_response(),
             ))
         }
-        // The query exceeded the limits of a small query, or timed out because the machine is busy.
+        // The query exceeded the limits of a small query, timed out because the machine is busy, or got no memory.
         Ok(Err(QueryError::OverBudget { .. } | QueryError::TimedOut { .. } | QueryError::Memory(_))) => {
             Ok(None)
         }

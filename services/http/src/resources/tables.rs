@@ -22,7 +22,7 @@ use crate::failure::{Failure, Result};
 use crate::resources::changed_policy;
 use crate::resources::{Failures, TablePath, instant, statistics};
 
-/// Most source tags of a table.
+/// Maximum number of source tags of a table.
 const SOURCE_TAGS_MAX: usize = 16;
 /// Longest source tag, in bytes.
 const SOURCE_TAG_BYTES_MAX: usize = 256;

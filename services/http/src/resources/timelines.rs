@@ -135,7 +135,8 @@ async fn delete_one(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Returns the deleted timelines, and the names of the condition that the table does not have.
+/// Deletes the selected timelines. Also returns names in the condition that the table does not have, with
+/// similar names.
 async fn delete_selected(
     app: &App,
     table: String,

@@ -1,9 +1,10 @@
 //! `/v1/tables/{table}/watch`: new writes as server-sent events, from now or from a cursor on.
 //!
-//! Invalid requests get an error status before the first event. Then a separate task serves the watch: it waits for
-//! ticks, advances the watch ([`crate::watching`]) and sends the encoded events. A slow client delays only its own
-//! watch, and the watch holds little memory for it: after a moment the encoded events are dropped and read again later.
-//! If the writes after its position are no longer available, the client gets an error event, and the watch ends.
+//! Invalid requests get an error status before the first event. A separate task then serves the watch: it
+//! waits for ticks, advances the watch ([`crate::watching`]) and sends the encoded events. A slow client
+//! delays only its own watch. Its encoded events are dropped after a moment and read again later, so it holds
+//! little memory. If the writes after the position of a watch are no longer available, the client gets an
+//! error event, and the watch ends.
 
 mod event;
 
@@ -40,7 +41,7 @@ use crate::watching::{WatchGroup, WatchStep};
 use tideline_connections::Turn;
 
 const CONTENT_TYPE: &str = "text/event-stream";
-/// Queued parts between a watch and its connection.
+/// Maximum number of queued parts between a watch and its connection.
 const QUEUE_PARTS: usize = 4;
 /// Silence after which a comment is sent, so that both ends detect a lost connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -68,9 +69,9 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// * `failed`: the last event (`ErrorBody`). The watch cannot continue, for example because the client was so slow that
 ///   the next writes are no longer available.
 ///
-/// Each event has an `id`. If it is sent as `from` or in the header `Last-Event-ID`, the watch continues right after
-/// that event. No event is missed and no point is sent twice, also across a restart of the service. The newest writes
-/// are kept in memory for this (16 MiB); an older `id` is refused with 410.
+/// To continue right after an event, send its `id` as `from` or in the header `Last-Event-ID`; the header
+/// takes precedence. No event is missed and no point is sent twice, also across a restart of the service. The
+/// newest writes are kept in memory for this (16 MiB); an older `id` is refused with 410.
 ///
 /// To mirror a table, start a watch, query all points after `ready`, then apply the events. Events whose writes are
 /// already in the result of the query can be applied again without harm.
@@ -237,7 +238,7 @@ struct Watch {
     text: EventText,
     /// Position up to which the watch advances.
     until: SequenceNumber,
-    /// Time at which the watch ends.
+    /// Time at which the watch ends; `None` if it has no time limit.
     end: Option<Instant>,
     ticks: watch::Receiver<SequenceNumber>,
     events: mpsc::Sender<io::Result<Bytes>>,
@@ -251,7 +252,8 @@ enum Next {
 }
 
 impl Watch {
-    /// Sends events, waits and advances until the client disconnects, the time is over or the service shuts down.
+    /// Sends events, waits and advances until the client disconnects, the time is over, a step fails or the
+    /// service shuts down.
     async fn run(mut self, begin: WatchCursor, first: Arc<WatchStep>) {
         if !self.send(self.text.ready(begin)).await {
             return;
@@ -287,8 +289,9 @@ impl Watch {
         }
     }
 
-    /// Sends the parts of a step; returns false if the client has disconnected. For a slow client, the rest of the step
-    /// is dropped. It is read again from the cursor of the last sent part when the client continues to read.
+    /// Sends the parts of a step; returns false if the client has disconnected. If the client is slow, drops
+    /// the parts not yet sent and waits until it reads on. The next step starts at the cursor of the last
+    /// sent part.
     async fn send_step(&mut self, step: Arc<WatchStep>) -> bool {
         let mut sent = step.from();
         let mut is_slow = false;
@@ -325,7 +328,8 @@ impl Watch {
         self.app.is_draining() || self.end.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Waits for a tick; sends heartbeats meanwhile.
+    /// Waits for a tick and sends heartbeats meanwhile. Returns `End` if the watch must end or the client has
+    /// disconnected.
     async fn wait(&mut self) -> Next {
         loop {
             if self.is_over() {

@@ -38,7 +38,7 @@ fn every_operation_is_described_with_an_example() {
             .as_str()
             .and_then(|name| name.rsplit('/').next());
         let schema = name.map(|name| &schemas[name]);
-        // The example of a list or of a flattened schema is that of its members.
+        // The example of a list or of a flattened schema is the example of its members.
         let in_schema = schema.is_some_and(|schema| {
             schema.to_string().contains("\"example\"") || schema.to_string().contains("$ref")
         });

@@ -208,8 +208,8 @@ fn a_preview_counts_points_that_are_not_sealed_yet() {
             &json!({"table": "ages", "policy": policy}).to_string(),
         )
         .expect(200);
-    // Sealed: the point of 45 days is hidden and deleted, that of 9 days migrates. Unsealed: the points of 40, 35 and
-    // 30 days are hidden, the first two with whole days; the points of 30 and 20 days migrate.
+    // Sealed: the point of 45 days is hidden and deleted, the point of 9 days migrates. Unsealed: the points of 40, 35
+    // and 30 days are hidden, the first two with whole days; the points of 30 and 20 days migrate.
     assert_eq!(
         shown["unsealed"],
         json!({"migrate": 2, "archive": 0, "hide": 3, "free": 2}),
@@ -259,7 +259,7 @@ fn new_timelines_beyond_the_limit_are_refused_for_now() {
         (&json!("too_many_timelines"), &json!(true))
     );
     assert!(!refused.header("retry-after").is_empty());
-    // The response distinguishes permanently rejected lines from retryable ones.
+    // The response distinguishes permanently rejected lines from retryable lines.
     let mixed = format!("nonsense\n{}", lines(5, 7));
     let refused = server.post(&path, "text/plain", mixed);
     assert_eq!(refused.status, 422, "{}", refused.text());

@@ -13,7 +13,7 @@ use crate::client::Server;
 
 const POINTS: &str = "/v1/tables/default/points?precision=s";
 
-/// Starts a server with so many rows that a response does not fit into the buffers before a client that does not read.
+/// Starts a server with so many rows that the buffers cannot hold the response while its client does not read.
 fn filled() -> Server {
     let server = Server::start();
     for batch in 0..10 {

@@ -1,4 +1,4 @@
-//! Statistics of tiers, hot ranges and large machines. Also checks that cold queries do not block hot ones.
+//! Statistics of tiers, hot ranges and large machines. Also checks that cold queries do not block hot queries.
 //!
 //! The metrics must report each tier separately.
 

@@ -1,7 +1,6 @@
 //! Conversion of jobs for responses, and their order in lists.
 //!
-//! Pages of jobs stay consistent while jobs change their state, because the page token encodes a position in this
-//! order.
+//! A page token encodes a position in this order, so the next page continues after the last job of the previous one.
 
 use std::time::Duration;
 
@@ -16,7 +15,8 @@ use crate::failure::{Failure, Result};
 use crate::resources::policies::amount;
 use crate::resources::{instant, span, whole_seconds};
 
-/// Returns the combined state of several jobs: a failure first, otherwise the least advanced state.
+/// Returns the combined state of several jobs: the first of failed, running, paused, planned and cancelled
+/// that a job has, otherwise done.
 pub(super) fn together(jobs: &[Job]) -> JobState {
     let has = |state| jobs.iter().any(|job| from_state(job.state) == state);
     [
@@ -31,8 +31,8 @@ pub(super) fn together(jobs: &[Job]) -> JobState {
     .unwrap_or(JobState::Done)
 }
 
-/// Position of a job in a list: running jobs first, then waiting ones by ascending id, then past ones by descending id.
-/// A job only ever moves towards the end, so paging through the list misses none.
+/// Position of a job in a list: running jobs first, then waiting ones by ascending id, then past ones by
+/// descending id. A job that starts while a client reads the pages moves to the front and can be missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place(u8, u64);
 

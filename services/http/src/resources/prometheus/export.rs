@@ -34,7 +34,8 @@ struct ExportParameters {
     /// End of the time range, inclusive.
     #[param(example = "2026-11-20T12:00:00Z")]
     end: Option<String>,
-    /// Most samples per line, up to 200,000; a series with more samples has several lines. Default 100,000, also for 0.
+    /// Maximum number of samples per line, up to 200,000; a series with more samples has several lines. Default
+    /// 100,000, also for 0.
     #[param(example = 1000)]
     max_rows_per_line: Option<u64>,
     /// True to omit native histograms, which this format cannot represent. Otherwise a native histogram fails the

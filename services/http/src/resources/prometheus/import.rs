@@ -1,6 +1,6 @@
 //! Imports of samples: `/api/v1/import/prometheus` accepts exposition text, `/api/v1/import` JSON lines.
 //!
-//! Both store samples with the shared write pipeline. A bad line is rejected, and the others are stored.
+//! Both store samples with the shared write pipeline. A bad line is rejected, and the valid lines are stored.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -19,8 +19,8 @@ use crate::body;
 use crate::extract::{Query, content_type, content_type_parameter};
 use crate::failure::{Failure, Result};
 
-/// Media type of `MetricFamily` messages, and the message type. The parameters `proto` and `encoding` of the media type
-/// must match.
+/// Media type of `MetricFamily` messages, and the message type. The parameters `proto` and `encoding` of the
+/// media type must match if they are present.
 const FAMILIES: (&str, &str) = (
     "application/vnd.google.protobuf",
     "io.prometheus.client.MetricFamily",
@@ -55,7 +55,7 @@ struct ImportQuery {
 /// Also accepts `MetricFamily` messages with `Content-Type: application/vnd.google.protobuf;
 /// proto=io.prometheus.client.MetricFamily; encoding=delimited`. They can contain native histograms.
 ///
-/// A bad line or metric is rejected, and the others are stored.
+/// A bad line or metric is rejected, and the valid ones are stored.
 #[utoipa::path(
     post, path = "/api/v1/import/prometheus", tag = "prometheus",
     params(ImportQuery),
@@ -84,7 +84,7 @@ async fn import_text(
 /// One line per series or part of one: `{"metric":{"__name__":"up"},"values":[1],"timestamps":[1795176000000]}`, with
 /// timestamps in milliseconds; `null` is NaN. `vmctl` and the export of VictoriaMetrics write this format.
 ///
-/// A bad line is rejected with its number, and the others are stored.
+/// A bad line is rejected with its number, and the valid lines are stored.
 #[utoipa::path(
     post, path = "/api/v1/import", tag = "prometheus",
     params(ImportQuery),
@@ -142,8 +142,8 @@ pub(super) async fn store_text(
 }
 
 impl PageFormat {
-    /// Returns the format of a content type. Unknown types are read as the classic text format, because scripts often
-    /// send no or a wrong content type.
+    /// Returns the format of a content type. Unknown types are read as the classic text format, because
+    /// scripts often send no content type or a wrong one. Protobuf with other parameters is an error.
     fn of(headers: &HeaderMap) -> Result<Self> {
         let (media_type, message) = FAMILIES;
         let sent = content_type(headers);

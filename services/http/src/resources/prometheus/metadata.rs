@@ -24,10 +24,10 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "only described here; the handler reads them by name")]
 struct MetadataParameters {
-    /// Most metrics in the response.
+    /// Maximum number of metrics in the response.
     #[param(example = 100)]
     limit: Option<u64>,
-    /// Most entries per metric.
+    /// Maximum number of entries per metric.
     #[param(example = 1)]
     limit_per_metric: Option<u64>,
     /// Name of the only metric to return.

@@ -41,7 +41,7 @@ struct QueryParameters {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "only described here; the handler reads them by name")]
 struct CommonParameters {
-    /// Most series in the response; 0 for no limit.
+    /// Maximum number of series in the response; 0 for no limit.
     #[param(example = 100)]
     limit: Option<u64>,
     /// Time limit of the query: seconds or a duration such as `1m30s`. It cannot exceed the configured limit.
@@ -50,13 +50,13 @@ struct CommonParameters {
     /// Longest age of a sample that counts at an evaluation timestamp: seconds or a duration such as `5m`.
     #[param(example = "5m")]
     lookback_delta: Option<String>,
-    /// `true` adds statistics of the query to the response; `all` also adds those of each step.
+    /// `true` adds statistics of the query to the response; `all` also adds statistics of each step.
     #[param(example = "all")]
     stats: Option<String>,
-    /// True if the metric name is removed only at the end of the evaluation.
+    /// If true, the metric name is removed only at the end of the evaluation.
     #[param(example = false)]
     delayed_name_removal: Option<bool>,
-    /// True if aggregations by the metric name also keep it.
+    /// If true, aggregations that group by the metric name keep it.
     #[param(example = false)]
     keep_grouped_names: Option<bool>,
 }
@@ -72,7 +72,7 @@ struct RangeParameters {
     /// First evaluation timestamp: seconds or RFC 3339.
     #[param(example = "2026-11-20T11:00:00Z")]
     start: String,
-    /// Last evaluation timestamp.
+    /// Last possible evaluation timestamp, inclusive.
     #[param(example = "2026-11-20T12:00:00Z")]
     end: String,
     /// Distance between evaluation timestamps: seconds or a duration such as `1m`. At most 11,000 steps.
@@ -108,7 +108,8 @@ async fn query_post(caller: Caller, parameters: Parameters) -> Result<Response> 
 
 /// Evaluate a range query
 ///
-/// Evaluates the expression at `start` and at every further `step` up to `end`, at most 11,000 times.
+/// Evaluates the expression at `start` and at every further `step` up to and including `end`. The range must
+/// not be longer than 11,000 steps.
 #[utoipa::path(
     get, path = "/api/v1/query_range", tag = "prometheus", operation_id = "prometheus_query_range",
     params(RangeParameters, CommonParameters),

@@ -66,8 +66,8 @@ impl Caller {
             .await
     }
 
-    /// Runs a transfer of many samples. Transfers have their own permits, because they may last as long as their
-    /// readers.
+    /// Runs a transfer of many samples. Transfers have their own permits, because a slow reader can make them
+    /// last long.
     pub(super) async fn transfer(
         self,
         turns: &Turns,

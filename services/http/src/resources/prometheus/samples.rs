@@ -1,7 +1,7 @@
 //! Write and error responses shared by every route that accepts samples.
 //!
-//! A write whose samples are not all stored returns an error text with one line per reject; valid samples are stored
-//! either way.
+//! A write whose samples are not all stored returns an error text; valid samples are stored either way. The
+//! text has one line per reject, or requests a retry if some samples can be stored later.
 
 use std::collections::BTreeMap;
 

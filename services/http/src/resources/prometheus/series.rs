@@ -37,7 +37,7 @@ struct SeriesParameters {
     /// End of the time range: only series with samples up to this time.
     #[param(example = "2026-11-20T12:00:00Z")]
     end: Option<String>,
-    /// Most entries in the response; 0 for no limit.
+    /// Maximum number of entries in the response; 0 for no limit.
     #[param(example = 100)]
     limit: Option<u64>,
 }

@@ -19,7 +19,8 @@ use crate::failure::Result;
 
 /// Version of Prometheus whose language and API are implemented. Grafana selects its requests by it.
 const VERSION: &str = "3.14.0";
-/// Content of the configuration file in the response; refers to the actual configuration.
+/// Text of the configuration in the response: an empty configuration, and a comment that names the command
+/// for the actual one.
 const CONFIG: &str = "# Tideline has no Prometheus configuration file; `tideline config show` prints its settings.\nglobal: {}\n";
 
 pub(super) fn routes() -> OpenApiRouter<App> {

@@ -161,7 +161,7 @@ impl Message {
         }
     }
 
-    /// Returns the value of the metric label.
+    /// Returns the value of the metric label `protocol`.
     fn protocol(self) -> &'static str {
         match self {
             Self::V1 => "remote_write_1",

@@ -1,7 +1,7 @@
 //! `/v1/tables/{table}/query/batch`: several queries in one request, with results by name.
 //!
-//! The queries run one after another. Each result is buffered until it is complete, because its query may still fail.
-//! The memory is therefore that of the largest result.
+//! The queries run one after another. Each result is buffered until it is complete, because its query may
+//! still fail. A request therefore buffers at most one result.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -25,9 +25,9 @@ use crate::resources::{QueryFailures, TablePath};
 use crate::saved;
 use crate::stream::{self, Work};
 
-/// Most queries of a request.
+/// Maximum number of queries of a request.
 const QUERIES_MAX: usize = 64;
-/// Most bytes of one result.
+/// Maximum size of one result, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Query points with several queries at once
@@ -59,8 +59,8 @@ pub(super) async fn batch(
     let budget = question::to_budget(&asked.budget)?;
     let description = describe(request_id.clone(), &table, "batch", &asked);
     let now = app.engine.now();
-    // The querier has its own queue for queries of cold points. Here they only must not use the permits of other
-    // queries.
+    // The querier has its own queue for queries of cold points. This choice only keeps them from occupying
+    // the permits of other queries.
     let is_cold = app.engine.table(&table).is_ok_and(|table| {
         let ranges = asked.queries.values().map(|query| question::reach(query, now));
         let mut ranges = ranges.into_iter();
@@ -166,7 +166,7 @@ impl Left {
         }
     }
 
-    /// Returns the budget of a query: its own limits, but not more than what remains.
+    /// Returns the budget of a query: its own limits, reduced to the remaining budget of the request.
     fn share(&self, app: &App, asked: &Budget) -> Budget {
         let read = self.cancel.progress();
         let elapsed = app.engine.clock().monotonic().saturating_sub(self.began);
@@ -203,7 +203,7 @@ impl Write for Buffer {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         if self.bytes.capacity() - self.bytes.len() < bytes.len() {
-            // The buffer grows like a vector: its capacity doubles.
+            // The buffer grows like a vector: its capacity at least doubles.
             let capacity = (self.bytes.len() + bytes.len()).max(2 * self.bytes.capacity());
             if let Err(full) = self.memory.resize(capacity as u64) {
                 self.refused = Some(full);

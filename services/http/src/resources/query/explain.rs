@@ -16,10 +16,10 @@ use crate::saved;
 
 /// Explain a query
 ///
-/// Returns the plan of a query for `/query` without running it: timelines, groups, windows and cells, the use of stored
-/// summaries instead of points, and an estimate of the reads from each tier. Returns the same errors as the query for
-/// invalid requests and exceeded limits. Reads no points. To get the actual plan of a query, set `"plan": true` in the
-/// query; the plan is then part of its cost.
+/// Returns the plan of a query for `/query` without running it: timelines, groups, windows and cells, the use
+/// of stored summaries instead of points, and an estimate of the reads from each tier. The request reads no
+/// points. It returns the same errors as the query for invalid requests and exceeded limits. To get the
+/// actual plan of a query, set `"plan": true` in the query; the plan is then part of its cost.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/explain", tag = "points",
     params(TablePath),

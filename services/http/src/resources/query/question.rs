@@ -1,6 +1,6 @@
 //! Conversion of a query of the HTTP interface to a query of the querier.
 //!
-//! Relative times are resolved here, and everything that does not depend on the table is validated.
+//! Relative times are resolved here, and contradictory options are refused.
 
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ use super::values;
 use crate::condition::to_range;
 use crate::failure::{Failure, Result};
 
-/// Converts a query; relative times are resolved against `now`. Reports all errors that do not depend on the table.
+/// Converts a query; relative times are resolved against `now`. Errors that depend on the table or in
+/// expressions are left to the querier.
 pub(super) fn to_question(question: PointQuery, now: Timestamp) -> Result<tideline_query::PointQuery> {
     let is_relative = question.is_relative();
     let after = question.page.as_deref().map(PageToken::parse).transpose()?;
@@ -182,7 +183,8 @@ const fn to_rank_order(first: RankEnd) -> RankOrder {
     }
 }
 
-/// Converts a window. Days and weeks of UTC are windows of a fixed width; all others follow the calendar.
+/// Converts a window. Windows of a fixed duration, and days and weeks of UTC, have a fixed width; others
+/// follow the calendar.
 fn to_window(
     width: Option<WindowWidth>,
     zone: Option<&str>,
@@ -233,7 +235,7 @@ fn to_window(
     })))
 }
 
-/// Returns the range of a computation over time: it must have a start, and its end defaults to the current time.
+/// Returns the range for windows and rates: it must have a start, and its end defaults to the current time.
 fn bounded(range: TimeRange, now: Timestamp) -> Result<TimeRange> {
     if range.start == i64::MIN {
         return Err(Failure::invalid("windows and rates require range.start"));

@@ -5,7 +5,7 @@ use tideline_openapi::Scalar;
 use tideline_openapi::query::Fill;
 use tideline_query as query;
 
-/// Limit below which a double represents exactly one integer.
+/// 2⁵³: doubles represent all integers of smaller magnitude exactly.
 const EXACT_INTEGERS: f64 = 9_007_199_254_740_992.0;
 
 /// Converts the fill of windows without a value; `None` omits such windows.
@@ -18,7 +18,7 @@ pub(super) fn to_fill(fill: Fill) -> Option<query::Fill> {
         Fill::Value(value) => query::Fill::Value(match value {
             Scalar::Text(text) => Value::String(text.into()),
             Scalar::Boolean(boolean) => Value::Boolean(boolean),
-            // An integer number fills integer columns with an integer.
+            // An integral number fills integer columns with an integer.
             Scalar::Number(number) if number.fract() == 0.0 && number.abs() < EXACT_INTEGERS => {
                 Value::Signed(number as i64)
             }

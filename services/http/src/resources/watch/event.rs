@@ -25,7 +25,7 @@ impl EventText {
         Self { times, integers }
     }
 
-    /// Encodes the first event, with the delay before a client reconnects in milliseconds.
+    /// Encodes the first event, and the delay of 2 s before a client reconnects.
     pub(super) fn ready(self, cursor: WatchCursor) -> Vec<u8> {
         let mut out = b"retry: 2000\n".to_vec();
         let ready = WatchReady {
@@ -63,8 +63,8 @@ impl EventText {
         out
     }
 
-    /// Encodes a delete. Open bounds of the range are omitted, and the whole range if the removed timelines had no
-    /// points.
+    /// Encodes a delete. Open bounds of the range are omitted. The whole range is omitted if the removed
+    /// timelines had no points.
     fn put_deleted(self, deleted: &WatchedDelete, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"timelines\":[");
         for (at, id) in deleted.timelines.iter().enumerate() {
