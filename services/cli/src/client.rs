@@ -19,9 +19,9 @@ pub(crate) use profile::{ConnectionArguments, TableArguments, duration};
 
 /// Longest time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most bytes of a response that is read as a whole.
+/// Maximum size of a response that is read as a whole, in bytes.
 pub(crate) const ANSWER_BYTES_MAX: u64 = 1 << 30;
-/// Most bytes of an error response.
+/// Maximum size of an error response, in bytes.
 const REFUSAL_BYTES_MAX: u64 = 4 << 20;
 
 /// Client of one server, with the table that table commands apply to. Clones share its connections.
@@ -54,7 +54,7 @@ impl Client {
     ) -> Self {
         let connect_timeout = CONNECT_TIMEOUT.min(silence_max);
         let agent = Agent::config_builder()
-            // A proxy from the environment would also receive requests to this machine, and see the token.
+            // A proxy from the environment would also receive requests to this machine, with the token.
             .proxy(None)
             .tls_config(tls)
             .timeout_connect(Some(connect_timeout))

@@ -82,10 +82,10 @@ pub(crate) struct WriteArguments {
     /// Number of parallel connections
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     parallel: u16,
-    /// Most bytes per batch, such as 512KiB; from 1KiB to 16MiB
+    /// Maximum size of a batch, such as 512KiB; from 1KiB to 16MiB
     #[arg(long, value_name = "BYTES", default_value = "4MiB", value_parser = batch_bytes)]
     batch_bytes: usize,
-    /// Most rows per batch
+    /// Maximum number of rows per batch
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     batch_rows: u32,

@@ -1,9 +1,9 @@
 //! Server selection and authentication of a command.
 //!
 //! The server is the first of `--server`, `--profile`, `TIDELINE_SERVER`, the default profile, and this
-//! machine. The token is only read from a file. The profile's token file is used only for the profile's server;
-//! the file of `TIDELINE_TOKEN_FILE` is used for any server. The token is never printed. The file of trusted
-//! authorities follows the same rules, and can also be given by `--ca`.
+//! machine. The token is only read from a file and never printed. The file of `TIDELINE_TOKEN_FILE` takes
+//! precedence and is used for any server; the profile's token file is used only for the profile's server. The
+//! file of trusted authorities follows the same rules, but `--ca` takes precedence.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -195,7 +195,7 @@ fn file() -> Option<PathBuf> {
     }
 }
 
-/// Reads the profiles. Without a file there are none.
+/// Reads the profiles. Returns none if the file does not exist.
 fn load() -> Result<Profiles> {
     let Some(path) = file() else {
         return Ok(Profiles::default());
@@ -208,7 +208,7 @@ fn load() -> Result<Profiles> {
     toml::from_str(&text).map_err(|error| unreadable(&path, &text, &error))
 }
 
-/// Returns the error for an invalid profile file. It omits lines and values, because they may contain a token.
+/// Returns the error for an invalid profile file. It omits the content of the file, which may contain a token.
 fn unreadable(path: &Path, text: &str, error: &toml::de::Error) -> CliError {
     let message = error.message();
     let reason = match (message.starts_with("invalid"), message.rsplit_once(", expected ")) {

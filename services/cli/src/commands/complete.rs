@@ -1,7 +1,7 @@
 //! `tideline complete`: completions at the cursor of a command line, from the server that the line selects.
 //!
 //! The scripts of `tideline completions` call it. It prints no errors and gives up on a server that does not
-//! respond at once; the shell then completes only words that need no server.
+//! respond within 700 ms; the shell then completes only words that need no server.
 
 use clap::{Arg, Args, Command, Parser};
 use clap_complete::Shell;
@@ -13,7 +13,7 @@ use crate::output;
 
 /// Request timeout; longer waits would disturb typing.
 const TIMEOUT: &str = "700ms";
-/// Most candidates printed.
+/// Maximum number of candidates printed.
 const CANDIDATES_MAX: usize = 200;
 /// Condition operators that a tag value can follow. The first match in this order is used.
 const OPERATORS: [&str; 3] = ["!=", "^=", "="];
@@ -208,7 +208,7 @@ fn option_of<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     })
 }
 
-/// Returns the candidates for the value of an option.
+/// Returns the kind of names that complete the value of an option.
 fn of_option(id: &str) -> Option<Wanted> {
     match id {
         "table" => Some(Wanted::Tables),
@@ -220,7 +220,7 @@ fn of_option(id: &str) -> Option<Wanted> {
     }
 }
 
-/// Returns the candidates for a positional argument of a command.
+/// Returns the kind of names that complete a positional argument of a command.
 fn of_command(path: &[&str]) -> Option<Wanted> {
     match path {
         ["tags" | "facets"] => Some(Wanted::Tags),
@@ -232,7 +232,8 @@ fn of_command(path: &[&str]) -> Option<Wanted> {
     }
 }
 
-/// Returns the names that begin with the word at the cursor, or `None` if the server did not respond.
+/// Returns the names that begin with the word at the cursor. `None` if the word is an option or the server
+/// did not respond.
 fn candidates(wanted: Wanted, context: &Context, current: &str) -> Option<Vec<String>> {
     if current.starts_with('-') {
         return None;
@@ -296,13 +297,13 @@ fn conditions(client: &Client, current: &str) -> Option<Vec<String>> {
     )
 }
 
-/// Returns names of a list of the table that the server filters by prefix.
+/// Returns the names of a list of the table; the server filters them by prefix.
 fn names(client: &Client, rest: &str, prefix: &str) -> Option<Vec<String>> {
     let path = format!("{rest}?prefix={}&limit={CANDIDATES_MAX}", encoded(prefix));
     listed(client, &client.of_table(&path), "names", "name", prefix)
 }
 
-/// Returns `member` of each object in `list` that begins with `prefix`, sorted and without duplicates.
+/// Returns `member` of each object in `list` if it begins with `prefix`, sorted and without duplicates.
 fn listed(client: &Client, path: &str, list: &str, member: &str, prefix: &str) -> Option<Vec<String>> {
     let answer: Value = client.parse(&client.get(path).ok()?).ok()?;
     let names = answer[list].as_array()?.iter();

@@ -25,7 +25,7 @@ use crate::output;
 
 /// Points of the first page. Later pages are sized to [`PAGE_BYTES`] by the average size of the page before.
 const FIRST_POINTS: u64 = 1_000;
-/// Most points per page. Larger pages are not faster.
+/// Maximum number of points per page. Larger pages are not faster.
 const POINTS_MAX: u64 = 50_000;
 /// Target size of a page, in bytes.
 const PAGE_BYTES: u64 = 4 << 20;
@@ -355,7 +355,7 @@ fn line_of_protocol(
 /// Parsed value of a result.
 enum Spelled {
     Value(Value),
-    /// Native histogram, which no export format supports. Its text is not parsed.
+    /// Native histogram, which neither line protocol nor ndjson supports. Its text is not parsed.
     Histogram,
 }
 

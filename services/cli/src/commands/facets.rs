@@ -28,7 +28,7 @@ pub(crate) struct FacetsArguments {
     /// source
     #[arg(value_name = "KEY", required = true, num_args = 1..=4)]
     keys: Vec<String>,
-    /// Most values per level
+    /// Maximum number of values per level
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     limit: u64,
     /// Order of the values

@@ -44,7 +44,7 @@ pub(crate) struct FindArguments {
     /// Highest first
     #[arg(long, requires = "sort")]
     desc: bool,
-    /// Most timelines
+    /// Maximum number of timelines
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     limit: u64,
     /// `next` of the previous page

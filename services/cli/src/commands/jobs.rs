@@ -57,7 +57,7 @@ pub(crate) struct ListArguments {
     /// Only jobs of this kind
     #[arg(long, value_parser = kinds(|_| true))]
     kind: Option<String>,
-    /// Most jobs
+    /// Maximum number of jobs
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     limit: u64,
 }

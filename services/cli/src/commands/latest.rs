@@ -30,7 +30,7 @@ pub(crate) struct LatestArguments {
     /// Field to show; may be repeated [default: all]
     #[arg(long = "field", short = 'f', value_name = "NAME")]
     fields: Vec<String>,
-    /// Most timelines [default: 100 for tables, else all]
+    /// Maximum number of timelines [default: 100 for tables, else all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// Output format [default: table, or json with --json]

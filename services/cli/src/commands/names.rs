@@ -26,7 +26,7 @@ pub(crate) struct TagsArguments {
     /// Only names that begin with this
     #[arg(long, value_name = "TEXT", default_value = "")]
     prefix: String,
-    /// Most names
+    /// Maximum number of names
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     limit: u64,
     /// `next` of the previous page

@@ -42,7 +42,7 @@ pub(crate) struct PromqlArguments {
     /// Evaluate a range at steps of this width [default: a 240th of the range, at least 1s]
     #[arg(help_heading = "Time", long, value_name = "DURATION", value_parser = step)]
     step: Option<i64>,
-    /// Most series
+    /// Maximum number of series
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// Draw the values over time, all series on one axis

@@ -22,7 +22,7 @@ pub(crate) use show::{charts, grid, table};
 
 /// Rows shown in a table without `--limit`.
 const TABLE_ROWS: u64 = 1_000;
-/// Most rows that charts are drawn from.
+/// Maximum number of rows that charts are drawn from.
 const CHART_ROWS: u64 = 1_000_000;
 
 const EXAMPLES: &str = "\

@@ -68,7 +68,7 @@ pub(crate) struct RunArguments {
     name: String,
     #[command(flatten)]
     connection: TableArguments,
-    /// Most timelines
+    /// Maximum number of timelines
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     limit: u64,
 }

@@ -31,7 +31,7 @@ pub(crate) struct RangeArguments {
 }
 
 impl RangeArguments {
-    /// Returns the range for the API. A missing end is open.
+    /// Returns the range for the API. A missing bound is open.
     pub(crate) fn range(&self) -> Map<String, Value> {
         let mut range = Map::new();
         if let Some(last) = &self.last {
@@ -46,7 +46,7 @@ impl RangeArguments {
         range
     }
 
-    /// True if no end of the range is given.
+    /// True if neither bound of the range is given.
     pub(crate) const fn is_open(&self) -> bool {
         self.last.is_none() && self.from.is_none() && self.to.is_none()
     }

@@ -284,7 +284,7 @@ fn held(client: &Client, name: &str) -> Result<String> {
     ))
 }
 
-/// Converts `KEY=VALUE` pairs to policy changes. A value is JSON; anything else is taken as text.
+/// Converts `KEY=VALUE` pairs to policy changes. A value that is not valid JSON is taken as text.
 fn changes(set: &[String]) -> Result<Value> {
     let mut changes = Map::new();
     for pair in set {

@@ -22,7 +22,7 @@ const HEIGHT_OF_SEVERAL: usize = 14;
 const WIDTH_OF_FILES: usize = 80;
 /// Minimum number of columns, however narrow the terminal is.
 const COLUMNS_MIN: usize = 8;
-/// Most series per chart: the number of letters that are easily distinguished.
+/// Maximum number of series per chart: the number of letters that are easily distinguished.
 pub(crate) const SERIES_MAX: usize = 10;
 
 /// Points of one series, as nanoseconds and value, in any order.

@@ -95,7 +95,7 @@ impl Grid {
         self.head.iter().enumerate().map(natural).collect()
     }
 
-    /// Returns true for columns that contain only numbers.
+    /// Returns true for columns whose cells are all numbers or empty.
     fn numbers(&self) -> Vec<bool> {
         let is_number = |at| {
             let mut cells = self.cells(at).map(str::trim_end);

@@ -58,7 +58,7 @@ pub(crate) fn span(first: i64, last: i64) -> (String, String) {
     (first, last)
 }
 
-/// Formats a number with at most six significant digits.
+/// Formats a number with at most six significant digits, but at least one decimal before trailing zeros are removed.
 pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     let text = match size {

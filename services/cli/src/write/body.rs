@@ -23,7 +23,7 @@ pub(super) struct Body<'b> {
 enum Origins<'b> {
     /// The body is the batch.
     Same,
-    /// Position of the row of each line.
+    /// Position in the batch of the row that each line was made from.
     Rows(&'b [usize]),
     /// First line of each record in the body, and its position in the batch; ascending in both.
     Chosen(Vec<(usize, usize)>),
@@ -86,8 +86,8 @@ impl Places<'_, '_> {
         }
     }
 
-    /// Creates a body of the records that begin with `lines`, which must ascend, followed by all records after
-    /// that of line `behind`. If `behind` is 0, it contains all records.
+    /// Creates a body of the records that begin with `lines`, which must ascend, followed by all records
+    /// after the record of line `behind`. If `behind` is 0, the body contains all records.
     pub(super) fn again(&self, lines: &[usize], behind: Option<usize>, owed: u64) -> Body<'static> {
         let mut bytes = Vec::new();
         let mut chosen = Vec::new();

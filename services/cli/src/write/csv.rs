@@ -111,7 +111,7 @@ pub(super) struct CsvPlan {
 #[derive(Debug, Default)]
 pub(super) struct Converted {
     pub(super) body: Vec<u8>,
-    /// Position in the batch of the row of each line.
+    /// Position in the batch of the row that each line was made from.
     pub(super) starts: Vec<usize>,
     /// Rows that are not valid points: their position and the reason.
     pub(super) refused: Vec<(usize, String)>,
@@ -142,7 +142,7 @@ impl CsvArguments {
         self.measurement.as_deref()
     }
 
-    /// True if no option assigns a role to a column.
+    /// True if no option for columns is set.
     pub(super) fn says_nothing(&self) -> bool {
         let names = [
             &self.measurement,

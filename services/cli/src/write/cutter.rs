@@ -1,6 +1,8 @@
 //! Cuts a stream of bytes into batches of whole records, limited in bytes and rows.
 //!
-//! Lines without quotes are found with vector instructions; only records with quotes are parsed one by one.
+//! Lines before the first quote of a batch are found with vector instructions. After it, records are parsed
+//! one by one.
+//!
 //! Positions and line numbers of batches refer to the uncompressed stream.
 
 use std::io::{self, ErrorKind, Read};
@@ -9,8 +11,8 @@ use super::record::Framing;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
-/// Most bytes of one record. An unclosed quote would otherwise join the rest of a file into one record. Instead
-/// its first line is sent alone, so that the server rejects only that line.
+/// Maximum size of one record, in bytes. An unclosed quote would otherwise join the rest of a file into one record.
+/// Instead its first line is sent alone, so that the server rejects only that line.
 const RECORD_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes scanned at once for plain lines, small enough to stay in the cache.
@@ -40,7 +42,7 @@ pub(super) struct Cutter<R> {
     line: u64,
 }
 
-/// Some whole records.
+/// Sequence of whole records.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     /// Offset of the first byte in the stream.
@@ -79,7 +81,8 @@ impl<R: Read> Cutter<R> {
         self.offset
     }
 
-    /// Returns the next batch, which ends at `stop` or before. Returns `None` at the end of the stream.
+    /// Returns the next batch, which ends at `stop` or before, unless its first record is longer. Returns
+    /// `None` at the end of the stream.
     pub(super) fn next(&mut self, stop: Option<u64>) -> io::Result<Option<Piece>> {
         let room = stop.map_or(u64::MAX, |stop| stop.saturating_sub(self.offset));
         let bytes_max = self.limits.bytes.min(usize::try_from(room).unwrap_or(usize::MAX));
@@ -91,7 +94,7 @@ impl<R: Read> Cutter<R> {
         self.cut(0, 1)
     }
 
-    /// Returns the next `bytes`, or fewer at the end of the stream. They may be returned by
+    /// Returns the next `bytes`, or fewer at the end of the stream. They can be given back with
     /// [`give_back`](Self::give_back).
     pub(super) fn take(&mut self, bytes: usize) -> io::Result<Piece> {
         while self.filled < bytes && !self.is_at_end {
@@ -148,10 +151,10 @@ impl<R: Read> Cutter<R> {
         Ok((cut > 0).then(|| self.hand_out(cut, plain, plain_rows)))
     }
 
-    /// Finds the lines before the first one with a quote, at most `rows_max`. They are records without further
-    /// parsing. Returns the end of the last one and their number.
+    /// Finds the lines before the first quote, within `bytes_max` and at most `rows_max`. They are records
+    /// without further parsing. Returns the end of the last line and the number of lines.
     ///
-    /// It costs two passes of vector instructions over the bytes just read, whatever the length of the lines.
+    /// The cost is two passes of vector instructions over the bytes just read, whatever the length of the lines.
     fn plain_lines(&mut self, bytes_max: usize, rows_max: usize) -> io::Result<(usize, usize)> {
         if bytes_max == 0 {
             return Ok((0, 0));

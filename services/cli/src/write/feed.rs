@@ -25,7 +25,7 @@ use super::resume::{Acknowledged, Ranges};
 use super::{Unit, WriteArguments};
 use crate::error::{CliError, Result};
 
-/// Most files that are read alternately.
+/// Maximum number of files that are read alternately.
 const OPEN_FILES_MAX: usize = 16;
 
 /// Records of one input.
@@ -288,7 +288,7 @@ impl Records {
         }
     }
 
-    /// Returns the next `length` bytes of text or rows of Parquet, or fewer at the end.
+    /// Returns the next `length` bytes of text or rows of Parquet; fewer at the end.
     fn take(&mut self, length: usize) -> std::io::Result<Piece> {
         match self {
             Self::Text(cutter) => cutter.take(length),

@@ -58,7 +58,7 @@ pub(super) struct Input {
 pub(super) struct Opened {
     /// Decompressed bytes.
     pub(super) reader: Box<dyn Read>,
-    /// Number of compressed bytes read so far.
+    /// Number of bytes read so far, before decompression.
     pub(super) read: Rc<Cell<u64>>,
 }
 

@@ -13,7 +13,7 @@ pub(super) struct Report {
     points: u64,
     values: u64,
     rejected: u64,
-    /// Rejected lines, ascending; at most as many as the server names.
+    /// Rejected lines that the server names, ascending.
     rejects: Vec<Reject>,
     /// True if some rejected lines may be stored later.
     pub(super) has_later: bool,

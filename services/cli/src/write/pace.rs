@@ -1,7 +1,7 @@
 //! Concurrency control: the number of batches in flight adapts to the load of the server.
 //!
-//! At most one batch per connection is in flight. A response 429 or 503 halves the number and pauses sending
-//! for the time that the server requests. Each stored batch increases the number by a fraction of one. Several
+//! At most one batch per connection is in flight. A response 429 or 503 halves the limit and pauses sending
+//! for the time that the server requests. Each stored batch raises the limit by a fraction of one. Several
 //! writers thus share a server without coordination.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ struct State {
     allowed: f64,
     in_flight: usize,
     not_before: Option<Instant>,
-    /// Time at which the number was last halved.
+    /// Time at which the limit was last halved.
     slowed: Option<Instant>,
     failure: Option<CliError>,
     has_failed: bool,

@@ -160,7 +160,7 @@ impl ParquetRows {
         self.returned.as_ref().map_or(self.row, |piece| piece.start)
     }
 
-    /// Returns the number of native histograms in the file, which no write format supports.
+    /// Returns the number of native histograms in skipped columns. No write format supports them.
     pub(super) fn histograms(&self) -> u64 {
         self.histograms
     }

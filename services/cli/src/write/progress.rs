@@ -59,7 +59,7 @@ pub(super) struct Figures {
     /// Rows of CSV with the timeline and time of another row of their file.
     pub(super) replaced: u64,
     pub(super) retries: u64,
-    /// Rows of the skipped bytes that were not stored.
+    /// Rows of the skipped bytes that an earlier run could not store.
     pub(super) rejected_before: u64,
     /// Native histograms that were skipped.
     pub(super) histograms: u64,

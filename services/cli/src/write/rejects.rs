@@ -1,7 +1,7 @@
-//! Lines that were not stored. All are written to the rejects file, each after a comment with its position and
-//! the reason; the first few are shown at the end of the run.
+//! Lines that were not stored. If there is a rejects file, all are written to it, each after a comment with
+//! its position and the reason. The first few are shown at the end of the run.
 //!
-//! After correction, a rejects file of line protocol can be written as it is.
+//! After correction, a rejects file of line protocol can be sent as it is.
 
 use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};
@@ -10,9 +10,9 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::{CliError, Result};
 
-/// Most rejects shown at the end.
+/// Maximum number of rejects shown at the end.
 const SHOWN_MAX: usize = 5;
-/// Most characters shown of a reject.
+/// Maximum number of characters shown of a reject.
 const SHOWN_BYTES_MAX: usize = 300;
 
 /// Output of rejected lines.
@@ -58,8 +58,8 @@ impl Rejects {
     }
 
     /// Adds the rejects of one batch. If the server did not name all, `behind` holds the rows after the last
-    /// named one, of which `unnamed` were rejected. The others are stored; storing those with a time again is
-    /// harmless.
+    /// named one, and `unnamed` of these were rejected. The other rows in `behind` are stored; storing rows
+    /// with a time again is harmless.
     pub(super) fn add(
         &self,
         input: &str,

@@ -22,7 +22,7 @@ use crate::error::{CliError, Result};
 
 /// Version of the file format.
 const VERSION: u32 = 2;
-/// Longest accepted range, in bytes. No batch is as large.
+/// Longest accepted range, in bytes. Every batch is smaller.
 const RANGE_BYTES_MAX: u64 = 32 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -23,7 +23,7 @@ use super::resume::ResumeLog;
 use crate::client::{Answer, Client};
 use crate::error::{CliError, Result};
 
-/// Wait before lines are sent again that the table refused because of its limit of new timelines per minute.
+/// Wait before rejected lines are sent again if the table has reached its limit of new timelines per minute.
 const TIMELINES_WAIT: Duration = Duration::from_secs(5);
 
 /// State shared by all connections.
@@ -42,7 +42,7 @@ pub(super) struct Sender<'a> {
 /// Interpretation of a response to a batch.
 enum Reading {
     Report(Report),
-    /// Nothing was stored. Send the request again, after this time if given.
+    /// Nothing was stored. The request is sent again, after this time if given.
     Later(Option<Duration>),
     Failed(CliError),
 }

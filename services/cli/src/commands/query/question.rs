@@ -128,7 +128,7 @@ pub(crate) struct QuestionArguments {
     /// Newest first
     #[arg(long)]
     desc: bool,
-    /// Most rows [default: 1000 for tables, else all]
+    /// Maximum number of rows [default: 1000 for tables, else all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// File with the query in JSON, as for the API, or `-` for standard input

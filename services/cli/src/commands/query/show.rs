@@ -10,7 +10,7 @@ use crate::output;
 use crate::output::chart::{Line, SERIES_MAX, chart};
 use crate::output::grid::Grid;
 
-/// Most charts per result.
+/// Maximum number of charts per result.
 const CHARTS_MAX: usize = 8;
 
 /// Formats the rows of a result and its notes. `width` is that of the terminal, if any.

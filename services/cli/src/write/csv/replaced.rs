@@ -5,8 +5,8 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-/// Most rows per file that are compared. A row takes 8 bytes and the overhead of the set, about 150 MB in
-/// total.
+/// Maximum number of rows per file that are compared. A row takes 8 bytes and the overhead of the set, about
+/// 150 MB in total.
 pub(in crate::write) const COMPARED_MAX: usize = 8 << 20;
 
 /// Hashes of the timelines and times seen so far.

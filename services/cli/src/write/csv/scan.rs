@@ -180,7 +180,7 @@ impl ColumnCounts {
         Ok(match (numbers, others) {
             (0, 0) => Kind::Auto,
             (0, _) if self.texts == 0 => Kind::Bool,
-            // Texts of which some look like numbers, such as names of rooms.
+            // Texts, some of them with the form of numbers, such as names of rooms.
             (_, 1..) if others >= numbers => Kind::String,
             (_, 1..) => {
                 if let Some(cell) = &self.no_number {

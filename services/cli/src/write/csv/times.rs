@@ -1,4 +1,4 @@
-//! Times of CSV, in the format of an option or in one of the common forms.
+//! Timestamps in CSV cells, in the format of `--time-format` or in one of the common forms.
 //!
 //! Ambiguous dates such as `03/04/2024` are refused instead of guessed.
 
@@ -135,7 +135,8 @@ fn year_is_first(text: &str) -> bool {
         .is_some_and(|(year, _)| year.len() == 4 && year.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// True if a text begins with three numbers without a clear order, such as `03/04/2024` or `3.4.24`.
+/// Returns true if a text begins with three numbers, such as `03/04/2024` or `3.4.24`. Their order is unknown, because
+/// the caller has excluded dates that begin with a year of four digits.
 fn is_ambiguous(cell: &str) -> bool {
     let date = cell.split([' ', 'T']).next().unwrap_or_default();
     let parts: Vec<&str> = date.split(['/', '.', '-']).collect();
@@ -143,7 +144,7 @@ fn is_ambiguous(cell: &str) -> bool {
     parts.len() == 3 && parts.iter().all(is_number)
 }
 
-/// Range of the absolute numbers in a time column.
+/// Range of the absolute values of the numbers in a time column.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct TimeNumbers {
     count: u64,
@@ -168,7 +169,7 @@ impl TimeNumbers {
         (self.count > 0).then_some(self.largest)
     }
 
-    /// Returns the unit in which the numbers are current times; nanoseconds without numbers.
+    /// Returns the unit in which the numbers are timestamps near the present; nanoseconds if there are no numbers.
     ///
     /// # Errors
     ///
@@ -191,7 +192,7 @@ impl TimeNumbers {
     }
 }
 
-/// Returns the unit in which a number is a current time.
+/// Returns the unit in which a number is a timestamp near the present.
 pub(in crate::write) const fn likely_unit(number: u64) -> &'static str {
     match number {
         0..100_000_000_000 => "s",
