@@ -131,8 +131,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns the engine's settings: the index folder inside the data folder, the purge delay, a head budget
-    /// that fits the memory, and a new memory account.
+    /// Returns the engine's settings, including those that depend on other keys: the index folder inside the
+    /// data folder, the purge delay, budgets that fit the memory, and a new memory account.
     pub fn engine_settings(&self) -> tideline_engine::Settings {
         let mut settings = tideline_engine::Settings {
             index_dir: self.data_dir.join("index"),
@@ -213,8 +213,8 @@ impl Resolved {
     ///
     /// # Errors
     ///
-    /// Returns [`ServerError::Config`] with all problems, not only the first: unreadable files, unknown keys,
-    /// invalid values, a public address without a token, or too little memory.
+    /// Returns [`ServerError::Config`] with all unreadable files, unknown keys and invalid values. If there
+    /// are none, the problems can be a public address without a token, and too little memory.
     pub fn join(sources: &Sources) -> Result<Self> {
         let mut problems = Vec::new();
         let mut resolved = Self {

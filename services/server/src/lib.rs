@@ -1,6 +1,6 @@
 //! The server: configuration, logging, wiring and life cycle of a Tideline process.
 //!
-//! The binary `tideline` is `main.rs`: the command line of this server, with the commands of `tideline-cli`.
+//! `main.rs` is the binary `tideline`: the command line of this server and of the commands in `tideline-cli`.
 //!
 //! This is the only crate that uses a concrete backend. It connects store, engine and HTTP service, and
 //! contains no logic about data. Order of a start: configuration → logging → listen → open the store → open the

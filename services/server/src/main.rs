@@ -22,8 +22,8 @@ use failure::Result;
 use tideline_cli::commands::{complete, shell};
 use tideline_cli::usage;
 
-/// jemalloc needs less memory than the system allocator, because blocks live long, have many sizes and are
-/// freed by other threads.
+/// Allocator of the process. jemalloc needs less memory than the system allocator, because blocks live long,
+/// have many sizes and are freed by other threads.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

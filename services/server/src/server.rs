@@ -42,7 +42,8 @@ pub struct Server {
     stop: Stop,
     /// Supervisor of the threads of backend, store, index and scheduler.
     supervisor: Supervisor,
-    /// Task that ends when the server no longer listens and all requests have ended.
+    /// Task that ends when the server no longer listens and all requests have ended, at the latest after the
+    /// drain timeout.
     serving: JoinHandle<io::Result<()>>,
     /// Longest time from the stop request to the end.
     end_timeout: Duration,
@@ -275,7 +276,7 @@ impl Stop {
 }
 
 /// 2026-01-01T00:00:00Z. Earlier system times are wrong: a machine with an empty clock battery starts in 1970
-/// or 2000. On a first start nothing else shows that.
+/// or 2000. On a first start there is no other evidence of a wrong clock.
 const CLOCK_FLOOR: i64 = 1_767_225_600_000_000_000;
 
 /// Ends the process after a panic in a thread that the database depends on. Running requests get their

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tideline_cli::{CliError, Result, output};
 use tideline_server::check::{FolderReport, check_folder};
 
-/// Most findings shown; `--json` prints all.
+/// Maximum number of findings shown; `--json` prints all.
 const SHOWN_MAX: usize = 20;
 
 /// Arguments of `check`.

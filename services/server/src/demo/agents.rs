@@ -15,7 +15,7 @@ use super::progress::Progress;
 
 /// Interval between two samples of this machine.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(5);
-/// Interval between two rows of a simulated host, in nanoseconds; that of the benchmark suite.
+/// Interval between two rows of a simulated host, in nanoseconds; the same as in the benchmark suite.
 const FLEET_STEP: i64 = 10 * NANOS_PER_SECOND;
 /// Length of the fleet's history at the start, in nanoseconds.
 const FLEET_PAST: i64 = 3_600 * NANOS_PER_SECOND;

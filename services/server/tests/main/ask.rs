@@ -1,6 +1,6 @@
 //! Tests of finding and reading from the command line, and of the server that a command uses.
 //!
-//! They use a real server for results and a fake one to inspect requests.
+//! They use a real server for results and a fake server to inspect requests.
 
 use crate::lab::{Lab, Pretender, at_home, ended};
 

@@ -115,8 +115,8 @@ fn a_flipped_byte_is_found_and_named_and_nothing_is_changed() {
             .expect("it is below the data folder")
             .display()
             .to_string();
-        // Without meaning: the process id, empty marker files, and the index, which every start checks and
-        // rebuilds.
+        // Skipped: the process id and empty marker files, which mean nothing, and the index, which every start
+        // checks and rebuilds.
         let is_idle = bytes.is_empty() || short.ends_with("LOCK") || short.starts_with("index/");
         if !is_idle && is_current(path, &before) {
             let kind: String = short.chars().filter(|c| !c.is_ascii_digit()).collect();
@@ -157,7 +157,7 @@ fn a_flipped_byte_is_found_and_named_and_nothing_is_changed() {
     assert!(files(&data) == before);
 }
 
-/// True if the store still reads a file of fjall. Of version files it reads only the current one.
+/// Returns true if the store still reads a file of fjall. Among version files, only the current one is read.
 fn is_current(path: &Path, all: &BTreeMap<PathBuf, Vec<u8>>) -> bool {
     let name = path
         .file_name()
@@ -171,7 +171,8 @@ fn is_current(path: &Path, all: &BTreeMap<PathBuf, Vec<u8>>) -> bool {
         .is_some_and(|bytes| bytes[..8] == number.to_le_bytes())
 }
 
-/// True if a text names a file. For a version file, the file that contains its checksum also counts.
+/// Returns true if a text names a file. For version files, `FORMAT` and journal files, the folder or part of the
+/// name is enough.
 fn is_named(said: &str, path: &Path) -> bool {
     let name = path
         .file_name()

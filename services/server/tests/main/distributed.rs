@@ -1,7 +1,7 @@
 //! Tests of the whole service on the in-memory backend in its distributed mode, where each request takes a
 //! millisecond.
 //!
-//! Results equal those of a naive model, across stops and when another process takes over the shard.
+//! Results equal the results of a naive model, across stops and when another node takes over the shard.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tideline_tests::{Client, rounds, seed};
 /// Duration of a request to a node of a cluster.
 const ROUND_TRIP: Duration = Duration::from_millis(1);
 
-/// Current node of the service; replaced by new ones.
+/// Current node of the service; later nodes replace it.
 struct Nodes {
     disk: Arc<MemoryDisk>,
     config: Config,
@@ -50,7 +50,7 @@ impl Nodes {
         nodes
     }
 
-    /// Starts a server in a new folder. The previous one keeps running.
+    /// Starts a server in a new folder and returns the previous server, which keeps running.
     fn replace_node(&mut self) -> Option<Server> {
         self.folder = tempfile::tempdir().expect("a temporary folder");
         self.config.data_dir = self.folder.path().join("node");
@@ -72,7 +72,7 @@ impl Service for Nodes {
         Client::new(server.address())
     }
 
-    /// Lets another node take the shard from the one that serves it, which is not notified.
+    /// Lets another node take the shard from the serving node, which is not notified.
     fn kill(&mut self) {
         let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().expect("a temporary folder"));
         let before = self.replace_node().expect("it was started");

@@ -1,4 +1,5 @@
-//! Tests of the command line with a server behind a TLS proxy: trusted certificates, and errors for others.
+//! Tests of the command line with a server behind a TLS proxy: success with trusted and errors with untrusted
+//! certificates.
 //!
 //! The proxy has a certificate of an authority that each test creates.
 

@@ -321,7 +321,7 @@ fn an_interrupted_run_goes_on_and_sends_nothing_acknowledged_again() {
         "{other:?}"
     );
 
-    // A changed file is sent from the change on, a grown one from its old end on.
+    // A file that has grown is sent from its old end on.
     std::fs::write(home.path().join("a.lp"), format!("{text}grown v=1 1\n")).expect("a file");
     assert_eq!(run().code, 0);
     let bodies: Vec<Vec<u8>> = server.requests()[requests.len()..]
