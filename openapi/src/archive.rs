@@ -71,9 +71,10 @@ pub struct ArchiveTarget {
     pub address: Option<String>,
     /// Tables that archive to the target.
     pub tables: Vec<String>,
-    /// Failures in a row of the moves to this target, of the table with the most; 0 = the last move succeeded.
+    /// Largest number of consecutive failed moves of a table to this target; 0 = the last move of each table
+    /// succeeded.
     pub failures: u32,
-    /// Reason why the target cannot be opened or is not allowed, or why the last move failed.
+    /// Reason why the target cannot be opened or is not allowed, or why the last move failed; `null` otherwise.
     pub error: Option<String>,
     /// Read requests since the start of the service, one per byte range.
     pub gets: u64,
@@ -132,7 +133,7 @@ pub struct TableArchive {
     /// Time for which the oldest waiting points have been old enough; `0s` = no points wait. Points wait for the
     /// schedule of the policy, for other jobs, or because moves fail.
     pub behind: DurationText,
-    /// Moves into files that have failed in a row. The cold tier keeps the points until one succeeds.
+    /// Number of consecutive failed moves into files. The cold tier keeps the points until a move succeeds.
     pub failures: u32,
     /// Time of the next attempt while moves fail, RFC 3339.
     pub tried_again: Option<String>,
@@ -150,9 +151,9 @@ pub struct TableArchive {
 pub struct SearchOrphans {
     /// Target, as in policies.
     pub target: String,
-    /// Origin of the database whose objects are checked: the first part of their names. Default: the objects that
-    /// this database has written or taken ownership of. An object of another database counts as unused if it is older
-    /// than a day and no complete description refers to it.
+    /// Origin of the database whose objects are checked; object names start with it. Default: the objects
+    /// that this database has written or taken ownership of. An object of another database counts as unused
+    /// if it is older than a day and no complete description refers to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
     /// True to remove the unused objects. Default `false`: they are only listed.
@@ -175,12 +176,12 @@ pub struct FoundOrphans {
     pub bytes: u64,
     /// First 1,000 unused objects, descriptions first.
     pub listed: Vec<OrphanObject>,
-    /// Objects in use by a segment, a running query, a job or a complete description. They stay.
+    /// Number of objects in use by a segment, a running query, a job or a complete description. They stay.
     pub named: u64,
     /// Number of objects of other databases, by origin. They were not checked.
     pub others: std::collections::BTreeMap<String, u64>,
-    /// Unreferenced objects of the database in `origin` that are less than a day old. They stay, because it may be
-    /// archiving.
+    /// Number of unreferenced objects of the database in `origin` that are less than a day old. They stay,
+    /// because that database may be writing them.
     pub young: u64,
     /// Unreadable descriptions of other databases, with the reason. They and the files of their segments stay.
     pub broken: Vec<String>,
@@ -188,7 +189,7 @@ pub struct FoundOrphans {
     pub removed: u64,
     /// Bytes of the removed objects.
     pub removed_bytes: u64,
-    /// Reason why the removal ended early. A repeated request removes the rest.
+    /// Reason why the removal ended early. A repeated request removes the remaining objects.
     pub error: Option<String>,
     /// Id of the request, as in the server log.
     pub request_id: String,

@@ -21,13 +21,13 @@ pub struct AttachArchive {
     /// Name of that table on this server. Default: the same name.
     #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
     pub rename: Option<String>,
-    /// Origin of the database whose files are attached: the first part of their names. If several databases have
-    /// archived a table of the same name to one target, attach each of them under a table name of its own.
+    /// Origin of the database whose files are attached; file names start with it. If several databases have
+    /// archived a table of the same name to one target, attach each under a different table name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
-    /// True if this database takes ownership of the files. It then removes them when their points are deleted, expire
-    /// or are archived again, and removes unused ones. Only if no other database uses them any more. Default `false`:
-    /// the files are never removed.
+    /// True if this database takes ownership of the files. It then removes files whose points are deleted,
+    /// expire or are archived again, and unused files. Set it only if no other database uses the files any
+    /// more. Default `false`: the files are never removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own: bool,
     /// True if the response streams the progress and closing the connection cancels the job. With `false` the
@@ -65,7 +65,7 @@ pub struct AttachProgress {
     pub problem_count: u64,
     /// True on the last line if every part was tried.
     pub done: bool,
-    /// Reason why the job ended early. What is attached stays; a repeated request continues with the rest.
+    /// Reason why the job ended early. Attached parts stay; a repeated request attaches the missing ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Id of the request, as in the server log.

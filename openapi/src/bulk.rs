@@ -34,7 +34,7 @@ pub struct ChangeAttributes {
     pub wait: bool,
 }
 
-/// Progress of the change. The last line of the response has `done`.
+/// Progress of the change, as one line of the response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "job": 31, "selected": 12, "changed": 12, "unchanged": 0, "gone": 0, "refused": 0, "done": true, "request_id": "01jd3k5w8v-000002a1"
@@ -55,7 +55,7 @@ pub struct ChangeProgress {
     /// Reason of the first refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_refusal: Option<String>,
-    /// True on the last line.
+    /// True on the last line, unless the job ended early.
     pub done: bool,
     /// Id of the request, as in the server log.
     pub request_id: String,

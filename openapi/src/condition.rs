@@ -46,7 +46,7 @@ impl<'de> Deserialize<'de> for ValueCondition {
     }
 }
 
-/// Property that every timeline has.
+/// Property of a timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Property {

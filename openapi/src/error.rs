@@ -33,7 +33,7 @@ pub struct ErrorBody {
     pub retryable: bool,
     /// Id of the request, as in the server log and in the header `X-Request-Id`.
     pub request_id: String,
-    /// With `all_rejected`: the first rejected lines and their reasons.
+    /// If no point of a write was stored: the first rejected lines and their reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejects: Vec<Reject>,
 }
@@ -82,9 +82,9 @@ pub enum ErrorCode {
     TooManyTimelines,
     /// The server temporarily cannot give its guarantees. The outcome of a write is unknown; repeating it is safe.
     Unavailable,
-    /// A query needed more time or memory than its budget.
+    /// A query needed more than its budget, such as time, memory, points or rows.
     OverBudget,
-    /// The job that the request waited for failed. The planner schedules its work again.
+    /// The job that the request waited for failed. The planner schedules its work again, unless it is a `restore`.
     JobFailed,
     /// Fault of the service.
     Internal,

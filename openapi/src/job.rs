@@ -92,7 +92,7 @@ pub struct StartedJobs {
     pub head_points: u64,
     /// Segments of all tables.
     pub segments: u64,
-    /// Bytes of their chunks and keys.
+    /// Bytes of the chunks and keys of these segments.
     pub segment_bytes: u64,
     /// Id of the request, as in the server log.
     pub request_id: String,
@@ -231,7 +231,7 @@ pub(crate) fn waits() -> bool {
     true
 }
 
-/// Returns true if `wait` has that default and is omitted.
+/// Returns true if `wait` has this default. Serialization then omits it.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub(crate) fn is_waiting(wait: &bool) -> bool {
     *wait

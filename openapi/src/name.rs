@@ -1,6 +1,6 @@
 //! Names in a table: measurements, tag keys and values, attribute keys, fields.
 //!
-//! Lists are sorted and paged. Values and fields can be limited to timelines that match a condition.
+//! Lists are sorted. Lists of measurements, tag keys and tag values have pages and can be limited to a prefix.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -37,7 +37,7 @@ pub struct NameList {
     pub names: Vec<CountedName>,
     /// Token of the next page, sent as `page`; `null` on the last page.
     pub next: Option<String>,
-    /// Tag key or measurement of the request if the table does not have it, with similar names. Omitted otherwise.
+    /// Tag key of the request if the table does not have it, with similar names. Omitted otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suggestions: Vec<Suggestion>,
     /// Id of the request, as in the server log.
@@ -85,7 +85,7 @@ pub struct CountedType {
     pub timelines: u32,
 }
 
-/// Fields of all measurements.
+/// Fields of all measurements, or of the requested one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "fields": [{"measurement": "cpu", "field": "usage_user", "types": ["float"]}],
@@ -94,7 +94,7 @@ pub struct CountedType {
 pub struct FieldList {
     /// Fields, ordered by measurement and name.
     pub fields: Vec<Field>,
-    /// Tag key or measurement of the request if the table does not have it, with similar names. Omitted otherwise.
+    /// Measurement of the request if the table does not have it, with similar names. Omitted otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suggestions: Vec<Suggestion>,
     /// Id of the request, as in the server log.

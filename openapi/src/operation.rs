@@ -74,7 +74,7 @@ pub struct ReopeningTier {
     pub tier: String,
     /// First error.
     pub reason: String,
-    /// True if reads of the tier are served. They are until an attempt has failed.
+    /// True if reads of the tier are served. Reads are refused after the first failed attempt.
     pub reads: bool,
     /// True while an attempt is running.
     pub is_running: bool,

@@ -9,7 +9,8 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use serde_path_to_error::{Path, Segment};
 
-/// Maximum nesting depth of lists and objects. A deeper document is refused, also inside ignored members.
+/// Maximum nesting depth of lists and objects. A deeper document is refused, even if the depth is inside
+/// ignored members.
 pub const DEPTH_MAX: u64 = 127;
 /// Maximum number of characters that an error quotes.
 const QUOTED_CHARS_MAX: usize = 80;

@@ -27,8 +27,8 @@ pub struct WriteReport {
     pub rejected: u64,
     /// Rejected lines in order, with the reasons; at most the first 1,000.
     pub rejects: Vec<Reject>,
-    /// Number of rejected lines that can succeed when they are sent again later, because their table accepts only a
-    /// limited number of new timelines per minute.
+    /// Number of rejected lines that can succeed when they are sent again later. Examples are lines over the
+    /// table's limit of new timelines per minute.
     pub retryable: u64,
     /// True if the report is that of an earlier request with the same `Idempotency-Key`, and this request stored
     /// nothing.

@@ -1,6 +1,6 @@
 //! Preview of a policy: its effects, without applying it.
 //!
-//! Counts are of points, values and timelines at the time of the request; unsealed points are listed separately.
+//! Counts apply to the time of the request. They include unsealed points, whose numbers are also listed separately.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -61,8 +61,8 @@ pub struct PolicyPreview {
     /// Points that are hidden at once and as long as the policy stays. The hidden part of a window is estimated, as
     /// if its points were evenly distributed.
     pub hide: Amount,
-    /// Hidden points in segments without other points; the bytes of these segments are freed. Until then a longer
-    /// policy makes the points visible again.
+    /// Hidden points in segments without other points; the bytes of these segments are freed. Until then a
+    /// policy with longer ages makes the points visible again.
     pub free: PlannedMove,
     /// Unsealed points among the counts above. A seal writes them directly to their tier.
     pub unsealed: UnsealedPoints,

@@ -110,7 +110,7 @@ pub struct QuerySamples {
     pub total_queryable_samples: u64,
     /// Samples read from storage, each once.
     pub samples_read: u64,
-    /// Most samples held at the same time.
+    /// Largest number of samples held at the same time.
     pub peak_samples: u64,
 }
 
@@ -317,7 +317,7 @@ pub struct TsdbStat {
     pub value: u64,
 }
 
-/// Any JSON value that Prometheus returns here.
+/// JSON value in the form of Prometheus.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 pub struct Anything(pub serde_json::Value);

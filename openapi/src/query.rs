@@ -51,7 +51,7 @@ pub struct PointQuery {
     /// exemplars (`_exemplar`). Fields named in `fields` are always returned.
     #[serde(default, skip_serializing_if = "is_false")]
     pub sample_details: bool,
-    /// Time range; a missing bound is open. Windows and rates need a `start`, and the default of their `end` is now.
+    /// Time range; a missing bound is open. Windows and rates need a `start`; their default `end` is now.
     #[serde(default)]
     pub range: TimeSpan,
     /// Condition on the values of points. Default: all points. It applies before aggregation.
@@ -86,8 +86,8 @@ pub struct PointQuery {
     /// Maximum number of rows, at least 1. Default: as many as the budget of the query allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// `next` of the previous page. The rest of the query must be the same; a relative `range` is resolved once, for
-    /// the first page. Not for aggregates.
+    /// `next` of the previous page. All other members must be the same; a relative `range` is resolved once,
+    /// for the first page. Not for aggregates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<String>,
     /// True to add the query plan to the cost of the result. Only in JSON and NDJSON.
@@ -114,7 +114,7 @@ pub struct RowOrder {
     pub first: RankEnd,
 }
 
-/// Returns true if the flag has its default and is omitted.
+/// Returns true if the flag has its default. Serialization then omits it.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub(crate) fn is_false(value: &bool) -> bool {
     !value
@@ -147,7 +147,7 @@ pub struct LatestQuery {
     /// Maximum number of timelines per page, at least 1. Default: as many as the budget of the query allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// `next` of the previous page. The rest of the query must be the same.
+    /// `next` of the previous page. All other members must be the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<String>,
     /// Format of timestamps.

@@ -1,6 +1,7 @@
 //! Statistics of a table: stored points per tier, hot key ranges, largest machines.
 //!
-//! Sizes are totals on disk; key ranges and machines are those with the most writes or bytes.
+//! Sizes are totals: on disk for sealed points, in memory for unsealed ones. The lists of key ranges and machines hold
+//! only the busiest ranges and the largest machines.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -55,7 +56,7 @@ pub struct TableStatistics {
     pub sealed_points: u64,
     /// Field values of the sealed points.
     pub sealed_values: u64,
-    /// Bytes of their chunks and keys.
+    /// Bytes of the chunks and keys of the sealed points.
     pub sealed_bytes: u64,
     /// Oldest sealed timestamp, RFC 3339.
     pub sealed_from: Option<String>,

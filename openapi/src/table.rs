@@ -1,6 +1,7 @@
 //! Tables and their settings.
 //!
-//! A request changes only the settings that it contains; `null` resets a setting to its default.
+//! A request changes only the settings that it contains. For `write_past` and `write_future`, `null` removes
+//! the limit.
 
 use std::borrow::Cow;
 

@@ -74,7 +74,7 @@ pub struct TierCost {
     pub points: u64,
     /// Field values decoded.
     pub values: u64,
-    /// Encoded bytes of those chunks.
+    /// Encoded bytes of the decoded chunks.
     pub bytes: u64,
     /// Time spans for which a stored summary replaced the points.
     pub summaries: u64,

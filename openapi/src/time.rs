@@ -1,6 +1,6 @@
 //! Timestamps and durations in requests.
 //!
-//! They accept several text forms and plain integers, and always serialize to the same form.
+//! Timestamps accept several text forms and integers, durations only text. Both serialize to one form.
 
 use std::fmt;
 

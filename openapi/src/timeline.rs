@@ -30,8 +30,8 @@ pub struct TimelineSearch {
     /// Sort keys by decreasing priority, at most 8. Timelines equal in all of them are ordered by id.
     #[serde(default)]
     pub sort: Vec<SortKey>,
-    /// Tag to collapse by: of the timelines with the same value, or without one, only the first in the order is
-    /// returned.
+    /// Tag to collapse by. Of all timelines with the same value, only the first in the order is returned;
+    /// timelines without the tag count as one value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collapse: Option<CollapseKey>,
     /// True to return the texts that matched conditions outside of `not`, with the matching parts.

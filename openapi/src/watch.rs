@@ -94,7 +94,7 @@ pub enum WatchKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"cursor": "1-2a7f-0-0"}))]
 pub struct WatchReady {
-    /// Start of the watch: everything acknowledged after it is sent.
+    /// Start of the watch: writes acknowledged after this position are sent.
     pub cursor: String,
 }
 

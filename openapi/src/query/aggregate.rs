@@ -44,15 +44,15 @@ pub struct Aggregate {
     /// Grouping of timelines. Timelines of different measurements are never in one group.
     #[serde(default)]
     pub group_by: GroupBy,
-    /// Order of series by a value, and the number of series to keep. Default: all, ordered by measurement and group.
-    /// Only the kept series are read by window.
+    /// Order of series by a value, and the number of series to keep. Default: all series, ordered by
+    /// measurement and group. Windows are computed only for the kept series.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<Rank>,
 }
 
-/// Order of series by an aggregate of a field over the whole range. Numbers come first, then booleans, texts, NaN and
-/// finally series without a value, for both directions. Equal values are ordered by measurement and group, or by
-/// timeline id.
+/// Order of series by an aggregate of a field over the whole range. In both directions, numbers come first,
+/// then booleans, texts, NaN and finally series without a value. Equal values are ordered by measurement and
+/// group, or by timeline id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"by": "mean", "field": "usage_user", "first": "highest", "limit": 10}))]
@@ -150,9 +150,9 @@ pub enum Function {
     Integral,
     /// `integral` divided by the seconds that its lines cover. In a window without a line: the mean of its points.
     TimeWeightedMean,
-    /// Percentile, 0 to 100: of n sorted values, the one at index (n − 1)·p/100 from 0, interpolated between
-    /// neighbors. Exact up to 4096 values per window and group. Beyond that each neighbor has a relative error of at
-    /// most 1/512, and the result lists the column in `estimated`.
+    /// Percentile, 0 to 100: of n sorted values, the one at index (n − 1)·p/100, counted from 0, interpolated
+    /// between neighbors. Exact up to 4096 values per window and group. Beyond that each neighbor has a
+    /// relative error of at most 1/512, and the result lists the column in `estimated`.
     #[schema(example = 95)]
     Percentile(f64),
 }

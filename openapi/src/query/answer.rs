@@ -45,9 +45,10 @@ pub struct PointAnswer {
     pub request_id: String,
     /// Series: timelines ordered by id, or groups ordered by measurement and tags. Series without rows are omitted.
     pub series: Vec<Series>,
-    /// True if `limit` cut off rows.
+    /// True if `limit` or the row limit of a response cut off rows.
     pub more: bool,
-    /// Token of the next page, sent as `page`; `null` on the last page and for aggregates.
+    /// Token of the next page, sent as `page`; `null` on the last page and for results without pages, such as
+    /// aggregates.
     pub next: Option<String>,
     /// Columns that contain estimated values. Omitted if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -92,7 +93,7 @@ pub struct QueryCost {
     pub points: u64,
     /// Field values decoded.
     pub values: u64,
-    /// Encoded bytes of those chunks.
+    /// Encoded bytes of the decoded chunks.
     pub bytes: u64,
     /// Time from the start of planning to the last row, milliseconds.
     pub elapsed_ms: f64,

@@ -1,6 +1,6 @@
 //! Query plans and cost estimates.
 //!
-//! The same members describe an estimate before a query and the cost of a finished one.
+//! [`QueryPlan`] describes a query in advance in `/explain`, and as part of its cost after it has run.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -82,7 +82,7 @@ pub struct TierEstimates {
 /// Unsealed points to read. Exact for up to 1,000 timelines, estimated from a sample for more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UnsealedEstimate {
-    /// Memory tables with points in the range, of any timelines: one is written, the others wait to be sealed.
+    /// Memory tables with points in the range, of any timelines. One receives writes; the others wait to be sealed.
     pub heads: u64,
     /// Points in the range.
     pub points: u64,

@@ -5,8 +5,8 @@ use utoipa::ToSchema;
 
 use crate::time::DurationText;
 
-/// Limits of a query. Each default and maximum is that of the service. A query that exceeds a limit fails with the
-/// code `over_budget`, before anything is read if that can be predicted.
+/// Limits of a query. The default of each limit is also its maximum. A query that exceeds a limit fails with
+/// the code `over_budget`, before anything is read if that can be predicted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"time": "10s", "timelines": 10000, "points": 100000000, "memory": 67108864}))]
@@ -62,9 +62,9 @@ pub struct RunningQuery {
     pub request_id: String,
     /// Table.
     pub table: String,
-    /// Last part of the request path: `query`, `latest`.
+    /// Resource of the request, in most cases the last part of its path, such as `query` or `latest`.
     pub resource: String,
-    /// Query in JSON, truncated if it is long.
+    /// Query in JSON or PromQL, truncated if it is long.
     pub question: String,
     /// Start, RFC 3339.
     pub started: String,
@@ -84,6 +84,6 @@ pub struct RunningQuery {
 pub struct CancelledQuery {
     /// Id of the request, as in the server log.
     pub request_id: String,
-    /// True if a query with this id was running. It stops before its next run of points.
+    /// True if a query with this id was running. It stops before the next block of points.
     pub cancelled: bool,
 }

@@ -1,6 +1,6 @@
 //! Window widths: fixed durations or calendar units.
 //!
-//! A window is written as one text, such as `5m` or `1mo`; its offset and time zone are separate members.
+//! A width is written as one text, such as `5m` or `1mo`; the offset and time zone of windows are separate members.
 
 use std::fmt;
 
