@@ -11,7 +11,7 @@
 //! bytes
 //! ```
 //!
-//! Entries are sorted by path, so equal folders give equal files.
+//! The entries of each folder are sorted by name, so equal folders give equal files.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};

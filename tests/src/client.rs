@@ -1,6 +1,6 @@
-//! HTTP client that returns every response, whatever its status. Only a broken connection is an error.
+//! HTTP client that returns every response, whatever its status. Only a missing response is an error.
 //!
-//! It follows no redirects and uses no proxy.
+//! The client follows no redirects and uses no proxy.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use ureq::http::{HeaderMap, Method, Request, StatusCode};
 
-/// Time limit of one request; a slower one fails the test.
+/// Time limit of one request; a slower one ends with [`NoAnswer`].
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Maximum size of a response body.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
@@ -76,7 +76,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// No response is received, or the method or a header is invalid.
+    /// No complete response is received within 60 s, its body exceeds 1 GiB, or the method, the path or a header
+    /// is invalid.
     pub fn send(
         &self,
         method: &str,
@@ -167,14 +168,14 @@ impl Response {
     ///
     /// # Panics
     ///
-    /// If it has another status.
+    /// If the status differs.
     #[track_caller]
     pub fn expect_status(self, status: u16) -> Self {
         assert_eq!(self.status, status, "wrong status; the response was {self:?}");
         self
     }
 
-    /// Returns the body as text.
+    /// Returns the body as text; invalid UTF-8 is replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -189,7 +190,7 @@ impl Response {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("not JSON ({error}): {self:?}"))
     }
 
-    /// Returns the text of a header; empty if it is missing.
+    /// Returns the text of a header; empty if it is missing or not ASCII.
     pub fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)

@@ -25,11 +25,11 @@ const BLOCK_BYTES: u64 = 4_096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ext4 {
     /// Metadata is always consistent (mode `ordered`). The space of the journal, bitmaps and inode tables is
-    /// reserved in advance: if they cannot be written, the file system aborts its journal, and Linux 6.18
+    /// reserved in advance. Without it, a failing write of metadata would abort the journal, and Linux 6.18
     /// then loses the size of a file whose sync has just succeeded.
     Journaled,
-    /// Metadata reaches the disk in any order. A power cut is simulated after metadata and before data are
-    /// written; otherwise the file system check would find damage of its own first.
+    /// Metadata reaches the disk in any order. [`ThinDisk::cut_power`] therefore writes all metadata but no
+    /// data; otherwise `e2fsck` would find damaged metadata.
     Plain,
 }
 

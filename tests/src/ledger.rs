@@ -101,7 +101,7 @@ impl Ledger {
         }
     }
 
-    /// Returns the points of a fate.
+    /// Returns the points with this fate.
     pub fn places(&self, fate: Fate) -> Vec<Place> {
         self.fates
             .iter()
@@ -110,7 +110,7 @@ impl Ledger {
             .collect()
     }
 
-    /// Returns the machines that have a point of this fate.
+    /// Returns the machines that have a point with this fate.
     pub fn hosts(&self, fate: Fate) -> Vec<String> {
         let mut hosts: Vec<String> = self.places(fate).into_iter().map(|(host, _)| host).collect();
         hosts.dedup();

@@ -1,12 +1,12 @@
 //! Harness for tests of the whole process: starts and stops the real binary like an operator, and sends HTTP
 //! requests to it. Seeds, sizes and outside data come from `tideline_testkit`.
 //!
-//! The harness does not link the server. A test sees only what an agent or a dashboard sees: it cannot bypass
-//! the protocol or keep state that a killed process would lose.
+//! The harness does not link the server. A test has only the access of an agent or a dashboard: it cannot
+//! bypass the protocol or keep state that a killed process would lose.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`disk`] | disk with failing write-backs and power cuts |
+//! | [`disk`] | disk that runs out of space, with simulated power cuts |
 //! | [`server`] | [`Server`]: the binary on a fresh data folder; readiness, kill −9, SIGTERM, restart |
 //! | [`client`] | [`Client`] and [`Response`]: requests, responses of any status |
 //! | [`program`] | third-party programs: agents and reference servers |

@@ -1,6 +1,6 @@
 //! Concurrent writers with a ledger.
 //!
-//! They write until they are stopped or the server no longer responds, so that a kill can happen at any point
+//! Writers run until they are stopped or the server no longer responds, so that a kill can happen at any point
 //! of a request.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -14,10 +14,10 @@ use crate::ledger::{Fate, Ledger, Place};
 
 /// Points per request.
 const BATCH_POINTS: i64 = 20;
-/// Requests per machine. Then a writer uses a new machine, so that every kill also happens during the
-/// creation of timelines.
+/// Consecutive request numbers, counted over all writers, for which a writer keeps its machine. Frequent new
+/// machines let a kill also happen during the creation of timelines.
 const BATCHES_PER_HOST: i64 = 8;
-/// First timestamp; each request uses the next ones.
+/// First timestamp; each request uses the next timestamps.
 const FIRST_INSTANT: i64 = 1_700_000_000_000_000_000;
 const STEP_NANOS: i64 = 1_000_000_000;
 

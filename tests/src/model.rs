@@ -149,7 +149,7 @@ fn read_rows(client: &Client, model: &Model, random: &mut Random, context: &str)
     same_rows(&model.rows(&span), &actual, &context);
 }
 
-/// Compares all functions over aligned windows, by machine.
+/// Compares seven aggregate functions over aligned windows, per machine.
 fn aggregate(client: &Client, model: &Model, random: &mut Random, context: &str) {
     let Some(span) = Span::draw(model, random) else {
         return;

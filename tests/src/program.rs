@@ -34,7 +34,7 @@ impl Program {
     ///
     /// # Panics
     ///
-    /// If it cannot be started.
+    /// If the program cannot be started.
     pub fn start(mut self) -> Running {
         Running(
             self.0
@@ -47,7 +47,7 @@ impl Program {
     ///
     /// # Panics
     ///
-    /// If it cannot be started.
+    /// If the program cannot be started.
     pub fn run(mut self) -> ExitStatus {
         let status = self.0.status();
         status.unwrap_or_else(|error| panic!("{:?}: {error}", self.0))

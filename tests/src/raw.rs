@@ -33,8 +33,8 @@ impl RawConnection {
         self.stream.write_all(bytes)
     }
 
-    /// Returns the status of the next response, or `None` if the server closes the connection or sends
-    /// nothing until the timeout.
+    /// Returns the status of the next HTTP/1.1 response; `None` if the connection is closed or a read times out
+    /// before its status is received.
     pub fn first_status(&mut self) -> Option<u16> {
         let mut answer = Vec::new();
         let mut buffer = [0; 4 << 10];

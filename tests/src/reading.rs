@@ -58,7 +58,7 @@ pub fn of(client: &Client, table: &str, condition: &Json) -> Result<Vec<Row>, No
 ///
 /// # Panics
 ///
-/// If a page is refused.
+/// If a request is refused or no response is received.
 pub fn all_if_known(client: &Client, table: &str, measurement: &str) -> Vec<Row> {
     let condition = json!({"property": "measurement", "equals": measurement});
     match search(client, table, &json!({"where": condition, "limit": 1}))["total"].as_u64() {
@@ -152,11 +152,11 @@ fn rows_of_page(page: Page<'_>) -> Vec<Row> {
     rows
 }
 
-/// Runs a search for timelines.
+/// Runs a search for timelines and returns one page.
 ///
 /// # Panics
 ///
-/// If it is refused.
+/// If the request is refused or no response is received.
 pub fn search(client: &Client, table: &str, question: &Json) -> Json {
     client
         .post_json(&format!("/v1/tables/{table}/timelines/search"), question)
@@ -168,7 +168,7 @@ pub fn search(client: &Client, table: &str, question: &Json) -> Json {
 ///
 /// # Panics
 ///
-/// If a page is refused.
+/// If a page is refused or no response is received.
 pub fn sources(client: &Client, table: &str, condition: &Json) -> Vec<String> {
     let mut question = json!({"where": condition, "sort": [{"tag": "host"}], "limit": 1_000});
     let mut sources = Vec::new();
@@ -191,7 +191,7 @@ pub fn sources(client: &Client, table: &str, condition: &Json) -> Vec<String> {
 ///
 /// # Panics
 ///
-/// If the request is refused.
+/// If the request is refused or no response is received.
 pub fn set_attributes(client: &Client, table: &str, id: &str, changes: &Json) -> Response {
     let path = format!("/v1/tables/{table}/timelines/{id}/attributes");
     let headers = [("content-type", "application/json")];
@@ -215,7 +215,8 @@ pub fn instant(cell: &str) -> i64 {
 }
 
 /// Parses a cell into a typed value; `None` for `null`. A number with a point or an exponent is a float;
-/// other numbers are signed, or unsigned if too large for that. Floats that JSON cannot represent are texts.
+/// any other number is signed, or unsigned if it exceeds `i64`. Non-finite floats arrive as strings and remain
+/// strings.
 ///
 /// # Panics
 ///

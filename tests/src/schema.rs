@@ -1,6 +1,6 @@
 //! Validation of values against schemas of an OpenAPI document.
 //!
-//! It supports the part of JSON Schema that the OpenAPI document of Prometheus uses.
+//! Supported is the part of JSON Schema that the OpenAPI document of Prometheus uses.
 
 use serde_json::Value;
 

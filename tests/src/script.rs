@@ -81,7 +81,7 @@ pub struct Failure {
     pub line: usize,
     /// Name of the step.
     pub step: String,
-    /// Difference from the expected response.
+    /// Difference from the expected response, or why the request could not be made.
     pub reason: String,
 }
 
@@ -107,7 +107,7 @@ impl Script {
         Self { steps }
     }
 
-    /// Runs all steps in order and returns the failed ones; a failure does not end the run. `names` are
+    /// Runs all steps in order and returns the failures; a failure does not end the run. `names` are
     /// predefined, in addition to the names that steps keep.
     pub fn run(&self, client: &Client, names: &[(&str, &str)]) -> Vec<Failure> {
         let mut kept: HashMap<String, String> = names

@@ -1,8 +1,8 @@
 //! The binary `tideline`, started and stopped like an operator does, on a separate data folder and a free
 //! loopback port.
 //!
-//! A server that a test leaves running is killed when its handle is dropped, only by the process id from its
-//! start.
+//! A server that a test leaves running is killed when its handle is dropped. Only processes that the handle
+//! started are signalled.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Read};
@@ -20,8 +20,8 @@ use tempfile::TempDir;
 use crate::client::Client;
 use crate::wait;
 
-/// Time limit for a start on a busy machine in the dev profile. It is not a promise of the product; the
-/// benchmark measures start times.
+/// Time limit for a start on a busy machine in the dev profile. The product guarantees no start time; the
+/// benchmark measures it.
 const START_PATIENCE: Duration = Duration::from_secs(30);
 /// Documented time limit of a drain.
 pub const DRAIN_LIMIT: Duration = Duration::from_secs(5);
@@ -52,7 +52,7 @@ pub struct Launch {
     tracer: Vec<String>,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
-    /// File for the log; `None` sends it to the test.
+    /// File for standard error, to which the server logs; `None` pipes it to the test.
     log_file: Option<PathBuf>,
 }
 
@@ -61,9 +61,9 @@ pub struct Launch {
 pub struct Ended {
     /// Exit status.
     pub status: ExitStatus,
-    /// Time from the signal to the end.
+    /// Time from SIGTERM, or from the call of [`Server::ended_within`], to the end.
     pub took: Duration,
-    /// Complete log.
+    /// Log: complete from [`Server::ended_within`], as read so far from [`Server::terminate`].
     pub log: String,
 }
 
@@ -147,7 +147,7 @@ impl DataFolder {
     ///
     /// # Panics
     ///
-    /// If it does not become ready; the panic quotes its log.
+    /// If the server cannot be started or does not become ready; the message contains its log.
     pub fn start(&self, launch: &Launch) -> Server {
         let server = self.spawn(launch);
         server.wait_ready();
@@ -158,7 +158,7 @@ impl DataFolder {
     ///
     /// # Panics
     ///
-    /// If the binary is missing.
+    /// If the binary cannot be started, or the log file does not exist or cannot be written.
     pub fn spawn(&self, launch: &Launch) -> Server {
         let mut command = match launch.tracer.split_first() {
             Some((tracer, arguments)) => {
@@ -226,7 +226,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the log contains no address in time; the panic quotes the log.
+    /// If the log contains no address in time; the message contains the log.
     pub fn client(&self) -> Client {
         let address = self.address_within(START_PATIENCE);
         Client::new(address.unwrap_or_else(|| panic!("no address in the log:\n{}", self.log())))
@@ -236,7 +236,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If it does not become ready; the panic quotes its log.
+    /// If the server does not become ready in time; the message contains its log.
     pub fn wait_ready(&self) {
         let client = self.client();
         let ready = wait::until(START_PATIENCE, || {
@@ -255,7 +255,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the server has already ended, which is then the failure.
+    /// If the server has already ended; a premature end fails the test.
     pub fn kill(mut self) {
         let ended = self.child.try_wait().expect("the server is our child");
         assert!(ended.is_none(), "ended prematurely: {ended:?}\n{}", self.log());
@@ -266,7 +266,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If neither happens in time; the panic quotes its log.
+    /// If neither happens in time; the message contains the log.
     pub fn wait_ready_or_gone(mut self) -> Option<Self> {
         let mut client = None;
         let is_ready = wait::until(START_PATIENCE, || {
@@ -284,7 +284,8 @@ impl Server {
     }
 
     fn kill_now(&mut self) {
-        // Both fail only if the process has already ended. Killing the tracer would leave the server running.
+        // Either call fails only if the process has already ended. Killing the tracer would leave the server
+        // running.
         if self.is_traced {
             let _ = kill_process(self.pid(), Signal::KILL);
         } else {
@@ -314,7 +315,7 @@ impl Server {
         gone.ok_or(self)
     }
 
-    /// Like [`wait_gone`](Self::wait_gone), but also returns the complete log.
+    /// Waits like [`wait_gone`](Self::wait_gone), and also returns the complete log.
     ///
     /// # Errors
     ///
@@ -332,12 +333,12 @@ impl Server {
         Ok(Ended { status, took, log })
     }
 
-    /// Sends SIGTERM and waits for the end. The wait is three times the documented limit, so that a test can
-    /// report the delay.
+    /// Sends SIGTERM and waits for the end, at most three times [`DRAIN_LIMIT`]. A late end is thus returned
+    /// with its delay.
     ///
     /// # Panics
     ///
-    /// If the server does not end.
+    /// If the server does not end in that time.
     pub fn terminate(mut self) -> Ended {
         let asked = Instant::now();
         kill_process(self.pid(), Signal::TERM).expect("the server is our child");
@@ -352,12 +353,12 @@ impl Server {
         Ended { status, took, log }
     }
 
-    /// Returns the current resident memory in bytes.
+    /// Returns the current resident memory of the child in bytes; with a tracer, the memory of the tracer.
     pub fn resident_bytes(&self) -> u64 {
         self.status_bytes("VmRSS:")
     }
 
-    /// Returns the peak resident memory in bytes.
+    /// Returns the peak resident memory of the child in bytes; with a tracer, the memory of the tracer.
     pub fn resident_bytes_peak(&self) -> u64 {
         self.status_bytes("VmHWM:")
     }
@@ -448,7 +449,7 @@ impl Log {
         }
     }
 
-    /// Returns the complete log once all outputs are closed.
+    /// Waits until all outputs are closed and returns the complete log.
     fn whole(&self) -> String {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         while self.open.load(Ordering::SeqCst) > 0 {
@@ -470,13 +471,14 @@ impl Log {
 ///
 /// # Panics
 ///
-/// If it is missing; the panic contains the build command.
+/// If the built binary is missing; the panic contains the build command. A path in `TIDELINE_BINARY` is not
+/// checked.
 pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("TIDELINE_BINARY") {
         return PathBuf::from(path);
     }
     let test = std::env::current_exe().expect("a test has a path");
-    // `target/<profile>/deps/suite-…` is next to `target/<profile>/tideline`.
+    // The test is `target/<profile>/deps/suite-…`; the binary is `target/<profile>/tideline`.
     let profile = test.ancestors().nth(2).unwrap_or(Path::new("."));
     let path = profile.join("tideline");
     assert!(
@@ -487,7 +489,7 @@ pub fn binary() -> PathBuf {
     path
 }
 
-/// Returns the loopback address in a line of the log, if any.
+/// Returns the address `127.0.0.1:PORT` in a line of the log; `None` if it is missing or the port is 0.
 fn address_in(line: &str) -> Option<SocketAddr> {
     let at = line.find("127.0.0.1:")?;
     let text: String = line[at..]

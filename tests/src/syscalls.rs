@@ -1,8 +1,8 @@
-//! Failing system calls: `strace` is attached to threads of a running server and injects an error instead of
-//! a call, for a range of calls of each thread.
+//! Failing system calls: `strace` is attached to threads of a running server and makes a range of the calls of
+//! each thread return an error instead of being executed.
 //!
-//! Threads are selected by name, because sockets, wakers of the async runtime and the accept loop use the
-//! same calls, and a failing disk does not affect those.
+//! Threads are selected by name: a failing disk does not affect sockets, wakers of the async runtime and the
+//! accept loop, which use the same calls.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -36,7 +36,7 @@ pub struct Injection {
     calls: PathBuf,
 }
 
-/// Returns the reason why calls of other processes cannot be made to fail on this machine, if any.
+/// Returns the reason why faults cannot be injected on this machine; `None` if `strace` can be run.
 pub fn obstacle() -> Option<String> {
     let version = Command::new("strace").arg("-V").stdout(Stdio::null()).status();
     match version {
@@ -52,7 +52,7 @@ impl Injection {
     ///
     /// # Errors
     ///
-    /// strace cannot attach; the error is its output.
+    /// strace cannot be started, or ends before it is attached to all threads; the error is then its output.
     ///
     /// # Panics
     ///

@@ -3,7 +3,7 @@
 use serde_json::{Map, Number, Value};
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// Parses the documents of a text.
+/// Parses all YAML documents of a text.
 ///
 /// # Errors
 ///

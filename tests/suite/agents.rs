@@ -5,9 +5,9 @@
 //! `prometheus-node-exporter`, `vmagent` and `vmctl`. Without the variable, the test is reported as not run.
 //!
 //! A Prometheus and a vmagent scrape a node exporter every second and send the samples by remote write. This
-//! Prometheus is also the reference: it stores its own samples and receives those of vmagent. Finally the
-//! samples of the service and of the reference are compared, and vmctl copies those of vmagent into another
-//! table.
+//! Prometheus is also the reference: it stores its own samples and receives the samples of vmagent. Finally
+//! the samples of the service and of the reference are compared, and vmctl copies the samples of vmagent into
+//! another table.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +26,7 @@ const KILLS: usize = 5;
 const LIFE: Duration = Duration::from_secs(6);
 /// Time between a kill and the restart.
 const ABSENCE: Duration = Duration::from_millis(1_500);
-/// Minimum age in milliseconds of compared samples; the reference may lack younger ones.
+/// Minimum age in milliseconds of compared samples; the reference may lack younger samples.
 const ON_THE_WAY: i64 = 3_000;
 /// Time limit for agents to send the samples that they have buffered.
 const PATIENCE: Duration = Duration::from_secs(90);

@@ -145,7 +145,8 @@ fn a_dropped_table_takes_everything_with_it() {
     assert!(hosts(&client).is_empty());
 }
 
-/// Creates a table with one machine and sealed points; each age is a number of whole days plus half an hour.
+/// Creates a table with one machine and sealed points. Their ages are whole days before the returned timestamp,
+/// which is half an hour ago.
 fn prepare(client: &Client, policy: &Json) -> i64 {
     let never = json!({"cron": "0 0 29 2 *", "time_zone": "UTC"});
     let mut table = json!({"name": TABLE, "policy": policy});

@@ -143,7 +143,7 @@ fn ten_years_of_any_sparseness_and_a_day_of_many_measurements_are_archived() {
             "issue" => 1_500 - rows(&client, table, Some("archive")).len(),
             _ => expected[table].len() - rows(&client, table, Some("archive")).len(),
         };
-        // Younger points, and points in the same window as those, are not archived.
+        // Points younger than `after`, and older points in the same window as a younger point, are not archived.
         assert!(left == 0 || (*table == "issue" && left < 512), "{table}: {left}");
     }
     let count = objects(&files).len();

@@ -1,5 +1,5 @@
-//! Bad and hostile requests: each is refused with an error that contains the limit, memory does not grow, and
-//! the service continues to respond.
+//! Bad and hostile requests: each is refused with a reason or disconnected, memory grows by a limited amount,
+//! and the service continues to respond.
 
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,8 @@ impl Victim {
         }
     }
 
-    /// Asserts that reads and writes still succeed and that memory has not grown.
+    /// Asserts that the service is ready, that a write succeeds, and that peak memory has grown by at most
+    /// [`GROWTH_BYTES_MAX`].
     #[track_caller]
     fn is_well(&self, after: &str) {
         self.client.get("/ready").expect_status(200);
@@ -70,8 +71,8 @@ impl Victim {
     }
 }
 
-/// Asserts that a response is an error in our format: one of these statuses, with code, message and request
-/// id. If `has_limit`, it must also contain the limit and a larger actual value.
+/// Asserts that a response is an error in our format that is not retryable: one of these statuses, with code,
+/// message and request id. If `has_limit`, the error must also contain the limit and a larger actual value.
 #[track_caller]
 fn refused(answer: &tideline_tests::Response, statuses: &[u16], has_limit: bool) {
     assert!(

@@ -3,7 +3,7 @@
 //!
 //! Timings on a shared machine vary. Each pair of adjacent measurements, without and with the flood, gives a
 //! ratio of median latencies, and the median of these ratios is compared with the bound. If it exceeds the
-//! bound, all pairs are measured again.
+//! bound, all pairs are measured again, up to three times in total.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -32,8 +32,8 @@ const FLOODERS: usize = 6;
 
 /// Pairs of measurements, without and with the flood.
 const PAIRS: u32 = 5;
-/// Largest accepted median ratio. A hot query that waited in the queue of cold ones would take at least as
-/// long as one of them, and those read days instead of hours.
+/// Largest accepted median ratio. A hot query that waited in the queue of cold queries would take at least as
+/// long as one cold query, which reads days instead of hours.
 const RATIO_MAX: f64 = 3.0;
 /// Attempts before the ratio counts as too large.
 const ATTEMPTS: usize = 3;
@@ -83,7 +83,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Runs hot queries while other clients run cold ones.
+/// Runs hot queries while other clients run cold queries.
 fn beside_flood(client: &Client, (cold_start, now): (i64, i64), seed: u64, span: Duration) -> Latencies {
     let stop = AtomicBool::new(false);
     let (answered, refused) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -104,7 +104,7 @@ fn beside_flood(client: &Client, (cold_start, now): (i64, i64), seed: u64, span:
                         refused
                     };
                     counter.fetch_add(1, Ordering::Relaxed);
-                    // Only the first message is awaited.
+                    // Only the first message is received.
                     let _ = began.send(());
                 }
             });
@@ -126,7 +126,7 @@ fn beside_flood(client: &Client, (cold_start, now): (i64, i64), seed: u64, span:
 struct Latencies(Vec<Duration>);
 
 impl Latencies {
-    /// Returns the latency that this fraction of the queries did not reach.
+    /// Returns the latency at this quantile, from 0 to 1.
     fn at(&self, part: f64) -> Duration {
         self.0[(self.0.len() as f64 * part) as usize % self.0.len()]
     }

@@ -60,8 +60,8 @@ fn kill_first_boots(folder: &DataFolder, random: &mut Random) {
     }
 }
 
-/// Returns a random head size: small heads are sealed during the load, large ones leave all points to the
-/// journal.
+/// Returns a launch with a random head size: small heads are sealed during the load, large heads leave all
+/// points to the journal.
 fn random_launch(random: &mut Random) -> Launch {
     let heads = ["1MiB", "4MiB", "256MiB"];
     Launch::default().environment(
@@ -70,7 +70,7 @@ fn random_launch(random: &mut Random) -> Launch {
     )
 }
 
-/// Checks the invariants after a restart.
+/// Checks the invariants after a restart, once a point was acknowledged.
 fn check(load: &Load, client: &Client, round: usize) {
     let ledger = load.ledger().clone();
     if ledger.places(Fate::Acknowledged).is_empty() {
@@ -86,7 +86,8 @@ fn check(load: &Load, client: &Client, round: usize) {
     check_found(load, client, &rows, round);
 }
 
-/// Checks that the index agrees with the points: each machine with points is found once, also by its tag.
+/// Checks that the index agrees with the points: each machine with points is found once. The last three
+/// acknowledged machines are also searched by their tag.
 fn check_found(load: &Load, client: &Client, rows: &[reading::Row], round: usize) {
     let mut holders: Vec<String> = rows
         .iter()

@@ -59,7 +59,7 @@ const STEPS: [&str; 28] = [
 ];
 /// Steps of attaching the archive of another database; `upgrade::attach` kills at both sides of each.
 const ATTACH: [&str; 2] = ["attach.load", "attach.edit"];
-/// Kinds of work that share the steps of a rewrite.
+/// Kinds of work that share the steps of a compaction.
 const REWRITES: [&str; 5] = ["mig", "arc", "restore", "fold", "purge"];
 /// Concurrent servers.
 const WORKERS: usize = 2;
@@ -88,8 +88,8 @@ fn every_point_is_there_once_whatever_step_of_a_move_fails() {
 fn every_step_of_the_code_is_in_the_matrix() {
     let mut unknown = BTreeSet::new();
     let mut found = 0;
-    // Folders with the kinds of work whose steps are named by a variable. The suite `crash` covers crashes
-    // during appends to the log.
+    // Folders, each with the kinds of work that its calls pass as a variable. The suite `crash` covers
+    // crashes during appends to the log.
     let rooms = [
         ("storage/series-store/src", &REWRITES[..]),
         ("storage/log/src", &["delete"]),
@@ -164,7 +164,7 @@ fn of_step(step: &'static str) -> Vec<Case> {
     sides.iter().flat_map(of_side).collect()
 }
 
-/// Runs cases on [`WORKERS`] concurrent servers; reports all that fail.
+/// Runs cases on [`WORKERS`] concurrent servers; panics with the names of all failed cases.
 fn run(prepared: &Prepared, cases: &[Case]) {
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());

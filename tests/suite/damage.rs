@@ -125,7 +125,7 @@ fn where_something_is_missing_everything_left_is_answered_and_nothing_changed() 
     server.kill();
 }
 
-/// Copy of the prepared folder; it shares the archive.
+/// Copy of the prepared data folder; all copies use the archive of the original.
 struct Copy<'a> {
     prepared: &'a DataFolder,
     folder: DataFolder,
@@ -305,7 +305,7 @@ fn damages_of(kind: &str) -> Vec<(String, Damage)> {
     all.iter().map(|damage| (kind.to_owned(), *damage)).collect()
 }
 
-/// Damages a file; returns a description, or `None` if the file has nothing to damage.
+/// Damages a file, or removes a folder. Returns a description, or `None` if the file has only zeros.
 fn apply(path: &Path, damage: Damage, random: &mut Random) -> Option<String> {
     if damage == Damage::Missing {
         match path.is_dir() {

@@ -1,5 +1,5 @@
 //! Checks of `docker/`: YAML files are valid, mounts exist, and every expression of the dashboards parses and
-//! has a result over the data of `tideline demo`.
+//! has a result over the data of `tideline demo`, except for metrics that this machine lacks.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,7 +23,7 @@ const VARIABLES: [(&str, &str); 8] = [
     ("$host", ".*"),
     ("$__all", ".*"),
 ];
-/// Metrics that are missing on a machine without disks or networks.
+/// Prefixes of metrics that are missing on a machine without disks or networks.
 const OPTIONAL: [&str; 2] = ["disk_", "net_"];
 
 #[test]
@@ -77,7 +77,7 @@ fn compose_mounts_what_is_there() {
 #[test]
 fn every_expression_of_a_dashboard_has_an_answer() {
     let folder = DataFolder::new();
-    // Runs twice, so that rates of the real machine have two samples.
+    // Two runs, because rates need two samples, and one run may store only one sample of this machine's metrics.
     for _ in 0..2 {
         let demo = Command::new(binary())
             .args([
@@ -174,8 +174,8 @@ fn expressions() -> Vec<(String, String)> {
     found
 }
 
-/// Passes each expression to `take`. Keys identify them: `expr` and variables of Grafana, `query` and
-/// `matchers` of Perses.
+/// Passes each expression to `take`. Expressions have the keys `expr` (Grafana panels), `query` (Grafana
+/// variables, Perses panels) and `matchers` (Perses variables).
 fn collect(value: &Value, take: &mut dyn FnMut(&str)) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| collect(item, take)),

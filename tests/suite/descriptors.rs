@@ -8,7 +8,8 @@ use serde_json::json;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Client, Launch, Server, reading, wait};
 
-/// Fewer descriptors than any running server has open; it keeps these and gets no new ones.
+/// Limit below the number of descriptors that a running server has open. The server keeps the open descriptors
+/// and gets no new ones.
 const TOO_FEW: u64 = 8;
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -2,10 +2,10 @@
 //! must return the same results.
 //!
 //! `TIDELINE_PROMETHEUS` names the binary of a Prometheus, which is started on loopback with a separate
-//! folder, or the address (`host:port`) of a running empty one that accepts remote write. Without it, the
-//! test is reported as not run. The same series are sent to both by remote write. Timestamps are chosen so
-//! that no bound of a window coincides with a sample. Versions before 3, whose ranges are closed on the left,
-//! therefore agree as well.
+//! folder, or the address (`IP:port`) of a running empty Prometheus that accepts remote write. Without the
+//! variable, the test is reported as not run. The same series are sent to both by remote write. Timestamps
+//! are chosen so that no bound of a window coincides with a sample. Versions before 3, whose ranges are closed
+//! on the left, therefore agree as well.
 //!
 //! `TIDELINE_QUERIES` sets the number of queries and `TIDELINE_SEED` their seed. A difference fails the test
 //! and prints the seed of the query; such seeds are kept in [`FOUND`] and run each time.

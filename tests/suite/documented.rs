@@ -20,7 +20,7 @@ fn page(name: &str) -> (PathBuf, String) {
     (path, text)
 }
 
-/// Returns the cells of all table rows of a page whose first cell is code.
+/// Returns the cells of all table rows whose first cell begins with code.
 fn rows(page: &str) -> Vec<Vec<String>> {
     let of_table = page.lines().filter(|line| line.starts_with("| `"));
     let cells = of_table.map(|line| {

@@ -1,7 +1,7 @@
 //! A first boot that is killed at any system call leaves a folder that can be opened.
 //!
 //! One traced boot lists all calls that touch the data folder. Each case kills a first boot before one of
-//! these calls is carried out and restarts the service. It must become ready and keep what is written to it.
+//! these calls is carried out and restarts the service. The service must become ready and keep the next write.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -92,15 +92,15 @@ fn calls_of_a_boot() -> Vec<Case> {
 }
 
 fn strace<const N: usize>(options: [String; N], output: &Path) -> Vec<String> {
-    // `--seccomp-bpf` is not a common option, because injection does not work with it.
+    // Without `--seccomp-bpf`, which only the caller may add: injection does not work with it.
     let always = ["strace", "-f", "-qq"].map(str::to_owned);
     let mut all: Vec<String> = always.into_iter().chain(options).collect();
     all.push(output.to_string_lossy().into_owned());
     all
 }
 
-/// Kills a first boot, restarts and checks. Returns true if the boot reached the call: threads differ between
-/// boots.
+/// Kills a first boot, restarts and checks. Returns false if the boot became ready without reaching the call,
+/// because threads differ between boots.
 fn is_survived(case: &Case) -> bool {
     let folder = DataFolder::new();
     let Case { call, number, line } = case;

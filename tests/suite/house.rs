@@ -45,7 +45,7 @@ fn long_modules_have_a_header_of_several_lines() {
     );
 }
 
-/// Words of a private dialect, as words of texts and as parts of names.
+/// Checks that texts and names contain no words of a private dialect.
 #[test]
 fn texts_and_names_are_plain() {
     // Split, so that this file does not match.
@@ -445,7 +445,7 @@ fn folders(crates: &[Manifest]) -> BTreeMap<String, &str> {
         .collect()
 }
 
-/// Returns the names in the `[dependencies]` of a manifest, without those that only tests need.
+/// Returns the names in the `[dependencies]` of a manifest, without dev-dependencies.
 fn dependencies(manifest: &str) -> Vec<String> {
     manifest
         .lines()
@@ -467,7 +467,7 @@ fn is_mapped(map: &str, folder: &str) -> bool {
             .any(|word| word == name)
 }
 
-/// Returns texts in backquotes or link targets that look like paths of this repository.
+/// Returns the texts that look like paths of this repository, in backquotes, links or running text.
 fn quoted_paths(map: &str) -> impl Iterator<Item = &str> {
     let rooms = [
         "storage/",

@@ -1,5 +1,5 @@
-//! Requests that need as much memory as possible, sixteen of each kind at once: the process stays below
-//! `memory.max`, writes continue, and requests without memory fail with a clear error.
+//! Requests that need as much memory as possible, sixteen of each kind at once: resident memory stays below
+//! `memory.max` plus a fixed base, writes continue, and requests without memory fail with a clear error.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -13,7 +13,7 @@ use tideline_tests::{Client, Launch, seed, wait};
 
 const MIB: u64 = 1 << 20;
 const MEMORY_MAX: u64 = 384 * MIB;
-/// Memory that is not part of the account: code, threads, catalogs, the index and reserves of the allocator.
+/// Memory that `memory.max` does not count: code, threads, catalogs, the index and reserves of the allocator.
 const BASE_BYTES: u64 = 128 * MIB;
 /// Concurrent requests of one kind.
 const AT_ONCE: usize = 16;
@@ -28,7 +28,7 @@ fn launch(archive: &Path) -> Launch {
 }
 
 /// Sends a request [`AT_ONCE`] times concurrently; returns the statuses. A 503 must have a `retry-after`
-/// header, and a 422 must mention memory.
+/// header, and a 422 must mention memory; any status except these, 200 and 409 fails the test.
 fn at_once(
     client: &Client,
     what: &str,
@@ -122,7 +122,7 @@ fn sixteen_of_each_large_request_stay_below_the_limit_and_writes_go_on() {
         peak / MIB,
         client.get("/metrics").text()
     );
-    // All memory is released, and a query that fits alone succeeds.
+    // All memory of requests is released, and a query that fits alone succeeds.
     let free = wait::until(Duration::from_secs(10), || {
         let metrics = client.get("/metrics").text();
         metrics

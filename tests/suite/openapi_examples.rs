@@ -45,7 +45,7 @@ fn every_example_of_the_document_works() {
             }
         }
     }
-    // Requests that create something run first, and deletes run last.
+    // PUT requests run first because they create what other examples use; deletes run last.
     examples.sort_by_key(|example| match example.method.as_str() {
         "PUT" => 0,
         "DELETE" => 2,
@@ -168,7 +168,7 @@ fn fill(client: &Client) -> String {
         .to_owned()
 }
 
-/// Returns the requests of an operation, one per example body; the error names a missing example.
+/// Returns the requests of an operation, one per example body; the error describes a missing example.
 fn examples_of(
     document: &Value,
     method: &str,
@@ -258,8 +258,8 @@ fn plain(value: &Value) -> String {
 }
 
 impl Example {
-    /// Returns the path. To pause, resume or cancel a job, it contains the id of a suitable job instead of
-    /// the example id.
+    /// Returns the path of the request. A path that pauses, resumes or cancels a job gets the id of a
+    /// suitable job instead of the example id.
     fn path_now(&self, client: &Client) -> String {
         let parts: Vec<&str> = self.path.split('/').collect();
         let ["", "v1", "jobs", _, verb] = parts.as_slice() else {
@@ -298,7 +298,7 @@ impl Example {
     }
 }
 
-/// Returns everything that a page loads: the targets of `src`, and stylesheets and icons.
+/// Returns the values of all `src` and `href` attributes of a page.
 fn links(html: &str) -> Vec<String> {
     let mut found = Vec::new();
     for attribute in ["src=\"", "href=\""] {

@@ -1,5 +1,6 @@
-//! Conformance to the OpenAPI document of Prometheus: every operation is requested with its examples, at the
-//! root and at the path of a table. The document is outside data; see `tests/README.md`.
+//! Conformance to the OpenAPI document of Prometheus: every operation except remote read and write is requested
+//! with its examples, at the root and at the path of a table. The document is outside data; see
+//! `tests/README.md`.
 
 use std::fs;
 
@@ -31,7 +32,7 @@ const ABSENT: [(&str, &str); 13] = [
     ("/features", "would make Grafana use what is missing"),
     ("/notifications/live", "there are no notifications"),
 ];
-/// Operations with Protocol Buffers bodies; the document has no examples of those.
+/// Operations with Protocol Buffers bodies, for which the document has no examples.
 const BINARY: [&str; 2] = ["/read", "/write"];
 
 /// Request of the document.
@@ -40,7 +41,7 @@ struct Case {
     path: String,
     query: String,
     form: Option<String>,
-    /// True if a Prometheus without rules refuses it too.
+    /// True if a Prometheus without rules refuses the request too.
     is_refused: bool,
 }
 
@@ -114,8 +115,8 @@ fn tideline_now() -> i64 {
     tideline_model::SystemClock.now().nanos() / 1_000_000_000
 }
 
-/// Returns a request with the required parameters, one with all parameters, and one per further example; or
-/// one per form.
+/// Returns one request per example of a form. An operation without forms gives a request with the required
+/// parameters, one with all parameters, and one per further example of a parameter.
 fn cases_of(method: &str, path: &str, operation: &Value) -> Vec<Case> {
     let path = path.replace("{name}", "job");
     let case = |query: Vec<String>, form: Option<String>| Case {

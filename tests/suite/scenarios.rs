@@ -47,8 +47,8 @@ fn every_scenario_holds() {
     );
 }
 
-/// Returns the scenario files sorted by name. `TIDELINE_SCENARIO` selects those whose path contains its
-/// value.
+/// Returns the scenario files sorted by name. If `TIDELINE_SCENARIO` is set, only the files whose path
+/// contains its value are returned.
 fn scenario_files() -> Vec<PathBuf> {
     let picked = std::env::var("TIDELINE_SCENARIO").unwrap_or_default();
     let mut files: Vec<PathBuf> = fs::read_dir(workspace().join("tests/scenarios"))

@@ -13,9 +13,9 @@ use tideline_tests::{Client, Launch, wait};
 
 /// Number of slow readers: three times the number of query permits.
 const READERS: usize = 48;
-/// Points of 1 KB each, more than the buffers of a connection and of a response hold.
+/// Number of points of 1 KB; together they exceed the buffers of a connection and of a response.
 const POINTS: usize = 16_000;
-/// Time limit of a query during the slow reads. A query that gets no permit is refused after five seconds.
+/// Time limit of two queries during the slow reads. A query that gets no permit is refused after five seconds.
 const PROMPT: Duration = Duration::from_secs(4);
 
 fn write(client: &Client) {
@@ -30,7 +30,7 @@ fn write(client: &Client) {
     }
 }
 
-/// Requests all points and reads 64 bytes per second.
+/// Requests all points and reads at most 64 bytes per second.
 fn read_slowly(client: &Client, stop: &AtomicBool) {
     let address = client.address();
     let mut stream = TcpStream::connect(address).expect("it listens");

@@ -1,6 +1,6 @@
 //! System calls of the storage threads fail at many positions, with the errors of a failing and of a full
-//! disk. No acknowledged write is lost, writes are accepted again after the fault, and `/ready` always
-//! reports the true state.
+//! disk. No acknowledged write is lost, writes are accepted again after the fault, and `/ready` reports the
+//! true state.
 //!
 //! Each round
 //!
@@ -11,7 +11,6 @@
 //! 3. compares `/ready` with the responses to writes and reads during the fault;
 //! 4. ends the fault, waits until the service is ready, writes, and compares all points with the ledger;
 //! 5. kills the process, restarts it without a fault, and compares again.
-//! 5. kills the process, starts it again without a fault, and compares once more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +26,7 @@ use tideline_tests::server::DataFolder;
 use tideline_tests::syscalls::{ENDLESS, Fault, Injection, obstacle};
 use tideline_tests::{Client, Launch, Server, is_slow, reading, rounds, seed, skip, wait};
 
-/// Threads that write and sync: ours, and those of fjall, which are traced only until the store is reopened.
+/// Threads that write and sync. The threads of fjall are traced only until the store is reopened.
 const THREADS: [&str; 4] = ["committer", "sealer", "maintenance", "fjall:worker"];
 /// Groups of calls that fail together; the rounds use them in turn.
 const CALLS: [&str; 6] = [
@@ -47,8 +46,8 @@ const CALLS_MAX: usize = 40;
 const FAULT_TIME: Duration = Duration::from_secs(2);
 /// Time limit for the service to become ready after a fault; it covers several attempts to reopen.
 const HEAL_PATIENCE: Duration = Duration::from_secs(60);
-/// Consecutive probes that contradict `/ready` before the test fails. Single ones are allowed, because the
-/// state can change between two requests.
+/// Number of consecutive probes contradicting `/ready` at which the test fails. Fewer are allowed, because
+/// the state can change between two requests.
 const ODDS_MAX: u32 = 8;
 /// Interval of the probes.
 const PROBE_EVERY: Duration = Duration::from_millis(50);
@@ -228,7 +227,7 @@ enum Healed {
     Ended(String),
 }
 
-/// Waits until the service is ready, or has ended.
+/// Waits until the service is ready or has ended. Returns [`Healed::Ended`] also if it is not ready in time.
 fn wait_healed(server: Server) -> Healed {
     let client = server.client();
     let healed = wait::until(HEAL_PATIENCE, || match client.send("GET", "/ready", &[], b"") {
@@ -290,8 +289,8 @@ impl Probes {
     }
 }
 
-/// Reads `/ready` before and after a write and a read of sealed points. A state that is reported both times
-/// must apply in between; see [`ODDS_MAX`] for exceptions.
+/// Requests `/ready` before and after a write and a read. If both responses report working writes, the write
+/// must succeed; the same holds for the read. See [`ODDS_MAX`] for exceptions.
 fn probe(client: &Client, host: &str, stop: &AtomicBool) -> Seen {
     let mut seen = Seen::default();
     let mut odds = [0_u32; 2];
@@ -315,7 +314,8 @@ fn probe(client: &Client, host: &str, stop: &AtomicBool) -> Seen {
         let said = |member: &str, value: bool| before[member] == value && after[member] == value;
         let found = [
             said("writes", true) && !written.is_success(),
-            // While one store cannot be read, points of the other tier and of memory may still be readable.
+            // A read may also succeed while `reads` is false: points of the other tier and of memory may be
+            // readable.
             said("reads", true) && !read.is_success(),
         ];
         for (odds, found) in odds.iter_mut().zip(found) {

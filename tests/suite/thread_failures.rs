@@ -18,8 +18,8 @@ const THREADS: [(&str, u32); 5] = [
     ("indexer", 2),
     ("scheduler", 2),
 ];
-/// Time limit from the start of the load to the end of the process: the slowest thread has a round every five
-/// seconds, and the drain takes up to five.
+/// Time limit from the start of the load to the end of the process. The slowest thread has a round every five
+/// seconds, and the drain takes up to five seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn contradictions(load: &Load, client: &Client) -> Vec<String> {

@@ -97,7 +97,7 @@ fn make_the_fixture() {
     let expected = attach::tell_story(&client);
     check(&client, &expected, "the old binary");
     assert!(server.terminate().status.success());
-    // The index is rebuilt from the catalog, and the lock is created when the store is opened.
+    // Opening the store rebuilds the index from the catalog and creates the lock.
     let is_skipped = |path: &str| path == "index" || path.ends_with("LOCK");
     let packed = archive::pack(&folder.path(), is_skipped).expect("the data folder can be read");
     fs::write(fixture(STORE), packed).expect("the fixture can be written");
@@ -119,7 +119,7 @@ fn fixture(name: &str) -> PathBuf {
     workspace().join("tests/fixtures").join(name)
 }
 
-/// Overwrites points of the fixture and writes new ones next to them.
+/// Overwrites the points of the first request of the story, and writes a new point 1 ns after each.
 fn write_more(client: &Client, expected: &mut Expected) {
     let Some(Step::Write(table, points)) = story::steps().into_iter().nth(1) else {
         panic!("the story begins with a table and a write");
@@ -242,7 +242,7 @@ fn check_points(client: &Client, table: &str, expected: &Timelines, context: &st
     let rows = reading::rows(client, table, json!({})).expect("a response");
     let wanted: usize = expected.values().map(|timeline| timeline.points.len()).sum();
     assert_eq!(rows.len(), wanted, "{context}: points of {table}");
-    // As many rows as points, no duplicates, and all equal: every point is stored once.
+    // The rows are as many as the points, equal and without duplicates: every point is stored once.
     let mut seen = std::collections::BTreeSet::new();
     for row in &rows {
         let identity = (row.measurement.clone(), row.tags.clone());
@@ -280,7 +280,8 @@ fn check_latest(client: &Client, table: &str, expected: &Timelines, context: &st
     }
 }
 
-/// Checks counts and sums of the regular series by host and hour. Values are integers, so sums are exact.
+/// Checks count, sum, minimum and maximum of the regular series by host and hour. Values are integers, so sums
+/// are exact.
 fn check_hours(client: &Client, expected: &Expected, context: &str) {
     const HOUR: i64 = 3_600_000_000_000;
     let question = json!({

@@ -1,9 +1,10 @@
-//! Failed write-backs, then a power cut: every acknowledged point must be stored.
+//! Failed write-backs, then a power cut: every acknowledged point must be stored, unless the file system has
+//! aborted its journal.
 //!
 //! If the write-back of a page fails, the kernel marks the page clean: it stays readable, and a later sync
 //! does not write it. Each round fills a thin disk below the file system while writers run, until the service
-//! reports a failure. Then space is freed and the service repairs itself, or it is killed first and then
-//! restarted. Writers continue, and finally the power is cut.
+//! reports a failure or 10 s pass. Then either space is freed and the service repairs itself, or the service
+//! is killed, space is freed, and the service is restarted. Writers continue, and finally the power is cut.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -121,7 +122,7 @@ fn verify(disk: ThinDisk, load: &Load, launch: &Launch, after: After, failed: bo
 }
 
 fn launch() -> Launch {
-    // Disables the watermarks, which would refuse writes before they fail.
+    // Disables the watermarks, which would refuse writes before the disk is full.
     Launch::default()
         .environment("TIDELINE__STORAGE__FREE_BYTES_MIN", "0")
         .environment("TIDELINE__STORAGE__FREE_PER_MILLE_MIN", "0")

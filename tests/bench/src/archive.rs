@@ -133,7 +133,7 @@ impl Benchmark {
         Ok(())
     }
 
-    /// Runs the same measurement on a table of counter ratios.
+    /// Loads a table of counter ratios and reports the cost and the size of its archive.
     fn archive_ratios(
         &self,
         server: &mut Server,

@@ -65,13 +65,13 @@ const QUICK_ROUNDS: usize = 1_000;
 pub(crate) const WIDE_ROUNDS: usize = 100;
 /// Divisor of the number of rounds at [`Scale::Quick`].
 const QUICK_SCALE: usize = 5;
-/// Minimum size of a part of the data folder that notes list.
+/// Size, in bytes per value, from which a part of the data folder is listed in the notes.
 const SHOWN_BYTES_PER_VALUE: f64 = 0.005;
 pub(crate) const MEBIBYTE: f64 = 1_048_576.0;
 
 impl Benchmark {
-    /// Runs all groups. Figures and notes are added to `report` as they are measured, so that an error keeps
-    /// the earlier ones.
+    /// Runs all selected groups. Figures and notes are added to `report` as they are measured, so that an error
+    /// does not lose earlier figures.
     pub(crate) fn run(&self, report: &mut Report) -> Result<()> {
         for group in &self.groups {
             match group {
@@ -86,7 +86,7 @@ impl Benchmark {
             }
         }
         if !self.keep {
-            // Fails if the folder contains other files; it is kept then.
+            // Fails if the folder contains other files; the folder is then kept.
             let _ = fs::remove_dir(&self.folder);
         }
         Ok(())
@@ -382,7 +382,7 @@ impl Benchmark {
     }
 }
 
-/// Lists the relevant parts of a data folder with their size in bytes per value.
+/// Lists the parts of a data folder from [`SHOWN_BYTES_PER_VALUE`], with their size in MiB and in bytes per value.
 pub(crate) fn parts(usage: &Usage, values: f64) -> String {
     let parts = usage.parts.iter().map(|(name, bytes)| (name, *bytes as f64));
     let parts = parts

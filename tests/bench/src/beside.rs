@@ -36,7 +36,7 @@ const TAKEN: &str = "taken";
 /// Machines that write to [`TAKEN`], and the seed of their values.
 const TAKEN_HOSTS: u32 = 1_000;
 const TAKEN_SEED: u64 = 20_260_102;
-/// Age of their first row in days. Their timestamps advance faster than the clock and must not reach the
+/// Age in days of the first row in [`TAKEN`]. Timestamps advance faster than the clock and must not reach the
 /// future.
 const TAKEN_DAYS_AGO: i64 = 5;
 /// Read limit of a move at [`Scale::Quick`], in bytes per second. Without it, the small set moves within one

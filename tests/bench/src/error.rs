@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Error of a run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BenchError {
-    /// A file or folder could not be read or created.
+    /// A file or folder could not be read, written or removed.
     #[error("{}: {source}", path.display())]
     File {
         path: PathBuf,

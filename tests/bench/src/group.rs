@@ -7,7 +7,7 @@ use std::str::FromStr;
 pub(crate) enum Group {
     /// Ingest, disk, queries and starts of the sets S, M and C.
     Spine,
-    /// Move of one day of M to the cold tier.
+    /// Move of one day of M to the cold tier, cold queries, and the interference of both with other work.
     Tiers,
     /// Move of one day of M into archive files, their size, and queries on them.
     Archive,

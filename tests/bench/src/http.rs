@@ -1,6 +1,6 @@
 //! Minimal HTTP/1.1 client on a plain socket.
 //!
-//! It supports only what the benchmark needs, so that its own cost does not show in the measured latencies.
+//! The client supports only what the benchmark needs, so that its own cost does not show in measured latencies.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ pub(crate) struct Connection {
     stream: TcpStream,
     /// True if the server closes the connection after the last response.
     is_closing: bool,
-    /// Bytes read from the socket; the unconsumed ones begin at `used`.
+    /// Bytes read from the socket; unconsumed bytes begin at `used`.
     received: Vec<u8>,
     used: usize,
 }

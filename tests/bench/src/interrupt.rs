@@ -8,7 +8,7 @@ use std::thread;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Exit status after SIGINT, by shell convention.
+/// Exit status after SIGINT by shell convention; also used after SIGTERM.
 const INTERRUPTED: i32 = 130;
 
 /// Ids of the processes to kill.

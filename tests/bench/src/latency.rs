@@ -29,7 +29,7 @@ const SEED: u64 = 7;
 impl Latencies {
     /// Runs `rounds` queries after a warm-up. Every response is checked, outside the measured time.
     ///
-    /// `make` draws the query of each round, so that no response can be served from a result cache.
+    /// `make` returns the query of each round. Random queries prevent that a result cache serves the responses.
     pub(crate) fn measure<'a>(
         connection: &mut Connection,
         rounds: usize,

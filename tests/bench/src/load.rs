@@ -16,7 +16,7 @@ use crate::wait::pause;
 /// Client-side figures of a load.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// Time from the first byte sent to the last acknowledgement.
+    /// Time from the opening of the connections to the last acknowledgement.
     pub(crate) wall: Duration,
     /// Temporary refusals (429, 503); the batch is sent again.
     pub(crate) refusals: u64,
@@ -37,7 +37,7 @@ pub(crate) const BATCH_ROWS: u64 = 10_000;
 const BATCHES_AHEAD: usize = 8;
 /// Delay before a retry if the response has no `Retry-After`.
 const REFUSED_WAIT: Duration = Duration::from_millis(100);
-/// Consecutive refusals of one batch after which the run fails.
+/// Maximum number of consecutive temporary refusals of one batch; one more fails the run.
 const REFUSALS_MAX: u32 = 300;
 
 /// Sends all rows of a set over `connections` connections. Only 200 and 204 count as stored.

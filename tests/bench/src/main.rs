@@ -1,21 +1,21 @@
 //! Benchmark program: compares measured figures with their goals.
 //!
-//! It starts the real `tideline serve` with default settings in a separate process. It loads data sets in the
-//! shape of the `cpu-only` rows of the Time Series Benchmark Suite as line protocol over HTTP, where every
+//! The program starts the real `tideline serve` with default settings in a separate process. It loads data sets
+//! in the shape of the `cpu-only` rows of the Time Series Benchmark Suite as line protocol over HTTP, where every
 //! batch is acknowledged after its sync, and then runs typical queries. Every result is compared with the
-//! generated data: a wrong result fails the run, a slow one does not.
+//! generated data: a wrong result fails the run, a slow result does not.
 //!
 //! ```sh
 //! cargo build --release -p tideline-server -p tideline-bench && target/release/tideline-bench
 //! ```
 //!
-//! - CPU time is that of all threads of the server, user and system, from before the first byte until
-//!   everything is sealed and the server is idle.
-//! - Disk is the whole data folder after that, as `du` counts it.
-//! - Bytes written are those that Linux counts for the process, minus the size of its journal files.
-//! - Interference between two kinds of work is measured in alternating time slices with and without one of
-//!   them.
-//! - Latencies are those of one client with one keep-alive connection on the same machine, with all files in
+//! - CPU time includes all threads of the server, user and system, from before the first byte until everything
+//!   is sealed and the server is idle.
+//! - Disk usage is then measured over the whole data folder, as `du` counts it.
+//! - Bytes written are counted by Linux for the process, minus the size of its journal files.
+//! - Interference of one kind of work with another is measured in alternating time slices with and without the
+//!   first kind.
+//! - Latencies are measured by one client with one keep-alive connection on the same machine, with all files in
 //!   the page cache; the first response after a start is reported separately.
 //!
 //! | module | holds |
@@ -31,12 +31,12 @@
 //! | [`peer`] | the same samples and queries for another server |
 //! | [`wanted`] | goals |
 //! | [`set`], [`plain`], [`load`] | data sets, and ingest |
-//! | [`question`], [`truth`], [`latency`] | queries, expected results, latencies |
+//! | [`question`], [`selections`], [`truth`], [`latency`] | queries, expected results, latencies |
 //! | [`server`], [`interrupt`] | the process under test, killed in all cases |
 //! | [`control`] | administrative requests |
 //! | [`http`] | HTTP client |
 //! | [`process`], [`folder`], [`journal`], [`machine`], [`wait`] | figures of the operating system |
-//! | [`report`] | figures as a table and as JSON |
+//! | [`report`], [`error`] | figures as a table and as JSON; errors that end a run |
 
 use std::fs;
 use std::net::SocketAddr;

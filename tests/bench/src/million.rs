@@ -1,8 +1,8 @@
 //! Benchmark group `million`: one million timelines with ten minutes of points at an interval of 10 s, loaded
 //! into the hot tier and moved to the cold tier.
 //!
-//! It runs twice: with ten fields per row like the other sets, and with one field, where only 60 values share
-//! the fixed cost of a timeline.
+//! The group runs twice: with ten fields per row like the sets S, M and C, and with one field, where only 60
+//! values share the fixed cost of a timeline.
 
 use std::path::Path;
 

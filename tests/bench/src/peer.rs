@@ -1,5 +1,5 @@
 //! Sends the samples and queries of the group `prometheus` to another server that supports remote write and
-//! PromQL, such as VictoriaMetrics or Prometheus. The user starts it empty and stops it.
+//! PromQL, such as VictoriaMetrics or Prometheus. The user starts the peer empty and stops it.
 //!
 //! Data that Tideline receives as line protocol is sent to the peer by remote write 1.0, under the metric
 //! names that Tideline exposes. Queries are byte for byte the same. If a result of the peer stays different,
@@ -31,7 +31,7 @@ use crate::wait::pause;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
-    /// Its process id, if it runs on this machine; its CPU time is then reported.
+    /// Process id, if the peer runs on this machine; its CPU time is then reported.
     pub(crate) process: Option<u32>,
 }
 
@@ -65,7 +65,8 @@ impl Peer {
         Ok(found.get())
     }
 
-    /// Returns this number once it equals `wanted`, or after [`SETTLE_ROUNDS`] retries.
+    /// Returns the result of [`samples_of_nodes`](Self::samples_of_nodes) once it equals `wanted`, or after
+    /// [`SETTLE_ROUNDS`] retries.
     fn settled_samples(&self, wanted: f64) -> Result<f64> {
         let mut found = self.samples_of_nodes()?;
         for _ in 0..SETTLE_ROUNDS {
@@ -84,7 +85,7 @@ impl Peer {
 }
 
 impl Benchmark {
-    /// Measures on a peer everything that the group `prometheus` measures on Tideline.
+    /// Sends the samples and queries of the group `prometheus` to a peer; reports rates, latencies and CPU time.
     pub(crate) fn run_peer(&self, peer: &Peer, report: &mut Report) -> Result<()> {
         for version in [Version::V1, Version::V2] {
             self.write_to_peer(peer, version, report)?;
@@ -199,7 +200,7 @@ impl Benchmark {
     ) -> Result<Loaded> {
         eprintln!("peer: {} series, {} samples each", series.len(), rounds.count);
         let requests = Requests::new(series, Template::v1, rounds);
-        // Uses one connection: a peer may refuse samples that are older than its latest ones.
+        // Uses one connection: a peer may refuse samples that are older than its latest samples.
         load_bodies(peer.address, &Version::V1.route(), 1, requests.make(value))
     }
 

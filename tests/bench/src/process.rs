@@ -13,7 +13,7 @@ const TICKS_PER_SECOND: u64 = 100;
 const USER_TICKS_PLACE: usize = 11;
 const SYSTEM_TICKS_PLACE: usize = 12;
 
-/// Returns the CPU time in user space and kernel of all threads of a process, including ended ones. The
+/// Returns the CPU time in user space and kernel of all threads of a process, including ended threads. The
 /// resolution is 10 ms.
 pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
     let path = format!("/proc/{pid}/stat");

@@ -1,8 +1,8 @@
 //! Samples as Prometheus sends them: both versions of remote write, 2,000 samples per request, each request
 //! acknowledged after its sync.
 //!
-//! The series are those of a node exporter on each of 40 hosts: 250 metric names, two devices each, eight
-//! labels. They are sent in scrape order, so that a request has many names and few series per name. Half of
+//! The series resemble a node exporter on each of 40 hosts: 250 metric names, two devices each, eight labels.
+//! They are sent in scrape order, so that a request has many names and few series per name. Half of
 //! the series are counters, a quarter is constant, and a quarter is noise with two decimals.
 
 use std::time::Duration;

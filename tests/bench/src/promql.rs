@@ -247,7 +247,7 @@ pub(crate) fn series(hosts: u64) -> Ask<'static> {
     }
 }
 
-/// Ten metrics, one of which is a CPU metric.
+/// Names of the ten metrics; only the first is a CPU metric.
 pub(crate) const METRICS: [&str; 10] = [
     "node_cpu_busy",
     "node_memory_free",

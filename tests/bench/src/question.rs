@@ -1,6 +1,7 @@
 //! Queries and the checks of their results.
 //!
-//! Each check compares the result with the generated values, so that a wrong result fails the run.
+//! Each check compares the result with the generated values, so that a wrong result fails the run. In large
+//! results, all rows are counted and the values of some rows are compared.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -37,7 +38,7 @@ pub(crate) const CONTENT_TYPE: &str = "application/json";
 pub(crate) const TOLERANCE: f64 = 1e-12;
 /// Timelines per page of search results.
 const PAGE: usize = 100;
-/// Hours covered by the widest query.
+/// Maximum number of hours of [`Questions::all_fields_by_hour`].
 const WIDE_HOURS: usize = 12;
 pub(crate) const QUERY: &str = "query";
 const LATEST: &str = "latest";
@@ -154,7 +155,7 @@ impl<'a> Questions<'a> {
         })
     }
 
-    /// Returns a query for all fields of every host by hour over twelve whole hours.
+    /// Returns a query for all fields of every host by hour over twelve whole hours, fewer in smaller sets.
     pub(crate) fn all_fields_by_hour(&self, random: &mut Random) -> Ask<'a> {
         // Sets begin on a minute, windows on an hour.
         let offset = (-self.set.start).rem_euclid(HOUR) / STEP;
@@ -203,7 +204,7 @@ impl<'a> Questions<'a> {
         })
     }
 
-    /// Returns a search for the timelines that share two tag values with a random one.
+    /// Returns a search for the timelines that share two tag values with a random timeline.
     pub(crate) fn two_tags(&self, keys: [&'static str; 2], random: &mut Random) -> Ask<'a> {
         let like = &self.tags[random.index(self.tags.len())];
         let wanted = keys.map(|key| (key, like[key].clone()));

@@ -1,6 +1,6 @@
 //! Queries that select by value: points above a bound, and the hosts with the highest mean.
 //!
-//! Both read the last twelve hours of one field of all hosts.
+//! Both kinds of queries read the last twelve hours of one field of all hosts.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use tideline_fleet::{FIELDS, Random};
 use crate::question::{Ask, QUERY, Questions, TOLERANCE, ask, instant, list};
 use crate::set::{STEP, STEPS_AN_HOUR};
 
-/// Hours covered by these queries.
+/// Maximum number of hours covered by these queries; shorter sets are read completely.
 const HOURS: usize = 12;
 /// Lower bound, exclusive, of the selected values.
 const BOUND: u8 = 90;

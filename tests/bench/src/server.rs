@@ -38,8 +38,8 @@ const QUIET_SPAN: Duration = Duration::from_secs(2);
 const QUIET_CPU: Duration = Duration::from_millis(20);
 /// Maximum duration of background work.
 const DRAIN_LIMIT: Duration = Duration::from_secs(3_600);
-/// Consecutive polls without background work after which it is complete. The server plans work every 5 s, so
-/// the polls must take longer than that.
+/// Background work is complete after more than this number of consecutive polls without any. The server plans
+/// work every 5 s, so the polls must take longer than 5 s.
 const IDLE_LOOKS: usize = 6;
 const IDLE_POLL: Duration = Duration::from_secs(1);
 /// Maximum time until the server ends after SIGTERM; the documented limit is 5 s.
@@ -176,7 +176,7 @@ impl Server {
         self.settle()
     }
 
-    /// Waits until no background work is due, and then until the server uses no CPU time.
+    /// Waits until no background work is due, and then until the server is idle.
     pub(crate) fn drain(&mut self) -> Result<()> {
         let begun = Instant::now();
         let mut idle = 0;
@@ -197,7 +197,8 @@ impl Server {
         })
     }
 
-    /// Waits until the server uses no CPU time: merges and clean-up are then complete.
+    /// Waits until the server is idle: uses at most [`QUIET_CPU`] in [`QUIET_SPAN`]. Merges and clean-up are then
+    /// complete.
     pub(crate) fn settle(&mut self) -> Result<()> {
         let begun = Instant::now();
         let mut before = self.cpu_time()?;
@@ -259,7 +260,7 @@ impl Server {
     }
 
     fn end(&mut self) {
-        // Both fail only if the process has already ended.
+        // Either call fails only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         interrupt::release(self.child.id());
@@ -272,7 +273,7 @@ impl Drop for Server {
     }
 }
 
-/// Returns a free address of this machine.
+/// Returns a free loopback address.
 fn free_address() -> Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())

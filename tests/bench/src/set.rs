@@ -61,7 +61,8 @@ pub(crate) const STEPS_AN_HOUR: usize = (HOUR / STEP) as usize;
 const SEED: u64 = 20_260_101;
 
 impl Set {
-    /// Returns the set of this kind that ends on the last whole minute before `now` (nanoseconds).
+    /// Returns the set of this kind whose last minute, full or not, ends at the last whole minute before `now`
+    /// (nanoseconds).
     pub(crate) fn new(kind: Kind, scale: Scale, now: i64) -> Self {
         let (hosts, steps) = Self::size(kind, scale);
         // The ten rows of C do not fill its second minute.

@@ -34,7 +34,7 @@ pub(crate) fn peak_memory(kind: Kind) -> Wanted {
 
 /// Seconds from the start after `kill -9` to the first correct result, M sealed.
 pub(crate) const READY_SEALED: Wanted = Wanted::AtMost(0.5);
-/// The same with S unsealed, so that the journal has to be replayed.
+/// Seconds from the start after `kill -9` to the first correct result, S unsealed: the journal is replayed.
 pub(crate) const READY_UNSEALED: Wanted = Wanted::AtMost(1.0);
 /// Milliseconds at the client, median: one timeline, one hour of one field by minute, out of M.
 pub(crate) const ONE_TIMELINE: Wanted = Wanted::AtMost(0.4);
@@ -62,9 +62,9 @@ pub(crate) const WRITE_AMPLIFICATION: Wanted = Wanted::AtMost(4.0);
 pub(crate) const ALL_FIELDS_BY_HOUR_COLD: Wanted = Wanted::AtMost(40.0);
 /// Ingest rate during a move, in percent of the rate without a move.
 pub(crate) const INGEST_BESIDE_MOVE: Wanted = Wanted::AtLeast(85.0);
-/// 99th percentile of a hot query during a move, as a multiple of that without a move.
+/// 99th percentile of hot queries during a move, as a multiple of the percentile without a move.
 pub(crate) const QUESTIONS_BESIDE_MOVE: Wanted = Wanted::AtMost(1.5);
-/// The same during cold queries.
+/// 99th percentile of hot queries during cold queries, as a multiple of the percentile without cold queries.
 pub(crate) const BESIDE_FLOOD: Wanted = Wanted::AtMost(1.5);
 /// Bytes per value of M in archive files, all files included.
 pub(crate) const ARCHIVE_BYTES_PER_VALUE: Wanted = Wanted::AtMost(0.5);
@@ -86,17 +86,18 @@ pub(crate) const BACKFILL_MEMORY: Wanted = Wanted::AtMost(500.0);
 pub(crate) const MILLION_BYTES_PER_VALUE: Wanted = Wanted::AtMost(3.0);
 /// Mebibytes of resident memory with a million timelines, while loading and moving.
 pub(crate) const MILLION_MEMORY: Wanted = Wanted::AtMost(1_024.0);
-/// Rate of `tideline write` in percent of that of the plain loader.
+/// Rate of `tideline write` in percent of the rate of the plain loader.
 pub(crate) const WRITE_COMMAND: Wanted = Wanted::AtLeast(90.0);
 /// Milliseconds, 99th percentile, among a million timelines: two or three `equals` or `in` conditions.
 pub(crate) const FIND_EQUALS: Wanted = Wanted::AtMost(3.0);
-/// The same for a prefix, a wildcard, a regular expression, a range or an area, with up to 1,000 hits.
+/// Milliseconds, 99th percentile, among a million timelines: a prefix, a wildcard, a regular expression, a range
+/// or an area, with up to 1,000 hits.
 pub(crate) const FIND_PATTERN: Wanted = Wanted::AtMost(15.0);
-/// The same for words with a wrong letter, first page.
+/// Milliseconds, 99th percentile, among a million timelines: words with a wrong letter, first page.
 pub(crate) const FIND_TEXT: Wanted = Wanted::AtMost(20.0);
-/// The same for counts by a tag with 200,000 values.
+/// Milliseconds, 99th percentile, among a million timelines: counts by a tag with 200,000 values.
 pub(crate) const FIND_FACET: Wanted = Wanted::AtMost(30.0);
-/// The same for a page of the values of this tag.
+/// Milliseconds, 99th percentile, among a million timelines: a page of the values of a tag with 200,000 values.
 pub(crate) const FIND_VALUES: Wanted = Wanted::AtMost(20.0);
 /// Thousands of timelines indexed per second of CPU time.
 pub(crate) const FIND_BUILD: Wanted = Wanted::AtLeast(100.0);

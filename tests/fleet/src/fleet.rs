@@ -1,6 +1,6 @@
 //! Generator of the fleet's rows, as line protocol or as numbers.
 //!
-//! A fleet yields the rows of all hosts at one timestamp, then those of the next timestamp. It writes line
+//! A fleet yields the rows of all hosts at one timestamp, then the rows of the next timestamp. It writes line
 //! protocol straight into the caller's buffer, so that benchmarks measure the server and not the generator.
 
 use crate::host::Host;
@@ -43,10 +43,10 @@ pub struct FleetSpec {
     pub start: i64,
     /// Interval between two timestamps, in nanoseconds.
     pub step: i64,
-    /// Measurement name, without characters that line protocol escapes. Default `cpu`.
+    /// Measurement name, without characters that line protocol escapes; `cpu` from [`FleetSpec::new`].
     pub measurement: &'static str,
     /// Key and value of a tag that is written after the ten tags, without characters that line protocol
-    /// escapes. Default none.
+    /// escapes; `None` from [`FleetSpec::new`].
     pub mark: Option<(&'static str, &'static str)>,
 }
 
@@ -89,8 +89,8 @@ const FIELD_STARTS: [&[u8]; FIELDS.len()] = [
     b",usage_guest_nice=",
 ];
 
-/// Most bytes that fields and timestamp add to a prefix. Reserving them once per row avoids growing the buffer
-/// within a row.
+/// Maximum number of bytes that fields and timestamp add to a prefix. Reserving them once per row avoids growing
+/// the buffer within a row.
 const ROW_TAIL_BYTES_MAX: usize = 256;
 
 impl FleetSpec {

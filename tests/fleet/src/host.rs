@@ -1,7 +1,7 @@
 //! Tags of a simulated host: its name, location, hardware and service.
 //!
-//! Keys and values are those of the Time Series Benchmark Suite, so that cardinalities are comparable with
-//! published figures.
+//! Keys and values equal the Time Series Benchmark Suite, so that cardinalities are comparable with published
+//! figures.
 
 use crate::random::Random;
 

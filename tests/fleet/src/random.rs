@@ -2,8 +2,8 @@
 
 /// SplitMix64 generator: a counter whose values are mixed.
 ///
-/// It is fast and has 8 bytes of state. Its quality is sufficient for simulated load. Never use it where
-/// predictable numbers are a security risk.
+/// The generator is fast and has 8 bytes of state. Its quality is sufficient for simulated load. Never use it
+/// where predictable numbers are a security risk.
 ///
 /// The mixing constants are those of Steele, Lea and Flood, "Fast splittable pseudorandom number generators"
 /// (OOPSLA 2014), in Vigna's variant.
@@ -39,8 +39,8 @@ impl Random {
 
     /// Returns an approximately normal value with mean 0 and deviation 1, within ±6.
     ///
-    /// It is the sum of twelve uniform 16-bit values minus six. Without a logarithm it is fast and identical on
-    /// every machine.
+    /// The value is the sum of twelve uniform values of 16 bits, scaled to `[0, 1)`, minus six. Without a logarithm
+    /// the function is fast and identical on every machine.
     pub const fn normal(&mut self) -> f64 {
         const LOW_HALVES: u64 = 0x0000_ffff_0000_ffff;
         let mut halves = 0;

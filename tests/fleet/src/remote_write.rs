@@ -13,7 +13,7 @@ use tideline_wire::varint::zigzag;
 pub struct WriteRequest {
     /// Series with their samples.
     pub series: Vec<Series>,
-    /// Metadata of metrics. Version 1.0 only; version 2.0 sends it with each series.
+    /// Metadata of metrics. Version 1.0 only; version 2.0 uses [`Series::metadata`].
     pub metadata: Vec<Metadata>,
 }
 

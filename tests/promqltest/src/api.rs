@@ -12,7 +12,7 @@ use tideline_promql::{Labels, LabelsBuilder, Point, QueryValue, Sample, Series};
 
 use crate::run::Answer;
 
-/// Prefix of the API's parameter errors. Scripts compare only the rest.
+/// Prefix of the API's parameter errors. Scripts compare the message without this prefix.
 const PARAMETER: &str = "invalid parameter \"query\": ";
 
 /// Parses the response body of `query` or `query_range`.

@@ -1,6 +1,6 @@
 //! Expected results, and their comparison with actual results.
 //!
-//! Numbers may differ by a relative error of one millionth. Stale markers equal only each other.
+//! Numbers may differ by one millionth of the sum of their absolute values. Stale markers equal only each other.
 
 mod histogram;
 
@@ -10,7 +10,7 @@ use tideline_promql::{Labels, Point, QueryValue, Sample, Series};
 use crate::run::{Answer, Options};
 use crate::series::Value;
 
-/// Maximum difference of equal numbers, relative to their sum.
+/// Bound of the difference of equal numbers, relative to the sum of their absolute values; exclusive.
 const TOLERANCE: f64 = 1e-6;
 
 /// Everything that a script expects of one evaluation.
@@ -22,13 +22,13 @@ pub struct Expectation {
     pub is_ordered: bool,
     /// Expected error; `None` if the evaluation must succeed.
     pub fail: Option<Message>,
-    /// True if any warning is expected.
+    /// True if at least one warning must occur.
     pub has_warnings: bool,
-    /// True if any info is expected.
+    /// True if at least one info must occur.
     pub has_infos: bool,
-    /// Expected warnings. If there are any, each must occur, and no others may occur.
+    /// Expected warnings. Each must occur. Unless the list is empty, no other warnings may occur.
     pub warnings: Vec<Message>,
-    /// Expected infos, with the same rule.
+    /// Expected infos, compared like `warnings`.
     pub infos: Vec<Message>,
     /// True if warnings are not allowed.
     pub no_warnings: bool,
@@ -46,7 +46,7 @@ pub enum Expected {
     Scalar(f64),
     /// String.
     String(String),
-    /// Series; no others may occur.
+    /// Series; no other series may occur.
     Series(Vec<ExpectedSeries>),
 }
 
@@ -137,7 +137,7 @@ impl Expectation {
         }
     }
 
-    /// Checks that a failure is the expected one.
+    /// Compares a failure with the expectation.
     pub(crate) fn check_failure(&self, message: &str) -> Result<(), String> {
         match &self.fail {
             None => Err(format!("failed: {message}")),
@@ -148,7 +148,7 @@ impl Expectation {
         }
     }
 
-    /// Checks that warnings and infos are the expected ones.
+    /// Compares warnings and infos with the expectation.
     pub(crate) fn check_annotations(&self, answer: &Answer) -> Result<(), String> {
         let kinds = [
             (

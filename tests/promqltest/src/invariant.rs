@@ -22,7 +22,7 @@ const LOOKING_AT_TIME: [&str; 15] = [
 ];
 
 /// Fixes every selector and subquery of a query to a timestamp. Returns the query and the timestamps at which
-/// to evaluate it; `None` if its result depends on the evaluation timestamp anyway.
+/// to evaluate it. Returns `None` if the query is invalid or its result still depends on the evaluation timestamp.
 pub(crate) fn fixed(query: &str, time: i64) -> Option<(String, Vec<i64>)> {
     let mut expr = tideline_promql::parse(query).ok()?;
     if !fix(&mut expr, time) {

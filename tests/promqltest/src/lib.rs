@@ -9,9 +9,9 @@
 //!     {path="/"} 0.1666667
 //! ```
 //!
-//! A [`Script`] is run against a [`Target`]. As in Prometheus, each instant query is evaluated in three ways:
-//! unchanged, fixed to its timestamp with `@` and evaluated at other timestamps, and as the middle of a range
-//! query.
+//! A [`Script`] is run against a [`Target`]. As in Prometheus, instant queries are by default evaluated in three
+//! ways: unchanged, fixed to their timestamp with `@` and evaluated at other timestamps, and as the middle of a
+//! range query. [`Options`] turns the last two off.
 //!
 //! | module | content |
 //! |---|---|

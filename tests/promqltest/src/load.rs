@@ -1,5 +1,5 @@
 //! Series to load: values at regular steps, their start timestamps, conversion of classic histograms to
-//! native ones.
+//! native histograms.
 //!
 //! Lines are read one by one. A line with start timestamps (`metric@st`) applies to the next line.
 

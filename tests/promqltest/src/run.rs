@@ -206,7 +206,8 @@ fn asks_for_times(query: &str) -> bool {
         .any(|function| query.contains(function))
 }
 
-/// Evaluates a range from a minute before to a minute after; the middle must be as expected.
+/// Evaluates a range query from one minute before to one minute after `time`; the values at `time` must be as
+/// expected.
 fn as_range(
     query: &str,
     time: i64,
@@ -217,7 +218,7 @@ fn as_range(
     const MINUTE: i64 = 60_000;
     let answer = target.range(query, time - MINUTE, time + MINUTE, MINUTE)?;
     if expectation.is_ordered {
-        // Range vectors are always ordered by labels.
+        // Not comparable: range vectors are always ordered by labels.
         return Ok(());
     }
     let QueryValue::Matrix(series) = answer.value else {

@@ -116,7 +116,7 @@ impl Script {
 
 struct Lines<'a> {
     rest: Vec<&'a str>,
-    /// Number of lines taken, which is the number of the last one.
+    /// Number of consumed lines, which is the line number of the last consumed line.
     at: usize,
 }
 

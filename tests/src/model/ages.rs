@@ -37,7 +37,8 @@ impl Purge {
     }
 }
 
-/// Writes a point with the current time to a separate table: expiry never passes the newest point.
+/// Writes a point with the current time to a separate table, because the newest point of the database limits
+/// expiry.
 pub(super) fn write_now(client: &Client) {
     client
         .post_json("/v1/tables", &json!({"name": "now"}))
@@ -122,7 +123,7 @@ pub(super) fn set_policy(
     context: &str,
 ) {
     let now = SystemClock.now().nanos();
-    // Between days of points, so that the time that passes during the test hides none.
+    // Half a day away from all late points, so that the time passing during the test hides no point.
     let cut = |random: &mut Random| FIRST_INSTANT - random.index(41) as i64 * DAY - DAY / 2;
     let visible_from = (random.index(3) > 0).then(|| cut(random));
     let hot_from = match random.index(4) {

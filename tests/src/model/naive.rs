@@ -77,8 +77,9 @@ impl Model {
         std::mem::replace(&mut self.visible_from, instant)
     }
 
-    /// Removes the hidden points of a range that the service has purged; `rows` holds the points that it
-    /// still returns.
+    /// Aligns the hidden points of a range with the service, which may have purged some of them. `rows` are
+    /// the points that the service still returns: points in `rows` take their fields, all other points of the
+    /// range are removed. Panics if `rows` has a point in the range that the model lacks.
     pub(super) fn keep_of_hidden(&mut self, measurement: &str, (start, end): (i64, i64), rows: Vec<Row>) {
         let mut left: BTreeMap<_, Fields> = rows
             .into_iter()
@@ -224,7 +225,8 @@ impl Span {
         }
     }
 
-    /// Draws random timelines and a range between written timestamps; `None` if there are none.
+    /// Draws random timelines of a random measurement, and in 3 of 4 cases a range between visible points.
+    /// Returns `None` if a range is drawn but no point is visible.
     pub(super) fn draw(model: &Model, random: &mut Random) -> Option<Self> {
         let measurements: BTreeSet<&String> = model.timelines.keys().map(|(name, _)| name).collect();
         let measurement = *measurements.iter().nth(random.index(measurements.len()))?;
@@ -287,7 +289,7 @@ impl Span {
         question
     }
 
-    /// Returns the range, cut to the maximum number of windows.
+    /// Returns the range with a finite end, cut to its last [`WINDOWS_MAX`] windows and never empty.
     pub(super) fn bounded(&self, seconds: i64) -> (i64, i64) {
         let end = self.end.min(1_700_000_400 * SECOND);
         let start = self.start.max(end - WINDOWS_MAX * seconds * SECOND);
@@ -332,7 +334,8 @@ pub(super) fn same_rows(expected: &[Row], actual: &[Row], context: &str) {
     );
 }
 
-/// Compares two values by type and bits; floats that JSON cannot represent are returned as texts.
+/// Compares a value with its form in a response: non-finite floats are texts there, and unsigned values that
+/// fit `i64` are signed.
 fn same_value(wanted: &Value, actual: &Value) -> bool {
     match (wanted, actual) {
         (Value::Float(float), Value::String(text)) => match text.as_ref() {

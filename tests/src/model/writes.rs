@@ -1,6 +1,6 @@
-//! Random writes in all formats and encodings of the points route.
+//! Random writes to the points route as line protocol, JSON or NDJSON, plain or compressed with gzip or zstd.
 //!
-//! Most writes hit existing points; some are late, before the epoch, or already expired.
+//! Timestamps are few, so that many points are overwritten; some are late, before the epoch, or expired.
 
 use crate::points::json_point;
 use crate::reading::Fields;
@@ -15,7 +15,7 @@ use super::naive::Model;
 pub(super) const MEASUREMENTS: [&str; 2] = ["alpha", "beta"];
 /// Number of machines.
 const HOSTS: usize = 8;
-/// Few timestamps, so that most writes overwrite existing points.
+/// Number of regular timestamps; few, so that many points are overwritten.
 const INSTANTS: usize = 300;
 pub(super) const FIRST_INSTANT: i64 = 1_700_000_000_000_000_000;
 const SECOND: i64 = 1_000_000_000;
@@ -61,7 +61,7 @@ pub(super) fn write(client: &Client, model: &mut Model, random: &mut Random, con
     let answer = client
         .send("POST", "/v1/tables/default/points", &headers, &body)
         .expect("a response");
-    // Expired points are rejected line by line.
+    // Only the expired points of a request are rejected.
     let taken: Vec<Draft> = drafts
         .into_iter()
         .filter(|draft| model.takes(draft.time))

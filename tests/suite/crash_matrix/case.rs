@@ -1,6 +1,6 @@
 //! Case of the crash matrix: a step, a side of it, and a fault.
 //!
-//! The method of each fault returns a running server; [`finish`] then moves everything to its end.
+//! The method of each fault returns a running server; [`finish`] then runs all jobs on it.
 
 use std::fmt;
 use std::fs;
@@ -75,8 +75,8 @@ impl Drop for Gate {
 }
 
 impl Prepared {
-    /// Creates a store with days of points in hot and cold segments, late points, overwrites and deletes
-    /// among them, and points that are only in the journal.
+    /// Creates a store with points of several days in hot and cold segments, with overwrites, late points and
+    /// a delete, and with points that are only in the journal.
     ///
     /// # Panics
     ///
@@ -102,8 +102,7 @@ impl Prepared {
         );
         seal(&client);
         Life::set_retention(&client);
-        // With this longer TTL, points are sealed as hot; they are old enough to move once it is lowered
-        // again.
+        // This longer TTL seals points as hot. The lower TTL below makes some of them old enough to move.
         Life::set_hot_ttl(&client, "20d");
         life.write_days(&client, 0..5);
         life.write_now(&client);
@@ -287,7 +286,7 @@ impl fmt::Display for Case {
     }
 }
 
-/// Runs all moves to their end and checks the store after each.
+/// Runs the jobs one after another and checks the store after each, then again after writes and a restart.
 fn finish(server: Server, folder: &DataFolder, life: &mut Life, context: &str) {
     let client = server.client();
     for kind in [
@@ -303,7 +302,8 @@ fn finish(server: Server, folder: &DataFolder, life: &mut Life, context: &str) {
     life.check(&server.client(), &format!("{context}, at the end"));
 }
 
-/// Expired points are freed as soon as they are hidden; other work starts only on request.
+/// Returns a launch with an archive target. Expired points can be purged as soon as they are hidden. The
+/// scheduler searches for work once an hour, so that jobs start only on request.
 fn launch(folder: &DataFolder) -> Launch {
     let files = folder.beside("files");
     Launch::default()

@@ -1,8 +1,8 @@
 //! Table with ageing points, and the ledger of all changes to it.
 //!
 //! Every field of a point is derived from the number of its write. A reader can therefore identify the write
-//! and detect a partial one. The ledger holds the possible states of each place: one state if the outcome is
-//! known, and the old and the new state after a request without a response.
+//! and detect a partial one. The ledger holds the possible states of each point: one state if the outcome is
+//! known, two states while a delete is in progress.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -42,9 +42,9 @@ pub(super) struct Life {
     now: i64,
     /// Number of the last write.
     written: i64,
-    /// Writes that a place may return; `None` is an absent point.
+    /// Writes that a point may show; `None` if it may be absent.
     places: BTreeMap<Place, Vec<Option<i64>>>,
-    /// Places that were written more than once; several tiers may contain them.
+    /// Points that were written more than once; several tiers may contain them.
     rewritten: BTreeSet<Place>,
 }
 
@@ -104,8 +104,8 @@ impl Life {
             .expect_status(200);
     }
 
-    /// Writes a point per machine and half hour for some days before the start. The first machine gets one
-    /// every three minutes, so that its cold chunks have summaries.
+    /// Writes a point per machine and half hour; `days` counts back from the start of the current day. The first
+    /// machine gets a point every three minutes, so that its cold chunks have summaries.
     pub(super) fn write_days(&mut self, client: &Client, days: Range<i64>) {
         let start = self.now.div_euclid(DAY) * DAY;
         let steps = |span: i64| {
@@ -117,13 +117,14 @@ impl Life {
         self.write(client, &places);
     }
 
-    /// Writes a current point for every machine: old points expire only if newer ones exist.
+    /// Writes a current point for every machine: old points expire only if newer points exist.
     pub(super) fn write_now(&mut self, client: &Client) {
         let places: Vec<Place> = (0..HOSTS).map(|host| (host_name(host), self.now)).collect();
         self.write(client, &places);
     }
 
-    /// Overwrites points of any age, and writes new points near them.
+    /// Writes `count` points: overwrites random points that are not expired, or adds points within ten minutes
+    /// after them.
     pub(super) fn write_again(&mut self, client: &Client, count: usize) {
         let taken = |(_, time): &&Place| *time >= self.now - RETENTION + HOUR;
         let known: Vec<Place> = self.places.keys().filter(taken).cloned().collect();
@@ -136,8 +137,8 @@ impl Life {
         self.write(client, &places);
     }
 
-    /// Writes some half hours of every machine repeatedly, with a seal after each time, so that one window
-    /// has enough segments for a fold.
+    /// Writes the same four half-hourly points of every machine [`STACK`] times, each time followed by a seal.
+    /// One window then has enough segments for a fold.
     pub(super) fn write_stack(&mut self, client: &Client, seal: impl Fn(&Client)) {
         let age = [12 * HOUR, 4 * DAY][self.random.index(2)];
         let start = (self.now - age).div_euclid(DAY) * DAY;
@@ -171,7 +172,7 @@ impl Life {
         }
     }
 
-    /// Draws a delete of some machines and a range of hours to days.
+    /// Draws a delete of one to five machines over 1 to 30 hours of the last five days.
     pub(super) fn draw_delete(&mut self) -> Delete {
         let count = 1 + self.random.index(HOSTS - 1);
         let hosts: BTreeSet<usize> = (0..count).map(|_| self.random.index(HOSTS)).collect();
@@ -229,7 +230,8 @@ impl Life {
         self.check_tiers(client, &all, context);
     }
 
-    /// Compares the write that every place returns with the ledger; valid also while points move.
+    /// Checks that every point shows a write that the ledger allows; valid also while points move. Returns the
+    /// write of each stored point.
     pub(super) fn check_rows(&self, client: &Client, context: &str) -> BTreeMap<Place, i64> {
         let all = self.read(client, "all", context);
         for (place, known) in &self.places {
@@ -242,7 +244,8 @@ impl Life {
         all
     }
 
-    /// Checks that each point is in one tier. For an overwritten place, the newest write of all tiers counts.
+    /// Checks that the tiers together hold the points in `all`. A point that was written once must be in one
+    /// tier; of an overwritten point, the newest write of all tiers counts.
     fn check_tiers(&self, client: &Client, all: &BTreeMap<Place, i64>, context: &str) {
         let mut union = self.read(client, "hot", context);
         let old = ["cold", "archive"].map(|tier| self.read(client, tier, context));
@@ -264,8 +267,7 @@ impl Life {
         }
     }
 
-    /// Returns the write of every place in a tier; panics for a point that was never written or is returned
-    /// twice.
+    /// Returns the write of every point in a tier. Panics if a point was never written or is returned twice.
     fn read(&self, client: &Client, tier: &str, context: &str) -> BTreeMap<Place, i64> {
         let rows = reading::rows(client, TABLE, json!({"tier": tier})).expect("a response");
         let mut seen = BTreeMap::new();

@@ -11,7 +11,8 @@ use tideline_tests::client::escaped;
 
 use super::grammar::Question;
 
-/// Relative tolerance of float sums: neither side guarantees an order of additions.
+/// Tolerance of float sums, relative to the larger value but at least to 1: neither side guarantees an order of
+/// additions.
 const TOLERANCE: f64 = 1e-9;
 
 /// Result in a comparable form.
@@ -62,7 +63,7 @@ impl Answer {
         Self::Series(series(&json["data"]))
     }
 
-    /// Returns true if it has a sample.
+    /// Returns true if the result has a sample.
     pub(super) fn is_full(&self) -> bool {
         matches!(self, Self::Series(series) if !series.is_empty())
     }

@@ -136,7 +136,7 @@ fn temperature(random: &mut Random, instance: usize) -> BTreeMap<i64, f64> {
     values.collect()
 }
 
-/// Returns a gauge of which two thirds are missing, with some staleness markers.
+/// Returns a gauge with a third of its samples, and with some staleness markers.
 fn sparse(random: &mut Random, instance: usize) -> BTreeMap<i64, f64> {
     let mut samples = BTreeMap::new();
     for at in instants(random, instance) {

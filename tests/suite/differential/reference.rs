@@ -1,4 +1,4 @@
-//! Prometheus to compare with: a running one, or one that is started here.
+//! Reference Prometheus: already running, or started by this module.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,14 +11,14 @@ use tideline_tests::{Client, wait};
 /// Time limit of a start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Prometheus; one that was started here is killed on drop.
+/// Reference Prometheus. If this module started the process, dropping the value kills it.
 pub(super) struct Reference {
     client: Client,
     _started: Option<(Running, TempDir)>,
 }
 
 impl Reference {
-    /// Returns the Prometheus that `TIDELINE_PROMETHEUS` names.
+    /// Returns the Prometheus that `TIDELINE_PROMETHEUS` names; `None` if the variable is not set.
     pub(super) fn of_environment() -> Option<Self> {
         let named = std::env::var("TIDELINE_PROMETHEUS").ok()?;
         let reference = match named.parse::<SocketAddr>() {
@@ -61,7 +61,7 @@ impl Reference {
         &self.client
     }
 
-    /// Returns the version that it reports.
+    /// Returns the reported version.
     pub(super) fn version(&self) -> String {
         let answer = self.client.get("/api/v1/status/buildinfo").json();
         answer["data"]["version"].as_str().unwrap_or_default().to_owned()

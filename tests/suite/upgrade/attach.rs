@@ -1,5 +1,5 @@
-//! Attaching: an empty server that has only the archive returns the same results as the server that wrote it.
-//! This includes archives of an older build.
+//! Attaching: an empty server that has only the archive returns the same results as the server that wrote the
+//! archive, also for an archive of an older build.
 
 mod apart;
 mod flipped;
@@ -74,7 +74,7 @@ fn an_empty_machine_answers_from_the_archive_alone() {
     }
     let before = extra_answers(&client);
     server.kill();
-    // The files of the first server are kept, and those of the second supersede them.
+    // The files of the first server are kept, and the files of the second server supersede them.
     let third = DataFolder::new();
     let server = third.start(&launch(&files));
     let client = server.client();
@@ -340,7 +340,8 @@ fn an_archive_of_an_older_build_is_attached() {
     let mut expected = answers();
     let server = folder.start(&launch(&files));
     let client = server.client();
-    // Sidecars of that build do not contain table settings, and source tags are part of every timeline id.
+    // Sidecars of the older build do not contain table settings, and the ids of timelines depend on the source
+    // tags of the table.
     client
         .post_json("/v1/tables", &json!({"name": "guessed", "source_tags": ["rack"]}))
         .expect_status(201);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! table default
-//! timeline {"measurement": "cpu", "tags": {"host": "a"}, "attributes": {"owner": "storage"}}
+//! timeline {"measurement":"cpu","tags":{"host":"a"},"attributes":{"owner":"storage"}}
 //! 1709251200000000000 {"usage":1.5}
 //! ```
 

@@ -37,8 +37,8 @@ pub(super) struct Point {
 }
 
 /// Returns all steps: four seals, and points that stay in the journal. The points are three days of regular series with
-/// gaps, irregular series, fields of several types, five years in steps of a month, late points and overwrites after
-/// each seal, and times around the epoch.
+/// gaps, irregular series, fields of several types, five years in steps of 30 days, late points after the first seal,
+/// overwrites after each later seal, and times around the epoch.
 pub(super) fn steps() -> Vec<Step> {
     let mut random = Random::new(0x7469_6465_6c69_6e65);
     let mut steps = vec![Step::CreateTable(json!({
@@ -81,7 +81,7 @@ fn write(table: &'static str, points: &[Point]) -> Vec<Step> {
         .collect()
 }
 
-/// One point every quarter of an hour; `web-2` is silent on the second day, `web-3` is irregular.
+/// One point per machine and quarter of an hour; `web-2` is silent on the second day, `web-3` is irregular.
 fn regular(quarters: std::ops::Range<i64>, random: &mut Random) -> Vec<Point> {
     let mut points = Vec::new();
     for quarter in quarters {
@@ -101,7 +101,8 @@ fn regular(quarters: std::ops::Range<i64>, random: &mut Random) -> Vec<Point> {
     points
 }
 
-/// Points with every type; `n` has another numeric type each day, `state` is often missing.
+/// Point with every type except histograms. `n` is signed on the first day, a float on the second and unsigned
+/// later; `state` is missing in three of four points.
 fn cpu(host: &str, time: i64, random: &mut Random) -> Point {
     let mut fields = Fields::from([
         (
@@ -165,7 +166,7 @@ fn late(random: &mut Random) -> Vec<Point> {
         .collect()
 }
 
-/// One point per month since 2019, so that one seal spans years; and timestamps around the epoch.
+/// One point every 30 days since March 2019, so that one seal spans years; and timestamps around the epoch.
 fn years(random: &mut Random) -> Vec<Point> {
     let months = (1..=60).map(|month| START - month * 30 * DAY);
     let epoch = [-DAY, -1, 0, 1];
@@ -181,7 +182,8 @@ fn years(random: &mut Random) -> Vec<Point> {
         .collect()
 }
 
-/// Stored points again: some complete, most with a part of their fields, some twice in one request.
+/// Points at the timestamps of regular points: one in four complete, three in four with a single field. A point may
+/// occur twice in one request.
 fn overwrites(random: &mut Random) -> Vec<Point> {
     (0..60)
         .map(|_| {
@@ -196,7 +198,7 @@ fn overwrites(random: &mut Random) -> Vec<Point> {
         .collect()
 }
 
-/// Names that need escapes in some format, and points without a source.
+/// Point without a source, with names that need escapes in some format.
 fn odd_names() -> Vec<Point> {
     let tags = [("Größe", "5 m"), ("k=v", "a,b"), ("path", "C:\\dir")];
     let fields = Fields::from([
@@ -208,7 +210,7 @@ fn odd_names() -> Vec<Point> {
     vec![point("odd name", &tags, START + 5 * SECOND, fields)]
 }
 
-/// Points that only the journal holds: those of known timelines, and a new timeline.
+/// Points of a known and of a new timeline, which only the journal holds.
 fn unsealed(random: &mut Random) -> Vec<Point> {
     (0..20)
         .flat_map(|minute| {

@@ -4,7 +4,7 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `TIDELINE_SEED` | replays random tests; without it each run draws a fresh seed |
-//! | `TIDELINE_SLOW` | with `1`, every test with a slow form takes it |
+//! | `TIDELINE_SLOW` | with `1`, tests run in their slow form |
 //! | `TIDELINE_CORPORA` | folder of outside data |
 //! | `CI` | with `true`, a missing prerequisite fails its test |
 
@@ -20,7 +20,7 @@ pub use size::{is_slow, rounds};
 /// Factor by which the slow run multiplies the cases of property tests.
 const SLOW_CASES: u32 = 8;
 
-/// Returns the seed of a run: `TIDELINE_SEED` if set, else a fresh one. Prints it, so that a failure shows it.
+/// Returns the seed of a run: `TIDELINE_SEED` if set, else a fresh seed. Prints the seed, so that a failure shows it.
 ///
 /// # Panics
 ///
@@ -37,8 +37,8 @@ pub fn seeds(test: &str, count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |number| first.wrapping_add(number))
 }
 
-/// Returns the configuration of a property test: `cases` cases (8 times as many in the slow run), drawn from the
-/// seed of [`seed`] and printed under the name of the test.
+/// Returns the configuration of a property test with `cases` cases, 8 times as many in the slow run. The cases depend
+/// on [`seed`], which is printed with the name of the test.
 pub fn proptest_config(cases: u32) -> Config {
     let thread = std::thread::current();
     Config {

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// True if `CI=true`, as `.ci/run` sets it: a missing prerequisite fails its test.
+/// Returns true if `CI=true`, as `.ci/run` sets it: a missing prerequisite then fails its test.
 pub fn is_ci() -> bool {
     std::env::var("CI").as_deref() == Ok("true")
 }
@@ -22,14 +22,14 @@ pub fn skip(reason: &str) {
     report("skipped", reason);
 }
 
-/// Reports on the terminal that an optional test is not run, also under `CI=true`; `reason` names the variable that
-/// turns it on.
+/// Reports on the terminal that an optional test is not run, also under `CI=true`. `reason` names the variable that
+/// turns the test on.
 pub fn not_run(reason: &str) {
     report("not run", reason);
 }
 
-/// Writes a line to the process' standard error. The test harness captures `println!` and `eprintln!` of tests that
-/// pass; it does not capture this.
+/// Writes a line directly to standard error. The test harness hides `println!` and `eprintln!` of tests that pass,
+/// but not this line.
 fn report(what: &str, reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("test");
@@ -41,7 +41,7 @@ fn report(what: &str, reason: &str) {
 ///
 /// # Panics
 ///
-/// If the crate is not two folders below it.
+/// If the path of the crate has fewer than two parents.
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
@@ -54,7 +54,7 @@ pub fn workspace() -> &'static Path {
 ///
 /// # Panics
 ///
-/// If it is missing under `CI=true`.
+/// If the folder is missing under `CI=true`.
 #[track_caller]
 pub fn corpus(name: &str) -> Option<PathBuf> {
     let root = std::env::var_os("TIDELINE_CORPORA")

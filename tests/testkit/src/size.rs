@@ -1,10 +1,10 @@
 //! The size of tests that have a short and a slow form.
 
-/// True if `TIDELINE_SLOW=1`: every test takes its slow form.
+/// Returns true if `TIDELINE_SLOW=1`: every test takes its slow form.
 ///
 /// # Panics
 ///
-/// If the variable is neither `0` nor `1`.
+/// If the variable is neither `0` nor `1` nor empty.
 pub fn is_slow() -> bool {
     match std::env::var("TIDELINE_SLOW").as_deref() {
         Ok("1") => true,

@@ -35,7 +35,7 @@ pub(super) fn equal_as_listed(expected: &Histogram, got: &Histogram) -> bool {
         && all_equal(&expected.positive_buckets, &got.positive_buckets)
 }
 
-/// Returns first bucket and length of each span; adjacent spans are joined, empty ones removed.
+/// Returns first bucket and length of each span; adjacent spans are joined, empty spans removed.
 fn layout(spans: &[Span]) -> Vec<(i64, i64)> {
     let mut runs: Vec<(i64, i64)> = Vec::new();
     let mut next = 0;

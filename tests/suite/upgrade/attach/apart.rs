@@ -10,8 +10,8 @@ use super::{
     MOVES, PATIENCE, archive_all, attach, copy_tree, delete, launch, objects, set_archive_of, tell_story,
 };
 
-/// Tests that attributes are those of a timeline's newest segment, in any order of attaching, also if that
-/// segment has none.
+/// Tests that a timeline has the attributes of its newest segment, also if that segment has none. The segments
+/// are attached in one run or in two runs.
 #[test]
 fn attributes_are_those_of_the_newest_segment() {
     let first = DataFolder::new();
@@ -48,7 +48,7 @@ fn attributes_are_those_of_the_newest_segment() {
         let found = reading::search(client, "default", &condition);
         found["timelines"][0]["attributes"]["owner"].clone()
     };
-    // First everything at once; then the newest segment in one run and the rest in the next.
+    // First both segments in one run; then the newest segment in one run and the older one in the next.
     for kill in [None, Some("attach.edit.after:1")] {
         let folder = DataFolder::new();
         if let Some(step) = kill {
@@ -89,7 +89,7 @@ fn archives_of_two_servers_are_told_apart() {
         let server = folder.start(&launch(&files));
         let client = server.client();
         set_archive_of(&client, "default");
-        // Same timeline, timestamp and position among the writes: neither point is newer.
+        // Both servers write the same timeline, timestamp and write position, so neither point is newer.
         let lines = format!("m,host=same v={value}i 1700000000\nm,host={host} v={value}i 1700000000");
         client
             .post_lines("/v1/tables/default/points?precision=s", &lines)
@@ -135,7 +135,7 @@ fn archives_of_two_servers_are_told_apart() {
     }
 }
 
-/// Tests a copied data folder next to its original: neither removes files of the other.
+/// Tests a copied data folder next to its original: the copy removes no file of the original.
 #[test]
 fn a_copy_with_an_origin_of_its_own_leaves_the_files_of_the_original() {
     let first = DataFolder::new();

@@ -1,6 +1,6 @@
-//! Tests of the test rules: seeds, sizes and missing prerequisites.
+//! Tests of the rules in `tideline_testkit`: seeds, sizes and missing prerequisites.
 //!
-//! Each case runs this binary again with another environment, so that it sees the output of a whole test run.
+//! Each case runs this binary again with another environment and checks the output of that test run.
 
 use std::process::{Command, Output};
 
@@ -27,7 +27,7 @@ fn terminal(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Output of a failing subject; the harness shows it on standard output.
+/// Returns the standard output, where the harness shows the output of a failing subject.
 fn shown(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
