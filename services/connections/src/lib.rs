@@ -1,6 +1,6 @@
 //! HTTP connection handling that is independent of the served routes.
 //!
-//! A service passes its requests to [`serve`], which accepts connections, limits their number and duration, and
+//! A service passes its requests to [`mod@serve`], which accepts connections, limits their number and duration, and
 //! shares them fairly among clients. Routes and the meaning of requests belong to the service.
 //!
 //! | module | holds |

@@ -4,7 +4,7 @@
 //! resolves its timelines in the catalog and goes to the store. A search combines the index with the spans of
 //! timelines from the store. A restart restores the catalogs with the identities found in the journal.
 //!
-//! Path of a write: the decoder resolves each timeline through [`resolve`] → [`write`] checks the batch, converts it
+//! Path of a write: the decoder resolves each timeline through [`resolve`] → [`mod@write`] checks the batch, converts it
 //! to a delta and commits it → the store acknowledges → the timelines become visible.
 //!
 //! | module | operations |
@@ -13,7 +13,7 @@
 //! | [`tables`] | create, alter, drop |
 //! | `models` | tables by model |
 //! | [`resolve`] | raw series key → timeline |
-//! | [`write`] | batch → acknowledged points and rejects |
+//! | [`mod@write`] | batch → acknowledged points and rejects |
 //! | `bounds` | timestamps that a table accepts |
 //! | [`time`] | trusted time of requests |
 //! | `line_order` | order of conflicting lines of one request |

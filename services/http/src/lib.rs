@@ -2,7 +2,7 @@
 //!
 //! A request passes these stages:
 //!
-//! 1. `tideline_connections` accepts the connection, and [`serve`] passes the request to the router.
+//! 1. `tideline_connections` accepts the connection, and [`mod@serve`] passes the request to the router.
 //! 2. `observe` assigns the request id, counts and logs the request.
 //! 3. `host` checks the requested host, and `auth` checks the token.
 //! 4. A handler under `resources` extracts its input (`extract`, `body`), calls a function of the engine on a blocking

@@ -15,7 +15,7 @@
 //! | `list` | long lists of a segment, split into pages |
 //! | `objects` | listing of all objects at a target, and of the objects that descriptions reference |
 //! | `file` | columns and writing of files |
-//! | [`write`] | writing of runs to verified files |
+//! | [`mod@write`] | writing of runs to verified files |
 //! | `read` | reading of runs by their extents |
 //! | [`attach`] | reading of files that another database wrote |
 //!

@@ -7,7 +7,7 @@
 //! | [`fetch`] | fetched bytes of a file, verified before they are decoded |
 //! | [`pages`] | in-memory cache of file blocks |
 //! | [`columns`] | forward reader of one column of a row group |
-//! | [`file`] | reader of runs of one file |
+//! | [`mod@file`] | reader of runs of one file |
 //! | [`segment`] | reader of runs of all files of a segment |
 //! | [`local`] | complete foreign files on the local disk |
 //! | [`timelines`] | reader of the file of timelines of a segment |

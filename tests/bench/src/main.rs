@@ -21,7 +21,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`group`] | groups of figures |
-//! | [`benchmark`] | sequence of a run; figures of the group `spine` |
+//! | [`mod@benchmark`] | sequence of a run; figures of the group `spine` |
 //! | [`tiers`], [`beside`] | moves from hot to cold, and their interference with other work |
 //! | [`archive`] | moves from cold into archive files |
 //! | [`backfill`], [`million`], [`find`] | five years in random order; a million timelines; search among them |

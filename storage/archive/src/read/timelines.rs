@@ -105,7 +105,7 @@ impl TimelinesFile {
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::Damaged`] if it is not a file of timelines.
+    /// [`ArchiveError::Damaged`](crate::ArchiveError::Damaged) if it is not a file of timelines.
     pub fn runs(&self) -> Result<TimelineRuns> {
         let reader = local::open(&self.file, &[&COLUMNS]);
         let reader =
