@@ -173,7 +173,7 @@ fn prepare(folder: &DataFolder) -> Expected {
     for kind in ["migrate", "archive"] {
         job(&client, &json!({"kind": kind, "table": TABLE}));
     }
-    // A long job returns its response before its end.
+    // The response to a job request may arrive before a long job has ended.
     let archived = wait::until(PATIENCE, || {
         let rows = reading::rows(&client, TABLE, json!({"tier": "archive"}));
         rows.is_ok_and(|rows| !rows.is_empty()).then_some(())

@@ -4,7 +4,7 @@ use levenshtein_automata::SINK_STATE;
 use tantivy_fst::Automaton;
 use tideline_condition::text::Close;
 
-/// Automaton of terms that consist of a prefix and a text within the edit distance of another text.
+/// Automaton that accepts terms of the form `prefix` + text, where the text passes the edit-distance test `close`.
 pub(crate) struct CloseTerm<'a> {
     pub(crate) close: &'a Close,
     pub(crate) prefix: &'a [u8],

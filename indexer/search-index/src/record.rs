@@ -20,14 +20,13 @@ pub trait SeenLookup {
     fn seen(&self, ordinals: &[Ordinal]) -> Vec<Option<Seen>>;
 
     /// Returns true if the search should stop, because its client disconnected or its time limit was exceeded. Once
-    /// true, it must stay true. Checked after a few thousand timelines or values, and before each pattern is
-    /// compiled.
+    /// true, it must stay true. Called every few thousand timelines or values, and before each pattern is compiled.
     fn is_stopped(&self) -> bool {
         false
     }
 }
 
-/// A catalog entry with the times of its points. It has no fields.
+/// Catalog entry with the times of its points. Field subjects have no values in it.
 #[derive(Clone, Copy)]
 pub struct TimelineRecord<'a> {
     /// Catalog entry.

@@ -50,7 +50,7 @@ pub enum Pushed {
 }
 
 impl Spool {
-    /// Creates an empty queue whose chunks are reserved in `memory`.
+    /// Creates an empty queue that reserves its chunks in `memory`, except a chunk pushed while the queue is empty.
     pub fn new(memory: &MemoryAccount) -> Self {
         Self {
             queue: Mutex::new(Queue {

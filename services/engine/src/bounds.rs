@@ -1,4 +1,4 @@
-//! Time bounds of a table: timestamps that its policy allows and that have not expired.
+//! Time bounds of a table: timestamps that its settings accept and that have not expired.
 
 use tideline_model::reject::TimeBound;
 use tideline_model::{LineReject, PointGroup, RejectReason, TableSpec, TimeRange};

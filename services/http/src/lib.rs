@@ -12,17 +12,17 @@
 //! | module | holds |
 //! |---|---|
 //! | `settings` | [`HttpSettings`], [`Secret`] |
-//! | `serve` | the service on the connections of `tideline_connections` |
+//! | `serve` | the binding of the router to `tideline_connections` |
 //! | `router`, `described` | all routes and the OpenAPI document; its common error responses |
 //! | `app` | the shared state: engine, budgets, permits |
 //! | `context`, `observe`, `audit`, `host`, `auth` | the layers around every request |
 //! | `failure` | the mapping from errors to statuses, per dialect |
-//! | `body` | limits of request bodies; `tideline_connections` reads them |
-//! | `extract`, `stream`, `whole` | extractors; streamed responses; memory of other responses |
+//! | `body` | size limits of request bodies; `tideline_connections` reads the bodies |
+//! | `extract`, `stream`, `whole` | extractors; streamed responses; memory accounting of responses sent whole |
 //! | `condition`, `saved` | conversion of conditions; expansion of saved searches |
 //! | `ingest` | execution of writes; the pipeline is `tideline-ingest` |
 //! | `running` | the registry of running queries |
-//! | `requested` | jobs of requests that run in the background |
+//! | `requested` | background jobs that a request starts and does not wait for |
 //! | `watching` | shared state of all watches |
 //! | `metrics` | the metrics of the service |
 //! | `resources` | the handlers |

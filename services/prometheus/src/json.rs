@@ -13,10 +13,10 @@ use crate::number::{NumberForm, put_number, put_time};
 /// Warning for a response that `limit` has truncated.
 pub(crate) const TRUNCATED: &str = "results truncated due to limit";
 
-/// Start of every response, up to its data.
+/// Start of every successful response, up to its data.
 pub(crate) const SUCCESS: &[u8] = b"{\"status\":\"success\",\"data\":";
 
-/// Bytes of text within one series after which the text is written.
+/// Buffer size in bytes at which the text of an incomplete series is written to the client.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Writes a response whose data is an array; `put` appends one item.
@@ -178,8 +178,8 @@ fn put_histogram_point(time: i64, histogram: &Histogram, text: &mut Vec<u8>) {
     text.push(b']');
 }
 
-/// Writes `{"count":…,"sum":…,"buckets":[[edges,lower,upper,count],…]}` without empty buckets. `edges` are the
-/// inclusive bounds: 0 the upper, 1 the lower, 2 neither, 3 both.
+/// Writes `{"count":…,"sum":…,"buckets":[[edges,lower,upper,count],…]}` without empty buckets. `edges` encodes which
+/// bounds are inclusive: 0 = upper, 1 = lower, 2 = neither, 3 = both.
 fn put_histogram(histogram: &Histogram, text: &mut Vec<u8>) {
     text.extend_from_slice(b"{\"count\":");
     put_number(histogram.count, NumberForm::Short, text);

@@ -43,7 +43,7 @@ impl ListRequest {
     /// large.
     pub fn series(parameters: &Parameters) -> error::Result<Self> {
         parameters.need_selector()?;
-        // Prometheus names the parameter here, and only here.
+        // As in Prometheus, only this request reports a selector error as an error of the parameter `match[]`.
         let selectors = parameters.selectors();
         let selectors = selectors.map_err(|error| wrong("match[]", error))?;
         Self::read(parameters, List::Series, Some(selectors))

@@ -1,7 +1,8 @@
 //! Series of a table as the data source of the PromQL evaluator.
 //!
-//! A selection is a parallel scan over timelines. Each timeline is read once for all its wanted metrics, and its
-//! series are passed to the evaluator by the worker that read them.
+//! A selection is a parallel scan over timelines. One read of a timeline returns all its wanted metrics. The worker
+//! that read them passes the series to the evaluator. Exceptions: metrics whose name occurs in several measurements are
+//! passed after the scan, and timelines whose windows cannot be computed without samples are read twice.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,11 +24,11 @@ use crate::time::Span;
 use crate::union::{Unions, shared_names};
 use crate::view::SeriesView;
 
-/// Milliseconds before the wanted range from which histograms are read: the preceding histogram determines whether
+/// Milliseconds by which the scan starts earlier if histograms are wanted: the preceding histogram determines whether
 /// the first wanted one is a reset.
 pub(crate) const BEFORE_HISTOGRAMS: i64 = 300_000;
 
-/// Name of the samples of the timelines being read, in errors.
+/// Name, in memory-limit errors, of the buffers for samples of the timelines being read.
 pub(crate) const GATHERED: &str = "bytes of samples gathered from timelines at once";
 
 /// Series of a table, for the evaluation of an expression.
@@ -84,7 +85,7 @@ struct Reading<'r> {
     scope: &'r Scope<'r>,
     /// Layouts by measurement.
     layouts: Vec<Layout>,
-    /// By measurement and metric: true if another measurement has a metric of the same name.
+    /// Flags by measurement and metric: true if another measurement has a metric of the same name.
     shared: Vec<Vec<bool>>,
     fields: Vec<FieldId>,
     /// First wanted millisecond.
@@ -201,7 +202,8 @@ impl<'r> Reading<'r> {
         is_numbers && self.shared[at].iter().all(|shared| !shared)
     }
 
-    /// Passes on the windows of a timeline's series. Timelines that need their samples are read again later.
+    /// Computes the window results of a timeline's series and passes them to the evaluator. A timeline that needs its
+    /// samples is added to `doubtful` and read again later.
     fn steps(
         &self,
         found: &Found,
@@ -226,7 +228,7 @@ impl<'r> Reading<'r> {
             None => reader.timeline(found.id, &mut |run| Ok(flow(steps.take(run, layout))))?,
         }
         if !steps.finish() {
-            // Other timelines of the table are likely to have such timestamps too.
+            // Other timelines of the table are likely to have fractions of milliseconds too.
             self.has_fractions
                 .fetch_or(steps.has_fractions, Ordering::Relaxed);
             self.doubtful.lock().push(*found);

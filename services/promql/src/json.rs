@@ -143,7 +143,8 @@ fn add_shift(json: &mut Value, shift: &Shift) {
     json["startOrEnd"] = json!(edge);
 }
 
-/// Adds the milliseconds of a fixed duration, 0 otherwise, and the expression of a computed one.
+/// Adds two members: `name` is a fixed duration in milliseconds, otherwise 0. `{name}Expr` is the expression of a
+/// computed duration, otherwise null.
 fn add_duration(json: &mut Value, name: &str, duration: Option<&DurationValue>) {
     let (milliseconds, expr) = match duration {
         None => (0, None),

@@ -11,10 +11,10 @@ use crate::accumulate::{Accumulator, Slice};
 use crate::plan::{AggregateSource, MeasurementColumns};
 use crate::window::{Segment, Windows};
 
-/// Accumulators of the columns of one group, for every window.
+/// Accumulators of one group: one per result column, for all windows.
 pub(crate) type GroupState = Vec<Accumulator>;
 
-/// Columns of a measurement by the field that they are computed from.
+/// Indices of the result columns of a measurement, by source field.
 #[derive(Debug)]
 pub(crate) struct Lanes(Vec<(FieldId, Vec<usize>)>);
 
@@ -30,7 +30,7 @@ impl Lanes {
         Self(lanes)
     }
 
-    /// Returns the fields that some column is computed from.
+    /// Returns the source fields of all result columns.
     pub(crate) fn fields(&self) -> impl Iterator<Item = FieldId> {
         self.0.iter().map(|(field, _)| *field)
     }

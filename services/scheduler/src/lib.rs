@@ -16,10 +16,10 @@
 //! | [`job`] | jobs as shown to users |
 //! | `queue` | queue: ids, requested work, waits after failures |
 //! | `runner` | the thread that runs jobs |
-//! | [`run`] | the running job: progress, throttle, pause and cancel |
+//! | [`run`] | [`Run`]: handle through which the work of a running job reports cost and progress |
 //! | [`policy`] | checks of a table's policy |
 //! | [`requested`] | jobs that a request starts and performs itself |
-//! | `unplanned` | jobs for work that was in no plan |
+//! | `unplanned` | history entries of unplanned work, such as seals by size and age |
 //! | `lookup` | look-up of jobs |
 //! | [`throttle`] | throttle, pause and cancel of the running job |
 //! | `journal` | state that survives a restart |

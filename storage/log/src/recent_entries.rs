@@ -34,8 +34,8 @@ struct Entries {
     from: SequenceNumber,
     /// Sequence after the newest entry.
     end: SequenceNumber,
-    /// Sequences that this run has skipped, without the first of them, which is still a valid cursor. The run before
-    /// may have given these sequences to writes that were lost unsynced.
+    /// Sequences skipped at the first write of this process: the previous process may have assigned them to writes
+    /// that were lost unsynced. Excludes the end before the skip, which is a valid cursor.
     passed_over: Range<u64>,
 }
 
@@ -110,8 +110,8 @@ impl RecentEntries {
         self.entries.lock().end
     }
 
-    /// Returns the entries of `table` from `from` on, up to the one with which their encoded bytes reach `bytes_max`.
-    /// Returns no entry if `bytes_max` is 0.
+    /// Returns the entries of `table` from `from` on. Stops after the entry at which their encoded bytes total
+    /// at least `bytes_max`. Returns no entry if `bytes_max` is 0.
     pub(crate) fn read(
         &self,
         table: TableId,

@@ -23,8 +23,8 @@ pub struct LineReject {
     pub line: u32,
     /// Reason why the line was not stored.
     pub reason: RejectReason,
-    /// Start of the rejected line, for display, cut at a character boundary. Empty if no line is shown, as after the
-    /// first thousand rejects of a body.
+    /// Text that identifies the line, for display, cut at a character boundary: the start of the line, or the
+    /// measurement of a decoded row. Decoders leave it empty after the first thousand rejects of a body.
     pub excerpt: String,
 }
 
@@ -135,7 +135,7 @@ pub struct RememberedReject {
     pub is_retryable: bool,
 }
 
-/// Condition that must change before a retry can succeed.
+/// Condition that must hold before a retry can succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitsFor {
     /// The server clock is trusted again.

@@ -41,7 +41,7 @@ pub struct Seen {
     pub last: i64,
 }
 
-/// Number of rows whose timelines are looked up before the first of these timelines is changed.
+/// Rows per batch of a write: all timelines of a batch are looked up and loaded into the cache, then all are updated.
 const ROWS_AHEAD: usize = 1_024;
 /// Spare bytes for texts and histograms that a row keeps beyond twice its current size.
 const BYTES_KEPT: usize = 256;
@@ -226,8 +226,8 @@ impl TableLatest {
             .for_each(|shard| *shard.lock() = Shard::default());
     }
 
-    /// Forgets all timelines if the clock has gone back since the last call, because values found in chunks may lack
-    /// points that are visible again.
+    /// Forgets all timelines if the trusted clock has gone back since the last call. Points that were expired when
+    /// chunks were read may be visible again; the values in memory do not include them.
     pub(crate) fn follow(&self, clock_turns: u64) {
         if self.turns.fetch_max(clock_turns, Ordering::SeqCst) < clock_turns {
             self.forget_all();

@@ -56,8 +56,8 @@ impl Window {
     }
 }
 
-/// Returns the start of the narrowest cold window that contains a timestamp. Every cold window that ends at or before
-/// the timestamp ends at this start or earlier.
+/// Returns the start of the narrowest cold window that contains a timestamp. No cold window ends after this start and
+/// at or before the timestamp.
 pub fn cold_boundary(nanos: i64, base: i64) -> i64 {
     Window::of(nanos, base, COLD_LEVEL).range(base).start
 }

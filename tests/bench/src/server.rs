@@ -1,4 +1,4 @@
-//! The server under test: the real binary in a separate process, with default settings.
+//! The server under test: the real binary in a separate process, with default settings unless a benchmark sets others.
 //!
 //! All waits poll the process and have a limit, so that a hung server ends the run with an error.
 

@@ -218,7 +218,7 @@ fn as_range(
     const MINUTE: i64 = 60_000;
     let answer = target.range(query, time - MINUTE, time + MINUTE, MINUTE)?;
     if expectation.is_ordered {
-        // Not comparable: range vectors are always ordered by labels.
+        // Not comparable: results of range queries are always ordered by labels.
         return Ok(());
     }
     let QueryValue::Matrix(series) = answer.value else {

@@ -1,4 +1,4 @@
-//! `text`: the subject contains some words, in any order.
+//! `text`: the subject contains all words of a text, in any order.
 
 use super::Operator;
 use crate::Result;
@@ -59,7 +59,7 @@ impl Operator for Words {
 
     fn encode(&self, to: &mut StableBytes) {
         to.choice(self.distance);
-        // Words and phrases share a code.
+        // Words (0) and phrases (1) share the operator code 10.
         to.choice(0);
         to.text(&self.text);
     }

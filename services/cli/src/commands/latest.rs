@@ -13,7 +13,7 @@ use crate::condition::WhereArguments;
 use crate::error::Result;
 use crate::output;
 
-/// Timelines shown in a table without `--limit`.
+/// Maximum number of timelines for `--output table` without `--limit`.
 const TABLE_TIMELINES: u64 = 100;
 
 /// Arguments of `latest`.

@@ -115,7 +115,7 @@ pub(super) struct Converted {
     pub(super) starts: Vec<usize>,
     /// Rows that are not valid points: their position and the reason.
     pub(super) refused: Vec<(usize, String)>,
-    /// Counts of compared rows.
+    /// Counts of rows that replace another row, and of rows that were not compared.
     pub(super) compared: Compared,
 }
 
@@ -388,7 +388,7 @@ fn rows(bytes: &[u8], delimiter: u8, mut each: impl FnMut(usize, &::csv::ByteRec
             .position()
             .and_then(|position| usize::try_from(position.byte()).ok());
         let mut start = start.unwrap_or_default();
-        // The reader includes the rest of a line end, and blank lines, in the row after them.
+        // The position may be at the `\n` of the previous `\r\n`, or at blank lines before the row.
         while matches!(bytes.get(start), Some(b'\r' | b'\n')) {
             start += 1;
         }

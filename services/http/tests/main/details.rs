@@ -8,8 +8,8 @@ use crate::client::Server;
 
 const TABLE: &str = "/v1/tables/default";
 
-/// Starts a server with samples that have a start timestamp, an exemplar of their series, and other data with a field
-/// of the same name.
+/// Starts a server with three points: a sample with a start timestamp, an exemplar of the same series, and a point of
+/// another measurement with an ordinary field `_start`.
 fn filled() -> Server {
     let server = Server::start();
     let lines = "hits,host=a value=7,_start=1700000000000i 1700000000\n\

@@ -16,7 +16,7 @@ use crate::grouping::FieldValue;
 use crate::number;
 use crate::reject::{Reason, quote};
 
-/// Members of a point, unparsed except for strings.
+/// Members of a point. Measurement and tags are decoded; time and field values are raw JSON.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Point<'a> {
@@ -30,7 +30,7 @@ pub(super) struct Point<'a> {
     pub(super) fields: Members<'a, &'a RawValue>,
 }
 
-/// String of the body.
+/// JSON string; borrows from the body if it has no escapes.
 #[derive(Deserialize)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 

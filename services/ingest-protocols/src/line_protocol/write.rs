@@ -83,8 +83,8 @@ fn write_value(out: &mut Vec<u8>, name: &str, value: &Value) -> Result<(), Inges
     Ok(())
 }
 
-/// Writes the shortest digits that parse to the same double, in the format of InfluxDB's own writers: with an exponent
-/// of at least two digits below 10⁻⁴ and from 10⁶ on.
+/// Writes the shortest digits that parse to the same double, in the format of InfluxDB's own writers. Nonzero values
+/// with a magnitude below 10⁻⁴ or of at least 10⁶ have an exponent of at least two digits.
 fn write_float(out: &mut Vec<u8>, value: f64) {
     let scientific = format!("{value:e}");
     match scientific

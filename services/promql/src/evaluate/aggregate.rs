@@ -1,4 +1,4 @@
-//! Aggregations. Each series is assigned to its group once; then each column is added to its group.
+//! Aggregations. Each series is assigned to its group once, for all steps; then each group is aggregated.
 //!
 //! Submodules by kind of aggregation: `numbers` folds floats, `histograms` adds up histograms, `pick` selects
 //! series, `count_values` counts equal values. `parameter` validates parameters.

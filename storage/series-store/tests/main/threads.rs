@@ -18,7 +18,7 @@ fn point(at: i64) -> Point {
     (timeline(1), at, vec![("value", Value::Signed(at))])
 }
 
-/// Returns settings whose supervisor makes a thread panic in the next round after a message on the returned sender.
+/// Returns store settings and a sender. After a message on the sender, `thread` panics in its next round.
 fn panicking(thread: &'static str) -> (Settings, mpsc::Sender<()>) {
     let supervisor = Supervisor::default();
     let (arm, armed) = mpsc::channel();
