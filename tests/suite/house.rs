@@ -62,7 +62,15 @@ fn texts_and_names_are_plain() {
         ["wi", "sh"],
     ]
     .map(|halves| halves.concat());
-    let phrases = [["is no", "ne of"], ["leave ", "away"], ["hands ", "on"]].map(|halves| halves.concat());
+    let phrases = [
+        ["is no", "ne"],
+        ["are no", "ne"],
+        ["comes ", "to"],
+        ["come ", "to"],
+        ["leave ", "away"],
+        ["hands ", "on"],
+    ]
+    .map(|halves| halves.concat());
     let is_dialect = |text: &str| {
         let text = text.to_lowercase();
         let mut parts = text.split(|c: char| !c.is_alphabetic());
@@ -71,7 +79,13 @@ fn texts_and_names_are_plain() {
                 .iter()
                 .any(|word| part.strip_suffix('s').unwrap_or(part) == word)
         });
-        has_word || phrases.iter().any(|phrase| text.contains(phrase.as_str()))
+        let has_phrase = |phrase: &String| {
+            text.match_indices(phrase.as_str()).any(|(at, found)| {
+                !text[..at].ends_with(char::is_alphabetic)
+                    && !text[at + found.len()..].starts_with(char::is_alphabetic)
+            })
+        };
+        has_word || phrases.iter().any(has_phrase)
     };
     // Data of a stored fixture, which is compared byte by byte.
     const STORED: [&str; 2] = ["tests/fixtures/spine", "tests/suite/upgrade/story.rs"];

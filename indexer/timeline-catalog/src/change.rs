@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tideline_model::{TableId, TimelineId};
+use tideline_model::{ModelTag, TableId, TimelineId};
 use tideline_wire::varint;
 
 use crate::catalog::{Catalog, CatalogOptions};
@@ -18,8 +18,6 @@ use crate::metadata::Known;
 use crate::value::Parts;
 use crate::{CatalogError, Result};
 
-/// First bytes of an entry in the journal. The log lists the tags of all models.
-pub const ENTRY_TAG: [u8; 2] = *b"TC";
 /// Version of the entry layout.
 const VERSION: u8 = 1;
 /// Approximate maximum of row bytes in one entry; a single row may exceed it.
@@ -78,7 +76,7 @@ pub(crate) struct EntryRows(Vec<u8>);
 
 impl EntryRows {
     pub(crate) fn new(table: TableId) -> Self {
-        let mut bytes = ENTRY_TAG.to_vec();
+        let mut bytes = ModelTag::CATALOG.0.to_vec();
         bytes.push(VERSION);
         varint::put(u64::from(table.0), &mut bytes);
         Self(bytes)
@@ -226,7 +224,7 @@ impl Catalog {
 
 /// Returns the table of an entry and a decoder of its rows.
 fn header(entry: &[u8]) -> Option<(TableId, Parts<'_>)> {
-    let rest = entry.strip_prefix(&ENTRY_TAG)?;
+    let rest = entry.strip_prefix(&ModelTag::CATALOG.0)?;
     let (&VERSION, rest) = rest.split_first()? else {
         return None;
     };
@@ -255,7 +253,7 @@ impl CatalogChange {
         self.0.catalog.table
     }
 
-    /// Returns the bytes for the journal. They begin with [`ENTRY_TAG`].
+    /// Returns the bytes for the journal. They begin with [`ModelTag::CATALOG`].
     pub fn encoded(&self) -> &Bytes {
         &self.0.encoded
     }

@@ -136,30 +136,28 @@ impl Engine {
             let attributes = entry.map(|entry| entry.attributes().next().is_none());
             attributes.unwrap_or(false)
         };
-        let may_go = |(id, seen): &(TimelineId, Option<tideline_series_store::Seen>)| match seen {
-            Some(seen) => terms.silent_before.is_some_and(|before| seen.last < before),
-            None => (terms.empty && bare(*id)) || terms.hidden_are_silent(),
-        };
-        let looked_at = ids.iter().copied().zip(seen);
-        let (mut empty, mut silent) = (Vec::new(), Vec::new());
-        for candidate in looked_at.filter(may_go) {
-            match candidate.1 {
-                Some(_) => silent.push(candidate.0),
-                None if terms.hidden_are_silent() => silent.push(candidate.0),
-                None => empty.push(candidate.0),
+        let (mut removable, mut empty) = (Vec::new(), Vec::new());
+        for (id, seen) in ids.iter().copied().zip(seen) {
+            let is_silent = match seen {
+                Some(seen) => terms.silent_before.is_some_and(|before| seen.last < before),
+                None => terms.hidden_are_silent(),
+            };
+            if is_silent {
+                removable.push(id);
+            } else if seen.is_none() && terms.empty && bare(id) {
+                empty.push(id);
             }
         }
+        // Without a retention no point is hidden.
         if terms.visible_from > i64::MIN {
             let delay = self.settings.purge_delay;
-            let mut have = self
-                .store
-                .have_points_within(&table.points, &empty, delay)?
-                .into_iter();
-            empty.retain(|_| !have.next().unwrap_or(true));
+            let have_points = self.store.have_points_within(&table.points, &empty, delay)?;
+            let mut have_points = have_points.into_iter();
+            empty.retain(|_| have_points.next() == Some(false));
         }
-        silent.extend(empty);
-        silent.sort_unstable();
-        Ok(silent)
+        removable.extend(empty);
+        removable.sort_unstable();
+        Ok(removable)
     }
 }
 

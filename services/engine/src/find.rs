@@ -154,7 +154,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::NoSuchTimeline`] if there is none, or a store error if its span cannot be read.
+    /// Returns [`EngineError::NoSuchTimeline`] if the id is unknown, or a store error if its span cannot be read.
     pub fn timeline(&self, table: &Table, id: TimelineId) -> Result<Timeline> {
         let ordinal = self.visible(table, id)?;
         let mut described = self.describe_all(table, &[ordinal])?;

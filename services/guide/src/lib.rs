@@ -11,6 +11,7 @@
 mod page;
 mod search;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -59,7 +60,7 @@ pub struct GuideFile {
     /// Value of the header `Content-Type`.
     pub content_type: &'static str,
     /// Content.
-    pub text: String,
+    pub text: Cow<'static, str>,
 }
 
 /// Returns a file by its name: a page (`jobs`, also `jobs.md`, as links in the sources have it), `guide.css`, `guide.js`
@@ -67,23 +68,26 @@ pub struct GuideFile {
 pub fn file(name: &str) -> Option<&'static GuideFile> {
     static FILES: OnceLock<BTreeMap<&'static str, GuideFile>> = OnceLock::new();
     let files = FILES.get_or_init(|| {
-        let file = |content_type, text: String| GuideFile { content_type, text };
-        let pages = PAGES
-            .iter()
-            .map(|page| (page.name, file("text/html; charset=utf-8", page.html(PAGES))));
+        let file = |content_type, text: Cow<'static, str>| GuideFile { content_type, text };
+        let pages = PAGES.iter().map(|page| {
+            (
+                page.name,
+                file("text/html; charset=utf-8", page.html(PAGES).into()),
+            )
+        });
         let parts = [
             (
                 "guide.css",
-                file("text/css; charset=utf-8", include_str!("guide.css").to_owned()),
+                file("text/css; charset=utf-8", include_str!("guide.css").into()),
             ),
             (
                 "guide.js",
-                file(
-                    "text/javascript; charset=utf-8",
-                    include_str!("guide.js").to_owned(),
-                ),
+                file("text/javascript; charset=utf-8", include_str!("guide.js").into()),
             ),
-            ("search.json", file("application/json", search::index(PAGES))),
+            (
+                "search.json",
+                file("application/json", search::index(PAGES).into()),
+            ),
         ];
         pages.chain(parts).collect()
     });

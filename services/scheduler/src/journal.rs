@@ -50,7 +50,7 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    /// Creates an edit that writes a row; empty if there is none.
+    /// Creates an edit that writes a row; empty without a row.
     pub(crate) fn put(row: Option<(Bytes, Bytes)>) -> Self {
         Self {
             put: row.into_iter().collect(),

@@ -214,7 +214,7 @@ impl State {
         self.requested.iter().find(|begun| begun.job.id == id)
     }
 
-    /// Cancels a requested job. Returns false if there is none with this number.
+    /// Cancels a requested job. Returns false if no requested job has this number.
     pub(crate) fn cancel_requested(&self, id: u64) -> bool {
         let found = self.requested_job(id);
         if let Some(begun) = found {

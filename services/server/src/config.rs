@@ -213,8 +213,8 @@ impl Resolved {
     ///
     /// # Errors
     ///
-    /// Returns [`ServerError::Config`] with all unreadable files, unknown keys and invalid values. If there
-    /// are none, the problems can be a public address without a token, and too little memory.
+    /// Returns [`ServerError::Config`] with all unreadable files, unknown keys and invalid values. Without such
+    /// problems, it may report a public address without a token, and too little memory.
     pub fn join(sources: &Sources) -> Result<Self> {
         let mut problems = Vec::new();
         let mut resolved = Self {

@@ -355,8 +355,8 @@ impl Archive {
         keys.into_iter().map(read).collect()
     }
 
-    /// Returns the first object of a segment that is missing, or the first file that has another size; `None` if there
-    /// is none. Reads no content.
+    /// Returns the first object of a segment that is missing, or the first file that has another size; `None` if all
+    /// files are complete. Reads no content.
     ///
     /// # Errors
     ///

@@ -67,7 +67,7 @@ impl KeyspaceList {
         }
     }
 
-    /// Reads the newer intact copy; `None` if there is none.
+    /// Reads the newer intact copy; `None` if neither copy is intact.
     pub(crate) fn read(folder: &Path, tier: Tier) -> io::Result<Option<Self>> {
         let files = ListFiles::of(tier);
         let mut copies = Vec::new();

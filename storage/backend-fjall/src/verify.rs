@@ -54,7 +54,7 @@ pub struct VerifyReport {
     /// Descriptions of logs with an incomplete last batch. A crash leaves such a log, and the batch was not
     /// acknowledged. A damaged last batch looks the same, so missing acknowledged writes may have been in it.
     pub torn_ends: Vec<String>,
-    /// Description of the damage, one sentence per item; empty if there is none.
+    /// Description of the damage, one sentence per item; empty if nothing is damaged.
     pub findings: Vec<String>,
 }
 

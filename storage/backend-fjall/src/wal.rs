@@ -151,7 +151,7 @@ impl Log {
         self.first_commit
     }
 
-    /// Describes the torn end; `None` if there is none.
+    /// Describes the torn end; `None` if all files end with a complete record.
     pub(crate) fn torn_end(&self) -> Option<String> {
         let torn = self.files.iter().find(|file| file.is_torn)?;
         Some(format!(

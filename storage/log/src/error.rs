@@ -5,9 +5,10 @@
 use std::time::Duration;
 
 use tideline_backend::{BackendError, ErrorKind};
+use tideline_model::ModelTag;
 use tideline_runtime::ThreadFailure;
 
-use crate::entry::{ModelError, ModelTag, Refusal};
+use crate::entry::{ModelError, Refusal};
 
 /// Result of a call of the log.
 pub type Result<T> = std::result::Result<T, LogError>;

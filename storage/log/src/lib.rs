@@ -42,7 +42,7 @@ mod stamps;
 pub mod trusted_clock;
 
 pub use edits::Edit;
-pub use entry::{LogEntry, ModelError, ModelTag, Refusal};
+pub use entry::{LogEntry, ModelError, Refusal};
 pub use error::{LogError, Result};
 pub use log::{Log, LogCounts, SHARD};
 pub use manifest::Manifest;
@@ -53,4 +53,5 @@ pub use requests::{RequestKey, RequestRecord, Requests};
 pub use retired::{Retired, Versioned};
 pub use settings::LogSettings;
 pub use stamps::Stamps;
+pub use tideline_model::ModelTag;
 pub use trusted_clock::{ClockDoubt, StoredClock, TrustedClock, TrustedNow};

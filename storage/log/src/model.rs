@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_backend::{ManifestChange, ManifestRow, SegmentRef};
-use tideline_model::{SequenceNumber, TableId};
+use tideline_model::{ModelTag, SequenceNumber, TableId};
 
-use crate::entry::{ModelError, ModelTag};
+use crate::entry::ModelError;
 use crate::manifest::Manifest;
 use crate::requests::RequestRecord;
 

@@ -16,10 +16,10 @@ use crate::trusted_clock::TrustedClock;
 use bytes::Bytes;
 use tideline_backend::{Backend, BackendError, Epoch, ManifestKind, ManifestRow, PartRef, SegmentRef};
 use tideline_key_codec::parse_part_name;
-use tideline_model::{Clock, PartId, SegmentId, SequenceNumber, Timestamp};
+use tideline_model::{Clock, ModelTag, PartId, SegmentId, SequenceNumber, Timestamp};
 
 use crate::committer::Committer;
-use crate::entry::{LogEntry, ModelTag};
+use crate::entry::LogEntry;
 use crate::error::{LogError, Result};
 use crate::flusher::Flusher;
 use crate::lease::{Ownership, Renewer};

@@ -28,6 +28,7 @@ pub mod identity;
 pub mod job;
 mod joined;
 pub mod measurements;
+pub mod model_tag;
 pub mod partition;
 pub mod reject;
 pub mod table;
@@ -42,6 +43,7 @@ pub use id::{FieldId, GroupId, Ordinal, PartId, SegmentId, SequenceNumber, Table
 pub use identity::Identity;
 pub use job::JobKind;
 pub use measurements::Measurements;
+pub use model_tag::ModelTag;
 pub use partition::{KEY_BYTES_MAX, KeyRange, PartRef, Partition, SegmentRef, Space, Unit};
 pub use reject::{LineReject, RejectReason, TypeConflict, WaitsFor};
 pub use table::{ArchivePolicy, Durability, Policy, Schedule, TableModel, TableName, TableSpec, Tier};

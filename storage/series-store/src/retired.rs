@@ -56,7 +56,7 @@ impl FilesToRemove {
         self.0.lock().waiting.push(files);
     }
 
-    /// Takes the files of one segment; `None` if there are none, or if the next attempt is not due yet.
+    /// Takes the files of one segment; `None` if no files wait, or if the next attempt is not due yet.
     pub(crate) fn next(&self, now: Duration) -> Option<ObjectsToRemove> {
         let mut removal = self.0.lock();
         (now >= removal.not_before)

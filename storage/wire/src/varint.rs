@@ -41,17 +41,8 @@ pub fn put(value: u64, out: &mut Vec<u8>) {
     } else if value < 1 << 14 {
         out.extend_from_slice(&[value as u8 | 0x80, (value >> 7) as u8]);
     } else {
-        put_long(value, out);
+        write(value, |byte| out.push(byte));
     }
-}
-
-fn put_long(value: u64, out: &mut Vec<u8>) {
-    let (mut bytes, mut length) = ([0; BYTES_MAX], 0);
-    write(value, |byte| {
-        bytes[length] = byte;
-        length += 1;
-    });
-    out.extend_from_slice(&bytes[..length]);
 }
 
 /// Passes the encoded bytes of `value` to `put` one by one; for outputs that are not a `Vec`.

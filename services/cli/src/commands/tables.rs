@@ -227,7 +227,7 @@ fn policy(arguments: &PolicyArguments) -> Result<()> {
 }
 
 /// Describes the points that a policy change would hide in addition to those hidden already. Returns `None` if
-/// there are none.
+/// it would hide no further points.
 fn newly_hidden(client: &Client, name: &str, changes: &Value) -> Result<Option<String>> {
     let preview = |body: Value| client.parse(&client.post("/v1/policies/preview", &body)?);
     let points = |preview: &Value| preview["hide"]["points"].as_u64().unwrap_or_default();

@@ -154,7 +154,7 @@ impl CsvArguments {
         names.iter().all(|name| name.is_none()) && lists.iter().all(|list| list.is_empty())
     }
 
-    /// Validates the options. Fails if an option needs an input with columns and there is none.
+    /// Validates the options. Fails if an option needs an input with columns and no input has columns.
     pub(super) fn check(&self, has_columns: bool) -> Result<()> {
         if !has_columns && !self.says_nothing() {
             return Err(CliError::usage(

@@ -157,7 +157,7 @@ impl Read for Counted {
     }
 }
 
-/// Finds all inputs of the paths. Fails with a usage error if there are none or an option does not apply.
+/// Finds all inputs of the paths. Fails with a usage error if the paths contain no input or an option does not apply.
 pub(super) fn find(paths: &[PathBuf], format: Option<FormatName>, csv: &CsvArguments) -> Result<Vec<Input>> {
     let mut inputs = Vec::new();
     for path in paths {

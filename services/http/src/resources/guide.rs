@@ -26,7 +26,7 @@ pub(crate) fn router() -> Router<App> {
 
 async fn file(Path(name): Path<String>) -> Response {
     match tideline_guide::file(&name) {
-        Some(file) => ([(header::CONTENT_TYPE, file.content_type)], file.text.as_str()).into_response(),
+        Some(file) => ([(header::CONTENT_TYPE, file.content_type)], file.text.as_ref()).into_response(),
         None => Failure::new(
             ErrorCode::NotFound,
             "the guide has no such page; see /guide/index",

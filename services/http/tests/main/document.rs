@@ -205,3 +205,26 @@ fn every_operation_below_a_missing_table_is_not_found() {
     }
     assert!(asked > 50, "{asked} operations");
 }
+
+#[test]
+fn the_guide_has_pages_search_and_no_inline_code() {
+    let server = Server::start();
+    for (file, content_type) in [
+        ("points", "text/html"),
+        ("points.md", "text/html"),
+        ("guide.css", "text/css"),
+        ("guide.js", "text/javascript"),
+        ("search.json", "application/json"),
+    ] {
+        let part = server.get(&format!("/guide/{file}"));
+        assert_eq!(part.status, 200, "{file}");
+        assert!(part.header("content-type").starts_with(content_type), "{file}");
+    }
+    let page = server.get("/guide/points");
+    assert!(
+        page.header("content-security-policy")
+            .contains("script-src 'self'")
+    );
+    assert!(!page.text().contains("<style") && !page.text().contains("<script>"));
+    assert_eq!(server.get("/guide/nothing").expect(404)["code"], "not_found");
+}

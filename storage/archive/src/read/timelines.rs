@@ -158,7 +158,7 @@ impl TimelineRuns {
         })
     }
 
-    /// Decodes the next rows. Returns `false` if there are none.
+    /// Decodes the next rows. Returns `false` at the end.
     fn fill(&mut self) -> ParquetResult<bool> {
         loop {
             if let Some(columns) = self.columns.as_mut().filter(|columns| columns.left > 0) {

@@ -153,7 +153,7 @@ impl Shared {
         Ok(evicted)
     }
 
-    /// Returns a description of the missing or damaged files of a copy; `None` if there are none.
+    /// Returns a description of the missing or damaged files of a copy; `None` if all files are intact.
     fn missing(&self, copy: &Segment) -> Result<Option<String>> {
         let archive = self.settings.archive.as_ref();
         let archive = archive.ok_or(StoreError::NoArchive(copy.id))?;

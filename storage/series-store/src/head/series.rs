@@ -81,7 +81,7 @@ impl SeriesHead {
         growth
     }
 
-    /// Returns the byte that the next row of the first shape will overwrite first; 0 if there is none.
+    /// Returns the byte that the next row of the first shape will overwrite first; 0 without rows of that shape.
     pub(crate) fn next_byte(&self) -> u8 {
         self.first.as_ref().map_or(0, OpenRows::next_byte)
     }

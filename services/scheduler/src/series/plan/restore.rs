@@ -10,7 +10,7 @@ use super::of_table;
 use crate::maintenance::{Amount, Mode, Planned, Urgency};
 
 /// Plans to keep all archived and cold segments with points in a range in the cold tier until a trusted timestamp;
-/// `None` if there are none.
+/// `None` if no segment has points in the range.
 pub(crate) fn restore(facts: &Facts, table: &TableFacts, range: TimeRange, until: i64) -> Option<Planned> {
     let now = facts.now();
     let is_wanted = |segment: &&SegmentFacts| {
