@@ -12,8 +12,8 @@ use libfuzzer_sys::fuzz_target;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend::{Backend, RowChange, Shard, Space, Stamp};
 use tideline_key_codec::{catalog_key, named_key, space, table_rows};
-use tideline_model::{Durability, Ordinal, TableId, TimelineId};
-use tideline_timeline_catalog::{Catalog, CatalogOptions, ENTRY_TAG, MetricMetadata};
+use tideline_model::{Durability, ModelTag, Ordinal, TableId, TimelineId};
+use tideline_timeline_catalog::{Catalog, CatalogOptions, MetricMetadata};
 use tideline_wire::varint;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -154,7 +154,7 @@ fn reloaded(catalog: &Catalog) -> Catalog {
 
 /// Encodes an entry with all rows.
 fn entry(rows: &BTreeMap<RowKey, Option<Vec<u8>>>) -> Bytes {
-    let mut entry = ENTRY_TAG.to_vec();
+    let mut entry = ModelTag::CATALOG.0.to_vec();
     entry.push(ENTRY_VERSION);
     varint::put(u64::from(TABLE.0), &mut entry);
     for ((_, _, kind, key), value) in rows {
@@ -206,7 +206,7 @@ fn check(rows: Vec<Row>) {
 fuzz_target!(|input: Input| {
     match input {
         Input::Entry(bytes) => {
-            let mut entry = ENTRY_TAG.to_vec();
+            let mut entry = ModelTag::CATALOG.0.to_vec();
             entry.push(ENTRY_VERSION);
             entry.extend_from_slice(&bytes);
             for entry in [Bytes::from(bytes), entry.into()] {
