@@ -6,7 +6,7 @@
 //! or after a restart. Then it runs all moves to their end and checks after each move and after another
 //! restart.
 //!
-//! The binary needs the feature `fail-points`; see `tests/README.md`.
+//! The binary needs the fail points of a build with debug assertions; see `tests/README.md`.
 
 mod case;
 mod life;

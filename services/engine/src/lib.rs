@@ -84,7 +84,7 @@ pub use tideline_archive as archive;
 pub use tideline_backend as backend;
 pub use tideline_condition as condition;
 pub use tideline_ingest_protocols::prometheus::{EXEMPLAR_FIELD, START_FIELD, is_sample_detail};
-#[cfg(feature = "fail-points")]
+#[cfg(debug_assertions)]
 pub use tideline_log::fail_points;
 pub use tideline_model as model;
 pub use tideline_runtime as runtime;

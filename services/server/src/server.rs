@@ -118,7 +118,7 @@ impl Server {
             .map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
         let supervisor = Supervisor::default();
-        #[cfg(feature = "fail-points")]
+        #[cfg(debug_assertions)]
         {
             tideline_engine::fail_points::from_environment();
             supervisor.on_round(tideline_engine::fail_points::at_round);

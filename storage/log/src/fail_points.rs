@@ -1,19 +1,17 @@
 //! Fail points: steps at which tests make the store fail, wait, panic or exit.
 //!
-//! A fail point is named `<work>.<step>.<before|after>`, such as `mig.edit.before`. Without the feature `fail-points`
-//! it does nothing. The feature does not compile without debug assertions.
-
-#[cfg(all(feature = "fail-points", not(debug_assertions)))]
-compile_error!("the feature `fail-points` is for tests: it must not be part of a release build");
+//! A fail point is named `<work>.<step>.<before|after>`, such as `mig.edit.before`. Builds with debug assertions have
+//! fail points, so that a development build and the tests share their compiled crates. In other builds a fail point is
+//! an empty function.
 
 use tideline_backend::BackendError;
 
-/// Passes a fail point. Does nothing without the feature `fail-points`.
+/// Passes a fail point. Does nothing in builds without debug assertions.
 ///
 /// # Errors
 ///
-/// Never; with the feature `fail-points`, an injected error.
-#[cfg(not(feature = "fail-points"))]
+/// Never; with debug assertions, an injected error.
+#[cfg(not(debug_assertions))]
 #[inline(always)]
 pub fn pass<E: From<BackendError>>(_work: &str, _step: &str, _when: When) -> Result<(), E> {
     Ok(())
@@ -21,7 +19,7 @@ pub fn pass<E: From<BackendError>>(_work: &str, _step: &str, _when: When) -> Res
 
 /// Position of a fail point relative to its step.
 #[derive(Debug, Clone, Copy)]
-#[cfg_attr(not(feature = "fail-points"), allow(dead_code))]
+#[cfg_attr(not(debug_assertions), allow(dead_code))]
 pub enum When {
     /// Before the step: nothing of it is done.
     Before,
@@ -45,13 +43,13 @@ pub fn around<T, E: From<BackendError>>(
     Ok(done)
 }
 
-#[cfg(feature = "fail-points")]
+#[cfg(debug_assertions)]
 pub use enabled::{at_round, from_environment, pass};
 
-#[cfg(feature = "fail-points")]
+#[cfg(debug_assertions)]
 mod enabled {
     use std::path::{Path, PathBuf};
-    use std::sync::Once;
+    use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
@@ -59,25 +57,44 @@ mod enabled {
 
     use super::When;
 
+    /// Fail points of this process; unset in every process that no test has configured.
+    static CONFIGURED: OnceLock<Vec<FailPoint>> = OnceLock::new();
+
+    /// Action at one passage of one fail point.
+    struct FailPoint {
+        name: String,
+        /// Passages before the action happens.
+        skipped: u64,
+        passed: AtomicU64,
+        action: Action,
+    }
+
+    enum Action {
+        Fail,
+        Kill,
+        Panic,
+        /// Waits until the file exists.
+        Pause(PathBuf),
+    }
+
     /// Passes a fail point: executes the action that the test has configured for it.
     ///
     /// # Errors
     ///
     /// [`BackendError::Unavailable`] if the test injects an error.
+    ///
+    /// # Panics
+    ///
+    /// If the test injects a panic.
     pub fn pass<E: From<BackendError>>(work: &str, step: &str, when: When) -> Result<(), E> {
+        let Some(configured) = CONFIGURED.get() else {
+            return Ok(());
+        };
         let when = match when {
             When::Before => "before",
             When::After => "after",
         };
-        let name = format!("{work}.{step}.{when}");
-        match fail::eval(&name, |_| ()) {
-            Some(()) => Err(BackendError::Unavailable {
-                reason: format!("fail point {name}"),
-                retry_after: Duration::ZERO,
-            }
-            .into()),
-            None => Ok(()),
-        }
+        reach(configured, &format!("{work}.{step}.{when}")).map_err(E::from)
     }
 
     /// Configures fail points from environment variables. Only the first call has an effect.
@@ -86,61 +103,79 @@ mod enabled {
     /// |---|---|
     /// | `TIDELINE_FAIL_AT` | the step fails, once |
     /// | `TIDELINE_KILL_AT` | the process kills itself |
-    /// | `TIDELINE_PANIC_AT` | the thread panics |
+    /// | `TIDELINE_PANIC_AT` | the thread panics, once |
     /// | `TIDELINE_PAUSE_AT` | the thread waits until the file named by `TIDELINE_PAUSE_UNTIL` exists |
     ///
     /// Before it waits, the thread creates a file with the name of the awaited file and the suffix `.reached`.
     ///
-    /// A name may end in `:N`: the action happens at the N-th passage only; without it, at the first. The fail point
-    /// `thread.<name>`, such as `thread.committer`, is passed at the start of each round of a supervised thread.
+    /// A name may end in `:N`, N at least 1: the action happens at the N-th passage only; without it, at the first. The
+    /// fail point `thread.<name>`, such as `thread.committer`, is passed at the start of each round of a supervised
+    /// thread.
+    ///
+    /// # Panics
+    ///
+    /// If N is not a number above 0, or `TIDELINE_PAUSE_UNTIL` is missing.
     pub fn from_environment() {
-        static ONCE: Once = Once::new();
-        ONCE.call_once(|| {
-            if let Some((name, passage)) = variable("TIDELINE_FAIL_AT") {
-                let actions = format!("{}*off->1*return->off", passage - 1);
-                fail::cfg(name, &actions).expect("the actions are well-formed");
+        let mut configured = Vec::new();
+        let mut configure = |variable: &str, action: fn() -> Action| {
+            let Ok(value) = std::env::var(variable) else { return };
+            let (name, passage) = value.split_once(':').unwrap_or((&value, "1"));
+            let passage: u64 = passage.parse().expect("the passage is a number");
+            configured.push(FailPoint {
+                name: name.to_owned(),
+                skipped: passage.checked_sub(1).expect("passages are counted from 1"),
+                passed: AtomicU64::new(0),
+                action: action(),
+            });
+        };
+        configure("TIDELINE_FAIL_AT", || Action::Fail);
+        configure("TIDELINE_KILL_AT", || Action::Kill);
+        configure("TIDELINE_PANIC_AT", || Action::Panic);
+        configure("TIDELINE_PAUSE_AT", || {
+            let until = std::env::var_os("TIDELINE_PAUSE_UNTIL");
+            Action::Pause(until.expect("TIDELINE_PAUSE_AT needs TIDELINE_PAUSE_UNTIL").into())
+        });
+        if !configured.is_empty() {
+            // A second server in the same process keeps the fail points of the first.
+            let _ = CONFIGURED.set(configured);
+        }
+    }
+
+    /// Passes the fail point at the start of a round of a supervised thread. An injected error has no effect.
+    ///
+    /// # Panics
+    ///
+    /// If the test injects a panic.
+    pub fn at_round(thread: &'static str) {
+        if let Some(configured) = CONFIGURED.get() {
+            let _only_panics = reach(configured, &format!("thread.{thread}"));
+        }
+    }
+
+    /// Executes the actions of the fail points with this name whose passage this is.
+    fn reach(configured: &[FailPoint], name: &str) -> Result<(), BackendError> {
+        for point in configured.iter().filter(|point| point.name == name) {
+            if point.passed.fetch_add(1, Ordering::SeqCst) != point.skipped {
+                continue;
             }
-            if let Some((name, passage)) = variable("TIDELINE_KILL_AT") {
-                at(name, passage, || {
+            match &point.action {
+                Action::Fail => {
+                    return Err(BackendError::Unavailable {
+                        reason: format!("fail point {name}"),
+                        retry_after: Duration::ZERO,
+                    });
+                }
+                Action::Kill => {
                     let _ = rustix::process::kill_process(
                         rustix::process::getpid(),
                         rustix::process::Signal::KILL,
                     );
-                });
+                }
+                Action::Panic => panic!("fail point {name}"),
+                Action::Pause(until) => wait_for(until),
             }
-            if let Some((name, passage)) = variable("TIDELINE_PANIC_AT") {
-                let actions = format!("{}*off->1*panic->off", passage - 1);
-                fail::cfg(name, &actions).expect("the actions are well-formed");
-            }
-            if let Some((name, passage)) = variable("TIDELINE_PAUSE_AT") {
-                let until = std::env::var_os("TIDELINE_PAUSE_UNTIL").map(PathBuf::from);
-                let until = until.expect("TIDELINE_PAUSE_AT needs TIDELINE_PAUSE_UNTIL");
-                at(name, passage, move || wait_for(&until));
-            }
-        });
-    }
-
-    /// Passes the fail point at the start of a round of a supervised thread.
-    pub fn at_round(thread: &'static str) {
-        let _only_panics = fail::eval(&format!("thread.{thread}"), |_| ());
-    }
-
-    fn variable(name: &str) -> Option<(String, u64)> {
-        let value = std::env::var(name).ok()?;
-        match value.split_once(':') {
-            Some((step, passage)) => Some((step.to_owned(), passage.parse().ok()?)),
-            None => Some((value, 1)),
         }
-    }
-
-    fn at(name: String, passage: u64, action: impl Fn() + Send + Sync + 'static) {
-        let passed = AtomicU64::new(0);
-        let callback = move || {
-            if passed.fetch_add(1, Ordering::SeqCst) + 1 == passage {
-                action();
-            }
-        };
-        fail::cfg_callback(name, callback).expect("a callback is always well-formed");
+        Ok(())
     }
 
     #[expect(

@@ -96,8 +96,7 @@ impl Prepared {
         let is_told = || server.log().contains("fail point").then_some(());
         assert!(
             !refused.is_success() || wait::until(LOG_PATIENCE, is_told).is_some(),
-            "{} has no fail points: run `cargo test --workspace`, or build it with \
-             `cargo build -p tideline-server --features fail-points`",
+            "{} has no fail points: build it with `cargo build`, in a profile with debug assertions",
             binary().display()
         );
         seal(&client);
