@@ -37,6 +37,18 @@
 //! | [`plain`] | error messages for JSON bodies and parameters |
 //! | [`influx`] | response bodies of the InfluxDB routes |
 //! | [`prometheus`] | response bodies of the Prometheus routes |
+//!
+//! # Examples
+//!
+//! ```
+//! use tideline_openapi::query::PointQuery;
+//!
+//! let request: PointQuery = serde_json::from_str(r#"{"fields": ["usage"]}"#)?;
+//! assert_eq!(request.fields, ["usage"]);
+//! let unknown = serde_json::from_str::<PointQuery>(r#"{"field": ["usage"]}"#);
+//! assert!(unknown.is_err(), "unknown members are refused");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod archive;
 pub mod attach;

@@ -29,6 +29,21 @@ pub struct TypedError(String);
 /// # Errors
 ///
 /// [`TypedError`] if the text has no operator, no name before it, an invalid value, or is invalid JSON.
+///
+/// # Examples
+///
+/// ```
+/// use tideline_condition::command_line::{parse, render};
+/// use tideline_condition::Domain;
+///
+/// let condition = parse(Domain::Timelines, "host!=web-1")?;
+/// assert_eq!(serde_json::to_string(&condition)?, r#"{"tag":"host","not_equals":"web-1"}"#);
+/// assert_eq!(render(Domain::Timelines, &condition)?, "host!=web-1");
+///
+/// // The same text has another meaning for values of points.
+/// assert_ne!(parse(Domain::Values, "host!=web-1")?, condition);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn parse(domain: Domain, text: &str) -> Result<Condition, TypedError> {
     if text.trim_start().starts_with('{') {
         return json::from_str(domain, text).map_err(|error| TypedError(error.to_string()));

@@ -271,6 +271,21 @@ pub fn deserialize<'de, D: Deserializer<'de>>(
 /// # Errors
 ///
 /// An error if the text is not JSON or not a valid condition.
+///
+/// # Examples
+///
+/// ```
+/// use tideline_condition::{Condition, Domain, json};
+///
+/// let text = r#"{"and": [{"tag": "dc", "equals": "fra"}, {"not": {"tag": "host", "prefix": "test-"}}]}"#;
+/// let condition = json::from_str(Domain::Timelines, text)?;
+/// let Condition::And(parts) = condition else { panic!("not a conjunction") };
+/// assert_eq!(parts[0], Condition::tag("dc", "fra"));
+///
+/// let error = json::from_str(Domain::Timelines, r#"{"tag": "dc", "equal": "fra"}"#).unwrap_err();
+/// assert!(error.to_string().contains("unknown field `equal`"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn from_str(domain: Domain, text: &str) -> Result<Condition, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let condition = deserialize(domain, &mut reader)?;

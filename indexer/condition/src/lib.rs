@@ -28,6 +28,19 @@
 //! | [`intervals`] | value tests for all number types |
 //! | [`geo`] | areas on the earth |
 //! | [`stable`] | encoding of conditions that is identical in every build |
+//!
+//! # Examples
+//!
+//! The JSON form and the command-line form of a condition result in the same tree:
+//!
+//! ```
+//! use tideline_condition::{Condition, Domain, command_line, json};
+//!
+//! let parsed = json::from_str(Domain::Timelines, r#"{"tag": "host", "equals": "web-1"}"#)?;
+//! assert_eq!(parsed, Condition::tag("host", "web-1"));
+//! assert_eq!(parsed, command_line::parse(Domain::Timelines, "host=web-1")?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod command_line;
 pub mod condition;

@@ -21,6 +21,28 @@ use crate::{ConditionError, Result};
 
 /// A checked condition. Memory for its compiled patterns stays reserved in the memory account until the last clone is
 /// dropped.
+///
+/// # Examples
+///
+/// ```
+/// use tideline_condition::record::{Record, ValueRef};
+/// use tideline_condition::{Domain, Matcher, Subject, command_line};
+///
+/// /// A point with one field.
+/// struct Usage(f64);
+///
+/// impl Record for Usage {
+///     fn any_value(&self, subject: &Subject, mut take: impl FnMut(ValueRef<'_>) -> bool) -> bool {
+///         *subject == Subject::Field("usage".to_owned()) && take(ValueRef::Float(self.0))
+///     }
+/// }
+///
+/// let condition = command_line::parse(Domain::Values, "usage>90")?;
+/// let matcher = Matcher::new(&condition)?;
+/// assert!(matcher.matches(&Usage(95.5)));
+/// assert!(!matcher.matches(&Usage(90.0)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Matcher {
     root: Node,

@@ -3,6 +3,17 @@
 //! Patterns are matched without compilation, so they take no more memory than their text.
 
 /// A wildcard pattern.
+///
+/// # Examples
+///
+/// ```
+/// use tideline_pattern::Glob;
+///
+/// let glob = Glob::new("web-?.*");
+/// assert!(glob.matches(b"web-1.example.org"));
+/// assert!(!glob.matches(b"web-12.example.org"), "`?` matches one character");
+/// assert_eq!(glob.literal_prefix(), "web-");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glob {
     pattern: String,

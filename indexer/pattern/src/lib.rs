@@ -13,6 +13,21 @@
 //! | `glob` | [`Glob`]: wildcard patterns, matched without compilation |
 //! | `texts` | expansion of an expression into a few texts, and the test for the empty text |
 //! | `error` | [`PatternError`] |
+//!
+//! # Examples
+//!
+//! ```
+//! use tideline_pattern::{Limits, Pattern, PatternError};
+//!
+//! let limits = Limits { text_bytes_max: 1_000, compiled_bytes_max: 1 << 20 };
+//! let pattern = Pattern::new("web-[0-9]+", limits)?;
+//! assert!(pattern.matches(b"web-12"));
+//! assert!(!pattern.matches(b"web-12.example.org"), "the whole text must match");
+//!
+//! let large = Pattern::new(r"\pL{50}", limits);
+//! assert!(matches!(large, Err(PatternError::TooLarge { .. })));
+//! # Ok::<(), PatternError>(())
+//! ```
 
 mod budget;
 mod cost;

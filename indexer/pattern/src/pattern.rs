@@ -117,6 +117,18 @@ impl Pattern {
     }
 
     /// Returns all matching texts, sorted, if they are few.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tideline_pattern::{Limits, Pattern};
+    ///
+    /// let limits = Limits { text_bytes_max: 1_000, compiled_bytes_max: 1 << 20 };
+    /// let few = Pattern::new("db-(fra|ams)", limits)?;
+    /// assert_eq!(few.texts(), Some(&["db-ams".to_owned(), "db-fra".to_owned()][..]));
+    /// assert_eq!(Pattern::new("db-.*", limits)?.texts(), None);
+    /// # Ok::<(), tideline_pattern::PatternError>(())
+    /// ```
     pub fn texts(&self) -> Option<&[String]> {
         self.texts.as_deref()
     }

@@ -25,6 +25,43 @@
 //! | `mapping` | the schema, and the tokens of a timeline |
 //! | `indexer` | indexer thread |
 //! | `positions` | progress of the index per table, stored with each commit |
+//!
+//! # Examples
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use tideline_condition::Condition;
+//! use tideline_model::{Identity, Ordinal, TableId};
+//! use tideline_search_index::{IndexOptions, SearchIndex, Seen, SeenLookup};
+//! use tideline_timeline_catalog::{Catalog, CatalogOptions};
+//!
+//! /// Lookup for searches that do not test the times of points.
+//! struct NoTimes;
+//!
+//! impl SeenLookup for NoTimes {
+//!     fn seen(&self, ordinals: &[Ordinal]) -> Vec<Option<Seen>> {
+//!         vec![None; ordinals.len()]
+//!     }
+//!     # fn is_stopped(&self) -> bool { false }
+//! }
+//!
+//! let catalog = Arc::new(Catalog::new(TableId(1), CatalogOptions::default()));
+//! let folder = tempfile::tempdir()?;
+//! let index = SearchIndex::open(folder.path(), IndexOptions::default())?;
+//! index.attach(Arc::clone(&catalog));
+//! for host in ["web-1", "web-2"] {
+//!     let identity = Identity::new("cpu".to_owned(), vec![("host".to_owned(), host.to_owned())])?;
+//!     catalog.announced(&[catalog.register(&identity, None)?.ordinal]);
+//! }
+//! index.notify();
+//!
+//! // The result does not depend on whether the timelines are indexed yet.
+//! let found = index.search(&catalog, &Condition::tag("host", "web-2"), &NoTimes)?;
+//! assert_eq!(found.iter().collect::<Vec<_>>(), [1]);
+//! index.close();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod error;
 pub mod facet;

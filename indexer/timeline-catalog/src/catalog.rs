@@ -169,6 +169,25 @@ impl Catalog {
     ///
     /// [`CatalogError::OverLimit`] if the identity is longer than [`IDENTITY_BYTES_MAX`], [`CatalogError::Full`] if a
     /// 32-bit number space is exhausted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tideline_model::{Identity, TableId};
+    /// use tideline_timeline_catalog::{Catalog, CatalogOptions};
+    ///
+    /// let catalog = Catalog::new(TableId(1), CatalogOptions::default());
+    /// let identity = Identity::new("cpu".to_owned(), vec![("host".to_owned(), "web-1".to_owned())])?;
+    /// let registered = catalog.register(&identity, None)?;
+    /// assert!(registered.new);
+    /// assert_eq!(catalog.len(), 0, "the timeline is not visible yet");
+    ///
+    /// // After the journal holds the identity:
+    /// catalog.announced(&[registered.ordinal]);
+    /// assert_eq!(catalog.reader().by_id(registered.id), Some(registered.ordinal));
+    /// assert!(!catalog.register(&identity, None)?.new);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn register(&self, identity: &Identity, raw_key: Option<&[u8]>) -> Result<Registered> {
         let bytes = encoded(identity)?;
         self.insert(identity, &bytes, raw_key)

@@ -170,6 +170,19 @@ fn node(text: &str) -> Option<IpAddr> {
 }
 
 /// IP network such as `10.0.0.0/8` or `fd00::/8`. A single address is a network of one.
+///
+/// # Examples
+///
+/// ```
+/// use tideline_connections::Network;
+///
+/// let network: Network = "10.0.0.7/8".parse()?;
+/// assert_eq!(network.to_string(), "10.0.0.0/8");
+/// assert!(network.contains("10.1.2.3".parse()?));
+/// assert!(network.contains("::ffff:10.1.2.3".parse()?), "a mapped IPv4 address");
+/// assert!("10.0.0.0/33".parse::<Network>().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,

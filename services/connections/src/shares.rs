@@ -21,6 +21,26 @@ const OPEN_NUMERATOR: usize = 4;
 const OPEN_DENOMINATOR: usize = 5;
 
 /// Bounded resource with the units held by each client. Clones share the resource.
+///
+/// # Examples
+///
+/// ```
+/// use std::net::IpAddr;
+///
+/// use tideline_connections::Shares;
+///
+/// let [busy, other] = ["10.0.0.7", "10.0.0.8"].map(|text| text.parse::<IpAddr>().map(Into::into));
+/// let (busy, other) = (busy?, other?);
+///
+/// let shares = Shares::new(10);
+/// let held = shares.try_take(busy, 8).expect("four fifths are first come, first served");
+/// assert!(shares.try_take(busy, 1).is_none(), "the rest is for other clients");
+/// assert!(shares.try_take(other, 1).is_some());
+///
+/// drop(held);
+/// assert!(shares.try_take(busy, 1).is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Shares(Arc<Pool>);
 

@@ -161,6 +161,24 @@ impl Engine {
     ///
     /// Returns [`EngineError::ModelNotServed`](crate::EngineError::ModelNotServed) if a table has a model that this
     /// build does not serve. Otherwise returns the error of reading the backend, a catalog or the index.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use tideline_engine::backend::memory::{Character, MemoryBackend, MemoryDisk};
+    /// use tideline_engine::model::{SystemClock, TableName};
+    /// use tideline_engine::{Engine, Settings};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let backend = Arc::new(MemoryBackend::open(&MemoryDisk::new(Character::Embedded)));
+    /// let engine = Engine::open(backend, Arc::new(SystemClock), Settings::new(folder.path().join("index")))?;
+    /// assert!(engine.readiness().writes);
+    /// assert_eq!(engine.default_table()?.name().as_str(), TableName::DEFAULT);
+    /// engine.close()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, settings: Settings) -> Result<Self> {
         let recovery = Recovery::begin(backend, Arc::clone(&clock), settings.store.clone())?;
         let catalogs = Arc::new(Catalogs::default());

@@ -34,6 +34,37 @@
 //! | `directory` | catalogs of all tables: replay and flush |
 //! | [`points`], [`moves`], [`catalog`], [`search`] | re-exported types of the crates below |
 //! | [`error`] | error classes that services map to their protocols |
+//!
+//! # Examples
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use tideline_engine::backend::memory::{Character, MemoryBackend, MemoryDisk};
+//! use tideline_engine::condition::{Domain, command_line};
+//! use tideline_engine::model::{SystemClock, TableName, TableSpec};
+//! use tideline_engine::search::FindRequest;
+//! use tideline_engine::{Engine, Settings, WriteOptions, find};
+//! # use tideline_ingest_protocols::{DecodeOptions, line_protocol};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let backend = Arc::new(MemoryBackend::open(&MemoryDisk::new(Character::Embedded)));
+//! let engine = Engine::open(backend, Arc::new(SystemClock), Settings::new(folder.path().join("index")))?;
+//! let table = engine.create_table(TableName::new("metrics")?, TableSpec::default())?;
+//!
+//! let lines = b"cpu,host=web-1 usage=0.5\ncpu,host=web-2 usage=0.25";
+//! let options = DecodeOptions::new(engine.clock().now());
+//! let batch = line_protocol::decode(lines, options, &mut engine.resolver(&table));
+//! let outcome = engine.write(&table, batch, &WriteOptions::default())?;
+//! assert_eq!(outcome.points, 2);
+//!
+//! let condition = command_line::parse(Domain::Timelines, "host=~web-[2-9]")?;
+//! let request = FindRequest { condition, limit: 10, ..FindRequest::default() };
+//! let page = engine.find(&table, &request, find::NEVER)?;
+//! assert_eq!(page.found[0].timeline.source.as_deref(), Some("web-2"));
+//! engine.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod activity;
 pub mod attach;

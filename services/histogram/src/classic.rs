@@ -10,6 +10,23 @@ use crate::schema::CUSTOM_BUCKETS_SCHEMA;
 use crate::validate::HistogramError;
 
 /// Classic histogram at one timestamp, built from its series.
+///
+/// # Examples
+///
+/// ```
+/// use tideline_histogram::ClassicHistogram;
+///
+/// let mut classic = ClassicHistogram::default();
+/// classic.set_bucket(0.1, 3.0);
+/// classic.set_bucket(0.5, 5.0);
+/// classic.set_count(6.0);
+/// classic.set_sum(1.5);
+///
+/// let histogram = classic.to_histogram()?;
+/// assert_eq!(histogram.custom_values, [0.1, 0.5]);
+/// assert_eq!(histogram.positive_buckets, [3.0, 2.0, 1.0], "counts per bucket");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ClassicHistogram {
     /// Rising upper bounds with cumulative counts.

@@ -4,6 +4,22 @@
 //! of many buckets. The bucket bounds follow from a schema and need not be stored. The model is Prometheus'
 //! native histogram with counts as doubles. Storage and protocols treat a histogram as opaque; PromQL
 //! evaluates its content.
+//!
+//! # Examples
+//!
+//! ```
+//! use tideline_histogram::Histogram;
+//!
+//! let mut total = Histogram::parse("{{count:3 sum:5 buckets:[1 2]}}")?;
+//! let more = Histogram::parse("{{count:1 sum:1 buckets:[1]}}")?;
+//! total.add(&more)?;
+//! assert_eq!(total.notation(), "{{count:4 sum:6 buckets:[2 2]}}");
+//!
+//! let mut stored = Vec::new();
+//! total.to_bytes(&mut stored);
+//! assert_eq!(Histogram::from_bytes(&stored)?, total);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![doc = include_str!("../FORMAT.md")]
 
 mod buckets;

@@ -79,6 +79,21 @@ impl Histogram {
     ///
     /// Returns an error if the braces are missing, a part is unknown or malformed, the schema is invalid, or
     /// there are more than [`BUCKETS_MAX`] buckets or bounds.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tideline_histogram::Histogram;
+    ///
+    /// let histogram = Histogram::parse("{{schema:1 count:4 sum:5.5 z_bucket:1 buckets:[1 0 2]}}")?;
+    /// assert_eq!(histogram.zero_count, 1.0);
+    /// assert_eq!(histogram.positive_buckets, [1.0, 0.0, 2.0]);
+    /// histogram.validate()?;
+    ///
+    /// let error = Histogram::parse("{{count}}").expect_err("the count has no value");
+    /// assert!(error.to_string().ends_with("missing : after count"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn parse(text: &str) -> Result<Self, NotationError> {
         let inner = text
             .trim()

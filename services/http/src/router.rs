@@ -54,6 +54,15 @@ const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
 struct Document;
 
 /// Returns the OpenAPI document of all routes.
+///
+/// # Examples
+///
+/// ```
+/// let document = serde_json::to_value(tideline_http::document())?;
+/// let query = &document["paths"]["/v1/tables/{table}/query"]["post"];
+/// assert!(query["summary"].is_string());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn document() -> utoipa::openapi::OpenApi {
     routes().into_openapi()
 }

@@ -39,6 +39,18 @@ pub(crate) const TIME: &str = "time";
 /// Returns an error for a missing measurement, tag key or tag value, duplicate tags, invalid UTF-8, control characters,
 /// a tag named `time`, and parts over the limits of this module. The texts are those of InfluxDB where it has one:
 /// `missing measurement`, `missing tag key`, `missing tag value`, `duplicate tags`.
+///
+/// # Examples
+///
+/// ```
+/// use tideline_ingest_protocols::series_key;
+///
+/// let identity = series_key::parse(br"disk\ io,path=/var\ lib,host=web-1")?;
+/// assert_eq!(identity.measurement(), "disk io");
+/// assert_eq!(identity.tag("path"), Some("/var lib"));
+/// assert_eq!(series_key::parse(b"cpu,host=").unwrap_err().to_string(), "missing tag value");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn parse(key: &[u8]) -> Result<Identity, SeriesError> {
     parse_parts(key).map_err(|reason| SeriesError(reason.to_string()))
 }

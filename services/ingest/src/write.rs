@@ -70,6 +70,33 @@ pub struct Outcome {
 /// - [`WriteError::Engine`] if the table does not exist, the key belongs to another request, or the engine fails.
 /// - [`WriteError::Body`] if the body as a whole is not valid in its format. A bad line is a reject, not an error.
 /// - [`WriteError::DatabaseName`] if the database name cannot be a tag value.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tideline_engine::backend::memory::{Character, MemoryBackend, MemoryDisk};
+/// # use tideline_engine::{Engine, Settings};
+/// use tideline_engine::model::{Precision, SystemClock};
+/// use tideline_ingest::{Decoder, Target, WriteRequest, write};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let backend = Arc::new(MemoryBackend::open(&MemoryDisk::new(Character::Embedded)));
+/// # let engine = Engine::open(backend, Arc::new(SystemClock), Settings::new(folder.path().join("index")))?;
+/// let target = Target::Table("default".to_owned());
+/// let mut request = WriteRequest::new(target, Decoder::LineProtocol(Precision::Second));
+/// request.key = Some("batch-17".to_owned());
+///
+/// let body = b"cpu,host=web-1 usage=0.5 1700000000\ncpu usage=";
+/// let outcome = write(&engine, &request, &body[..])?;
+/// assert_eq!(outcome.written.points, 1);
+/// assert_eq!(outcome.written.rejects[0].line, 2);
+///
+/// // With an idempotency key, a repeated request stores nothing and has the first outcome.
+/// let repeated = write(&engine, &request, &body[..])?;
+/// assert_eq!(repeated.written.points, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn write<B>(engine: &Engine, request: &WriteRequest, body: B) -> Result<Outcome, WriteError>
 where
     B: Deref<Target = [u8]>,

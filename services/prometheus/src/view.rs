@@ -1,4 +1,6 @@
 //! Prometheus view of a table, for one request.
+//!
+//! [`SeriesView`] holds the budget and the cancellation flag. Other modules add the reads of series, names and samples.
 
 use tideline_engine::model::TimeRange;
 use tideline_engine::{Engine, Table};
@@ -12,6 +14,49 @@ use crate::time::NANOS_PER_MILLI;
 /// view is created, and is cancelled when the client disconnects.
 ///
 /// Calls block.
+///
+/// # Examples
+///
+/// Instant query over points that were written as line protocol:
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tideline_engine::backend::memory::{Character, MemoryBackend, MemoryDisk};
+/// # use tideline_engine::model::{ManualClock, Timestamp};
+/// # use tideline_engine::{Engine, Settings, WriteOptions};
+/// # use tideline_ingest_protocols::{DecodeOptions, line_protocol};
+/// use std::time::Duration;
+///
+/// use tideline_prometheus::parameters::{Parameters, parse_query};
+/// use tideline_prometheus::query::QueryOptions;
+/// use tideline_prometheus::request::SeriesRequest;
+/// use tideline_prometheus::SeriesView;
+/// use tideline_query::{Budget, Cancel, Querier, QuerySettings};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let backend = Arc::new(MemoryBackend::open(&MemoryDisk::new(Character::Embedded)));
+/// # let clock = Arc::new(ManualClock::new(Timestamp::EPOCH));
+/// # let engine = Arc::new(Engine::open(backend, clock, Settings::new(folder.path().join("index")))?);
+/// let table = engine.default_table()?;
+/// let lines = b"disk,host=web-1 used=3,value=8 1000000";
+/// # let options = DecodeOptions::new(Timestamp::EPOCH);
+/// # let batch = line_protocol::decode(lines, options, &mut engine.resolver(&table));
+/// # engine.write(&table, batch, &WriteOptions::default())?;
+/// let querier = Querier::new(engine, &QuerySettings::default())?;
+///
+/// let text = "disk_used + disk";
+/// let parameters = Parameters::read([&b"time=1"[..]]);
+/// let options = QueryOptions::instant(&parameters, &Default::default(), 0)?;
+/// let query = options.query(text.to_owned(), parse_query(text)?, Duration::ZERO);
+///
+/// let view = SeriesView::new(&querier, &table, Budget::default(), &Cancel::new());
+/// let mut body = Vec::new();
+/// query.write(&view, Duration::ZERO, &mut body)?;
+/// let body: serde_json::Value = serde_json::from_slice(&body)?;
+/// assert_eq!(body["data"]["result"][0]["metric"]["host"], "web-1");
+/// assert_eq!(body["data"]["result"][0]["value"][1], "11");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct SeriesView<'a> {
     pub(crate) querier: &'a Querier,

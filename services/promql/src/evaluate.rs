@@ -139,6 +139,44 @@ pub struct Stats {
 /// Returns [`PromqlError::Invalid`] if the expression of a range query is neither a scalar nor an instant
 /// vector, or if a duration cannot be resolved. Returns [`PromqlError::Execution`] if the expression cannot be
 /// evaluated on the series, [`PromqlError::TooMany`] if a limit is exceeded, and the errors of the source.
+///
+/// # Examples
+///
+/// Instant query over a source of two series:
+///
+/// ```
+/// use tideline_promql::source::{SeriesData, Visit};
+/// use tideline_promql::{
+///     Labels, Point, QueryValue, Question, Result, Samples, Select, Settings, Source, evaluate, parse,
+/// };
+///
+/// /// Series `up` of two hosts, each with one sample at time 0.
+/// struct Hosts;
+///
+/// impl Source for Hosts {
+///     fn select(&self, select: &Select<'_>, visit: &Visit<'_>) -> Result<()> {
+///         for (host, value) in [("web-1", 1.0), ("web-2", 0.0)] {
+///             let labels = Labels::from_sorted([("__name__", "up"), ("host", host)]);
+///             let samples = Samples { times: &[0], values: &[value], ..Samples::default() };
+///             if select.matchers.iter().all(|matcher| matcher.matches(labels.get(&matcher.name).unwrap_or(""))) {
+///                 visit(&labels, SeriesData::Samples(samples))?;
+///             }
+///         }
+///         Ok(())
+///     }
+///     // …
+///     # fn check(&self) -> Result<()> { Ok(()) }
+/// }
+///
+/// let text = "up == 0";
+/// let question = Question { text, start: 60_000, end: 60_000, step: 0, lookback_delta: None };
+/// let result = evaluate(&Hosts, &parse(text)?, &question, &Settings::default())?;
+/// let QueryValue::Vector(down) = result.value else { panic!("not a vector") };
+/// assert_eq!(down.len(), 1);
+/// assert_eq!(down[0].labels.get("host"), Some("web-2"));
+/// assert_eq!(down[0].value, Point::Float(0.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn evaluate(
     source: &dyn Source,
     expr: &Expr,

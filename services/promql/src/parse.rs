@@ -47,6 +47,19 @@ pub const TEXT_BYTES_MAX: usize = 256 * 1024;
 ///
 /// Returns a [`ParseError`] for the first syntax or type error, and if the text exceeds [`TEXT_BYTES_MAX`],
 /// the expression exceeds [`DEPTH_MAX`], or a regular expression exceeds its limits.
+///
+/// # Examples
+///
+/// ```
+/// use tideline_promql::parse;
+///
+/// let expr = parse("sum  by(host) (rate(requests_total{code=~'5..'} [5m]))")?;
+/// assert_eq!(expr.to_string(), r#"sum by (host) (rate(requests_total{code=~"5.."}[5m]))"#);
+///
+/// let error = parse("rate(requests_total)").expect_err("rate takes a range vector");
+/// assert_eq!((error.line, error.column), (1, 6));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn parse(text: &str) -> Result<Expr, ParseError> {
     let mut parser = Parser::new(text)?;
     let parsed = parser.whole_expression();

@@ -7,6 +7,21 @@ use crate::print::{Head, Operator, Suffix, sign};
 const LINE_MAX: usize = 100;
 
 /// Formats an expression on several lines if needed, indented by two spaces per level.
+///
+/// # Examples
+///
+/// ```
+/// use tideline_promql::{parse, pretty};
+///
+/// let short = parse("sum(up)by(job)")?;
+/// assert_eq!(pretty(&short), "sum by (job) (up)");
+///
+/// let name = "requests_total_of_a_service_with_a_long_name";
+/// let (left, right) = (format!("sum(rate({name}[5m]))"), format!("sum(rate({name}[1h]))"));
+/// let long = parse(&format!("{left} / {right}"))?;
+/// assert_eq!(pretty(&long), format!("  {left}\n/\n  {right}"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn pretty(expr: &Expr) -> String {
     let mut out = String::new();
     push(&mut out, expr, 0);

@@ -31,13 +31,25 @@ pub trait AnswerSink: Send {
     }
 
     /// Starts the result. All errors that can be detected before reading points have been ruled out.
+    ///
+    /// # Errors
+    ///
+    /// [`SinkClosed`] if the sink accepts no more rows; the query then stops.
     fn begin(&mut self, header: &Header) -> Result<(), SinkClosed>;
 
     /// Starts a series; the following rows belong to it.
+    ///
+    /// # Errors
+    ///
+    /// [`SinkClosed`] if the sink accepts no more rows; the query then stops.
     fn series(&mut self, series: &Series<'_>) -> Result<(), SinkClosed>;
 
     /// Receives a row: its timestamp in nanoseconds since the epoch (for an aggregate the start of its window), and
     /// one value for each column of its series, `None` if the value is missing.
+    ///
+    /// # Errors
+    ///
+    /// [`SinkClosed`] if the sink accepts no more rows; the query then stops.
     fn row(&mut self, time: i64, values: &[Option<ValueRef<'_>>]) -> Result<(), SinkClosed>;
 }
 

@@ -24,6 +24,83 @@ use crate::{aggregate, explain, latest, rows, sample, sorted};
 ///
 /// Calls block for as long as the budget allows. Large queries share two pools of worker threads, for any number of
 /// queries: see [`lane`]. The caller must bound the number of concurrent queries of hot points.
+///
+/// # Examples
+///
+/// Maximum of a field per host:
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tideline_engine::backend::memory::{Character, MemoryBackend, MemoryDisk};
+/// # use tideline_engine::model::{PointBatch, PointGroup, ColumnData, SeriesResolver};
+/// # use tideline_engine::{Engine, Settings, WriteOptions};
+/// use tideline_engine::condition::Condition;
+/// use tideline_engine::model::{SystemClock, TimeRange};
+/// use tideline_query::{
+///     Aggregate, AnswerSink, Budget, Cancel, Function, GroupBy, PointQuery, Querier, QuerySettings, Selector, Shape,
+///     SinkClosed, ValueRef,
+/// };
+/// # use tideline_query::{Header, Series};
+///
+/// /// Sink that collects all numbers.
+/// #[derive(Default)]
+/// struct Numbers(Vec<f64>);
+///
+/// impl AnswerSink for Numbers {
+///     # fn begin(&mut self, _: &Header) -> Result<(), SinkClosed> { Ok(()) }
+///     # fn series(&mut self, _: &Series<'_>) -> Result<(), SinkClosed> { Ok(()) }
+///     fn row(&mut self, _time: i64, values: &[Option<ValueRef<'_>>]) -> Result<(), SinkClosed> {
+///         self.0.extend(values.iter().flatten().filter_map(|value| match value {
+///             ValueRef::Float(number) => Some(*number),
+///             _ => None,
+///         }));
+///         Ok(())
+///     }
+///     // …
+/// }
+/// # let folder = tempfile::tempdir()?;
+/// # let backend = Arc::new(MemoryBackend::open(&MemoryDisk::new(Character::Embedded)));
+/// # let settings = Settings::new(folder.path().join("index"));
+/// # let engine = Arc::new(Engine::open(backend, Arc::new(SystemClock), settings)?);
+/// # let table = engine.default_table()?;
+/// # let timelines = [b"cpu,host=web-1", b"cpu,host=web-1", b"cpu,host=web-2"];
+/// # let timelines = timelines.map(|key| engine.resolver(&table).resolve(key)).into_iter().collect::<Result<_, _>>()
+/// #     .map_err(|reason| reason.to_string())?;
+/// # let group = PointGroup {
+/// #     measurements: "cpu".into(),
+/// #     fields: vec!["usage".into()],
+/// #     columns: vec![ColumnData::Float(vec![0.5, 0.75, 0.25])],
+/// #     timelines,
+/// #     timestamps: vec![1_000, 2_000, 1_000],
+/// #     lines: vec![1, 2, 3],
+/// # };
+/// # let batch = PointBatch { groups: vec![group], rejects: Vec::new() };
+/// # engine.write(&table, batch, &WriteOptions::default())?;
+///
+/// // The table has usages of 0.5 and 0.75 of the host web-1, and of 0.25 of web-2.
+/// let query = PointQuery {
+///     timelines: Selector::Condition(Condition::All),
+///     fields: vec!["usage".to_owned()],
+///     range: TimeRange::new(0, 10_000),
+///     shape: Shape::Aggregate(Aggregate {
+///         functions: vec![Function::Max],
+///         group_by: GroupBy::Tags(vec!["host".to_owned()]),
+///         ..Aggregate::default()
+///     }),
+///     # details: false,
+///     # values: None,
+///     # compute: Vec::new(),
+///     # tier: None,
+///     # budget: Budget::default(),
+///     // …
+/// };
+/// let querier = Querier::new(engine, &QuerySettings::default())?;
+/// let mut numbers = Numbers::default();
+/// let summary = querier.points(&table, &query, &Cancel::new(), &mut numbers)?;
+/// assert_eq!(numbers.0, [0.75, 0.25]);
+/// assert_eq!(summary.rows, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Querier {
     engine: Arc<Engine>,

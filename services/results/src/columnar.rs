@@ -45,6 +45,26 @@ pub enum ColumnarForm {
 }
 
 /// Streaming encoder of rows into columns.
+///
+/// # Examples
+///
+/// ```
+/// use arrow_ipc::reader::StreamReader;
+/// use tideline_query::ValueRef;
+/// use tideline_results::columnar::{Cell, ColumnType, ColumnarForm, ColumnarWriter};
+///
+/// let columns = [("time".to_owned(), ColumnType::Time), ("state".to_owned(), ColumnType::Text)];
+/// let mut stream = Vec::new();
+/// let mut writer = ColumnarWriter::new(&mut stream, ColumnarForm::ArrowStream, &columns)?;
+/// writer.row([Cell::Time(1_000), Cell::Value(ValueRef::String("idle"))].into_iter())?;
+/// writer.row([Cell::Time(2_000), Cell::Null].into_iter())?;
+/// writer.end(&[])?;
+///
+/// let batch = StreamReader::try_new(&stream[..], None)?.next().ok_or("no batch")??;
+/// assert_eq!(batch.num_rows(), 2);
+/// assert_eq!(batch.column(1).null_count(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ColumnarWriter<W: Write + Send> {
     schema: SchemaRef,
     builders: Vec<ColumnBuilder>,

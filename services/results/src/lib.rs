@@ -132,6 +132,36 @@ impl ResultOptions {
     }
 
     /// Returns the sink that writes the format to `out`.
+    ///
+    /// # Examples
+    ///
+    /// Rows as lines of JSON. A query calls the same methods of the sink:
+    ///
+    /// ```
+    /// use tideline_openapi::query::{IntegerForm, TimeForm};
+    /// use tideline_query::{AnswerSink, Header, Series, ValueRef};
+    /// use tideline_results::{ResultFormat, ResultOptions};
+    ///
+    /// let options = ResultOptions {
+    ///     format: ResultFormat::accepted(["application/x-ndjson"].into_iter()).ok_or("not acceptable")?,
+    ///     times: TimeForm::Rfc3339,
+    ///     integers: IntegerForm::Number,
+    ///     plan: false,
+    ///     request_id: "r-1".to_owned(),
+    ///     has_limit: false,
+    /// };
+    /// let header = Header { columns: vec!["usage".to_owned()], ..Header::default() };
+    /// let series = Series { id: None, measurement: "cpu", tags: &[], columns: &[0] };
+    ///
+    /// let mut out = Vec::new();
+    /// let mut sink = options.sink(&mut out);
+    /// sink.begin(&header).and_then(|()| sink.series(&series)).map_err(|_| "closed")?;
+    /// sink.row(1_000_000_000, &[Some(ValueRef::Float(0.5))]).map_err(|_| "closed")?;
+    /// drop(sink);
+    /// let row: serde_json::Value = serde_json::from_slice(&out)?;
+    /// assert_eq!(row["usage"], 0.5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sink<'w>(self, out: &'w mut (dyn Write + Send)) -> Box<dyn ResultSink + 'w> {
         match self.format {
             ResultFormat::Json => Box::new(JsonSink::new(out, self)),

@@ -29,6 +29,22 @@ type Result<T> = std::result::Result<T, ContradictoryPolicy>;
 ///
 /// Returns an error if points could never become cold or be archived, if they would expire before that, or if a
 /// schedule is invalid.
+///
+/// # Examples
+///
+/// ```
+/// use tideline_engine::model::Policy;
+/// use tideline_engine::model::time::NANOS_PER_DAY;
+/// use tideline_scheduler::policy::check;
+///
+/// let mut policy = Policy::default();
+/// policy.cold_ttl = Some(30 * NANOS_PER_DAY);
+/// assert_eq!(check(&policy), Ok(()));
+///
+/// policy.cold_ttl = policy.hot_ttl;
+/// let error = check(&policy).expect_err("points would expire when they become cold");
+/// assert_eq!(error.member, "cold_ttl");
+/// ```
 pub fn check(policy: &Policy) -> Result<()> {
     let cold_ttl = |reason| ContradictoryPolicy {
         member: "cold_ttl",

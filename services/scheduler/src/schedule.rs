@@ -16,6 +16,24 @@ use tideline_engine::model::time::NANOS_PER_SECOND;
 pub const EXPRESSION_CHARS_MAX: usize = 256;
 
 /// Schedule compiled for evaluation.
+///
+/// # Examples
+///
+/// ```
+/// use tideline_engine::model::{Schedule, Timestamp};
+/// use tideline_scheduler::Timetable;
+///
+/// let schedule = Schedule::Cron {
+///     expression: "30 2 * * *".to_owned(),
+///     time_zone: "Europe/Berlin".to_owned(),
+/// };
+/// let timetable = Timetable::new(&schedule)?;
+/// let noon = Timestamp::parse_rfc3339("2026-11-20T12:00:00Z").ok_or("not a timestamp")?.nanos();
+/// let next = timetable.next_after(noon).ok_or("no time matches")?;
+/// assert_eq!(Timestamp::from_nanos(next)?.to_rfc3339(), "2026-11-21T01:30:00Z");
+/// assert!(!timetable.is_due(noon, next - 1) && timetable.is_due(noon, next));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Timetable(Kind);
 

@@ -210,6 +210,54 @@ impl Archive {
     /// # Errors
     ///
     /// If the target is not valid or not allowed, or the local disk fails.
+    ///
+    /// # Examples
+    ///
+    /// The files of a segment at a target in memory, written and read back:
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use hashbrown::HashMap;
+    /// use tideline_archive::{Archive, ArchiveSettings, SegmentTarget};
+    /// use tideline_chunk::{Presence, Run, RunColumn, SequenceSpan};
+    /// # use tideline_archive::{Fields, ShapeField, TimelineMetadata};
+    /// # use tideline_model::{ColumnData, FieldId, Identity, SegmentId, SequenceNumber, TableName, TimelineId};
+    /// # struct Catalog;
+    /// # impl TimelineMetadata for Catalog {
+    /// #     fn identity(&self, _: TimelineId) -> Option<Arc<Identity>> {
+    /// #         Identity::new("cpu".into(), Vec::new()).ok().map(Arc::new)
+    /// #     }
+    /// #     fn attributes(&self, _: TimelineId) -> Option<String> { None }
+    /// #     fn tag_keys(&self, _: &str) -> Vec<String> { Vec::new() }
+    /// # }
+    /// # impl Fields for Catalog {
+    /// #     fn of_measurement(&self, _: &str) -> Vec<ShapeField> { Vec::new() }
+    /// #     fn name(&self, _: FieldId) -> Option<String> { Some("usage".into()) }
+    /// # }
+    /// # let folder = tempfile::tempdir()?;
+    /// # let values = ColumnData::Float(vec![0.5, 0.25]);
+    /// # let columns = vec![RunColumn { field: FieldId(1), presence: Presence::All, values }];
+    /// # let run = Run { timestamps: vec![1_000, 2_000], columns };
+    /// # let sequences = SequenceSpan { lowest: SequenceNumber(1), highest: SequenceNumber(2) };
+    /// let archive = Archive::open(ArchiveSettings::new(folder.path().to_owned()))?;
+    /// let place = SegmentTarget {
+    ///     origin: "feedc0de".to_owned(),
+    ///     table: TableName::new("metrics")?,
+    ///     segment: SegmentId(7),
+    ///     target: "memory:///".to_owned(),
+    /// };
+    /// let mut writer = archive.writer(place, &Catalog, &Catalog)?;
+    /// writer.add(TimelineId::MIN, &run, sequences)?;
+    /// let written = writer.finish(&mut || true)?;
+    ///
+    /// let mut reader = archive.reader(&Arc::new(written.copy), None, 0)?;
+    /// for extent in written.extents {
+    ///     let (timeline, extent) = extent?;
+    ///     assert_eq!(timeline, TimelineId::MIN);
+    ///     assert_eq!(reader.read(&extent, &|_: &str| Some(FieldId(1)))?, run);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn writer<'a>(
         &self,
         place: SegmentTarget,

@@ -46,6 +46,30 @@ pub(crate) use open::JOURNAL;
 /// its own cache, thread and, optionally, disk. After a failed write a database refuses writes and is reopened
 /// automatically. While its disk is nearly full, a database refuses writes that take space. Dropping the value closes
 /// the backend.
+///
+/// # Examples
+///
+/// ```
+/// use tideline_backend::{Backend, JournalEntry, Shard};
+/// use tideline_backend_fjall::{FjallBackend, FjallOptions};
+/// use tideline_model::{Durability, SequenceNumber};
+///
+/// let folder = tempfile::tempdir()?;
+/// let backend = FjallBackend::open(folder.path(), FjallOptions::default())?;
+/// let shard = Shard(0);
+/// let epoch = backend.take(shard)?.epoch;
+/// let entry = JournalEntry { sequence: SequenceNumber(1), value: "first".into() };
+/// backend.append(shard, epoch, &[entry], Durability::Synced)?;
+///
+/// let mut replayed = Vec::new();
+/// backend.replay(shard, epoch, SequenceNumber(0), &mut |sequence, value| {
+///     replayed.push((sequence, value));
+///     Ok(())
+/// })?;
+/// assert_eq!(replayed, [(SequenceNumber(1), "first".into())]);
+/// backend.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct FjallBackend {
     inner: Arc<Inner>,

@@ -26,6 +26,29 @@ use journal::Journal;
 use rows::Rows;
 
 /// Backend that stores everything in the memory of this process. Cheap to open; all calls share one lock.
+///
+/// # Examples
+///
+/// ```
+/// use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+/// use tideline_backend::{Backend, Direction, KeyRange, PageLimit, Partition, RowChange, Space, Stamp};
+/// use tideline_model::Durability;
+///
+/// let disk = MemoryDisk::new(Character::Embedded);
+/// let backend = MemoryBackend::open(&disk);
+/// let rows = Partition::space(Space(900), 0);
+/// let change = RowChange { key: "host".into(), value: Some("web-1".into()) };
+/// backend.write(rows, &[change], Stamp(1), Durability::Synced)?;
+///
+/// // Synced rows survive a power failure. Earlier handles of the disk do not.
+/// disk.cut_power();
+/// let backend = MemoryBackend::open(&disk);
+/// let limit = PageLimit { rows_max: 10, bytes_max: 1 << 20 };
+/// let page = backend.scan(rows, &KeyRange::ALL, Direction::Ascending, limit)?;
+/// assert_eq!(page.rows[0].value, "web-1");
+/// assert!(page.next.is_none(), "the scan is complete");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct MemoryBackend {
     disk: Arc<MemoryDisk>,
     capabilities: Capabilities,

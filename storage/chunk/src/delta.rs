@@ -48,6 +48,31 @@ mod section {
 /// Columnar micro-batch of points in the order in which they were received. Self-contained: replay needs no catalog.
 ///
 /// The order of groups and rows is preserved. If two rows hold the same point, the later one wins.
+///
+/// # Examples
+///
+/// ```
+/// use tideline_chunk::{Delta, DeltaGroup};
+/// use tideline_model::{ColumnData, TableId, TimelineId};
+///
+/// let delta = Delta {
+///     table: TableId(1),
+///     timelines: vec![TimelineId([1; 16]), TimelineId([2; 16])],
+///     groups: vec![DeltaGroup {
+///         measurements: "cpu".into(),
+///         fields: vec!["usage".into()],
+///         columns: vec![ColumnData::Float(vec![0.5, 0.25])],
+///         // One point of each timeline.
+///         timelines: vec![0, 1],
+///         timestamps: vec![1_000, 1_000],
+///     }],
+///     ..Delta::default()
+/// };
+/// let mut entry = Vec::new();
+/// delta.encode(&mut entry)?;
+/// assert_eq!(Delta::decode(&entry)?, delta);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Delta {
     /// Table of all points.

@@ -12,6 +12,30 @@
 //! `floats`, `strings`, `timestamps`, `presence`), `column` (choice by type), then `run`, `summaries`, `chunk` and
 //! `delta`.
 //!
+//! # Examples
+//!
+//! ```
+//! use tideline_chunk::{Chunk, Presence, Run, RunColumn, SequenceSpan, encode_chunk};
+//! use tideline_model::{ColumnData, FieldId, SequenceNumber, TimeRange};
+//!
+//! let run = Run {
+//!     timestamps: vec![1_000, 2_000, 3_000],
+//!     columns: vec![RunColumn {
+//!         field: FieldId(7),
+//!         presence: Presence::All,
+//!         values: ColumnData::Float(vec![0.5, 0.25, 0.75]),
+//!     }],
+//! };
+//! let sequences = SequenceSpan { lowest: SequenceNumber(1), highest: SequenceNumber(4) };
+//! let mut bytes = Vec::new();
+//! encode_chunk(&run, sequences, &mut bytes)?;
+//!
+//! let chunk = Chunk::open(&bytes)?;
+//! assert_eq!(chunk.sequences(), sequences);
+//! assert_eq!(chunk.row_range(TimeRange::new(1_500, 2_500)), 1..2);
+//! assert_eq!(chunk.to_run()?, run);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![doc = include_str!("../FORMAT.md")]
 
 mod bitpack;

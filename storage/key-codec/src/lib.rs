@@ -24,6 +24,25 @@
 //! another segment.
 //!
 //! Key columns of wide tables are encoded by [`mod@tuple`]; its page holds the byte format.
+//!
+//! # Examples
+//!
+//! ```
+//! use tideline_key_codec::{chunk_key, chunks_of, parse_chunk_key, timeline_id};
+//! use tideline_model::TimeRange;
+//!
+//! // Timelines of one machine share the first half of their ids.
+//! let cpu = timeline_id(Some("web-1"), b"cpu", 0);
+//! let memory = timeline_id(Some("web-1"), b"memory", 0);
+//! assert_eq!(cpu.0[..8], memory.0[..8]);
+//!
+//! // The chunks of a timeline sort by their start, also before 1970.
+//! let (old, new) = (chunk_key(cpu, -5), chunk_key(cpu, 5));
+//! assert!(old < new);
+//! assert_eq!(parse_chunk_key(&old), Some((cpu, -5)));
+//! let range = chunks_of(cpu, TimeRange::new(0, 5));
+//! assert!(range.contains(&old) && !range.contains(&new));
+//! ```
 
 pub mod tuple;
 

@@ -329,6 +329,49 @@ impl LogThreads {
     /// # Errors
     ///
     /// A [`LogError`]; [`LogError::is_not_written`] reports whether it is certain that nothing was written.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// # use bytes::Bytes;
+    /// # use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+    /// # use tideline_log::{LogEntry, LogSettings, LogThreads, ModelError, Opening, Refusal};
+    /// # use tideline_model::{Durability, SequenceNumber, SystemClock, TableId};
+    /// /// Entry of a model that only stores the sequences of its entries.
+    /// struct Mark {
+    ///     encoded: Bytes,
+    ///     applied: Arc<Mutex<Vec<SequenceNumber>>>,
+    /// }
+    ///
+    /// impl LogEntry for Mark {
+    ///     # fn kind(&self) -> &'static str { "mark" }
+    ///     # fn table(&self) -> TableId { TableId(1) }
+    ///     # fn durability(&self) -> Durability { Durability::Synced }
+    ///     # fn check(&self) -> Result<(), Refusal> { Ok(()) }
+    ///     fn encoded(&self) -> &Bytes {
+    ///         &self.encoded
+    ///     }
+    ///     fn apply(&self, sequence: SequenceNumber) -> Result<(), ModelError> {
+    ///         self.applied.lock().map_err(|error| error.to_string())?.push(sequence);
+    ///         Ok(())
+    ///     }
+    ///     // …
+    /// }
+    ///
+    /// let backend = Arc::new(MemoryBackend::open(&MemoryDisk::new(Character::Embedded)));
+    /// let opening = Opening::begin(backend, Arc::new(SystemClock), LogSettings::default())?;
+    /// let log = LogThreads::start(opening.replay(&mut [])?.open()?, Vec::new());
+    ///
+    /// let applied = Arc::default();
+    /// // The entry begins with the tag of test models.
+    /// let mark = Mark { encoded: Bytes::from_static(b"TT"), applied: Arc::clone(&applied) };
+    /// let sequence = log.commit(Box::new(mark))?;
+    /// assert_eq!(*applied.lock().unwrap(), [sequence]);
+    /// log.stop();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn commit(&self, entry: Box<dyn LogEntry>) -> Result<SequenceNumber> {
         self.committer.commit(entry)
     }

@@ -39,6 +39,22 @@ impl Identity {
     /// # Errors
     ///
     /// Returns an error if the measurement is empty, a tag has an empty key or value, or a key occurs twice.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tideline_model::Identity;
+    ///
+    /// let tags = [("host", "web-1"), ("dc", "fra")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    /// let identity = Identity::new("cpu".to_owned(), tags.to_vec())?;
+    /// assert_eq!(identity.tag("host"), Some("web-1"));
+    /// assert_eq!(identity.tags()[0].0, "dc", "tags are sorted by key");
+    ///
+    /// let mut stored = Vec::new();
+    /// identity.encode(&mut stored);
+    /// assert_eq!(Identity::decode(&stored)?, identity);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new(measurement: String, mut tags: Vec<(String, String)>) -> Result<Self, IdentityError> {
         if measurement.is_empty() {
             return Err(IdentityError::MissingMeasurement);

@@ -19,6 +19,18 @@
 //! | [`table`] | [`TableSpec`]: user settings of a table; [`TableModel`] |
 //! | [`reject`] | [`RejectReason`]: reason why a line of a write is not stored |
 //! | [`time_expression`] | [`TimeExpression`]: absolute or relative time in user input |
+//!
+//! # Examples
+//!
+//! Time comes from a [`Clock`] that is passed in; [`ManualClock`] sets it in tests:
+//!
+//! ```
+//! use tideline_model::{Clock, ManualClock, Timestamp};
+//!
+//! let clock = ManualClock::new(Timestamp::EPOCH);
+//! clock.advance(90_000_000_000);
+//! assert_eq!(clock.now().to_rfc3339(), "1970-01-01T00:01:30Z");
+//! ```
 
 pub mod batch;
 pub mod compensated_sum;

@@ -189,6 +189,16 @@ impl Precision {
 ///
 /// A duration is a sequence of whole numbers with units, which are added up. Units: `ns us µs ms s m h d w y`; a day
 /// has 24 h, a year 365 days. Returns `None` for any other text and for results beyond `i64`.
+///
+/// # Examples
+///
+/// ```
+/// use tideline_model::time::{NANOS_PER_SECOND, format_duration, parse_duration};
+///
+/// assert_eq!(parse_duration("1h30m"), Some(5_400 * NANOS_PER_SECOND));
+/// assert_eq!(parse_duration("90"), None, "a unit is required");
+/// assert_eq!(format_duration(5_400 * NANOS_PER_SECOND), "1h30m");
+/// ```
 pub fn parse_duration(text: &str) -> Option<i64> {
     const UNITS: [(&str, i64); 11] = [
         ("ns", 1),

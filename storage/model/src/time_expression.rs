@@ -46,6 +46,19 @@ impl TimeExpression {
     /// # Errors
     ///
     /// Returns [`TimeExpressionError`] if the text has none of the forms or is out of range.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tideline_model::{TimeExpression, Timestamp};
+    ///
+    /// let now = Timestamp::parse_rfc3339("2026-11-20T12:00:00Z").ok_or("not a timestamp")?;
+    /// let resolved = |text| TimeExpression::parse(text).map(|time| time.resolve(now).to_rfc3339());
+    /// assert_eq!(resolved("now-1h")?, "2026-11-20T11:00:00Z");
+    /// assert_eq!(resolved("2026-11-20 08:30")?, "2026-11-20T08:30:00Z");
+    /// assert!(resolved("yesterday").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn parse(text: &str) -> Result<Self, TimeExpressionError> {
         if let Some(offset) = text.strip_prefix("now") {
             return match offset.as_bytes().first() {

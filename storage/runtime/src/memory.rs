@@ -110,6 +110,22 @@ impl MemoryAccount {
     /// # Errors
     ///
     /// Returns [`MemoryFull`] if all holders together would exceed the limit.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tideline_runtime::MemoryAccount;
+    ///
+    /// let account = MemoryAccount::new(1_000);
+    /// let mut results = account.reserve("results of queries", 600)?;
+    /// let full = results.grow(600).expect_err("1,200 bytes exceed the limit");
+    /// assert_eq!((full.used_bytes, full.limit_bytes), (600, 1_000));
+    /// assert!(!full.is_retryable(), "no other request has to end");
+    ///
+    /// drop(results);
+    /// assert_eq!(account.used_bytes(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reserve(&self, holder: &'static str, bytes: u64) -> Result<Reservation, MemoryFull> {
         let mut reservation = self.open(holder);
         reservation.grow(bytes)?;

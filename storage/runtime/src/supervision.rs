@@ -50,6 +50,19 @@ impl Supervisor {
     /// # Errors
     ///
     /// Returns the error of the operating system if it cannot create a thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tideline_runtime::Supervisor;
+    ///
+    /// let supervisor = Supervisor::default();
+    /// let thread = supervisor.spawn("flusher", || panic!("the disk is gone"))?;
+    /// thread.join();
+    /// let failure = supervisor.failure().ok_or("the panic is recorded")?;
+    /// assert_eq!(failure.to_string(), "the flusher thread panicked: the disk is gone");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn spawn(
         &self,
         name: &'static str,

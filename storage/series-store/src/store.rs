@@ -62,6 +62,42 @@ pub trait TimelineDirectory: Send + Sync {
 }
 
 /// Embedded store of series points.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+/// # use tideline_chunk::NewTimeline;
+/// use tideline_model::{Clock, SystemClock, TableId, TableName, TableSpec, TimelineId};
+/// use tideline_series_store::{Recovery, Settings, TimelineDirectory};
+///
+/// /// Directory of a store whose timelines have no names.
+/// struct Unnamed;
+///
+/// impl TimelineDirectory for Unnamed {
+///     // …
+///     # fn adopt(&self, _: TableId, _: &NewTimeline) -> Result<(), String> { Ok(()) }
+///     # fn announced(&self, _: TableId, _: &[NewTimeline]) {}
+///     # fn removed(&self, _: TableId, _: &[TimelineId]) {}
+/// }
+///
+/// let disk = MemoryDisk::new(Character::Embedded);
+/// let open = || {
+///     let backend = Arc::new(MemoryBackend::open(&disk));
+///     let recovery = Recovery::begin(backend, Arc::new(SystemClock), Settings::default())?;
+///     recovery.finish(Arc::new(Unnamed))
+/// };
+/// let (store, _) = open()?;
+/// store.create_table(TableName::new("metrics")?, TableSpec::default())?;
+/// store.close()?;
+///
+/// let (store, replayed) = open()?;
+/// assert_eq!(store.table("metrics")?.name().as_str(), "metrics");
+/// assert_eq!(replayed.points, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct SeriesStore {
     shared: Arc<Shared>,

@@ -17,6 +17,20 @@ use crate::series_key::{self, Name};
 ///
 /// Returns an error for a name that line protocol cannot represent (see [`series_key`]), a point without fields, a NaN,
 /// an infinity or a histogram. `out` is then unchanged.
+///
+/// # Examples
+///
+/// ```
+/// use tideline_ingest_protocols::line_protocol;
+/// use tideline_model::{Timestamp, Value};
+///
+/// let mut lines = Vec::new();
+/// let tags = [("host", "web 1")];
+/// let fields = [("usage", &Value::Float(0.5)), ("cores", &Value::Signed(8))];
+/// line_protocol::write(&mut lines, "cpu", tags, fields, Timestamp::from_nanos(1_000)?)?;
+/// assert_eq!(lines, b"cpu,host=web\\ 1 usage=0.5,cores=8i 1000\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn write<'a>(
     out: &mut Vec<u8>,
     measurement: &str,
