@@ -210,7 +210,7 @@ impl BodyReader {
             self.discard(request).await;
             return Err(error);
         }
-        read_into(&mut sent, request.into_body(), Pace::new(self), limits).await?;
+        read_into(&mut sent, request.into_body(), MinimumRate::new(self), limits).await?;
         Ok(ReceivedBody {
             sent,
             encoding,
@@ -225,47 +225,52 @@ impl BodyReader {
         if request.headers().contains_key(header::EXPECT) {
             return;
         }
-        discard_rest(request.into_body(), &mut Pace::new(self)).await;
+        discard_rest(request.into_body(), &mut MinimumRate::new(self)).await;
     }
 }
 
-async fn read_into(sent: &mut Buffer, mut body: Body, mut pace: Pace, limits: BodyLimits) -> Result<()> {
-    while let Some(frame) = pace.frame(&mut body).await? {
+async fn read_into(
+    sent: &mut Buffer,
+    mut body: Body,
+    mut rate: MinimumRate,
+    limits: BodyLimits,
+) -> Result<()> {
+    while let Some(frame) = rate.frame(&mut body).await? {
         let received = sent.bytes.len() + frame.len();
         if received > limits.wire_bytes {
-            discard_rest(body, &mut pace).await;
+            discard_rest(body, &mut rate).await;
             return Err(too_large("body", limits.wire_bytes as u64, received as u64));
         }
         if let Err(failure) = sent.extend(&frame) {
-            discard_rest(body, &mut pace).await;
+            discard_rest(body, &mut rate).await;
             return Err(failure);
         }
     }
     Ok(())
 }
 
-async fn discard_rest(mut body: Body, pace: &mut Pace) {
+async fn discard_rest(mut body: Body, rate: &mut MinimumRate) {
     let declared = body.size_hint().exact();
     if declared.is_some_and(|bytes| bytes > DISCARD_BYTES_MAX) {
         return;
     }
-    let end = pace.received.saturating_add(DISCARD_BYTES_MAX);
-    while let Ok(Some(_)) = pace.frame(&mut body).await {
-        if pace.received > end {
+    let end = rate.received.saturating_add(DISCARD_BYTES_MAX);
+    while let Ok(Some(_)) = rate.frame(&mut body).await {
+        if rate.received > end {
             return;
         }
     }
 }
 
 /// Required speed of a body: some progress within each timeout, and a minimum average rate.
-struct Pace {
+struct MinimumRate {
     started: Instant,
     received: u64,
     progress: Duration,
     bytes_per_second_min: u64,
 }
 
-impl Pace {
+impl MinimumRate {
     fn new(reader: &BodyReader) -> Self {
         Self {
             started: Instant::now(),

@@ -27,7 +27,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::client::Client;
-use crate::holding::holding;
+use crate::guarded_body::with_guard;
 use crate::shares::Share;
 
 /// TCP connection that fails if the client stalls.
@@ -36,7 +36,7 @@ pub(crate) struct GuardedStream {
     stream: TcpStream,
     busy: Busy,
     header_timeout: Duration,
-    pace: Pace,
+    read_rate: ReadRate,
     /// Number of complete request heads at the last read.
     heads: u64,
     /// True once the client has sent anything.
@@ -49,7 +49,7 @@ pub(crate) struct GuardedStream {
 
 /// Minimum speed at which a client must read its responses.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ReadPace {
+pub(crate) struct MinimumReadRate {
     /// Longest time without progress, and the time over which the rate is averaged.
     pub(crate) timeout: Duration,
     pub(crate) bytes_per_second_min: u64,
@@ -57,8 +57,8 @@ pub(crate) struct ReadPace {
 
 /// Rate at which a client reads its responses, measured while bytes wait to be sent.
 #[derive(Debug)]
-struct Pace {
-    least: ReadPace,
+struct ReadRate {
+    minimum: MinimumReadRate,
     /// Time since which no waiting byte was accepted.
     stalled: Option<Instant>,
     /// Timer that wakes the writer when a stall has lasted too long.
@@ -76,7 +76,7 @@ pub(crate) struct Busy(Arc<Progress>);
 /// Progress of a connection.
 #[derive(Debug)]
 struct Progress {
-    answering: AtomicBool,
+    is_answering: AtomicBool,
     /// Number of complete request heads.
     heads: AtomicU64,
     /// End of the last response, in milliseconds since `opened`.
@@ -164,7 +164,7 @@ impl Busy {
     /// Creates the state of a newly accepted connection.
     pub(crate) fn new() -> Self {
         Self(Arc::new(Progress {
-            answering: AtomicBool::new(false),
+            is_answering: AtomicBool::new(false),
             heads: AtomicU64::new(0),
             idle_from_ms: AtomicU64::new(0),
             opened: Instant::now(),
@@ -185,21 +185,21 @@ impl Busy {
     /// Marks a request head as complete: the connection is busy from now on.
     pub(crate) fn begin(&self) {
         self.0.heads.fetch_add(1, Ordering::Relaxed);
-        self.0.answering.store(true, Ordering::Relaxed);
+        self.0.is_answering.store(true, Ordering::Relaxed);
     }
 
     /// Wraps the response so that, once it is sent or dropped, the connection becomes idle and `share` is
     /// released.
-    pub(crate) fn until_sent(&self, answer: Response, share: Option<Share>) -> Response {
-        let answering = Answering(self.clone());
-        answer.map(|body| holding(body, (answering, share)))
+    pub(crate) fn until_sent(&self, response: Response, share: Option<Share>) -> Response {
+        let guard = ResponseGuard(self.clone());
+        response.map(|body| with_guard(body, (guard, share)))
     }
 
     fn end(&self) {
         let idle_from_ms = self.0.opened.elapsed().as_millis();
         let idle_from_ms = u64::try_from(idle_from_ms).unwrap_or(u64::MAX);
         self.0.idle_from_ms.store(idle_from_ms, Ordering::Relaxed);
-        self.0.answering.store(false, Ordering::Relaxed);
+        self.0.is_answering.store(false, Ordering::Relaxed);
     }
 
     /// Returns the end of the last response, or the time of the accept.
@@ -208,7 +208,7 @@ impl Busy {
     }
 
     fn is(&self) -> bool {
-        self.0.answering.load(Ordering::Relaxed)
+        self.0.is_answering.load(Ordering::Relaxed)
     }
 
     fn heads(&self) -> u64 {
@@ -217,13 +217,18 @@ impl Busy {
 }
 
 impl GuardedStream {
-    pub(crate) fn new(stream: TcpStream, busy: Busy, header_timeout: Duration, pace: ReadPace) -> Self {
+    pub(crate) fn new(
+        stream: TcpStream,
+        busy: Busy,
+        header_timeout: Duration,
+        read_rate: MinimumReadRate,
+    ) -> Self {
         Self {
             stream,
             busy,
             header_timeout,
-            pace: Pace {
-                least: pace,
+            read_rate: ReadRate {
+                minimum: read_rate,
                 stalled: None,
                 timer: None,
                 waited: Duration::ZERO,
@@ -256,12 +261,12 @@ impl GuardedStream {
     }
 }
 
-impl Pace {
+impl ReadRate {
     /// Passes the result of a write through. Fails if the client has accepted no bytes for too long, or too
     /// few.
     fn guard(&mut self, written: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let Poll::Ready(result) = written else {
-            let deadline = *self.stalled.get_or_insert_with(Instant::now) + self.least.timeout;
+            let deadline = *self.stalled.get_or_insert_with(Instant::now) + self.minimum.timeout;
             let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
             if timer.deadline() != deadline {
                 timer.as_mut().reset(deadline);
@@ -278,9 +283,9 @@ impl Pace {
         if let Some(stalled) = self.stalled.take() {
             self.waited += stalled.elapsed();
         }
-        if self.waited >= self.least.timeout {
+        if self.waited >= self.minimum.timeout {
             let seconds = self.waited.as_secs_f64();
-            if (self.taken as f64) < self.least.bytes_per_second_min as f64 * seconds {
+            if (self.taken as f64) < self.minimum.bytes_per_second_min as f64 * seconds {
                 return Poll::Ready(Err(io::Error::new(
                     io::ErrorKind::TimedOut,
                     "response read too slowly",
@@ -324,7 +329,7 @@ impl AsyncRead for GuardedStream {
 impl AsyncWrite for GuardedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.pace.guard(written, cx)
+        self.read_rate.guard(written, cx)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -341,7 +346,7 @@ impl AsyncWrite for GuardedStream {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
-        self.pace.guard(written, cx)
+        self.read_rate.guard(written, cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -350,9 +355,9 @@ impl AsyncWrite for GuardedStream {
 }
 
 /// Guard of a response; the connection becomes idle when it is dropped.
-struct Answering(Busy);
+struct ResponseGuard(Busy);
 
-impl Drop for Answering {
+impl Drop for ResponseGuard {
     fn drop(&mut self) {
         self.0.end();
     }

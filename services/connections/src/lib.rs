@@ -9,26 +9,26 @@
 //! | `connection` | one connection with its timeouts; the list of open connections |
 //! | [`body`] | request bodies: limited as sent, after decompression and over all requests |
 //! | [`client`] | the client of a request, also behind trusted proxies |
-//! | [`shares`], [`turns`] | fair shares of a bounded resource; limits of concurrent requests of one kind |
-//! | [`spool`] | queue of response chunks between a blocking writer and the connection |
-//! | [`pace`] | throttle: a rate of bytes that many senders share |
-//! | [`mod@holding`] | a response body that keeps a value alive until it has been sent |
+//! | [`shares`], [`permits`] | fair shares of a bounded resource; limits of concurrent requests of one kind |
+//! | [`chunk_queue`] | queue of response chunks between a blocking writer and the connection |
+//! | [`throttle`] | throttle: a rate of bytes that many senders share |
+//! | [`mod@guarded_body`] | a response body that keeps a value alive until it has been sent |
 
 pub mod body;
+pub mod chunk_queue;
 pub mod client;
 mod connection;
-pub mod holding;
-pub mod pace;
+pub mod guarded_body;
+pub mod permits;
 pub mod serve;
 pub mod shares;
-pub mod spool;
-pub mod turns;
+pub mod throttle;
 
 pub use body::{BodyBytes, BodyError, BodyLimits, BodyReader, ReceivedBody};
+pub use chunk_queue::{ChunkQueue, Pushed};
 pub use client::{Client, Network, NotANetwork, Origin};
-pub use holding::holding;
-pub use pace::Pace;
+pub use guarded_body::with_guard;
+pub use permits::{NoPermit, Permit, Permits};
 pub use serve::{ConnectionSettings, Service, serve};
 pub use shares::{InUse, Share, Shares};
-pub use spool::{Pushed, Spool};
-pub use turns::{NoTurn, Turn, Turns};
+pub use throttle::Throttle;

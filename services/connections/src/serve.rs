@@ -23,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::client::{Client, Network, Origin};
-use crate::connection::{Busy, ConnectionKind, Connections, GuardedStream, ReadPace};
+use crate::connection::{Busy, ConnectionKind, Connections, GuardedStream, MinimumReadRate};
 use crate::shares::Shares;
 
 /// Size of a connection's read buffer. It is large so that large writes arrive in few parts.
@@ -90,7 +90,7 @@ pub trait Service: Clone + Send + Sync + 'static {
 /// Serves requests on `listener` until `shutdown` completes.
 ///
 /// Then accepts no new connections, closes idle ones at once, and lets running requests finish within the
-/// drain timeout. Calls `serving` once, when connections are accepted. `answering` limits the number of
+/// drain timeout. Calls `serving` once, when connections are accepted. `concurrent` limits the number of
 /// requests that are handled concurrently.
 ///
 /// # Errors
@@ -100,7 +100,7 @@ pub trait Service: Clone + Send + Sync + 'static {
 pub async fn serve(
     listener: TcpListener,
     service: impl Service,
-    answering: Shares,
+    concurrent: Shares,
     settings: ConnectionSettings,
     serving: impl FnOnce(),
     shutdown: impl Future<Output = ()>,
@@ -113,7 +113,7 @@ pub async fn serve(
     serving();
     let shared = Arc::new(Serving {
         service,
-        answering,
+        concurrent,
         settings,
     });
     tokio::select! {
@@ -136,7 +136,7 @@ pub async fn serve(
 /// State shared by all connections.
 struct Serving<S> {
     service: S,
-    answering: Shares,
+    concurrent: Shares,
     settings: ConnectionSettings,
 }
 
@@ -147,7 +147,7 @@ async fn accept<S: Service>(
     graceful: &GracefulShutdown,
     connections: &mut JoinSet<()>,
 ) {
-    let places = Places {
+    let slots = ConnectionSlots {
         ordinary: Arc::new(Semaphore::new(shared.settings.connections_max)),
         reserved: Arc::new(Semaphore::new(RESERVED_CONNECTIONS)),
         open: Connections::default(),
@@ -161,7 +161,7 @@ async fn accept<S: Service>(
             Err(error) if is_clients_fault(&error) => continue,
             Err(error) => {
                 tracing::warn!(%error, wait = ?backoff, "accepting a connection failed");
-                places.open.evict_idle(None, ConnectionKind::Ordinary);
+                slots.open.evict_idle(None, ConnectionKind::Ordinary);
                 tokio::time::sleep(backoff).await;
                 backoff = (backoff * 2).min(ACCEPT_BACKOFF_MAX);
                 continue;
@@ -169,9 +169,9 @@ async fn accept<S: Service>(
         };
         backoff = ACCEPT_BACKOFF_MIN;
         let client = Client::from(peer.ip());
-        let (place, kind) = places.take(client).await;
+        let (permit, kind) = slots.take(client).await;
         let busy = Busy::new();
-        let listed = places.open.add(number, client, kind, busy.clone());
+        let listed = slots.open.add(number, client, kind, busy.clone());
         let (shared, watcher) = (Arc::clone(shared), graceful.watcher());
         connections.spawn(async move {
             let connection = Connection {
@@ -181,19 +181,19 @@ async fn accept<S: Service>(
                 busy,
             };
             connection.converse(shared, watcher).await;
-            drop((listed, place));
+            drop((listed, permit));
         });
     }
 }
 
 /// Permits of open connections, and the list of open connections.
-struct Places {
+struct ConnectionSlots {
     ordinary: Arc<Semaphore>,
     reserved: Arc<Semaphore>,
     open: Connections,
 }
 
-impl Places {
+impl ConnectionSlots {
     /// Waits for a permit: an ordinary one, if necessary that of an evicted idle connection, otherwise a
     /// reserved one.
     async fn take(&self, client: Client) -> (OwnedSemaphorePermit, ConnectionKind) {
@@ -211,16 +211,16 @@ impl Places {
                 .expect(NEVER_CLOSED)
         };
         for _ in 0..EVICTIONS_MAX {
-            if let Ok(place) = Arc::clone(&self.ordinary).try_acquire_owned() {
-                return (place, ConnectionKind::Ordinary);
+            if let Ok(permit) = Arc::clone(&self.ordinary).try_acquire_owned() {
+                return (permit, ConnectionKind::Ordinary);
             }
             if self.open.evict_idle(Some(client), ConnectionKind::Ordinary) == 0 {
                 break;
             }
             // An evicted connection that has started a request stays open, perhaps for as long as the request
             // runs.
-            if let Ok(place) = tokio::time::timeout(EVICTION_WAIT, ordinary()).await {
-                return (place, ConnectionKind::Ordinary);
+            if let Ok(permit) = tokio::time::timeout(EVICTION_WAIT, ordinary()).await {
+                return (permit, ConnectionKind::Ordinary);
             }
         }
         if self.reserved.available_permits() == 0 {
@@ -228,8 +228,8 @@ impl Places {
         }
         tokio::select! {
             biased;
-            place = ordinary() => (place, ConnectionKind::Ordinary),
-            place = reserved() => (place, ConnectionKind::Reserved),
+            permit = ordinary() => (permit, ConnectionKind::Ordinary),
+            permit = reserved() => (permit, ConnectionKind::Reserved),
         }
     }
 }
@@ -267,25 +267,25 @@ impl Connection {
             stream,
             busy.clone(),
             settings.header_timeout,
-            ReadPace {
+            MinimumReadRate {
                 timeout: settings.answer_timeout,
                 bytes_per_second_min: settings.answer_bytes_per_second_min,
             },
         );
-        let answering = Arc::clone(&shared);
+        let concurrent = Arc::clone(&shared);
         let service = service_fn(move |mut request: Request<Incoming>| {
             busy.begin();
             let Serving {
                 service,
-                answering,
+                concurrent,
                 settings,
-            } = &*answering;
+            } = &*concurrent;
             let origin = Origin::find(peer, request.headers(), &settings.trusted_proxies);
             request.extensions_mut().insert(origin);
             let is_operation = service.is_operation(request.uri().path());
             let share = match is_operation {
                 true => None,
-                false => answering.try_take(origin.client(), 1),
+                false => concurrent.try_take(origin.client(), 1),
             };
             let refusal = match kind {
                 ConnectionKind::Reserved if !is_operation => Some(too_many(settings.connections_max)),

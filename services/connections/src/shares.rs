@@ -57,7 +57,7 @@ struct Pool {
 struct State {
     used: usize,
     /// Clients that hold or wait for units.
-    clients: HashMap<Client, Holding>,
+    clients: HashMap<Client, ClientUnits>,
     /// Number of clients that wait.
     waiting: usize,
     /// Ticket of the next waiter.
@@ -68,7 +68,7 @@ struct State {
 
 /// Units that a client holds, and its waiters.
 #[derive(Debug, Default)]
-struct Holding {
+struct ClientUnits {
     units: usize,
     waiting: VecDeque<Waiter>,
 }
@@ -169,7 +169,7 @@ impl Shares {
         let state = self.0.state.lock();
         InUse {
             all: state.used,
-            own: state.clients.get(&client).map_or(0, |holding| holding.units),
+            own: state.clients.get(&client).map_or(0, |usage| usage.units),
         }
     }
 
@@ -211,16 +211,16 @@ impl Pool {
         if used <= self.open {
             return true;
         }
-        let held = state.clients.get(&client).map_or(0, |holding| holding.units);
+        let held = state.clients.get(&client).map_or(0, |usage| usage.units);
         used <= self.count && (held == 0 || held < self.count / (state.clients.len() + 1))
     }
 
     /// Grants free units to waiting clients.
     fn grant(&self, state: &mut State) {
         while state.waiting > 0 {
-            let waiting = state.clients.iter().filter_map(|(client, holding)| {
-                let first = holding.waiting.front()?;
-                Some((holding.units, first.ticket, *client))
+            let waiting = state.clients.iter().filter_map(|(client, usage)| {
+                let first = usage.waiting.front()?;
+                Some((usage.units, first.ticket, *client))
             });
             let Some((_, _, client)) = waiting.min() else {
                 return;
@@ -229,13 +229,13 @@ impl Pool {
             if !self.admits(state, client, 1) {
                 return;
             }
-            let Some(holding) = state.clients.get_mut(&client) else {
+            let Some(usage) = state.clients.get_mut(&client) else {
                 return;
             };
-            let granted = holding.waiting.pop_front().map(|waiter| waiter.grant.send(()));
-            let is_last = holding.waiting.is_empty();
+            let granted = usage.waiting.pop_front().map(|waiter| waiter.grant.send(()));
+            let is_last = usage.waiting.is_empty();
             if matches!(granted, Some(Ok(()))) {
-                holding.units += 1;
+                usage.units += 1;
                 state.used += 1;
             }
             state.waiting -= usize::from(is_last);
@@ -250,9 +250,9 @@ impl State {
         let Entry::Occupied(mut entry) = self.clients.entry(client) else {
             return;
         };
-        let holding = entry.get_mut();
-        holding.units -= units;
-        if holding.units == 0 && holding.waiting.is_empty() {
+        let usage = entry.get_mut();
+        usage.units -= units;
+        if usage.units == 0 && usage.waiting.is_empty() {
             entry.remove();
         }
     }
@@ -294,10 +294,10 @@ impl Drop for Wait<'_> {
         }
         let mut state = self.pool.0.state.lock();
         state.refused += u64::from(state.used < self.pool.0.count);
-        if let Some(holding) = state.clients.get_mut(&self.client) {
-            let before = holding.waiting.len();
-            holding.waiting.retain(|waiter| waiter.ticket != self.ticket);
-            let was_last = before > 0 && holding.waiting.is_empty();
+        if let Some(usage) = state.clients.get_mut(&self.client) {
+            let before = usage.waiting.len();
+            usage.waiting.retain(|waiter| waiter.ticket != self.ticket);
+            let was_last = before > 0 && usage.waiting.is_empty();
             state.waiting -= usize::from(was_last);
         }
         state.release(self.client, 0);

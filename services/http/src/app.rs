@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tideline_connections::{BodyReader, Share, Shares, Turns};
+use tideline_connections::{BodyReader, Permits, Share, Shares};
 use tideline_engine::find::Stop;
 use tideline_engine::model::Timestamp;
 use tideline_engine::{Engine, Table};
@@ -68,31 +68,31 @@ pub(crate) struct Shared {
     /// Shares of connections with a running request.
     pub(crate) answering: Shares,
     /// Permits of writes.
-    pub(crate) writes: Turns,
+    pub(crate) writes: Permits,
     /// Permits of queries, searches and reads of the engine that have no permits of their own.
-    pub(crate) queries: Turns,
+    pub(crate) queries: Permits,
     /// Registry of the running queries.
     pub(crate) running: RunningQueries,
     /// Permits of exports in a Prometheus format. They are separate because an export lasts as long as its reader.
-    pub(crate) exports: Turns,
+    pub(crate) exports: Permits,
     /// Permits of remote reads.
-    pub(crate) reads: Turns,
+    pub(crate) reads: Permits,
     /// Permits of queries of cold points. They only keep these queries from occupying the permits of other
     /// queries; the querier itself runs fewer at once.
-    pub(crate) cold_queries: Turns,
+    pub(crate) cold_queries: Permits,
     /// Slots of requests that released their permit because their reader is slow.
     pub(crate) slow_answers: Arc<Semaphore>,
     /// Permits of requests that wait for jobs.
-    pub(crate) waits: Turns,
+    pub(crate) waits: Permits,
     /// Permits of watches, held while a watch is open.
-    pub(crate) watches: Turns,
+    pub(crate) watches: Permits,
     /// Shared state of all watches.
     pub(crate) watching: Watching,
     /// Permits of changes of tables, attributes and jobs.
-    pub(crate) changes: Turns,
+    pub(crate) changes: Permits,
     /// Permits of requested jobs. They are separate from `changes`, so that running jobs can still be paused and
     /// cancelled.
-    pub(crate) requested_jobs: Turns,
+    pub(crate) requested_jobs: Permits,
     /// Lock for altering a table: a request reads the current description and writes the changed one.
     pub(crate) altering: Mutex<()>,
     draining: AtomicBool,
@@ -109,7 +109,7 @@ impl std::ops::Deref for App {
 impl App {
     pub(crate) fn new(engine: Arc<Engine>, scheduler: Arc<Scheduler>, settings: HttpSettings) -> Self {
         let (started, began) = (engine.clock().now(), engine.clock().monotonic());
-        let turns = |what, count| Turns::new(what, count, settings.turn_timeout);
+        let permits = |what, count| Permits::new(what, count, settings.turn_timeout);
         let querier = Querier::new(Arc::clone(&engine), &settings.query);
         let watching = Watching::new(engine.memory().clone(), settings.watch_bytes_per_second_max);
         engine.store().on_recent_entries(watching.waker());
@@ -129,17 +129,17 @@ impl App {
             ),
             body_bytes,
             answering: Shares::new(settings.connections_max),
-            writes: turns("writes", settings.writes_in_flight_max),
-            queries: turns("queries", settings.queries_in_flight_max),
-            cold_queries: turns("queries of cold points", cold_queries_max),
-            exports: turns("exports", EXPORTS_IN_FLIGHT_MAX),
-            reads: turns("remote reads", READS_IN_FLIGHT_MAX),
+            writes: permits("writes", settings.writes_in_flight_max),
+            queries: permits("queries", settings.queries_in_flight_max),
+            cold_queries: permits("queries of cold points", cold_queries_max),
+            exports: permits("exports", EXPORTS_IN_FLIGHT_MAX),
+            reads: permits("remote reads", READS_IN_FLIGHT_MAX),
             slow_answers: Arc::new(Semaphore::new(SLOW_ANSWERS_MAX)),
-            waits: turns("requests that wait for jobs", WAITS_IN_FLIGHT_MAX),
-            watches: turns("watches", settings.watches_max),
+            waits: permits("requests that wait for jobs", WAITS_IN_FLIGHT_MAX),
+            watches: permits("watches", settings.watches_max),
             watching,
-            changes: turns("changes", CHANGES_IN_FLIGHT_MAX),
-            requested_jobs: turns("changes of many timelines", REQUESTED_JOBS_IN_FLIGHT_MAX),
+            changes: permits("changes", CHANGES_IN_FLIGHT_MAX),
+            requested_jobs: permits("changes of many timelines", REQUESTED_JOBS_IN_FLIGHT_MAX),
             altering: Mutex::default(),
             running: RunningQueries::default(),
             draining: AtomicBool::new(false),
@@ -150,7 +150,7 @@ impl App {
     }
 
     /// Returns a permit for a query if one is available without waiting.
-    pub(crate) fn free_query_turn(&self) -> Option<Share> {
+    pub(crate) fn free_query_permit(&self) -> Option<Share> {
         self.queries.take_if_free(current_client())
     }
 
@@ -160,7 +160,7 @@ impl App {
         T: Send + 'static,
         F: FnOnce(&Engine) -> Result<T> + Send + 'static,
     {
-        self.in_turn(&self.queries, call).await
+        self.with_permit(&self.queries, call).await
     }
 
     /// Waits for a permit for changes and runs a change of the engine, other than a write of points, on a
@@ -170,18 +170,18 @@ impl App {
         T: Send + 'static,
         F: FnOnce(&Engine) -> Result<T> + Send + 'static,
     {
-        self.in_turn(&self.changes, call).await
+        self.with_permit(&self.changes, call).await
     }
 
-    async fn in_turn<T, F>(&self, turns: &Turns, call: F) -> Result<T>
+    async fn with_permit<T, F>(&self, permits: &Permits, call: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(&Engine) -> Result<T> + Send + 'static,
     {
-        let turn = turns.take(current_client()).await?;
+        let permit = permits.take(current_client()).await?;
         let engine = Arc::clone(&self.engine);
         blocking(move || {
-            let _turn = turn;
+            let _permit = permit;
             call(&engine)
         })
         .await
@@ -189,18 +189,18 @@ impl App {
 
     /// Waits for a permit and runs a search, or a request that begins with one, on a blocking thread. The search stops
     /// if the client disconnects or its time budget is used up.
-    pub(crate) async fn search<T, F>(&self, turns: &Turns, table: String, call: F) -> Result<T>
+    pub(crate) async fn search<T, F>(&self, permits: &Permits, table: String, call: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(&Engine, &Table, Stop<'_>) -> Result<T> + Send + 'static,
     {
-        let turn = turns.take(current_client()).await?;
+        let permit = permits.take(current_client()).await?;
         let cancel = Cancel::new();
         let _waiting = Waiting(Some(cancel.clone()));
         let watch = self.querier.watch(Budget::default(), &cancel);
         let engine = Arc::clone(&self.engine);
         blocking(move || {
-            let _turn = turn;
+            let _permit = permit;
             stoppable(&watch, |stop| call(&engine, &engine.table(&table)?, stop))
         })
         .await

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use tideline_connections::NoTurn;
+use tideline_connections::NoPermit;
 use tideline_engine::condition::PatternError;
 use tideline_engine::error::CLOCK_WAIT;
 use tideline_engine::model::WaitsFor;
@@ -174,8 +174,8 @@ impl Failure {
     }
 }
 
-impl From<NoTurn> for Failure {
-    fn from(refused: NoTurn) -> Self {
+impl From<NoPermit> for Failure {
+    fn from(refused: NoPermit) -> Self {
         Self::new(ErrorCode::Overloaded, refused.to_string())
     }
 }

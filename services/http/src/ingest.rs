@@ -18,10 +18,10 @@ pub(crate) async fn write(
     received: ReceivedBody,
     request: WriteRequest,
 ) -> Result<Outcome> {
-    let turn = app.writes.take(current_client()).await?;
+    let permit = app.writes.take(current_client()).await?;
     let app = app.clone();
     blocking(move || {
-        let _turn = turn;
+        let _permit = permit;
         let started = Instant::now();
         let body = received.decode()?;
         let outcome = tideline_ingest::write(&app.engine, &request, body)?;

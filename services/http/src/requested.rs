@@ -1,7 +1,7 @@
 //! Requested jobs in the background, whose clients do not wait for their end. The same thread starts and runs a job, so
 //! every listed job has a thread.
 
-use tideline_connections::Turn;
+use tideline_connections::Permit;
 use tideline_openapi::ErrorCode;
 use tideline_scheduler::Job;
 use tokio::sync::oneshot;
@@ -9,16 +9,16 @@ use tokio::sync::oneshot;
 use crate::failure::{Failure, Result};
 
 /// Starts a job and runs it on a blocking thread; returns the job as soon as it is started. `job` extracts it from the
-/// result of `begin`. The permit `turn` is held until the job ends.
+/// result of `begin`. `permit` is held until the job ends.
 pub(crate) async fn in_background<W: 'static>(
-    turn: Turn,
+    permit: Permit,
     begin: impl FnOnce() -> Result<W> + Send + 'static,
     job: fn(&W) -> Job,
     perform: impl FnOnce(W) + Send + 'static,
 ) -> Result<Job> {
     let (tell, told) = oneshot::channel();
     tokio::task::spawn_blocking(move || {
-        let _turn = turn;
+        let _permit = permit;
         // The result is dropped if the client has disconnected.
         match begin() {
             Ok(work) => {

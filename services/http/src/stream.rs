@@ -1,6 +1,6 @@
 //! Responses that are sent while they are produced, with bounded memory for any size.
 //!
-//! The writer runs on a blocking thread and fills chunks. A [`Spool`] keeps the chunks until the connection
+//! The writer runs on a blocking thread and fills chunks. A [`ChunkQueue`] keeps the chunks until the connection
 //! takes them. A request with a response of ordinary size therefore ends, and releases its permit, before its
 //! client has read anything. If the spool is full, the writer waits for its client and releases the permit
 //! meanwhile; see [`AnswerWriter::wait`].
@@ -25,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::app::App;
 use crate::failure::{Failure, Result};
-use tideline_connections::{Pushed, Spool, Turn};
+use tideline_connections::{ChunkQueue, Permit, Pushed};
 
 /// Maximum size of a chunk, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -37,7 +37,7 @@ const FIRST_BYTES: usize = 4 << 10;
 pub(crate) struct Work {
     /// Permit of the request, held until the last write to the spool. It is released while the writer waits
     /// for its client.
-    pub(crate) turn: Option<Turn>,
+    pub(crate) permit: Option<Permit>,
     /// Signal that is set when the client disconnects.
     pub(crate) cancel: Cancel,
 }
@@ -46,8 +46,8 @@ pub(crate) struct Work {
 #[derive(Debug)]
 pub(crate) struct AnswerWriter {
     chunk: Vec<u8>,
-    spool: Arc<Spool>,
-    turn: Option<Turn>,
+    spool: Arc<ChunkQueue>,
+    permit: Option<Permit>,
     slow_answers: Arc<Semaphore>,
     /// True if a chunk has been sent. Before that, the length of the response can still be announced.
     has_sent: bool,
@@ -104,7 +104,7 @@ impl AnswerWriter {
     /// the request remain in use, so the number of waiting responses is limited. Over the limit, the response
     /// is aborted. Responses without a permit wait without this limit.
     fn wait(&mut self) -> io::Result<()> {
-        let Some(turn) = &mut self.turn else {
+        let Some(permit) = &mut self.permit else {
             self.spool.wait_for_room();
             return Ok(());
         };
@@ -114,9 +114,9 @@ impl AnswerWriter {
             tracing::warn!("a response was aborted: too many responses wait for slow clients");
             io::Error::other("too many responses wait for slow clients")
         })?;
-        turn.pause();
+        permit.pause();
         while_waiting(|| self.spool.wait_for_room());
-        turn.resume();
+        permit.resume();
         Ok(())
     }
 
@@ -136,12 +136,12 @@ pub(crate) async fn answer<F>(app: &App, content_type: &'static str, work: Work,
 where
     F: FnOnce(&mut AnswerWriter) -> Result<()> + Send + 'static,
 {
-    let spool = Spool::new(app.engine.memory());
+    let spool = ChunkQueue::new(app.engine.memory());
     spooled(spool, &app.slow_answers, content_type, work, write).await
 }
 
 async fn spooled<F>(
-    spool: Spool,
+    spool: ChunkQueue,
     slow_answers: &Arc<Semaphore>,
     content_type: &'static str,
     work: Work,
@@ -150,7 +150,7 @@ async fn spooled<F>(
 where
     F: FnOnce(&mut AnswerWriter) -> Result<()> + Send + 'static,
 {
-    let Work { turn, cancel } = work;
+    let Work { permit, cancel } = work;
     let spool = Arc::new(spool);
     let client = Client {
         spool: Arc::clone(&spool),
@@ -159,7 +159,7 @@ where
     let mut writer = AnswerWriter {
         chunk: Vec::with_capacity(FIRST_BYTES),
         spool: Arc::clone(&spool),
-        turn,
+        permit,
         slow_answers: Arc::clone(slow_answers),
         has_sent: false,
     };
@@ -196,7 +196,7 @@ where
 
 /// Client that receives the response. When it disconnects, this value is dropped, which stops the request.
 struct Client {
-    spool: Arc<Spool>,
+    spool: Arc<ChunkQueue>,
     cancel: Cancel,
 }
 
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     async fn begin(write: fn(&mut AnswerWriter) -> Result<()>) -> Result<Response> {
-        let spool = Spool::new(&MemoryAccount::unlimited());
+        let spool = ChunkQueue::new(&MemoryAccount::unlimited());
         let slow_answers = Arc::new(Semaphore::new(1));
         spooled(spool, &slow_answers, "text/plain", Work::default(), write).await
     }

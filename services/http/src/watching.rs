@@ -31,7 +31,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use crate::app::{App, Shared};
 use crate::failure::{Failure, Result};
 use crate::resources::watch::EventText;
-use tideline_connections::Pace;
+use tideline_connections::Throttle;
 
 /// Shortest time in which changes are collected, so that many small writes become one step.
 const GATHER_MIN: Duration = Duration::from_millis(10);
@@ -54,7 +54,7 @@ pub(crate) struct Watching {
     ticks: watch::Sender<SequenceNumber>,
     memory: MemoryAccount,
     /// Throttle of the bytes that all watches send.
-    pub(crate) pace: Pace,
+    pub(crate) throttle: Throttle,
     /// Number of steps that were encoded.
     taken: AtomicU64,
     /// Number of steps that were reused from another watch of the group.
@@ -106,7 +106,7 @@ impl Watching {
             is_ticking: AtomicBool::new(false),
             ticks: watch::Sender::new(SequenceNumber(0)),
             memory,
-            pace: Pace::new(bytes_per_second_max),
+            throttle: Throttle::new(bytes_per_second_max),
             taken: AtomicU64::new(0),
             shared: AtomicU64::new(0),
         }

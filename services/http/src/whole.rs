@@ -1,7 +1,7 @@
 //! Memory accounting of responses that are complete before they are sent. Their memory is reserved until the client has
 //! received them.
 //!
-//! Streamed responses are accounted in their spool ([`crate::stream`]).
+//! Streamed responses are accounted in their queue ([`crate::stream`]).
 
 use axum::body::HttpBody;
 use axum::extract::{Request, State};
@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::app::App;
 use crate::failure::Failure;
-use tideline_connections::holding;
+use tideline_connections::with_guard;
 
 /// Responses up to this size are not accounted: even at the limit of connections, they take less memory than the
 /// unaccounted reserve.
@@ -34,7 +34,7 @@ pub(crate) async fn reserve(State(app): State<App>, request: Request, next: Next
         return answer;
     };
     match app.engine.memory().reserve("answers that are sent whole", bytes) {
-        Ok(memory) => answer.map(|body| holding(body, memory)),
+        Ok(memory) => answer.map(|body| with_guard(body, memory)),
         Err(full) => Failure::from(full).into_response(),
     }
 }

@@ -248,14 +248,14 @@ async fn bring_back(app: &App, table: String, range: TimeRange, lasting: i64) ->
 
 /// Starts to copy points into another table.
 async fn copy(app: &App, from: String, into: String, range: TimeRange) -> Result<Job> {
-    let turn = app.requested_jobs.take(current_client()).await?;
+    let permit = app.requested_jobs.take(current_client()).await?;
     let (running, begun) = (app.clone(), app.clone());
     let begin = move || {
         let job = CopyJob::begin(&begun.scheduler, &begun.engine, &from, &into)?;
         job.ok_or_else(|| Failure::invalid("into is the same table; name another one"))
     };
     let shown = |work: &CopyJob| work.job.job();
-    requested::in_background(turn, begin, shown, move |work| {
+    requested::in_background(permit, begin, shown, move |work| {
         work.perform(&running.engine, range, &|| running.is_draining());
     })
     .await

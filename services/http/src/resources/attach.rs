@@ -54,13 +54,13 @@ async fn attach(
 ) -> Result<Response> {
     let wait = request.wait;
     let request = to_request(request)?;
-    let turn = app.requested_jobs.take(current_client()).await?;
+    let permit = app.requested_jobs.take(current_client()).await?;
     let running = app.clone();
     let begin = move || Ok(AttachJob::begin(&running.scheduler, &running.engine, &request)?);
     if !wait {
         let running = app.clone();
         let shown = |work: &AttachJob| work.job.job();
-        let job = requested::in_background(turn, begin, shown, move |work| {
+        let job = requested::in_background(permit, begin, shown, move |work| {
             // The job stores the outcome.
             let _outcome = work.perform(&running.engine, &|| running.is_draining(), &mut |_| true);
         });
@@ -69,7 +69,7 @@ async fn attach(
     let id = String::from(id);
     let running = app.clone();
     stream::answer(&app, "application/x-ndjson", Work::default(), move |writer| {
-        let _turn = turn;
+        let _permit = permit;
         let work = begin()?;
         let job = work.job.id();
         let mut has_left = false;

@@ -64,7 +64,7 @@ async fn change(
     let now = app.engine.now();
     let changes = changes_of(set, remove, now)?;
     let selector = to_selector(expand_selector(&app, &table, timelines)?, now)?;
-    let turn = app.requested_jobs.take(current_client()).await?;
+    let permit = app.requested_jobs.take(current_client()).await?;
     // If the client disconnects during the selection, the request is cancelled.
     let cancel = Cancel::new();
     let mut waiting = Waiting(Some(cancel.clone()));
@@ -79,7 +79,7 @@ async fn change(
     if !wait {
         let running = app.clone();
         let shown = |work: &AttributesJob| work.job.job();
-        let job = requested::in_background(turn, begin, shown, move |work| {
+        let job = requested::in_background(permit, begin, shown, move |work| {
             // The job stores the outcome.
             let _outcome = work.perform(&running.engine, &changes, &|| running.is_draining(), &mut |_| {
                 true
@@ -92,7 +92,7 @@ async fn change(
     let id = String::from(id);
     let running = app.clone();
     let answer = stream::answer(&app, "application/x-ndjson", Work::default(), move |writer| {
-        let _turn = turn;
+        let _permit = permit;
         let work = begin()?;
         let job = work.job.id();
         let mut has_left = false;

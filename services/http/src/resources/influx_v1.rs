@@ -188,7 +188,7 @@ async fn answer(app: &App, q: Option<String>, access: Access) -> Result<Response
     let changed =
         (!created.is_empty()).then(|| Changed(format!("/query CREATE DATABASE {}", created.join(", "))));
     let work = Work {
-        turn: Some(app.queries.take(current_client()).await?),
+        permit: Some(app.queries.take(current_client()).await?),
         ..Work::default()
     };
     let running = app.clone();

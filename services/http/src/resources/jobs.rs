@@ -258,7 +258,7 @@ async fn run(app: &App, kind: JobKind, table: Option<String>, wait: bool) -> Res
 
 /// Waits for jobs and returns them; returns an error if one failed.
 pub(crate) async fn done(app: &App, ids: Vec<u64>) -> Result<Vec<Job>> {
-    let _turn = app.waits.take(current_client()).await?;
+    let _permit = app.waits.take(current_client()).await?;
     let mut jobs = Vec::with_capacity(ids.len());
     for id in ids {
         jobs.extend(ended(app, id).await?);

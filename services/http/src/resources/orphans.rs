@@ -40,9 +40,9 @@ async fn orphans(
     id: RequestId,
     Json(request): Json<SearchOrphans>,
 ) -> Result<axum::Json<FoundOrphans>> {
-    let turn = app.requested_jobs.take(current_client()).await?;
+    let permit = app.requested_jobs.take(current_client()).await?;
     blocking(move || {
-        let _turn = turn;
+        let _permit = permit;
         let store = app.engine.store();
         app.engine.allow_target(&request.target)?;
         let failed = |error: StoreError| Failure::from(tideline_engine::EngineError::from(error));

@@ -146,10 +146,10 @@ where
     let is_cold = reach
         .zip(app.engine.table(&description.table).ok())
         .is_some_and(|((range, tier), table)| app.querier.reaches_cold(&table, range, tier));
-    let turns = if is_cold { &app.cold_queries } else { &app.queries };
-    let turn = turns.take(current_client()).await?;
+    let permits = if is_cold { &app.cold_queries } else { &app.queries };
+    let permit = permits.take(current_client()).await?;
     let work = Work {
-        turn: Some(turn),
+        permit: Some(permit),
         cancel: Cancel::new(),
     };
     let (running, cancel) = (app.clone(), work.cancel.clone());
@@ -176,7 +176,11 @@ fn answer_at_once(
     let Ok(table) = app.engine.table(&description.table) else {
         return Ok(None);
     };
-    let Some((small, _turn)) = app.querier.as_small(&table, question).zip(app.free_query_turn()) else {
+    let Some((small, _permit)) = app
+        .querier
+        .as_small(&table, question)
+        .zip(app.free_query_permit())
+    else {
         return Ok(None);
     };
     let cancel = Cancel::new();

@@ -38,7 +38,7 @@ use crate::resources::{TablePath, WatchFailures};
 use crate::saved;
 use crate::stream;
 use crate::watching::{WatchGroup, WatchStep};
-use tideline_connections::Turn;
+use tideline_connections::Permit;
 
 const CONTENT_TYPE: &str = "text/event-stream";
 /// Maximum number of queued parts between a watch and its connection.
@@ -165,7 +165,7 @@ async fn answer(
     let text = EventText::new(request.times, request.int64);
     request.timelines = saved::expand_optional(&app, &table, request.timelines)?;
     let request = to_engine(&app, request, last_event)?;
-    let turn = app.watches.take(current_client()).await?;
+    let permit = app.watches.take(current_client()).await?;
     // The subscription starts before the first step, so that no tick is missed in between.
     let ticks = app.watching.subscribe(&app);
     let engine = app.engine.clone();
@@ -191,7 +191,7 @@ async fn answer(
         end,
         ticks,
         events,
-        _turn: turn,
+        _permit: permit,
     };
     tokio::spawn(watch.run(begin, first));
     Ok(stream::live(CONTENT_TYPE, receiver))
@@ -242,7 +242,7 @@ struct Watch {
     end: Option<Instant>,
     ticks: watch::Receiver<SequenceNumber>,
     events: mpsc::Sender<io::Result<Bytes>>,
-    _turn: Turn,
+    _permit: Permit,
 }
 
 /// Next action of a watch.
@@ -298,7 +298,7 @@ impl Watch {
         for (cursor, text) in &step.parts {
             match timeout(SLOW, self.events.reserve()).await {
                 Ok(Ok(permit)) => {
-                    self.app.watching.pace.take(text.len()).await;
+                    self.app.watching.throttle.take(text.len()).await;
                     permit.send(Ok(text.clone()));
                 }
                 Ok(Err(_)) => return false,

@@ -57,7 +57,7 @@ fn exports_have_turns_of_their_own() {
 }
 
 #[test]
-fn the_wait_for_a_turn_is_time_of_a_question() {
+fn the_wait_for_a_permit_is_time_of_a_query() {
     let server = Server::with(HttpSettings {
         queries_in_flight_max: 0,
         turn_timeout: Duration::from_secs(10),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::response::Response;
-use tideline_connections::Turns;
+use tideline_connections::Permits;
 use tideline_prometheus::settings::transfer_budget;
 use tideline_prometheus::{PromqlError, SeriesRequest, SeriesView, reaches_cold};
 use tideline_query::{Budget, Cancel};
@@ -60,9 +60,9 @@ impl Caller {
             .reach()
             .zip(app.engine.table(&self.table).ok())
             .is_some_and(|(reach, table)| reaches_cold(&app.querier, &table, reach));
-        let turns = if is_cold { &app.cold_queries } else { &app.queries };
+        let permits = if is_cold { &app.cold_queries } else { &app.queries };
         let budget = app.settings.prometheus.query_budget();
-        self.answer_in(turns, budget, resource, time_max, content_type, request)
+        self.answer_in(permits, budget, resource, time_max, content_type, request)
             .await
     }
 
@@ -70,14 +70,14 @@ impl Caller {
     /// last long.
     pub(super) async fn transfer(
         self,
-        turns: &Turns,
+        permits: &Permits,
         resource: &'static str,
         time_max: Duration,
         content_type: &'static str,
         request: impl SeriesRequest,
     ) -> Result<Response> {
         self.answer_in(
-            turns,
+            permits,
             transfer_budget(),
             resource,
             time_max,
@@ -89,7 +89,7 @@ impl Caller {
 
     async fn answer_in(
         self,
-        turns: &Turns,
+        permits: &Permits,
         budget: Budget,
         resource: &'static str,
         time_max: Duration,
@@ -102,15 +102,15 @@ impl Caller {
             table,
         } = self;
         let began = Instant::now();
-        let turn = tokio::time::timeout(time_max, turns.take(current_client())).await;
-        let turn = turn.map_err(|_| PromqlError::Timeout("query queue"))??;
+        let permit = tokio::time::timeout(time_max, permits.take(current_client())).await;
+        let permit = permit.map_err(|_| PromqlError::Timeout("query queue"))??;
         let waited = began.elapsed();
         let budget = Budget {
             time_max: time_max.saturating_sub(waited),
             ..budget
         };
         let answering = Work {
-            turn: Some(turn),
+            permit: Some(permit),
             cancel: Cancel::new(),
         };
         let (running, cancel) = (app.clone(), answering.cancel.clone());

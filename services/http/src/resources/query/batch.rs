@@ -66,10 +66,10 @@ pub(super) async fn batch(
         let mut ranges = ranges.into_iter();
         ranges.any(|(range, tier)| app.querier.reaches_cold(&table, range, tier))
     });
-    let turns = if is_cold { &app.cold_queries } else { &app.queries };
-    let turn = turns.take(current_client()).await?;
+    let permits = if is_cold { &app.cold_queries } else { &app.queries };
+    let permit = permits.take(current_client()).await?;
     let work = Work {
-        turn: Some(turn),
+        permit: Some(permit),
         cancel: Cancel::new(),
     };
     let (running, cancel) = (app.clone(), work.cancel.clone());

@@ -10,13 +10,13 @@ const BURST: Duration = Duration::from_millis(100);
 
 /// Limit of bytes per second over all callers, first come, first served.
 #[derive(Debug)]
-pub struct Pace {
+pub struct Throttle {
     bytes_per_second: u64,
     /// Time at which all admitted bytes have been sent at the configured rate.
     free_at: Mutex<Option<Instant>>,
 }
 
-impl Pace {
+impl Throttle {
     /// Creates a throttle of `bytes_per_second`, at least 1.
     pub fn new(bytes_per_second: u64) -> Self {
         Self {
@@ -48,10 +48,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_go_out_at_the_rate_and_in_turn() {
-        let (pace, now) = (Pace::new(1_000), Instant::now());
+    fn bytes_are_sent_at_the_rate_first_come_first_served() {
+        let (throttle, now) = (Throttle::new(1_000), Instant::now());
         let waits: Vec<Duration> = (0..4)
-            .map(|_| pace.begin(100, now).saturating_duration_since(now))
+            .map(|_| throttle.begin(100, now).saturating_duration_since(now))
             .collect();
         let millis: Vec<u128> = waits.iter().map(Duration::as_millis).collect();
         assert_eq!(
@@ -61,10 +61,10 @@ mod tests {
         );
         let later = now + Duration::from_secs(10);
         assert!(
-            pace.begin(100, later) <= later,
+            throttle.begin(100, later) <= later,
             "silence does not add up beyond the burst"
         );
-        assert!(pace.begin(100, later) <= later);
-        assert!(pace.begin(100, later) > later);
+        assert!(throttle.begin(100, later) <= later);
+        assert!(throttle.begin(100, later) > later);
     }
 }

@@ -11,7 +11,7 @@ use crate::shares::{Share, Shares};
 
 /// Limit of concurrent requests of one kind, shared fairly among clients. Clones share the limit.
 #[derive(Debug, Clone)]
-pub struct Turns {
+pub struct Permits {
     what: &'static str,
     timeout: Duration,
     shares: Shares,
@@ -20,9 +20,9 @@ pub struct Turns {
 /// Error: no permit became free in time. The request may be retried.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct NoTurn(String);
+pub struct NoPermit(String);
 
-impl Turns {
+impl Permits {
     /// Creates a limit of `count` concurrent requests. `what` names the requests in messages. A request waits
     /// for its permit for at most `timeout`.
     pub fn new(what: &'static str, count: usize, timeout: Duration) -> Self {
@@ -37,11 +37,11 @@ impl Turns {
     ///
     /// # Errors
     ///
-    /// Returns [`NoTurn`] if no permit became free for the client within the timeout.
-    pub async fn take(&self, client: Client) -> Result<Turn, NoTurn> {
+    /// Returns [`NoPermit`] if no permit became free for the client within the timeout.
+    pub async fn take(&self, client: Client) -> Result<Permit, NoPermit> {
         match tokio::time::timeout(self.timeout, self.shares.take(client)).await {
-            Ok(share) => Ok(Turn {
-                turns: self.clone(),
+            Ok(share) => Ok(Permit {
+                permits: self.clone(),
                 client,
                 share: Some(share),
                 runtime: Handle::current(),
@@ -55,7 +55,7 @@ impl Turns {
         self.shares.take_if_free(client, 1)
     }
 
-    fn refusal(&self, client: Client) -> NoTurn {
+    fn refusal(&self, client: Client) -> NoPermit {
         let (what, count, in_use) = (self.what, self.shares.count(), self.shares.in_use(client));
         let message = match in_use.all < count {
             false => format!("{count} {what} are running, which is the limit, and none ended in time"),
@@ -65,7 +65,7 @@ impl Turns {
                 own = in_use.own
             ),
         };
-        NoTurn(message)
+        NoPermit(message)
     }
 
     /// Returns the number of running requests.
@@ -81,15 +81,15 @@ impl Turns {
 
 /// Permit to run one request; released when dropped.
 #[derive(Debug)]
-pub struct Turn {
-    turns: Turns,
+pub struct Permit {
+    permits: Permits,
     client: Client,
     /// `None` while the permit is released by [`pause`](Self::pause).
     share: Option<Share>,
     runtime: Handle,
 }
 
-impl Turn {
+impl Permit {
     /// Releases the permit so that another request can run.
     pub fn pause(&mut self) {
         self.share = None;
@@ -98,6 +98,6 @@ impl Turn {
     /// Acquires the permit again, after requests that already wait. Blocks the thread: must not be called from
     /// async code.
     pub fn resume(&mut self) {
-        self.share = Some(self.runtime.block_on(self.turns.shares.take(self.client)));
+        self.share = Some(self.runtime.block_on(self.permits.shares.take(self.client)));
     }
 }

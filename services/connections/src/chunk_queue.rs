@@ -13,14 +13,14 @@ use tideline_runtime::{MemoryAccount, Reservation};
 
 /// Maximum number of bytes queued per response. Responses to dashboards fit. For longer ones the queue only has to be
 /// large enough that reading and sending overlap.
-const SPOOL_BYTES_MAX: usize = 4 << 20;
+const QUEUE_BYTES_MAX: usize = 4 << 20;
 
 /// Queue of chunks between a writer that may block and a connection that must not.
 ///
 /// The queue always accepts a chunk when it is empty. It accepts more only while the memory account has spare
 /// room: slow clients then slow down their own responses, and do not cause other requests to be refused.
 #[derive(Debug)]
-pub struct Spool {
+pub struct ChunkQueue {
     queue: Mutex<Queue>,
     /// Signalled when chunks were removed or the client has disconnected.
     has_room: Condvar,
@@ -38,7 +38,7 @@ struct Queue {
     reader: Option<Waker>,
 }
 
-/// Outcome of [`Spool::push`].
+/// Outcome of [`ChunkQueue::push`].
 #[derive(Debug)]
 pub enum Pushed {
     /// The chunk was queued.
@@ -49,7 +49,7 @@ pub enum Pushed {
     ClientLeft,
 }
 
-impl Spool {
+impl ChunkQueue {
     /// Creates an empty queue that reserves its chunks in `memory`, except a chunk pushed while the queue is empty.
     pub fn new(memory: &MemoryAccount) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Spool {
             return Pushed::ClientLeft;
         }
         if !queue.chunks.is_empty() {
-            let is_over = queue.bytes + chunk.len() > SPOOL_BYTES_MAX;
+            let is_over = queue.bytes + chunk.len() > QUEUE_BYTES_MAX;
             if is_over || !queue.memory.grow_spare(chunk.len() as u64) {
                 return Pushed::Full(chunk);
             }

@@ -9,17 +9,17 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
 /// Body with a value that is dropped together with it.
-struct Holding<T> {
+struct GuardedBody<T> {
     body: Body,
-    _held: T,
+    _guard: T,
 }
 
-/// Returns `body` wrapped so that `held` is dropped together with it.
-pub fn holding<T: Send + Unpin + 'static>(body: Body, held: T) -> Body {
-    Body::new(Holding { body, _held: held })
+/// Returns `body` wrapped so that `guard` is dropped together with it.
+pub fn with_guard<T: Send + Unpin + 'static>(body: Body, guard: T) -> Body {
+    Body::new(GuardedBody { body, _guard: guard })
 }
 
-impl<T: Unpin> HttpBody for Holding<T> {
+impl<T: Unpin> HttpBody for GuardedBody<T> {
     type Data = Bytes;
     type Error = axum::Error;
 
