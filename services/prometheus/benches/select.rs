@@ -22,8 +22,8 @@ use tideline_prometheus::SeriesView;
 use tideline_promql::source::{OverTime, OverTimeFunction, Select, SeriesData, Source};
 use tideline_promql::{MatchOp, Matcher, Question, Settings as Evaluation, evaluate, parse};
 use tideline_query::{
-    Aggregate, AnswerSink, Budget, Cancel, Direction, Function, GroupBy, Header, PointQuery, Querier,
-    QuerySettings, Selector, Series, Shape, SinkClosed, ValueRef, WindowSpec,
+    Aggregate, Budget, Cancel, Direction, Function, GroupBy, Header, PointQuery, Querier, QuerySettings,
+    RowSink, Selector, Series, Shape, SinkClosed, ValueRef, WindowSpec,
 };
 use tideline_series_store::{Rewrite, RewriteCause, RewriteCost, Throttle};
 
@@ -163,7 +163,7 @@ fn native(querier: &Querier, table: &Table, range: TimeRange) -> u64 {
 /// Sink that counts values.
 struct Count(u64);
 
-impl AnswerSink for Count {
+impl RowSink for Count {
     fn begin(&mut self, _: &Header) -> Result<(), SinkClosed> {
         Ok(())
     }

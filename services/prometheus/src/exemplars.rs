@@ -164,9 +164,9 @@ impl SeriesView<'_> {
             scope.retain_metrics(|measurement, metric| measurement == metric);
             scope.timelines.sort_unstable_by_key(|timeline| timeline.id);
             let found = Mutex::new(Vec::new());
-            let swept = self.querier.sweep(self.table, range, &self.watch, |sweep| {
+            let scanned = self.querier.scan(self.table, range, &self.watch, |scan| {
                 let id = |found: &Found| found.id;
-                sweep.shares(&scope.timelines, id, &[field], |share, reader| {
+                scan.shares(&scope.timelines, id, &[field], |share, reader| {
                     for timeline in share {
                         let of_it = self.exemplars_of(timeline, field, reader, &count)?;
                         if !of_it.exemplars.is_empty() {
@@ -176,7 +176,7 @@ impl SeriesView<'_> {
                     Ok(())
                 })
             });
-            swept.map_err(|error| failure::of_query(&error))?;
+            scanned.map_err(|error| failure::of_query(&error))?;
             let found = found.into_inner().into_iter();
             all.extend(
                 found.filter_map(|(timeline, exemplars)| {

@@ -89,9 +89,9 @@ impl<'p> Page<'p> {
         let range = Span::of_millis((first, transfer.range.1)).range();
         let view = transfer.view;
         let timelines: Vec<&[Want]> = wants.chunk_by(|a, b| a.found.id == b.found.id).collect();
-        let swept = view.querier.sweep(view.table, range, &view.watch, |sweep| {
+        let scanned = view.querier.scan(view.table, range, &view.watch, |scan| {
             let id = |wants: &&[Want]| wants[0].found.id;
-            sweep.shares(&timelines, id, &fields, |share, reader| {
+            scan.shares(&timelines, id, &fields, |share, reader| {
                 let mut gathered = Gathered::default();
                 let mut held = Held::new(&view.watch, GATHERED);
                 share
@@ -102,7 +102,7 @@ impl<'p> Page<'p> {
         if let Some(failure) = page.failure.lock().take() {
             return Err(failure);
         }
-        swept.map_err(|error| failure::of_query(&error))?;
+        scanned.map_err(|error| failure::of_query(&error))?;
         Ok(page)
     }
 

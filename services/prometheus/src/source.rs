@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tideline_engine::model::FieldId;
 use tideline_promql::source::{OverTime, Select, SeriesData, Source, Visit};
 use tideline_promql::{Labels, PromqlError, Result};
-use tideline_query::{PointReader, QueryError, Sweep};
+use tideline_query::{PointReader, QueryError, Scan};
 
 use crate::failure;
 use crate::held::Held;
@@ -60,13 +60,13 @@ impl Source for TableSource<'_> {
             false => select.start,
         };
         let range = Span::of_millis((first, select.end)).range();
-        let swept = self
+        let scanned = self
             .view
             .querier
-            .sweep(self.view.table, range, &self.view.watch, |sweep| {
-                reading.sweep(sweep)
+            .scan(self.view.table, range, &self.view.watch, |scan| {
+                reading.scan(scan)
             });
-        reading.end(swept)
+        reading.end(scanned)
     }
 
     fn check(&self) -> Result<()> {
@@ -152,9 +152,9 @@ impl<'r> Reading<'r> {
         }
     }
 
-    fn sweep(&self, sweep: &Sweep<'_>) -> std::result::Result<(), QueryError> {
+    fn scan(&self, scan: &Scan<'_>) -> std::result::Result<(), QueryError> {
         let id = |found: &Found| found.id;
-        sweep.shares(&self.scope.timelines, id, &self.fields, |share, reader| {
+        scan.shares(&self.scope.timelines, id, &self.fields, |share, reader| {
             let mut space = self.space();
             share.iter().try_for_each(|found| {
                 let is_told = match &self.over_time {
@@ -174,7 +174,7 @@ impl<'r> Reading<'r> {
             return Ok(());
         }
         doubtful.sort_unstable_by_key(|found| found.id);
-        sweep.shares(&doubtful, id, &self.fields, |share, reader| {
+        scan.shares(&doubtful, id, &self.fields, |share, reader| {
             let mut space = self.space();
             share
                 .iter()
@@ -183,11 +183,11 @@ impl<'r> Reading<'r> {
     }
 
     /// Returns the result of the selection.
-    fn end(self, swept: std::result::Result<(), QueryError>) -> Result<()> {
+    fn end(self, scanned: std::result::Result<(), QueryError>) -> Result<()> {
         if let Some(failure) = self.failure.into_inner() {
             return Err(failure);
         }
-        swept.map_err(|error| failure::of_query(&error))?;
+        scanned.map_err(|error| failure::of_query(&error))?;
         self.unions.finish(self.visit)
     }
 

@@ -18,8 +18,8 @@ use tideline_model::{
     TimeRange, Timestamp,
 };
 use tideline_query::{
-    Aggregate, AnswerSink, Budget, Cancel, Direction, Function, GroupBy, Header, LatestQuery, PointQuery,
-    Querier, QuerySettings, Rows, Selector, Series, Shape, SinkClosed, ValueRef, WindowSpec,
+    Aggregate, Budget, Cancel, Direction, Function, GroupBy, Header, LatestQuery, PointQuery, Querier,
+    QuerySettings, RowSink, Rows, Selector, Series, Shape, SinkClosed, ValueRef, WindowSpec,
 };
 use tideline_series_store::{Rewrite, RewriteCause, RewriteCost, Throttle};
 
@@ -59,7 +59,7 @@ fn main() {
 
 /// Runs and measures all queries on points that end at `end`.
 fn ask_all(tier: &str, querier: &Querier, table: &Table, end: i64) {
-    let ask = |name: &str, query: &PointQuery| {
+    let run = |name: &str, query: &PointQuery| {
         measure(&format!("{tier}: {name}"), || {
             let mut count = Count::default();
             let summary = querier
@@ -72,7 +72,7 @@ fn ask_all(tier: &str, querier: &Querier, table: &Table, end: i64) {
     let half_day = TimeRange::new(START, end.min(START + 12 * HOUR));
     for function in [Function::Mean, Function::Max, Function::Increase] {
         let query = aggregate(function, &[], half_day, HOUR, GroupBy::Tags(vec!["host".into()]));
-        ask(&format!("{function} of all fields by host and hour"), &query);
+        run(&format!("{function} of all fields by host and hour"), &query);
     }
     let ragged = TimeRange::new(START + HOUR / 3, end.min(START + 12 * HOUR + HOUR / 3));
     let query = aggregate(
@@ -82,13 +82,13 @@ fn ask_all(tier: &str, querier: &Querier, table: &Table, end: i64) {
         HOUR,
         GroupBy::Tags(vec!["host".into()]),
     );
-    ask("the mean, twenty minutes later", &query);
+    run("the mean, twenty minutes later", &query);
     let last_hour = TimeRange::new(end - HOUR.min(end - START), end);
     let query = aggregate(Function::Mean, &["f3"], last_hour, 60 * SECOND, GroupBy::Nothing);
-    ask("mean of one field by minute over all hosts, one hour", &query);
+    run("mean of one field by minute over all hosts, one hour", &query);
     let mut query = aggregate(Function::Mean, &["f3"], last_hour, 60 * SECOND, GroupBy::Nothing);
     query.timelines = Selector::Condition(Condition::tag("host", "h7"));
-    ask("mean of one field by minute of one timeline, one hour", &query);
+    run("mean of one field by minute of one timeline, one hour", &query);
     let rows = PointQuery {
         shape: Shape::Rows(Rows {
             limit: Some(1_000_000),
@@ -96,7 +96,7 @@ fn ask_all(tier: &str, querier: &Querier, table: &Table, end: i64) {
         }),
         ..aggregate(Function::Mean, &[], half_day, HOUR, GroupBy::Nothing)
     };
-    ask("a million raw rows of ten fields", &rows);
+    run("a million raw rows of ten fields", &rows);
     measure(&format!("{tier}: latest of all fields of all hosts"), || {
         let query = LatestQuery {
             details: false,
@@ -228,14 +228,14 @@ fn load(engine: &Engine, table: &Table, hosts: usize, steps: usize) {
     println!("{values} values loaded and sealed in {:?}", started.elapsed());
 }
 
-/// Measures a query. `ask` returns the numbers of rows, values read, and summaries used.
-fn measure(name: &str, mut ask: impl FnMut() -> (u64, u64, u64)) {
-    let (rows, values, summaries) = ask();
+/// Measures a query. `run` returns the numbers of rows, values read, and summaries used.
+fn measure(name: &str, mut run: impl FnMut() -> (u64, u64, u64)) {
+    let (rows, values, summaries) = run();
     let mut walls = Vec::with_capacity(RUNS);
     let before = processor_seconds();
     for _ in 0..RUNS {
         let started = Instant::now();
-        black_box(ask());
+        black_box(run());
         walls.push(started.elapsed().as_secs_f64() * 1e3);
     }
     let processor = (processor_seconds() - before) * 1e3 / RUNS as f64;
@@ -266,7 +266,7 @@ struct Count {
     rows: u64,
 }
 
-impl AnswerSink for Count {
+impl RowSink for Count {
     fn begin(&mut self, _: &Header) -> Result<(), SinkClosed> {
         Ok(())
     }

@@ -41,8 +41,8 @@ use self::scalar::Scalar;
 use self::spread::{Delta, Spread};
 use self::sum::Sum;
 use self::tally::Tallies;
-use crate::answer::ValueRef;
 use crate::function::Function;
+use crate::result::ValueRef;
 use crate::window::{Segment, Windows};
 
 /// Values of one field and type of one timeline, in time order, cut at the window boundaries.

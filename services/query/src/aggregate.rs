@@ -7,7 +7,7 @@
 mod arithmetic;
 mod output;
 mod rank;
-mod sweep;
+mod scan;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -18,20 +18,20 @@ use tideline_engine::points::ReadCost;
 
 use self::arithmetic::Arithmetic;
 use self::output::Output;
-use self::rank::{Answer, Ranked, Ranking};
-use self::sweep::{Sweep, members};
-use crate::answer::{AnswerSink, Header, QueryCost, Summary};
+use self::rank::{Ranked, Ranking, ResultParts};
+use self::scan::{AggregateScan, members};
 use crate::budget::{rows_limit, within};
 use crate::column_types;
 use crate::compute::Stages;
-use crate::cutter::Lanes;
+use crate::cutter::AccumulatorIndices;
 use crate::error::{QueryError, Result};
 use crate::explain::Plan;
 use crate::expression::Stack;
 use crate::groups::{Group, Groups};
 use crate::plan::{AggregateSource, Columns, Scope, TagBuffer, Wanted};
+use crate::point_query::{Aggregate, GroupBy, PointQuery};
 use crate::querier::Context;
-use crate::question::{Aggregate, GroupBy, PointQuery};
+use crate::result::{Header, QueryCost, RowSink, Summary};
 use crate::window::Windows;
 
 /// Maximum number of windows × columns × groups that each worker holds at once; one group alone must not need more.
@@ -47,7 +47,7 @@ pub(crate) fn run(
     context: &Context<'_>,
     query: &PointQuery,
     shape: &Aggregate,
-    sink: &mut dyn AnswerSink,
+    sink: &mut dyn RowSink,
 ) -> Result<Summary> {
     let mut prepared = Prepared::new(context, query, shape)?;
     let ranked = prepared.arrange(context, query, shape)?;
@@ -72,13 +72,17 @@ pub(crate) fn run(
         types: types.unwrap_or_default(),
         ..header(&scope, context.table, shape, sink.needs_tags())
     })?;
-    let by_field: Vec<Lanes> = columns.by_measurement.iter().map(Lanes::new).collect();
+    let by_field: Vec<AccumulatorIndices> = columns
+        .by_measurement
+        .iter()
+        .map(AccumulatorIndices::new)
+        .collect();
     let mut plan = plan(&scope, &stages, &columns, &windows);
     (plan.groups, plan.cells) = (ranked.groups.groups.len() as u64, sizes.iter().sum());
     plan.is_cold = context.is_cold();
-    let sweep = Sweep::new(context, query, windows, &stages, &columns, &by_field);
+    let scan = AggregateScan::new(context, query, windows, &stages, &columns, &by_field);
     let mut output = Output {
-        sweep: &sweep,
+        scan: &scan,
         scope: &scope,
         arithmetic: &arithmetic,
         order: shape.order,
@@ -92,7 +96,7 @@ pub(crate) fn run(
         overflowed: BTreeSet::new(),
         row_overflows: Vec::new(),
     };
-    let cost = answer(context, ranked, &sizes, &mut output, sink)?;
+    let cost = write_groups(context, ranked, &sizes, &mut output, sink)?;
     Ok(Summary {
         rows: output.rows,
         more: output.more,
@@ -107,19 +111,19 @@ pub(crate) fn run(
 
 /// Writes the groups, either from states that were already scanned or batch by batch. Returns the cost of all
 /// scans.
-fn answer(
+fn write_groups(
     context: &Context<'_>,
     ranked: Ranked,
     sizes: &[u64],
     output: &mut Output<'_>,
-    sink: &mut dyn AnswerSink,
+    sink: &mut dyn RowSink,
 ) -> Result<ReadCost> {
     let Ranked {
         groups,
         states,
         mut cost,
     } = ranked;
-    let (sweep, scope) = (output.sweep, output.scope);
+    let (scan, scope) = (output.scan, output.scope);
     if let Some(states) = states {
         let ids: Vec<TimelineId> = scope.timelines.iter().map(|timeline| timeline.id).collect();
         context.note_read(&ids);
@@ -131,10 +135,10 @@ fn answer(
         let members = members(scope, &groups, &batch);
         let ids: Vec<TimelineId> = members.iter().map(|member| member.id).collect();
         context.note_read(&ids);
-        let (states, read) = sweep.run(&batch, &members)?;
+        let (states, read) = scan.run(&batch, &members)?;
         cost.add(&read);
         output.groups(&groups.groups[batch], states, sink)?;
-        sweep.release();
+        scan.release();
         if output.more {
             break;
         }
@@ -199,13 +203,13 @@ impl<'a> Prepared<'a> {
                 cost: ReadCost::default(),
             });
         };
-        let answer = Answer {
+        let parts = ResultParts {
             group_by: &shape.group_by,
             stages: &self.stages,
             columns: &self.columns,
             has_windows: shape.window.is_some(),
         };
-        ranking.arrange(context, query, answer, &mut self.scope)
+        ranking.arrange(context, query, parts, &mut self.scope)
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Budget {
     /// Windows × groups × columns of an aggregate, including empty ones. Default 20,000,000.
     pub cells_max: u64,
     /// Bytes of values held at once for percentiles, distinct counts, modes, samples, sorted rows, first and last
-    /// strings and histograms, and by evaluators that read through a [`Sweep`](crate::Sweep). Default 256 MiB.
+    /// strings and histograms, and by evaluators that read through a [`Scan`](crate::Scan). Default 256 MiB.
     pub held_bytes_max: u64,
     /// Rows of the result. Default 50,000,000.
     pub rows_max: u64,
@@ -277,12 +277,12 @@ impl Watch {
     }
 }
 
-/// Returns the row limit of a query: `asked`, or the limit of the budget if `asked` is `None`. Fails if `asked`
+/// Returns the row limit of a query: `requested`, or the limit of the budget if `requested` is `None`. Fails if `requested`
 /// is 0 or exceeds the budget.
-pub(crate) fn rows_limit(what: &'static str, budget: &Budget, asked: Option<u64>) -> Result<u64> {
-    match asked {
+pub(crate) fn rows_limit(what: &'static str, budget: &Budget, requested: Option<u64>) -> Result<u64> {
+    match requested {
         Some(0) => Err(QueryError::Invalid("the limit must be at least 1, not 0".into())),
-        Some(asked) => within(what, budget.rows_max, asked).map(|()| asked),
+        Some(requested) => within(what, budget.rows_max, requested).map(|()| requested),
         None => within(what, budget.rows_max, 1).map(|()| budget.rows_max),
     }
 }

@@ -178,7 +178,7 @@ impl Stages {
     }
 
     /// Returns the filter as a zone filter, which excludes data by summaries before the data is read.
-    pub(crate) fn screen(&self) -> Option<&dyn ZoneFilter> {
+    pub(crate) fn zone_filter(&self) -> Option<&dyn ZoneFilter> {
         self.filter.as_ref().map(|filter| filter as &dyn ZoneFilter)
     }
 

@@ -16,18 +16,18 @@ pub(crate) type GroupState = Vec<Accumulator>;
 
 /// Indices of the result columns of a measurement, by source field.
 #[derive(Debug)]
-pub(crate) struct Lanes(Vec<(FieldId, Vec<usize>)>);
+pub(crate) struct AccumulatorIndices(Vec<(FieldId, Vec<usize>)>);
 
-impl Lanes {
+impl AccumulatorIndices {
     pub(crate) fn new(columns: &MeasurementColumns<AggregateSource>) -> Self {
-        let mut lanes: Vec<(FieldId, Vec<usize>)> = Vec::new();
-        for (lane, source) in columns.sources.iter().enumerate() {
-            match lanes.binary_search_by_key(&source.field, |(field, _)| *field) {
-                Ok(at) => lanes[at].1.push(lane),
-                Err(at) => lanes.insert(at, (source.field, vec![lane])),
+        let mut indices: Vec<(FieldId, Vec<usize>)> = Vec::new();
+        for (index, source) in columns.sources.iter().enumerate() {
+            match indices.binary_search_by_key(&source.field, |(field, _)| *field) {
+                Ok(at) => indices[at].1.push(index),
+                Err(at) => indices.insert(at, (source.field, vec![index])),
             }
         }
-        Self(lanes)
+        Self(indices)
     }
 
     /// Returns the source fields of all result columns.
@@ -61,25 +61,25 @@ impl Cutter {
     }
 
     /// Passes the values of a run to the accumulators of their fields.
-    pub(crate) fn take(&mut self, run: &Run, lanes: &Lanes, state: &mut GroupState) {
+    pub(crate) fn take(&mut self, run: &Run, indices: &AccumulatorIndices, state: &mut GroupState) {
         self.windows.cut(&run.timestamps, &mut self.dense);
         for columns in run.columns.chunk_by(|a, b| a.field == b.field) {
-            let wanted = lanes.of(columns[0].field);
+            let wanted = indices.of(columns[0].field);
             let is_mixed = columns.len() > 1;
             for column in columns {
                 let slice = self.slice(run, column);
-                for lane in wanted {
-                    if !(is_mixed && state[*lane].needs_sequence()) {
-                        state[*lane].add(&slice);
+                for index in wanted {
+                    if !(is_mixed && state[*index].needs_sequence()) {
+                        state[*index].add(&slice);
                     }
                 }
             }
-            if is_mixed && wanted.iter().any(|lane| state[*lane].needs_sequence()) {
+            if is_mixed && wanted.iter().any(|index| state[*index].needs_sequence()) {
                 let sequence = sequence(run, columns);
                 let times: Vec<i64> = sequence.iter().map(|(time, _)| *time).collect();
                 self.windows.cut(&times, &mut self.sparse);
-                for lane in wanted {
-                    state[*lane].add_sequence(&sequence, &self.sparse);
+                for index in wanted {
+                    state[*index].add_sequence(&sequence, &self.sparse);
                 }
             }
         }
@@ -90,17 +90,17 @@ impl Cutter {
         &self,
         field: FieldId,
         summaries: &[ColumnSummary],
-        lanes: &Lanes,
+        indices: &AccumulatorIndices,
         state: &mut GroupState,
     ) -> u64 {
-        let wanted = lanes.of(field);
+        let wanted = indices.of(field);
         let mut known = 0;
         for summary in summaries {
             if let ColumnSummary::Known(summary) = summary {
                 let window = self.windows.at(summary.first.0);
                 wanted
                     .iter()
-                    .for_each(|lane| state[*lane].add_summary(window, summary));
+                    .for_each(|index| state[*index].add_summary(window, summary));
                 known += 1;
             }
         }

@@ -9,8 +9,8 @@ use tideline_engine::points::UnsealedEstimate;
 
 use crate::aggregate;
 use crate::error::Result;
+use crate::point_query::{PointQuery, Shape};
 use crate::querier::Context;
-use crate::question::{PointQuery, Shape};
 use crate::rows;
 
 /// Plan of a query.

@@ -4,11 +4,11 @@
 
 use tideline_engine::model::{Value, ValueKind};
 
-use crate::answer::ValueRef;
 use crate::error::{QueryError, Result};
 use crate::filter::plural;
 use crate::function::Function;
 use crate::plan::{AggregateSource, Columns};
+use crate::result::ValueRef;
 use crate::window::Windows;
 
 /// Fill of the windows that have no value in a column of a series. With a fill, every window of the range has a

@@ -3,10 +3,10 @@
 //! [`tideline_engine::condition`] compiles a condition: comparisons become intervals in each type that a column
 //! may have, exact for every integer and double. This module resolves the fields in the table and evaluates the
 //! condition on columns: a run costs one pass over each column that the condition names and one pass over its
-//! rows to remove those that do not match. The condition is also a zone filter (see [`screen`]), so that runs
+//! rows to remove those that do not match. The condition is also a zone filter (see [`zone_filter`]), so that runs
 //! excluded by their summaries are not read at all.
 
-mod screen;
+mod zone_filter;
 
 use tideline_engine::Table;
 use tideline_engine::condition::intervals::Intervals;
@@ -321,8 +321,8 @@ fn keep(run: &Run, mask: &[bool], kept: &mut Run) {
         let (presence, values) = match &column.presence {
             Presence::All => (Presence::All, column.values.pick(rows())),
             Presence::Some(bitmap) => {
-                let places = bitmap.iter_ones().enumerate().filter(|(_, row)| mask[*row]);
-                let values = column.values.pick(places.map(|(place, _)| place));
+                let positions = bitmap.iter_ones().enumerate().filter(|(_, row)| mask[*row]);
+                let values = column.values.pick(positions.map(|(position, _)| position));
                 (
                     Presence::Some(rows().map(|row| bitmap.get(row)).collect::<Bitmap>()),
                     values,

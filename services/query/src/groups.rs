@@ -10,7 +10,7 @@ use tideline_engine::Table;
 use tideline_engine::model::Ordinal;
 
 use crate::plan::{Scope, Selected, for_each_entry};
-use crate::question::GroupBy;
+use crate::point_query::GroupBy;
 
 /// Timelines that share a result.
 #[derive(Debug)]
@@ -53,13 +53,13 @@ impl Scope {
         let Groups { groups, of } = found;
         let mut sorted: Vec<(u32, Group)> = (0..).zip(groups).collect();
         sorted.sort_by(|(_, a), (_, b)| self.compare_groups(a, b));
-        let mut place = vec![0; sorted.len()];
+        let mut position = vec![0; sorted.len()];
         for (new, (old, _)) in (0..).zip(&sorted) {
-            place[*old as usize] = new;
+            position[*old as usize] = new;
         }
         Groups {
             groups: sorted.into_iter().map(|(_, group)| group).collect(),
-            of: of.into_iter().map(|old| place[old as usize]).collect(),
+            of: of.into_iter().map(|old| position[old as usize]).collect(),
         }
     }
 
@@ -137,11 +137,11 @@ impl Scope {
 
     /// Keeps the groups in `kept`, in that order, and their timelines.
     pub(crate) fn keep_groups(&mut self, groups: Groups, kept: &[u32]) -> Groups {
-        let mut place = vec![None; groups.groups.len()];
+        let mut position = vec![None; groups.groups.len()];
         for (new, old) in (0..).zip(kept) {
-            place[*old as usize] = Some(new);
+            position[*old as usize] = Some(new);
         }
-        let of: Vec<Option<u32>> = groups.of.iter().map(|old| place[*old as usize]).collect();
+        let of: Vec<Option<u32>> = groups.of.iter().map(|old| position[*old as usize]).collect();
         let mut is_kept = of.iter().map(Option::is_some);
         self.timelines.retain(|_| is_kept.next().unwrap_or(false));
         let mut all: Vec<Option<Group>> = groups.groups.into_iter().map(Some).collect();

@@ -5,14 +5,14 @@
 use tideline_engine::model::{FieldId, Tier, TimeRange, TimelineId};
 use tideline_engine::points::{LatestField, LatestRow, Order, ReadCost, ScanReader, Selection};
 
-use crate::answer::{AnswerSink, QueryCost, Summary, ValueRef};
 use crate::budget::{Budget, rows_limit};
 use crate::compute::Computed;
 use crate::error::{QueryError, Result};
 use crate::explain::Plan;
 use crate::plan::{Columns, Scope, Selected, TagBuffer, Wanted};
+use crate::point_query::Selector;
 use crate::querier::Context;
-use crate::question::Selector;
+use crate::result::{QueryCost, RowSink, Summary, ValueRef};
 use crate::rows;
 use crate::terms::{Terms, TermsOf};
 use crate::token::PageToken;
@@ -46,7 +46,7 @@ pub struct LatestQuery {
 /// A timeline that was written since the start of the process costs a memory lookup. Any other timeline is read
 /// from its newest chunks when it is first requested. For a query of a single tier, a value in memory is used
 /// only if it is certain to be in that tier; otherwise the newest chunks of the tier are read.
-pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn AnswerSink) -> Result<Summary> {
+pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn RowSink) -> Result<Summary> {
     let Context { table, watch, .. } = context;
     let (timelines, fields) = (&query.timelines, &query.fields);
     let terms = Terms::new(TermsOf::Latest, table, timelines, fields, query.tier).hash();
@@ -72,14 +72,14 @@ pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn Ans
         let all = &scope.timelines;
         all.partition_point(|timeline| timeline.id <= after.id)
     });
-    let asked = &scope.timelines[done..];
-    let ids: Vec<TimelineId> = asked.iter().map(|timeline| timeline.id).collect();
+    let selected = &scope.timelines[done..];
+    let ids: Vec<TimelineId> = selected.iter().map(|timeline| timeline.id).collect();
     let mut newest = Newest::new(context, query.tier, &ids);
     let mut page = Page {
         scope: &scope,
         columns: &columns,
         limit,
-        looked: 0,
+        examined: 0,
         kept_values: 0,
         timelines: 0,
         rows: 0,
@@ -87,11 +87,11 @@ pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn Ans
         is_full: false,
         tags: TagBuffer::default(),
     };
-    page.read(context, &mut newest, asked, sink)?;
-    context.note_read(&ids[..page.looked]);
+    page.read(context, &mut newest, selected, sink)?;
+    context.note_read(&ids[..page.examined]);
     let next = page.last.filter(|_| page.is_full);
     let mut cost = QueryCost::new(&newest.cost(), context.segments, watch.elapsed());
-    cost.timelines = page.looked as u64;
+    cost.timelines = page.examined as u64;
     cost.add_kept_values(page.kept_values);
     Ok(Summary {
         rows: page.rows,
@@ -118,7 +118,7 @@ struct Page<'a> {
     /// Maximum number of timelines.
     limit: u64,
     /// Timelines examined.
-    looked: usize,
+    examined: usize,
     /// Values read from memory.
     kept_values: u64,
     timelines: u64,
@@ -135,16 +135,16 @@ impl Page<'_> {
         &mut self,
         context: &Context<'_>,
         newest: &mut Newest<'_>,
-        asked: &[Selected],
-        sink: &mut dyn AnswerSink,
+        selected: &[Selected],
+        sink: &mut dyn RowSink,
     ) -> Result<()> {
         let schema = context.table.points().schema();
         let of_each = self.scope.measurements.iter();
         let expected: Vec<Vec<FieldId>> = of_each.map(|name| schema.fields_of(name)).collect();
-        for timeline in asked {
+        for timeline in selected {
             context.watch.check()?;
             let (latest, is_kept) = newest.of(timeline.id, &expected[timeline.measurement as usize])?;
-            self.looked += 1;
+            self.examined += 1;
             self.write(context, timeline, &latest, is_kept, sink)?;
             if self.is_full {
                 break;
@@ -160,7 +160,7 @@ impl Page<'_> {
         timeline: &Selected,
         latest: &LatestRow,
         is_kept: bool,
-        sink: &mut dyn AnswerSink,
+        sink: &mut dyn RowSink,
     ) -> Result<()> {
         let columns = self.columns.of(timeline.measurement);
         let found = columns.sources.iter().map(|field| field_of(latest, *field));

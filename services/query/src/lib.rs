@@ -18,12 +18,12 @@
 //!    columns computed last. If groups are ranked, all groups are first scanned in one window, then only the
 //!    winners in their windows, unless the first scan already has the result. If all functions allow it,
 //!    summaries of cold chunks replace their rows.
-//! 3. [`answer`]: an [`AnswerSink`] receives columns, series and rows; each output format implements it.
+//! 3. [`result`]: an [`RowSink`] receives columns, series and rows; each output format implements it.
 //!
-//! Other evaluators, such as PromQL, read points through a [`sweep`], which runs on the same threads and within the
+//! Other evaluators, such as PromQL, read points through a [`scan`], which runs on the same threads and within the
 //! same budgets.
 //!
-//! Queries that read cold segments run in a separate thread pool (see [`lane`]).
+//! Queries that read cold segments run in a separate thread pool (see [`pool`]).
 //!
 //! # Out of scope
 //!
@@ -31,7 +31,6 @@
 
 pub mod accumulate;
 pub mod aggregate;
-pub mod answer;
 pub mod budget;
 pub mod calendar;
 mod column_types;
@@ -44,25 +43,23 @@ pub mod fill;
 pub mod filter;
 pub mod function;
 mod groups;
-pub mod lane;
 pub mod latest;
 mod plan;
+pub mod point_query;
+pub mod pool;
 pub mod querier;
-pub mod question;
+pub mod result;
 pub mod rows;
 pub mod sample;
+pub mod scan;
 mod small;
 pub mod sorted;
-pub mod sweep;
 mod terms;
 mod timelines;
 pub mod token;
 mod value_order;
 pub mod window;
 
-pub use answer::{
-    AnswerSink, Header, QueryCost, Series, SinkClosed, Summary, TierCost, ValueRef, histogram_text,
-};
 pub use budget::{Budget, Cancel, Progress, Watch};
 pub use calendar::{CalendarUnit, CalendarWindow};
 pub use compute::Computation;
@@ -70,12 +67,15 @@ pub use error::{QueryError, Result};
 pub use explain::{Estimate, Explanation, Plan};
 pub use fill::Fill;
 pub use function::{Function, Percentile};
-pub use lane::{QuerySettings, QueryStats, while_waiting};
 pub use latest::LatestQuery;
-pub use querier::Querier;
-pub use question::{
+pub use point_query::{
     Aggregate, Direction, GroupBy, PointQuery, Rank, RankOrder, RowOrder, Rows, Selector, Shape, Window,
     WindowSpec,
 };
-pub use sweep::{PointReader, Sweep};
+pub use pool::{QuerySettings, QueryStats, while_waiting};
+pub use querier::Querier;
+pub use result::{
+    Header, QueryCost, RowSink, Series, SinkClosed, Summary, TierCost, ValueRef, histogram_text,
+};
+pub use scan::{PointReader, Scan};
 pub use token::PageToken;

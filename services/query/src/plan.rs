@@ -7,12 +7,12 @@ use tideline_engine::catalog::Entry;
 use tideline_engine::model::{FieldId, Ordinal, TimelineId, ValueKind, ValueType};
 use tideline_engine::{EXEMPLAR_FIELD, Engine, EngineError, START_FIELD, Table, is_sample_detail};
 
-use crate::answer::{AnswerSink, Series};
 use crate::budget::{Watch, within};
 use crate::compute::{Computed, no_such_field};
 use crate::error::{QueryError, Result};
 use crate::function::Function;
-use crate::question::Selector;
+use crate::point_query::Selector;
+use crate::result::{RowSink, Series};
 
 /// Number of timelines visited under one lock of the catalog; takes less than a millisecond.
 const LOCKED_GROUP: usize = 2_048;
@@ -93,9 +93,9 @@ impl<'q> Wanted<'q> {
         let details = details.filter(|name| schema.field(name).is_some());
         let hidden = details.flat_map(|name| {
             let of_each = measurements.iter().enumerate();
-            of_each.filter_map(move |(place, measurement)| {
+            of_each.filter_map(move |(position, measurement)| {
                 let (field, kind) = schema.field_of(measurement, name)?;
-                is_sample_detail(name, kind).then_some((place, field))
+                is_sample_detail(name, kind).then_some((position, field))
             })
         });
         hidden.collect()
@@ -255,10 +255,10 @@ impl Scope {
                 let column = columns.names.len();
                 let mut is_used = !fields.is_empty();
                 for (measurement, of) in rows.by_measurement.iter().enumerate() {
-                    let Ok(place) = of.positions.binary_search(&at) else {
+                    let Ok(position) = of.positions.binary_search(&at) else {
                         continue;
                     };
-                    let stored = types.get(&(measurement, of.sources[place]));
+                    let stored = types.get(&(measurement, of.sources[position]));
                     // All types of one field of a measurement are of one kind.
                     let kind = stored.and_then(|types| types.first());
                     let kind = kind.map_or(ValueKind::Number, |value_type| value_type.kind());
@@ -279,7 +279,7 @@ impl Scope {
                             of_measurement.positions.push(column);
                             of_measurement.sources.push(AggregateSource {
                                 function: *function,
-                                field: of.sources[place],
+                                field: of.sources[position],
                                 kind: function.gives(kind),
                             });
                         }
@@ -304,12 +304,13 @@ impl Scope {
     /// Returns the types of every field of the measurements of the scope.
     pub(crate) fn types(&self, table: &Table) -> HashMap<(usize, FieldId), Vec<ValueType>> {
         let names = self.measurements.iter().enumerate();
-        let places: HashMap<&str, usize> = names.map(|(place, name)| (name.as_ref(), place)).collect();
+        let positions: HashMap<&str, usize> =
+            names.map(|(position, name)| (name.as_ref(), position)).collect();
         let schema = table.points().schema();
         let fields = schema.fields().into_iter();
         fields
             .filter_map(|field| {
-                let measurement = *places.get(field.measurement.as_str())?;
+                let measurement = *positions.get(field.measurement.as_str())?;
                 Some(((measurement, schema.field(&field.field)?), field.types))
             })
             .collect()
@@ -398,7 +399,7 @@ impl TagBuffer {
         measurements: &[Box<str>],
         timeline: &Selected,
         columns: &[usize],
-        sink: &mut dyn AnswerSink,
+        sink: &mut dyn RowSink,
     ) -> Result<()> {
         self.fill(table, timeline);
         Ok(sink.series(&Series {

@@ -10,20 +10,20 @@ use tideline_engine::model::{Tier, TimeRange, TimelineId};
 use tideline_engine::points::{ReadCost, Snapshot};
 use tideline_engine::{Engine, Table};
 
-use crate::answer::{AnswerSink, Segments, Summary};
 use crate::budget::{Budget, Cancel, Watch};
 use crate::error::{QueryError, Result};
 use crate::explain::Explanation;
-use crate::lane::{self, ColdLane, HotLane, QuerySettings, QueryStats, ReadMeter};
 use crate::latest::LatestQuery;
-use crate::question::{PointQuery, Shape};
-use crate::sweep::Sweep;
+use crate::point_query::{PointQuery, Shape};
+use crate::pool::{self, ColdPool, HotPool, QuerySettings, QueryStats, ReadMeter};
+use crate::result::{RowSink, Segments, Summary};
+use crate::scan::Scan;
 use crate::{aggregate, explain, latest, rows, sample, sorted};
 
 /// Runs queries over one engine.
 ///
 /// Calls block for as long as the budget allows. Large queries share two pools of worker threads, for any number of
-/// queries: see [`lane`]. The caller must bound the number of concurrent queries of hot points.
+/// queries: see [`pool`]. The caller must bound the number of concurrent queries of hot points.
 ///
 /// # Examples
 ///
@@ -37,7 +37,7 @@ use crate::{aggregate, explain, latest, rows, sample, sorted};
 /// use tideline_engine::condition::Condition;
 /// use tideline_engine::model::{SystemClock, TimeRange};
 /// use tideline_query::{
-///     Aggregate, AnswerSink, Budget, Cancel, Function, GroupBy, PointQuery, Querier, QuerySettings, Selector, Shape,
+///     Aggregate, Budget, Cancel, Function, GroupBy, PointQuery, Querier, QuerySettings, RowSink, Selector, Shape,
 ///     SinkClosed, ValueRef,
 /// };
 /// # use tideline_query::{Header, Series};
@@ -46,7 +46,7 @@ use crate::{aggregate, explain, latest, rows, sample, sorted};
 /// #[derive(Default)]
 /// struct Numbers(Vec<f64>);
 ///
-/// impl AnswerSink for Numbers {
+/// impl RowSink for Numbers {
 ///     # fn begin(&mut self, _: &Header) -> Result<(), SinkClosed> { Ok(()) }
 ///     # fn series(&mut self, _: &Series<'_>) -> Result<(), SinkClosed> { Ok(()) }
 ///     fn row(&mut self, _time: i64, values: &[Option<ValueRef<'_>>]) -> Result<(), SinkClosed> {
@@ -104,8 +104,8 @@ use crate::{aggregate, explain, latest, rows, sample, sorted};
 #[derive(Debug)]
 pub struct Querier {
     engine: Arc<Engine>,
-    hot: HotLane,
-    cold: ColdLane,
+    hot: HotPool,
+    cold: ColdPool,
 }
 
 /// State shared by the parts of one query.
@@ -130,8 +130,8 @@ impl Querier {
         let clock = Arc::clone(engine.clock());
         Ok(Self {
             engine,
-            hot: HotLane::new(settings)?,
-            cold: ColdLane::new(settings, clock)?,
+            hot: HotPool::new(settings)?,
+            cold: ColdPool::new(settings, clock)?,
         })
     }
 
@@ -147,7 +147,7 @@ impl Querier {
 
     /// Returns the current number of queries and their totals.
     pub fn stats(&self) -> QueryStats {
-        lane::stats(&self.hot, &self.cold)
+        pool::stats(&self.hot, &self.cold)
     }
 
     /// Returns true if a query for the points of a range and tier (`None` = all) would currently read cold or
@@ -171,16 +171,16 @@ impl Querier {
         table: &Table,
         query: &PointQuery,
         cancel: &Cancel,
-        sink: &mut dyn AnswerSink,
+        sink: &mut dyn RowSink,
     ) -> Result<Summary> {
         check_range(query.range)?;
-        let asked = Asked {
+        let scope = ReadScope {
             table,
             range: query.range,
             tier: query.tier,
             budget: query.budget,
         };
-        let mut summary = self.run(&asked, cancel, |context| match &query.shape {
+        let mut summary = self.run(&scope, cancel, |context| match &query.shape {
             Shape::Rows(shape) => match (&shape.sort, shape.sample) {
                 (Some(order), _) => sorted::run(context, query, shape, order, sink),
                 (None, Some(points)) => sample::run(context, query, shape, points, sink),
@@ -203,41 +203,41 @@ impl Querier {
         table: &Table,
         query: &LatestQuery,
         cancel: &Cancel,
-        sink: &mut dyn AnswerSink,
+        sink: &mut dyn RowSink,
     ) -> Result<Summary> {
-        let asked = Asked {
+        let scope = ReadScope {
             table,
             // Newest values of all tiers are usually in memory, so the query runs in the hot pool.
             range: query.tier.map_or(TimeRange::new(0, 0), |_| TimeRange::ALL),
             tier: query.tier,
             budget: query.budget,
         };
-        let mut summary = self.run(&asked, cancel, |context| latest::run(context, query, sink))?;
+        let mut summary = self.run(&scope, cancel, |context| latest::run(context, query, sink))?;
         summary.suggestions = query.timelines.unknown_names(table, &[], &query.fields);
         Ok(summary)
     }
 
-    /// Runs `work` with a [`Sweep`], which reads the points of a range for other evaluators, such as PromQL.
+    /// Runs `work` with a [`Scan`], which reads the points of a range for other evaluators, such as PromQL.
     /// `work` runs in the pool of the range, under a watch that may cover several scans.
     ///
     /// # Errors
     ///
     /// Errors of `work`, [`QueryError::Overloaded`] if too many queries of cold points wait, and the errors of
     /// [`Watch::check`] while waiting.
-    pub fn sweep<T: Send>(
+    pub fn scan<T: Send>(
         &self,
         table: &Table,
         range: TimeRange,
         watch: &Watch,
-        work: impl FnOnce(&Sweep<'_>) -> Result<T> + Send,
+        work: impl FnOnce(&Scan<'_>) -> Result<T> + Send,
     ) -> Result<T> {
-        let asked = Asked {
+        let scope = ReadScope {
             table,
             range,
             tier: None,
             budget: *watch.budget(),
         };
-        self.run_watched(&asked, watch, |context| work(&Sweep::new(context, range)))
+        self.run_watched(&scope, watch, |context| work(&Scan::new(context, range)))
     }
 
     /// Explains a query without running it. Reads no point and waits for no permit.
@@ -257,7 +257,7 @@ impl Querier {
                 table,
                 snapshot,
                 segments,
-                pool: &self.hot.pool,
+                pool: &self.hot.thread_pool,
                 watch: &watch,
                 meter: &self.cold.meter,
             },
@@ -270,27 +270,27 @@ impl Querier {
     /// Runs a query in its pool.
     fn run(
         &self,
-        asked: &Asked<'_>,
+        scope: &ReadScope<'_>,
         cancel: &Cancel,
         work: impl FnOnce(&Context<'_>) -> Result<Summary> + Send,
     ) -> Result<Summary> {
-        let watch = self.watch(asked.budget, cancel);
-        self.run_watched(asked, &watch, work)
+        let watch = self.watch(scope.budget, cancel);
+        self.run_watched(scope, &watch, work)
     }
 
     /// Runs a query in its pool, under an existing watch.
     fn run_watched<T: Send>(
         &self,
-        asked: &Asked<'_>,
+        scope: &ReadScope<'_>,
         watch: &Watch,
         work: impl FnOnce(&Context<'_>) -> Result<T> + Send,
     ) -> Result<T> {
         let snapshot = self.engine.store().snapshot();
-        let segments = asked.segments(&snapshot);
+        let segments = scope.segments(&snapshot);
         let is_cold = segments.are_old();
         let context = |snapshot, segments, pool| Context {
             engine: &self.engine,
-            table: asked.table,
+            table: scope.table,
             snapshot,
             segments,
             pool,
@@ -300,14 +300,14 @@ impl Querier {
         if !is_cold {
             return self
                 .hot
-                .run(|| work(&context(snapshot, segments, &self.hot.pool)));
+                .run(|| work(&context(snapshot, segments, &self.hot.thread_pool)));
         }
         // A waiting query must not keep unsealed points in memory and dropped segments on disk.
         drop(snapshot);
         self.cold.run(watch, || {
             let snapshot = self.engine.store().snapshot();
-            let segments = asked.segments(&snapshot);
-            work(&context(snapshot, segments, &self.cold.pool))
+            let segments = scope.segments(&snapshot);
+            work(&context(snapshot, segments, &self.cold.thread_pool))
         })
     }
 }
@@ -333,14 +333,14 @@ impl Context<'_> {
 }
 
 /// Properties of a query that determine its pool.
-struct Asked<'a> {
+struct ReadScope<'a> {
     table: &'a Table,
     range: TimeRange,
     tier: Option<Tier>,
     budget: Budget,
 }
 
-impl Asked<'_> {
+impl ReadScope<'_> {
     fn segments(&self, snapshot: &Snapshot) -> Segments {
         segments(self.table, self.range, self.tier, snapshot)
     }

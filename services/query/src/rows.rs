@@ -10,15 +10,15 @@ use tideline_engine::model::{ColumnData, FieldId, Tier, TimeRange, TimelineId};
 use tideline_engine::points::{Order, ReadCost, Selection};
 use tideline_engine::points::{Presence, Run, RunColumn};
 
-use crate::answer::{AnswerSink, Header, QueryCost, Summary, ValueRef};
 use crate::budget::rows_limit;
 use crate::column_types;
 use crate::compute::{Computed, Stages};
 use crate::error::{QueryError, Result};
 use crate::explain::Plan;
 use crate::plan::{Columns, MeasurementColumns, Scope, Selected, TagBuffer, Wanted};
+use crate::point_query::{Direction, PointQuery, Rows};
 use crate::querier::Context;
-use crate::question::{Direction, PointQuery, Rows};
+use crate::result::{Header, QueryCost, RowSink, Summary, ValueRef};
 use crate::terms::{Terms, TermsOf};
 use crate::timelines::TimelineReader;
 use crate::token::PageToken;
@@ -74,7 +74,7 @@ impl Prepared {
     }
 
     /// Returns the header of the result.
-    pub(crate) fn header(&self, context: &Context<'_>, sink: &dyn AnswerSink) -> Header {
+    pub(crate) fn header(&self, context: &Context<'_>, sink: &dyn RowSink) -> Header {
         header(context, &self.scope, &self.columns, &self.stages.computed, sink)
     }
 
@@ -98,7 +98,7 @@ pub(crate) fn header(
     scope: &Scope,
     columns: &Columns<FieldId>,
     computed: &Computed,
-    sink: &dyn AnswerSink,
+    sink: &dyn RowSink,
 ) -> Header {
     let table = context.table;
     let tags = sink.needs_tags().then(|| scope.tag_keys(table));
@@ -131,7 +131,7 @@ pub(crate) fn run(
     context: &Context<'_>,
     query: &PointQuery,
     shape: &Rows,
-    sink: &mut dyn AnswerSink,
+    sink: &mut dyn RowSink,
 ) -> Result<Summary> {
     let prepared = Prepared::new(context, query, shape)?;
     sink.begin(&prepared.header(context, sink))?;
@@ -207,7 +207,7 @@ impl<'a> Page<'a> {
         mut timelines: &[Selected],
         range: TimeRange,
         after: Option<PageToken>,
-        sink: &mut dyn AnswerSink,
+        sink: &mut dyn RowSink,
     ) -> Result<()> {
         if let Some(after) = after {
             let done = timelines.partition_point(|timeline| timeline.id < after.id);
@@ -221,7 +221,7 @@ impl<'a> Page<'a> {
         self.read(timelines, range, sink)
     }
 
-    fn read(&mut self, timelines: &[Selected], range: TimeRange, sink: &mut dyn AnswerSink) -> Result<()> {
+    fn read(&mut self, timelines: &[Selected], range: TimeRange, sink: &mut dyn RowSink) -> Result<()> {
         if range.is_empty() || self.is_full {
             return Ok(());
         }
@@ -240,7 +240,7 @@ impl<'a> Page<'a> {
             },
             tier: self.tier,
         };
-        let mut reader = TimelineReader::new(context, selection, self.stages.screen());
+        let mut reader = TimelineReader::new(context, selection, self.stages.zone_filter());
         let mut looked = 0;
         for timeline in timelines {
             looked += 1;
@@ -264,7 +264,7 @@ impl<'a> Page<'a> {
         timeline: &Selected,
         run: &Run,
         is_open: &mut bool,
-        sink: &mut dyn AnswerSink,
+        sink: &mut dyn RowSink,
     ) -> Result<ControlFlow<()>> {
         let columns = self.columns.of(timeline.measurement);
         let sources = sources(run, columns);
@@ -307,34 +307,34 @@ pub(crate) struct Source<'a> {
     pub(crate) position: usize,
     values: &'a ColumnData,
     /// Index of the value of each row, `u32::MAX` if the row has no value; `None` = every row has one.
-    places: Option<Vec<u32>>,
+    positions: Option<Vec<u32>>,
 }
 
 impl<'a> Source<'a> {
     pub(crate) fn new(position: usize, column: &'a RunColumn, rows: usize) -> Self {
-        let places = match &column.presence {
+        let positions = match &column.presence {
             Presence::All => None,
             Presence::Some(bitmap) => {
-                let mut places = vec![u32::MAX; rows];
-                for (place, row) in (0..).zip(bitmap.iter_ones()) {
-                    places[row] = place;
+                let mut positions = vec![u32::MAX; rows];
+                for (position, row) in (0..).zip(bitmap.iter_ones()) {
+                    positions[row] = position;
                 }
-                Some(places)
+                Some(positions)
             }
         };
         Self {
             position,
             values: &column.values,
-            places,
+            positions,
         }
     }
 
     /// Returns the value of a row.
     pub(crate) fn get(&self, row: usize) -> Option<ValueRef<'a>> {
-        let at = match &self.places {
+        let at = match &self.positions {
             None => row,
-            Some(places) if places[row] == u32::MAX => return None,
-            Some(places) => places[row] as usize,
+            Some(positions) if positions[row] == u32::MAX => return None,
+            Some(positions) => positions[row] as usize,
         };
         Some(ValueRef::at(self.values, at))
     }

@@ -13,14 +13,14 @@ use tideline_engine::points::Run;
 use tideline_engine::points::{Order, ReadCost, Selection};
 
 use crate::accumulate::scalar::Scalar;
-use crate::answer::{AnswerSink, QueryCost, Summary, ValueRef};
 use crate::budget::within;
 use crate::compute::Stages;
 use crate::error::{QueryError, Result};
 use crate::filter::plural;
 use crate::plan::{Columns, Scope, Selected, TagBuffer, Wanted};
+use crate::point_query::{Direction, PointQuery, Rows};
 use crate::querier::Context;
-use crate::question::{Direction, PointQuery, Rows};
+use crate::result::{QueryCost, RowSink, Summary, ValueRef};
 use crate::rows::Prepared;
 use crate::timelines::TimelineReader;
 
@@ -72,7 +72,7 @@ pub(crate) fn run(
     query: &PointQuery,
     shape: &Rows,
     points: u64,
-    sink: &mut dyn AnswerSink,
+    sink: &mut dyn RowSink,
 ) -> Result<Summary> {
     let prepared = Prepared::new(context, query, shape)?;
     sink.begin(&prepared.header(context, sink))?;
@@ -115,8 +115,8 @@ fn number_fields(
     let mut fields = Vec::new();
     for (position, name) in columns.names.iter().enumerate() {
         let of_each = columns.by_measurement.iter().filter_map(|of| {
-            let place = of.positions.binary_search(&position).ok()?;
-            Some(of.sources[place])
+            let position = of.positions.binary_search(&position).ok()?;
+            Some(of.sources[position])
         });
         let of_each: Vec<FieldId> = of_each.collect();
         let other = kinds
@@ -152,7 +152,7 @@ struct Sampler<'a> {
 }
 
 impl Sampler<'_> {
-    fn read(&mut self, prepared: &Stages, sink: &mut dyn AnswerSink) -> Result<ReadCost> {
+    fn read(&mut self, prepared: &Stages, sink: &mut dyn RowSink) -> Result<ReadCost> {
         let context = self.context;
         let mut stages = prepared.clone();
         let timelines = &self.scope.timelines;
@@ -168,7 +168,7 @@ impl Sampler<'_> {
             order: Order::Ascending,
             tier: self.query.tier,
         };
-        let mut reader = TimelineReader::new(context, selection, prepared.screen());
+        let mut reader = TimelineReader::new(context, selection, prepared.zone_filter());
         for timeline in timelines {
             let sources = &self.columns.of(timeline.measurement).sources;
             let mut lines: Vec<Line> = sources.iter().map(|_| Line::default()).collect();
@@ -190,11 +190,11 @@ impl Sampler<'_> {
         Ok(reader.cost())
     }
 
-    fn write(&mut self, timeline: &Selected, lines: &[Line], sink: &mut dyn AnswerSink) -> Result<()> {
+    fn write(&mut self, timeline: &Selected, lines: &[Line], sink: &mut dyn RowSink) -> Result<()> {
         let mut chosen: Vec<(i64, usize, Scalar)> = Vec::new();
         for (column, line) in lines.iter().enumerate() {
-            let places = line.sample(self.points).into_iter();
-            chosen.extend(places.map(|at| (line.times[at], column, line.values[at])));
+            let positions = line.sample(self.points).into_iter();
+            chosen.extend(positions.map(|at| (line.times[at], column, line.values[at])));
         }
         chosen.sort_by_key(|(time, column, _)| (*time, *column));
         let rows: Vec<&[(i64, usize, Scalar)]> = chosen.chunk_by(|a, b| a.0 == b.0).collect();

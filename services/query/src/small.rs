@@ -15,8 +15,8 @@ use tideline_engine::condition::operators::Equals;
 use tideline_engine::condition::{Condition, Literal, Subject, Test};
 
 use crate::budget::Budget;
+use crate::point_query::{PointQuery, Rows, Selector, Shape};
 use crate::querier::{Querier, segments};
-use crate::question::{PointQuery, Rows, Selector, Shape};
 
 /// Maximum number of timelines of a small query.
 const TIMELINES_MAX: u64 = 4;

@@ -11,13 +11,13 @@ use tideline_engine::model::{FieldId, TimelineId, Value};
 use tideline_engine::points::Run;
 use tideline_engine::points::{Order, ReadCost, Selection};
 
-use crate::answer::{AnswerSink, QueryCost, Summary, ValueRef};
 use crate::budget::within;
 use crate::compute::{Stages, no_such_field};
 use crate::error::{QueryError, Result};
 use crate::plan::{Selected, TagBuffer};
+use crate::point_query::{PointQuery, RankOrder, RowOrder, Rows};
 use crate::querier::Context;
-use crate::question::{PointQuery, RankOrder, RowOrder, Rows};
+use crate::result::{QueryCost, RowSink, Summary, ValueRef};
 use crate::rows::{Prepared, Source, sources};
 use crate::timelines::TimelineReader;
 use crate::value_order::{compare, compare_values};
@@ -57,7 +57,7 @@ pub(crate) fn run(
     query: &PointQuery,
     shape: &Rows,
     order: &RowOrder,
-    sink: &mut dyn AnswerSink,
+    sink: &mut dyn RowSink,
 ) -> Result<Summary> {
     let prepared = Prepared::new(context, query, shape)?;
     let field = field(order, context.table, &prepared.stages)?;
@@ -171,7 +171,7 @@ fn read(
         order: Order::Ascending,
         tier: query.tier,
     };
-    let mut reader = TimelineReader::new(context, selection, prepared.stages.screen());
+    let mut reader = TimelineReader::new(context, selection, prepared.stages.zone_filter());
     for (at, timeline) in timelines.iter().enumerate() {
         reader.timeline(timeline.id, &mut |run| {
             let before = first.bytes;
@@ -221,7 +221,7 @@ fn take(prepared: &Prepared, field: FieldId, of: (usize, &Selected), run: &Run, 
     }
 }
 
-fn write(context: &Context<'_>, prepared: &Prepared, rows: &[Kept], sink: &mut dyn AnswerSink) -> Result<()> {
+fn write(context: &Context<'_>, prepared: &Prepared, rows: &[Kept], sink: &mut dyn RowSink) -> Result<()> {
     let scope = &prepared.scope;
     let mut tags = TagBuffer::default();
     let mut open = None;

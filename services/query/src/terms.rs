@@ -10,7 +10,7 @@ use tideline_engine::model::{Tier, TimeRange, TimelineId};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::compute::Computation;
-use crate::question::{Direction, Selector};
+use crate::point_query::{Direction, Selector};
 
 /// Encoder of terms.
 #[derive(Debug, Default)]

@@ -19,15 +19,15 @@ pub(crate) struct TimelineReader<'r> {
 }
 
 impl<'r> TimelineReader<'r> {
-    /// Creates a reader of a selection. Points that `screen` does not admit may be omitted.
+    /// Creates a reader of a selection. Points that `zone_filter` does not admit may be omitted.
     pub(crate) fn new(
         context: &'r Context<'r>,
         selection: Selection<'r>,
-        screen: Option<&'r dyn ZoneFilter>,
+        zone_filter: Option<&'r dyn ZoneFilter>,
     ) -> Self {
         Self {
             context,
-            reader: context.snapshot.reader(selection).screened(screen),
+            reader: context.snapshot.reader(selection).screened(zone_filter),
             metered: 0,
         }
     }

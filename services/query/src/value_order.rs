@@ -5,13 +5,13 @@ use std::cmp::Ordering;
 use tideline_engine::model::Value;
 
 use crate::accumulate::scalar::Scalar;
-use crate::answer::ValueRef;
-use crate::question::RankOrder;
+use crate::point_query::RankOrder;
+use crate::result::ValueRef;
 
 /// Compares two values: numbers by their exact values, then booleans, then strings, each in the requested order;
 /// then histograms, which are all equal, then NaN, then missing values, in both orders.
 pub(crate) fn compare(a: Option<ValueRef<'_>>, b: Option<ValueRef<'_>>, order: RankOrder) -> Ordering {
-    let place = |value: Option<ValueRef<'_>>| match value {
+    let position = |value: Option<ValueRef<'_>>| match value {
         Some(ValueRef::Float(value)) if value.is_nan() => 4,
         Some(ValueRef::Float(_) | ValueRef::Signed(_) | ValueRef::Unsigned(_)) => 0,
         Some(ValueRef::Boolean(_)) => 1,
@@ -22,11 +22,11 @@ pub(crate) fn compare(a: Option<ValueRef<'_>>, b: Option<ValueRef<'_>>, order: R
     let by_value = match (a, b) {
         (Some(ValueRef::String(a)), Some(ValueRef::String(b))) => a.cmp(b),
         _ => match (a.and_then(scalar), b.and_then(scalar)) {
-            (Some(a), Some(b)) if place(Some(a.into())) < 4 => a.compare_values(b),
+            (Some(a), Some(b)) if position(Some(a.into())) < 4 => a.compare_values(b),
             _ => Ordering::Equal,
         },
     };
-    place(a).cmp(&place(b)).then(match order {
+    position(a).cmp(&position(b)).then(match order {
         RankOrder::Lowest => by_value,
         RankOrder::Highest => by_value.reverse(),
     })

@@ -11,7 +11,7 @@ use tideline_engine::model::time::NANOS_PER_SECOND;
 use tideline_engine::points::Grid;
 
 use crate::error::{QueryError, Result};
-use crate::question::{Window, WindowSpec};
+use crate::point_query::{Window, WindowSpec};
 
 /// Windows that overlap a range.
 #[derive(Debug, Clone, PartialEq, Eq)]

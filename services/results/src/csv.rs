@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use tideline_query::{AnswerSink, Header, Series, SinkClosed, Summary, ValueRef, histogram_text};
+use tideline_query::{Header, RowSink, Series, SinkClosed, Summary, ValueRef, histogram_text};
 
 use crate::flat::FlatColumns;
 use crate::text::{flat_column, flat_tag, pass_on, put_plain_time, put_plain_value};
@@ -33,7 +33,7 @@ impl<'w> CsvSink<'w> {
     }
 }
 
-impl AnswerSink for CsvSink<'_> {
+impl RowSink for CsvSink<'_> {
     fn needs_tags(&self) -> bool {
         true
     }

@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 
 use tideline_engine::model::TimelineId;
-use tideline_query::{AnswerSink, Header, Series, SinkClosed, Summary, ValueRef};
+use tideline_query::{Header, RowSink, Series, SinkClosed, Summary, ValueRef};
 
 use crate::summary::put_summary;
 use crate::text::{pass_on, put_json_text, put_json_time, put_json_value};
@@ -36,7 +36,7 @@ impl<'w> JsonSink<'w> {
     }
 }
 
-impl AnswerSink for JsonSink<'_> {
+impl RowSink for JsonSink<'_> {
     fn begin(&mut self, header: &Header) -> Result<(), SinkClosed> {
         self.columns.clone_from(&header.columns);
         self.text.extend_from_slice(b"{\"request_id\":");

@@ -23,7 +23,7 @@ pub mod text;
 use std::io::{self, Write};
 
 use tideline_openapi::query::{IntegerForm, TimeForm};
-use tideline_query::{AnswerSink, Summary};
+use tideline_query::{RowSink, Summary};
 
 use self::columnar::{ColumnarForm, ColumnarSink};
 use self::csv::CsvSink;
@@ -65,7 +65,7 @@ pub struct ResultOptions {
 }
 
 /// Sink that writes one format.
-pub trait ResultSink: AnswerSink {
+pub trait ResultSink: RowSink {
     /// Writes the part after the last row.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl ResultOptions {
     ///
     /// ```
     /// use tideline_openapi::query::{IntegerForm, TimeForm};
-    /// use tideline_query::{AnswerSink, Header, Series, ValueRef};
+    /// use tideline_query::{Header, RowSink, Series, ValueRef};
     /// use tideline_results::{ResultFormat, ResultOptions};
     ///
     /// let options = ResultOptions {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use tideline_query::{AnswerSink, Header, Series, SinkClosed, Summary, ValueRef};
+use tideline_query::{Header, RowSink, Series, SinkClosed, Summary, ValueRef};
 
 use crate::summary::put_summary;
 use crate::text::{flat_column, flat_tag, pass_on, put_json_text, put_json_time, put_json_value};
@@ -33,7 +33,7 @@ impl<'w> NdjsonSink<'w> {
     }
 }
 
-impl AnswerSink for NdjsonSink<'_> {
+impl RowSink for NdjsonSink<'_> {
     fn begin(&mut self, header: &Header) -> Result<(), SinkClosed> {
         self.columns.clone_from(&header.columns);
         Ok(())

@@ -19,7 +19,7 @@ use tideline_engine::model::{Tier, TimeRange, Timestamp};
 use tideline_engine::{Table, TimelineSelector};
 use tideline_openapi::query::{PointAnswer, PointQuery};
 use tideline_openapi::{ErrorCode, query as wire};
-use tideline_query::{AnswerSink, Cancel, Querier, QueryError, Selector, Summary};
+use tideline_query::{Cancel, Querier, QueryError, RowSink, Selector, Summary};
 use tideline_results::{ResultFormat, ResultOptions};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -138,7 +138,7 @@ pub(crate) async fn answer<F>(
     ask: F,
 ) -> Result<Response>
 where
-    F: FnOnce(&Querier, &Table, &Cancel, &mut dyn AnswerSink) -> std::result::Result<Summary, QueryError>
+    F: FnOnce(&Querier, &Table, &Cancel, &mut dyn RowSink) -> std::result::Result<Summary, QueryError>
         + Send
         + 'static,
 {

@@ -7,7 +7,7 @@ use tideline_engine::model::time::NANOS_PER_SECOND;
 use super::Slice;
 use super::scalar::Scalar;
 use super::sum::Sum;
-use crate::answer::ValueRef;
+use crate::result::ValueRef;
 use crate::window::Windows;
 
 /// Areas of each window.
@@ -16,12 +16,12 @@ pub struct Areas {
     grid: Windows,
     windows: Vec<Area>,
     /// Last point of the current timeline.
-    before: Option<Place>,
+    before: Option<WindowPoint>,
 }
 
 /// Point and the window that contains it.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct WindowPoint {
     window: usize,
     time: i64,
     value: f64,
@@ -68,7 +68,7 @@ impl Areas {
         if value.is_nan() {
             return;
         }
-        let after = Place {
+        let after = WindowPoint {
             window,
             time,
             value: value.as_f64(),

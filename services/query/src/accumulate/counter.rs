@@ -8,7 +8,7 @@ use tideline_engine::model::{ColumnData, ValueType};
 use super::scalar::Scalar;
 use super::sum::Sum;
 use super::{Overflow, Slice};
-use crate::answer::ValueRef;
+use crate::result::ValueRef;
 
 /// Growth in each window.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use tideline_engine::model::ColumnData;
 
 use super::Slice;
 use super::scalar::Scalar;
-use crate::answer::ValueRef;
+use crate::result::ValueRef;
 
 /// Unevaluated sum of two doubles, the second at most half a unit in the last place of the first.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -8,7 +8,7 @@ use tideline_engine::points::ValueSummary;
 
 use super::Slice;
 use super::scalar::Scalar;
-use crate::answer::ValueRef;
+use crate::result::ValueRef;
 use crate::window::Segment;
 
 /// End of a window.

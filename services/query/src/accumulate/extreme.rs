@@ -9,7 +9,7 @@ use tideline_engine::points::ValueSummary;
 
 use super::Slice;
 use super::scalar::Scalar;
-use crate::answer::ValueRef;
+use crate::result::ValueRef;
 
 /// Kind of extreme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use hashbrown::HashMap;
 use tideline_engine::model::ColumnData;
 
 use super::Slice;
-use crate::answer::ValueRef;
 use crate::function::Percentile;
+use crate::result::ValueRef;
 
 /// Maximum number of values of one cell for which a percentile is exact, at 8 bytes each.
 pub const EXACT_VALUES_MAX: usize = 4_096;
@@ -201,9 +201,9 @@ fn exact(values: &[f64], percentile: Percentile) -> Option<f64> {
 
 /// Returns the percentile among `count` (at least one) sorted values, interpolated between whole ranks.
 fn between(count: u64, percentile: Percentile, at: impl Fn(u64) -> f64) -> f64 {
-    let place = (count - 1) as f64 * percentile.percent() / 100.0;
-    let rank = (place.floor() as u64).min(count - 1);
-    let share = place - rank as f64;
+    let position = (count - 1) as f64 * percentile.percent() / 100.0;
+    let rank = (position.floor() as u64).min(count - 1);
+    let share = position - rank as f64;
     let low = at(rank);
     if share <= 0.0 || rank + 1 >= count {
         return low;

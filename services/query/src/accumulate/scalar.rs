@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use tideline_engine::model::{ColumnData, Value, ValueType};
 use tideline_engine::points::Number;
 
-use crate::answer::ValueRef;
+use crate::result::ValueRef;
 
 /// Value that is neither a string nor a histogram.
 #[derive(Debug, Clone, Copy)]

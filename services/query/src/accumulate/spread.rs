@@ -10,7 +10,7 @@ use super::extreme::{Extreme, Extremes};
 use super::scalar::Scalar;
 use super::sum::Sum;
 use super::{Overflow, Slice};
-use crate::answer::ValueRef;
+use crate::result::ValueRef;
 
 /// `spread`: difference between the extremes of each window.
 #[derive(Debug)]

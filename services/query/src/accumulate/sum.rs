@@ -8,7 +8,7 @@ use tideline_engine::points::ValueSummary;
 
 use super::scalar::Scalar;
 use super::{Overflow, Slice};
-use crate::answer::ValueRef;
+use crate::result::ValueRef;
 
 /// Maximum number of values for which one-by-one 128-bit addition is at least as fast as addition in halves.
 const SHORT: usize = 8;

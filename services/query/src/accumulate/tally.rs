@@ -10,7 +10,7 @@ use tideline_engine::model::ColumnData;
 
 use super::Slice;
 use super::scalar::Scalar;
-use crate::answer::ValueRef;
+use crate::result::ValueRef;
 
 /// Estimated bytes of a map entry, for a map that may be half empty; the bytes of a string are added to it.
 const ENTRY_BYTES: u64 = 96;

@@ -1,19 +1,19 @@
 //! Columns of an aggregate that are computed from other columns, cell by cell.
 //!
-//! A *lane* is the accumulator of one aggregate. An aggregate that occurs only in an expression has a lane like
-//! a requested column. Such lanes follow those of the requested columns and are not part of the result.
+//! Each aggregate has an accumulator. An aggregate that occurs only in an expression has an accumulator like
+//! a requested column. Such accumulators follow those of the requested columns and are not part of the result.
 
 use std::collections::BTreeSet;
 
 use tideline_engine::Table;
 use tideline_engine::model::{ValueKind, ValueType};
 
-use crate::answer::ValueRef;
 use crate::budget::within;
 use crate::compute::{Computation, Computed, check_names, no_such_field};
 use crate::error::{QueryError, Result};
 use crate::expression::{Expression, Input, Scope as Names, Stack};
 use crate::plan::{AggregateSource, Columns, Scope, Wanted};
+use crate::result::ValueRef;
 
 /// Computed columns of a result.
 #[derive(Debug)]
@@ -28,11 +28,11 @@ pub(super) struct Arithmetic {
 /// Computed columns of one measurement.
 #[derive(Debug, Default)]
 struct OfMeasurement {
-    /// Number of lanes that are part of the result: the first ones.
+    /// Number of accumulators that are part of the result: the first ones.
     shown: usize,
     /// Positions of all columns of its series: requested ones, then computed ones.
     positions: Vec<usize>,
-    /// Index of each expression and the lanes of its inputs.
+    /// Index of each expression and the accumulators of its inputs.
     computed: Vec<(usize, Vec<usize>)>,
 }
 
@@ -85,11 +85,11 @@ impl Arithmetic {
                 let Some(of_each) = of_each.collect::<Option<Vec<_>>>() else {
                     continue;
                 };
-                let lanes = inputs
+                let indices = inputs
                     .iter()
                     .zip(of_each)
-                    .map(|(input, source)| lane(columns, measurement, source, input));
-                of.computed.push((at, lanes.collect()));
+                    .map(|(input, source)| accumulator_index(columns, measurement, source, input));
+                of.computed.push((at, indices.collect()));
                 of.positions.push(arithmetic.shown + at);
             }
         }
@@ -102,15 +102,15 @@ impl Arithmetic {
         shown.chain(&self.names).cloned().collect()
     }
 
-    /// Returns the types of the result columns, from the types of all lanes.
+    /// Returns the types of the result columns, from the types of all accumulators.
     pub(super) fn types(&self, mut types: Vec<Option<ValueType>>) -> Vec<Option<ValueType>> {
         types.truncate(self.shown);
         types.extend(self.names.iter().map(|_| Some(ValueType::Float)));
         types
     }
 
-    /// Returns the names of the columns that show a lane at one of the `positions` or are computed from such a
-    /// lane.
+    /// Returns the names of the columns that show an accumulator at one of the `positions` or are computed from such an
+    /// accumulator.
     pub(super) fn made_of(
         &self,
         positions: &BTreeSet<usize>,
@@ -121,11 +121,11 @@ impl Arithmetic {
             .map(|position| &columns.names[*position]);
         let uses_one = |(at, _): &(usize, &String)| {
             let of_each = self.by_measurement.iter().zip(&columns.by_measurement);
-            of_each.into_iter().any(|(of, lanes)| {
+            of_each.into_iter().any(|(of, measurement)| {
                 let made_of = of.computed.iter().filter(|(expression, _)| expression == at);
                 made_of
                     .flat_map(|(_, made_of)| made_of)
-                    .any(|lane| positions.contains(&lanes.positions[*lane]))
+                    .any(|index| positions.contains(&measurement.positions[*index]))
             })
         };
         let computed = self.names.iter().enumerate().filter(uses_one);
@@ -137,7 +137,7 @@ impl Arithmetic {
         &self.by_measurement[measurement as usize].positions
     }
 
-    /// Replaces the lane values of a row by its column values; returns `false` if no column has a value.
+    /// Replaces the accumulator values of a row by its column values; returns `false` if no column has a value.
     pub(super) fn apply(
         &self,
         measurement: u32,
@@ -145,14 +145,14 @@ impl Arithmetic {
         stack: &mut Stack,
     ) -> bool {
         let of = &self.by_measurement[measurement as usize];
-        let lanes = values.len();
+        let count = values.len();
         for (expression, made_of) in &of.computed {
-            let number = |lane: usize| [values[lane].and_then(number).unwrap_or(f64::NAN)];
-            let inputs: Vec<[f64; 1]> = made_of.iter().map(|lane| number(*lane)).collect();
+            let number = |index: usize| [values[index].and_then(number).unwrap_or(f64::NAN)];
+            let inputs: Vec<[f64; 1]> = made_of.iter().map(|index| number(*index)).collect();
             let result = self.expressions[*expression].evaluate(1, |at| &inputs[at], stack)[0];
             values.push((!result.is_nan()).then_some(ValueRef::Float(result)));
         }
-        values.drain(of.shown..lanes);
+        values.drain(of.shown..count);
         values.iter().any(Option::is_some)
     }
 }
@@ -187,8 +187,8 @@ fn sources(input: &Input, scope: &Scope, table: &Table, computed: &Computed) -> 
     }
 }
 
-/// Returns the lane of an aggregate in a measurement; adds one if the aggregate was not requested.
-fn lane(
+/// Returns the accumulator index of an aggregate in a measurement; adds one if the aggregate was not requested.
+fn accumulator_index(
     columns: &mut Columns<AggregateSource>,
     measurement: usize,
     source: AggregateSource,
@@ -196,8 +196,8 @@ fn lane(
 ) -> usize {
     let is_same = |have: &AggregateSource| have.function == source.function && have.field == source.field;
     let of = &columns.by_measurement[measurement];
-    if let Some(lane) = of.sources.iter().position(is_same) {
-        return lane;
+    if let Some(index) = of.sources.iter().position(is_same) {
+        return index;
     }
     let name = match input {
         Input::Aggregate(function, field) => format!("{function}({field})"),

@@ -5,22 +5,22 @@
 use std::collections::BTreeSet;
 
 use super::arithmetic::Arithmetic;
-use super::sweep::Sweep;
-use crate::answer::{AnswerSink, Series, ValueRef};
+use super::scan::AggregateScan;
 use crate::cutter::GroupState;
 use crate::error::Result;
 use crate::expression::Stack;
 use crate::fill::Fill;
 use crate::groups::Group;
 use crate::plan::{AggregateSource, MeasurementColumns, Scope, TagBuffer};
-use crate::question::Direction;
+use crate::point_query::Direction;
+use crate::result::{RowSink, Series, ValueRef};
 
 /// Number of rows between two checks of time limit and cancellation.
 const ROWS_PER_CHECK: u64 = 128;
 
 /// Writer of the rows of a result.
 pub(super) struct Output<'a> {
-    pub(super) sweep: &'a Sweep<'a>,
+    pub(super) scan: &'a AggregateScan<'a>,
     pub(super) scope: &'a Scope,
     pub(super) arithmetic: &'a Arithmetic,
     pub(super) order: Direction,
@@ -45,7 +45,7 @@ impl Output<'_> {
         &mut self,
         groups: &[Group],
         states: Vec<Option<GroupState>>,
-        sink: &mut dyn AnswerSink,
+        sink: &mut dyn RowSink,
     ) -> Result<()> {
         for (group, state) in groups.iter().zip(states) {
             if let Some(state) = state.filter(|_| !self.more) {
@@ -55,8 +55,8 @@ impl Output<'_> {
         Ok(())
     }
 
-    fn group(&mut self, group: &Group, state: &GroupState, sink: &mut dyn AnswerSink) -> Result<()> {
-        let columns = self.sweep.columns.of(group.measurement);
+    fn group(&mut self, group: &Group, state: &GroupState, sink: &mut dyn RowSink) -> Result<()> {
+        let columns = self.scan.columns.of(group.measurement);
         let filled = match self.fill {
             Some(fill) => Some(self.filled(fill, columns, state)?),
             None => None,
@@ -65,7 +65,7 @@ impl Output<'_> {
             return Ok(());
         }
         let mut is_open = false;
-        let mut windows = 0..self.sweep.windows.count() as usize;
+        let mut windows = 0..self.scan.windows.count() as usize;
         let mut values = Vec::with_capacity(state.len());
         while let Some(window) = match self.order {
             Direction::Ascending => windows.next(),
@@ -88,13 +88,13 @@ impl Output<'_> {
                 return Ok(());
             }
             if self.rows.is_multiple_of(ROWS_PER_CHECK) {
-                self.sweep.context.watch.check()?;
+                self.scan.context.watch.check()?;
             }
             if !is_open {
                 is_open = true;
                 self.open(group, sink)?;
             }
-            sink.row(self.sweep.windows.start(window), &values)?;
+            sink.row(self.scan.windows.start(window), &values)?;
             self.rows += 1;
         }
         Ok(())
@@ -107,7 +107,7 @@ impl Output<'_> {
         columns: &MeasurementColumns<AggregateSource>,
         state: &'s GroupState,
     ) -> Result<Vec<Vec<Option<ValueRef<'s>>>>> {
-        let windows = &self.sweep.windows;
+        let windows = &self.scan.windows;
         let count = windows.count() as usize;
         let mut filled: Vec<Vec<_>> = state.iter().map(|_| Vec::with_capacity(count)).collect();
         let mut values = Vec::with_capacity(state.len());
@@ -129,7 +129,7 @@ impl Output<'_> {
         for (column, window) in overflows {
             filled[column][window] = None;
         }
-        self.sweep.context.watch.check()?;
+        self.scan.context.watch.check()?;
         Ok(filled)
     }
 
@@ -143,14 +143,14 @@ impl Output<'_> {
     ) -> bool {
         values.clear();
         self.row_overflows.clear();
-        for (at, (lane, position)) in state.iter().zip(&columns.positions).enumerate() {
-            let value = lane.finish(window, &self.sweep.windows);
+        for (at, (accumulator, position)) in state.iter().zip(&columns.positions).enumerate() {
+            let value = accumulator.finish(window, &self.scan.windows);
             if value.is_err() {
                 self.overflowed.insert(*position);
                 self.row_overflows.push(at);
             }
             values.push(value.unwrap_or_default());
-            if lane.is_estimate(window) {
+            if accumulator.is_estimate(window) {
                 self.estimated.insert(*position);
             }
         }
@@ -165,10 +165,10 @@ impl Output<'_> {
         true
     }
 
-    fn open(&mut self, group: &Group, sink: &mut dyn AnswerSink) -> Result<()> {
+    fn open(&mut self, group: &Group, sink: &mut dyn RowSink) -> Result<()> {
         let tags = match &group.timeline {
             Some(timeline) => {
-                self.tags.fill(self.sweep.context.table, timeline);
+                self.tags.fill(self.scan.context.table, timeline);
                 self.tags.tags()
             }
             None => &group.tags,

@@ -9,18 +9,18 @@ use tideline_engine::Table;
 use tideline_engine::model::Value;
 use tideline_engine::points::ReadCost;
 
-use super::sweep::{Sweep, members};
+use super::scan::{AggregateScan, members};
 use super::{CELLS_AT_ONCE_MAX, batches, no_summaries};
 use crate::accumulate::Overflow;
-use crate::answer::ValueRef;
 use crate::budget::within;
 use crate::compute::{Stages, no_such_field};
-use crate::cutter::{GroupState, Lanes};
+use crate::cutter::{AccumulatorIndices, GroupState};
 use crate::error::{QueryError, Result};
 use crate::groups::Groups;
 use crate::plan::{AggregateSource, Columns, Scope, Wanted};
+use crate::point_query::{GroupBy, PointQuery, Rank};
 use crate::querier::Context;
-use crate::question::{GroupBy, PointQuery, Rank};
+use crate::result::ValueRef;
 use crate::value_order::compare_values;
 use crate::window::Windows;
 
@@ -42,7 +42,7 @@ pub(super) struct Ranked {
 
 /// Parts of the query that determine the result.
 #[derive(Clone, Copy)]
-pub(super) struct Answer<'a> {
+pub(super) struct ResultParts<'a> {
     pub(super) group_by: &'a GroupBy,
     pub(super) stages: &'a Stages,
     pub(super) columns: &'a Columns<AggregateSource>,
@@ -51,10 +51,10 @@ pub(super) struct Answer<'a> {
 }
 
 /// Columns of the first scan, and for each measurement the index of the accumulator of the rank value.
-struct Swept<'a> {
+struct FirstScan<'a> {
     columns: &'a Columns<AggregateSource>,
-    lanes: Vec<Option<usize>>,
-    is_answer: bool,
+    indices: Vec<Option<usize>>,
+    is_result: bool,
 }
 
 /// Group index and rank value, if the group has one.
@@ -93,18 +93,18 @@ impl<'a> Ranking<'a> {
         &self,
         context: &Context<'_>,
         query: &PointQuery,
-        answer: Answer<'_>,
+        parts: ResultParts<'_>,
         scope: &mut Scope,
     ) -> Result<Ranked> {
-        let mut groups = scope.find_groups(context.table, answer.group_by);
+        let mut groups = scope.find_groups(context.table, parts.group_by);
         Self::check(context, &groups)?;
         context.watch.hold_beside(0, groups.bytes())?;
-        let swept = self.swept(context, answer, &groups);
+        let first_scan = self.first_scan(context, parts, &groups);
         let (mut keys, mut states, cost) =
-            Self::sweep(context, query, answer.stages, &swept, scope, &groups)?;
+            Self::scan(context, query, parts.stages, &first_scan, scope, &groups)?;
         self.keep_candidates(&mut keys);
         let candidates: Vec<u32> = keys.iter().map(|(group, _)| *group).collect();
-        scope.name_groups(context.table, answer.group_by, &mut groups, &candidates);
+        scope.name_groups(context.table, parts.group_by, &mut groups, &candidates);
         keys.sort_unstable_by(|(a, x), (b, y)| {
             let group = |at: u32| &groups.groups[at as usize];
             let by_value = compare_values(x.as_ref(), y.as_ref(), self.rank.order);
@@ -113,7 +113,9 @@ impl<'a> Ranking<'a> {
         keys.truncate(self.limit());
         let winners: Vec<u32> = keys.into_iter().map(|(group, _)| group).collect();
         let mut state = |group: &u32| states[*group as usize].take();
-        let states = swept.is_answer.then(|| winners.iter().map(&mut state).collect());
+        let states = first_scan
+            .is_result
+            .then(|| winners.iter().map(&mut state).collect());
         Ok(Ranked {
             groups: scope.keep_groups(groups, &winners),
             states,
@@ -136,31 +138,36 @@ impl<'a> Ranking<'a> {
 
     /// Returns the columns of the first scan: those of the result, if it has a single window and its columns
     /// include the rank value at no extra read cost; otherwise only the rank value.
-    fn swept<'s>(&'s self, context: &Context<'_>, answer: Answer<'s>, groups: &Groups) -> Swept<'s> {
-        let own = || Swept {
+    fn first_scan<'s>(
+        &'s self,
+        context: &Context<'_>,
+        parts: ResultParts<'s>,
+        groups: &Groups,
+    ) -> FirstScan<'s> {
+        let own = || FirstScan {
             columns: &self.columns,
-            lanes: vec![Some(0); self.columns.by_measurement.len()],
-            is_answer: false,
+            indices: vec![Some(0); self.columns.by_measurement.len()],
+            is_result: false,
         };
-        let columns = answer.columns;
+        let columns = parts.columns;
         let cells: u64 = groups
             .groups
             .iter()
             .map(|group| columns.of(group.measurement).positions.len() as u64)
             .sum();
-        if answer.has_windows || cells > CELLS_AT_ONCE_MAX.min(context.watch.budget().cells_max) {
+        if parts.has_windows || cells > CELLS_AT_ONCE_MAX.min(context.watch.budget().cells_max) {
             return own();
         }
         let reads = |columns: &Columns<AggregateSource>| {
             let sources = columns.by_measurement.iter().flat_map(|of| &of.sources);
-            answer.stages.reads(sources.map(|source| source.field))
+            parts.stages.reads(sources.map(|source| source.field))
         };
-        let takes_summaries = |columns| no_summaries(answer.stages, columns).is_none();
+        let takes_summaries = |columns| no_summaries(parts.stages, columns).is_none();
         let is_all = self.limit() >= groups.groups.len();
         let costs_the_same = reads(columns) == reads(&self.columns)
             && (takes_summaries(columns) || !takes_summaries(&self.columns));
-        let lanes = self.columns.by_measurement.iter().zip(&columns.by_measurement);
-        let lanes = lanes.map(|(own, of)| match own.sources.first() {
+        let indices = self.columns.by_measurement.iter().zip(&columns.by_measurement);
+        let indices = indices.map(|(own, of)| match own.sources.first() {
             None => Some(None),
             Some(by) => {
                 let is_by =
@@ -168,29 +175,33 @@ impl<'a> Ranking<'a> {
                 of.sources.iter().position(is_by).map(Some)
             }
         });
-        match lanes.collect::<Option<Vec<_>>>() {
-            Some(lanes) if is_all || costs_the_same => Swept {
+        match indices.collect::<Option<Vec<_>>>() {
+            Some(indices) if is_all || costs_the_same => FirstScan {
                 columns,
-                lanes,
-                is_answer: true,
+                indices,
+                is_result: true,
             },
             _ => own(),
         }
     }
 
     /// Returns the rank value of each group, and the scanned states if they are part of the result.
-    fn sweep(
+    fn scan(
         context: &Context<'_>,
         query: &PointQuery,
         stages: &Stages,
-        swept: &Swept<'_>,
+        first_scan: &FirstScan<'_>,
         scope: &Scope,
         groups: &Groups,
     ) -> Result<(Vec<Key>, Vec<Option<GroupState>>, ReadCost)> {
-        let columns = swept.columns;
-        let by_field: Vec<Lanes> = columns.by_measurement.iter().map(Lanes::new).collect();
+        let columns = first_scan.columns;
+        let by_field: Vec<AccumulatorIndices> = columns
+            .by_measurement
+            .iter()
+            .map(AccumulatorIndices::new)
+            .collect();
         let windows = Windows::new(query.range, None)?;
-        let sweep = Sweep::new(context, query, windows.clone(), stages, columns, &by_field);
+        let scan = AggregateScan::new(context, query, windows.clone(), stages, columns, &by_field);
         let size = |measurement: u32| columns.of(measurement).positions.len() as u64;
         let sizes: Vec<u64> = groups
             .groups
@@ -203,20 +214,20 @@ impl<'a> Ranking<'a> {
         for batch in batches(&sizes) {
             let mut members = members(scope, groups, &batch);
             members.retain(|member| size(member.measurement) > 0);
-            let (states, read) = sweep.run(&batch, &members)?;
+            let (states, read) = scan.run(&batch, &members)?;
             cost.add(&read);
             for (group, state) in batch.zip(&states) {
                 let measurement = groups.groups[group].measurement;
-                let value = match state.as_ref().zip(swept.lanes[measurement as usize]) {
-                    Some((state, lane)) => value(state, lane, &windows),
+                let value = match state.as_ref().zip(first_scan.indices[measurement as usize]) {
+                    Some((state, index)) => value(state, index, &windows),
                     None => None,
                 };
                 keys.push((group as u32, value));
             }
-            if swept.is_answer {
+            if first_scan.is_result {
                 kept.extend(states);
             } else {
-                sweep.release();
+                scan.release();
             }
         }
         Ok((keys, kept, cost))
@@ -224,8 +235,10 @@ impl<'a> Ranking<'a> {
 }
 
 /// Returns the rank value of a group.
-fn value(state: &GroupState, lane: usize, windows: &Windows) -> Option<Value> {
-    let value = state.get(lane).map_or(Ok(None), |lane| lane.finish(0, windows));
+fn value(state: &GroupState, index: usize, windows: &Windows) -> Option<Value> {
+    let value = state
+        .get(index)
+        .map_or(Ok(None), |index| index.finish(0, windows));
     // A sum that overflows its type is ranked by its nearest double.
     let value = value.unwrap_or_else(|Overflow(nearest)| Some(ValueRef::Float(nearest)));
     value.map(|value| value.to_value())

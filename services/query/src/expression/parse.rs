@@ -230,11 +230,11 @@ impl<'t> Parser<'t> {
 
     fn input(&mut self, input: Input) {
         let inputs = &mut self.expression.inputs;
-        let place = inputs.iter().position(|have| *have == input).unwrap_or_else(|| {
+        let position = inputs.iter().position(|have| *have == input).unwrap_or_else(|| {
             inputs.push(input);
             inputs.len() - 1
         });
-        self.step(Step::Input(place));
+        self.step(Step::Input(position));
     }
 
     fn step(&mut self, step: Step) {

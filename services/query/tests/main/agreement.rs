@@ -102,14 +102,14 @@ fn aggregates_agree_with_the_naive_evaluator() {
         let mut dice = Dice::new(seed);
         let (world, mut model) = (World::new(), Model::default());
         fill(&mut dice, &world, &mut model);
-        let questions: Vec<_> = (0..120).map(|_| question(&mut dice)).collect();
+        let questions: Vec<_> = (0..120).map(|_| random_query(&mut dice)).collect();
         let unsealed: Vec<_> = questions
             .iter()
-            .map(|question| check_aggregate(&world, &model, question))
+            .map(|random_query| check_aggregate(&world, &model, random_query))
             .collect();
         world.seal();
-        for (question, unsealed) in questions.iter().zip(unsealed) {
-            let sealed = check_aggregate(&world, &model, question);
+        for (random_query, unsealed) in questions.iter().zip(unsealed) {
+            let sealed = check_aggregate(&world, &model, random_query);
             for (a, b) in sealed.iter().zip(&unsealed) {
                 assert_eq!(
                     (&a.tags, &a.columns, a.rows.len()),
@@ -120,7 +120,7 @@ fn aggregates_agree_with_the_naive_evaluator() {
     }
 }
 
-fn question(dice: &mut Dice) -> PointQuery {
+fn random_query(dice: &mut Dice) -> PointQuery {
     let field = &FIELDS[dice.below(FIELDS.len() as u64) as usize];
     let mut functions = functions_of(dice, field.1);
     functions.retain(|_| !dice.one_in(3));
@@ -204,9 +204,9 @@ fn check_aggregate(world: &World, model: &Model, query: &PointQuery) -> Vec<Kept
             *rows = naive_fill::filled(rows, &columns, query.range, window, fill);
         }
     }
-    let answer = world.ask(query).expect("answered");
+    let result = world.run(query).expect("answered");
     let mut found: BTreeMap<GroupKey, GroupRows> = BTreeMap::new();
-    for series in &answer.series {
+    for series in &result.series {
         let rows: GroupRows = series.rows.iter().cloned().collect();
         assert_eq!(rows.len(), series.rows.len(), "a window comes once");
         let rising = series.rows.is_sorted_by(|a, b| a.0 < b.0);
@@ -239,7 +239,7 @@ fn check_aggregate(world: &World, model: &Model, query: &PointQuery) -> Vec<Kept
             }
         }
     }
-    answer.series
+    result.series
 }
 
 /// Compares floats with a tolerance, since the naive sum is not compensated, and other values exactly.
@@ -342,9 +342,9 @@ fn paged_rows(
             }),
             ..rows_query()
         };
-        let answer = world.ask(&query).expect("answered");
+        let result = world.run(&query).expect("answered");
         let before = rows.len();
-        for series in &answer.series {
+        for series in &result.series {
             for (time, values) in &series.rows {
                 let present = series
                     .columns
@@ -354,7 +354,7 @@ fn paged_rows(
                 rows.push((series.id.expect("a timeline"), *time, present.collect()));
             }
         }
-        let summary = answer.summary();
+        let summary = result.summary();
         assert_eq!(summary.rows, (rows.len() - before) as u64);
         assert_eq!(summary.more, summary.next.is_some());
         match &summary.next {

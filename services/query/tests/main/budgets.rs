@@ -9,7 +9,7 @@ use tideline_query::{
     Budget, Cancel, Function, GroupBy, PointQuery, QueryError, Rows, Selector, Shape, TierCost,
 };
 
-use crate::support::{Answer, World, aggregate_query, rows_query};
+use crate::support::{CollectedResult, World, aggregate_query, rows_query};
 
 fn world() -> World {
     let world = World::new();
@@ -27,11 +27,11 @@ fn world() -> World {
 }
 
 fn over(world: &World, query: &PointQuery) -> (&'static str, u64, u64) {
-    let mut answer = Answer::default();
-    let asked = world
+    let mut result = CollectedResult::default();
+    let requested = world
         .querier
-        .points(&world.table, query, &Cancel::new(), &mut answer);
-    match asked.expect_err("too much") {
+        .points(&world.table, query, &Cancel::new(), &mut result);
+    match requested.expect_err("too much") {
         QueryError::OverBudget { what, limit, actual } => (what, limit, actual),
         other => panic!("{other}"),
     }
@@ -99,7 +99,7 @@ fn a_billion_windows_are_refused_by_arithmetic() {
 }
 
 #[test]
-fn an_answer_larger_than_memory_allows_comes_in_batches_of_groups() {
+fn a_result_larger_than_memory_allows_comes_in_batches_of_groups() {
     let world = world();
     // Each of the two groups needs more than half of the cells that may be held at once.
     let range = TimeRange::new(0, 200_000);
@@ -109,10 +109,10 @@ fn an_answer_larger_than_memory_allows_comes_in_batches_of_groups() {
         Some(1),
         GroupBy::Timeline,
     );
-    let answer = world.ask(&query).expect("answered");
-    assert_eq!(answer.series.len(), 2);
-    assert!(answer.series.iter().all(|series| series.rows.len() == 50));
-    assert_eq!(answer.summary().cost.total().points, 100);
+    let result = world.run(&query).expect("answered");
+    assert_eq!(result.series.len(), 2);
+    assert!(result.series.iter().all(|series| series.rows.len() == 50));
+    assert_eq!(result.summary().cost.total().points, 100);
 }
 
 #[test]
@@ -122,21 +122,24 @@ fn time_ends_and_clients_leave() {
         time_max: Duration::ZERO,
         ..Budget::default()
     });
-    assert!(matches!(world.ask(&late), Err(QueryError::TimedOut { .. })));
+    assert!(matches!(world.run(&late), Err(QueryError::TimedOut { .. })));
     let cancel = Cancel::new();
     cancel.cancel();
-    let asked = world
-        .querier
-        .points(&world.table, &rows_query(), &cancel, &mut Answer::default());
-    assert!(matches!(asked, Err(QueryError::Cancelled)));
-    let mut narrow = Answer {
+    let requested = world.querier.points(
+        &world.table,
+        &rows_query(),
+        &cancel,
+        &mut CollectedResult::default(),
+    );
+    assert!(matches!(requested, Err(QueryError::Cancelled)));
+    let mut narrow = CollectedResult {
         rows_max: Some(3),
-        ..Answer::default()
+        ..CollectedResult::default()
     };
-    let asked = world
+    let requested = world
         .querier
         .points(&world.table, &rows_query(), &Cancel::new(), &mut narrow);
-    assert!(matches!(asked, Err(QueryError::Cancelled)));
+    assert!(matches!(requested, Err(QueryError::Cancelled)));
 }
 
 #[test]
@@ -182,13 +185,13 @@ fn what_cannot_be_right_is_said_before_the_sink_hears_anything() {
         (negative, "wider than zero"),
         (tag_twice, "named twice"),
     ] {
-        let mut answer = Answer::default();
-        let asked = world
+        let mut result = CollectedResult::default();
+        let requested = world
             .querier
-            .points(&world.table, &query, &Cancel::new(), &mut answer);
-        let error = asked.expect_err(said).to_string();
+            .points(&world.table, &query, &Cancel::new(), &mut result);
+        let error = requested.expect_err(said).to_string();
         assert!(error.contains(said), "{error}");
-        assert_eq!(answer.header.columns, Vec::<String>::new());
+        assert_eq!(result.header.columns, Vec::<String>::new());
     }
 }
 
@@ -200,7 +203,7 @@ fn the_cost_says_what_was_read() {
         fields: vec!["w".into()],
         ..rows_query()
     };
-    let cost = world.ask(&query).expect("answered").summary().cost;
+    let cost = world.run(&query).expect("answered").summary().cost;
     assert_eq!(cost.of(Tier::Hot), cost.total());
     assert_eq!(cost.of(Tier::Cold), TierCost::default());
     let TierCost {
@@ -224,7 +227,7 @@ fn the_engine_hears_which_timelines_are_read() {
     };
     assert_eq!(world.engine.hot_ranges(&world.table), []);
     for _ in 0..1_100 {
-        world.ask(&query).expect("answered");
+        world.run(&query).expect("answered");
     }
     let hot = world.engine.hot_ranges(&world.table);
     assert_eq!((hot.len(), hot[0].share_of_reads), (1, 1.0));

@@ -155,9 +155,9 @@ fn windows_are_those_of_the_wall_clock() {
         let start = from + dice.below((to - from) as u64) as i64;
         let range = TimeRange::new(start, (start + 1 + dice.below(300 * DAY as u64) as i64).min(to));
         let starts = naive(&window, range);
-        let answer = world.ask(&query(window, range)).expect("answered");
-        summaries += answer.summary().cost.total().summaries;
-        let rows = answer.rows();
+        let result = world.run(&query(window, range)).expect("answered");
+        summaries += result.summary().cost.total().summaries;
+        let rows = result.rows();
         if rows.is_empty() {
             assert_eq!(points.range(range.start..range.end).count(), 0);
             continue;
@@ -192,7 +192,7 @@ fn days_have_the_hours_that_the_clock_gives_them() {
         let range = TimeRange::new(instant(range.0), instant(range.1));
         let world = world();
         world.write(&[("m,host=a", range.start, vec![("v", Value::Signed(1))])]);
-        let rows = world.ask(&query(window, range)).expect("answered").rows();
+        let rows = world.run(&query(window, range)).expect("answered").rows();
         let shown = rows
             .iter()
             .map(|(start, _)| DateTime::from_timestamp_nanos(*start).to_rfc3339());
@@ -247,7 +247,7 @@ fn days_have_the_hours_that_the_clock_gives_them() {
 #[test]
 fn what_cannot_be_counted_is_refused_and_the_ends_of_time_are_not() {
     let world = World::with(&[("m,host=a", 0, vec![("v", Value::Signed(1))])]);
-    let ask = |count, unit, offset| {
+    let run = |count, unit, offset| {
         let window = CalendarWindow {
             count,
             unit,
@@ -255,8 +255,8 @@ fn what_cannot_be_counted_is_refused_and_the_ends_of_time_are_not() {
             offset,
         };
         world
-            .ask(&query(window, TimeRange::ALL))
-            .map(|answer| answer.rows().len())
+            .run(&query(window, TimeRange::ALL))
+            .map(|result| result.rows().len())
     };
     for (count, offset, said) in [
         (0, 0, "must have 1 to"),
@@ -264,10 +264,10 @@ fn what_cannot_be_counted_is_refused_and_the_ends_of_time_are_not() {
         (1, DAY, "shorter than a window"),
         (1, -1, "shorter than a window"),
     ] {
-        let error = ask(count, CalendarUnit::Day, offset).expect_err(said).to_string();
+        let error = run(count, CalendarUnit::Day, offset).expect_err(said).to_string();
         assert!(error.contains(said), "{error}");
     }
-    assert_eq!(ask(1, CalendarUnit::Year, 0).expect("answered"), 2262 - 1677 + 1);
-    assert_eq!(ask(100_000, CalendarUnit::Year, 0).expect("answered"), 2);
-    assert_eq!(ask(100_000, CalendarUnit::Month, 5).expect("answered"), 2);
+    assert_eq!(run(1, CalendarUnit::Year, 0).expect("answered"), 2262 - 1677 + 1);
+    assert_eq!(run(100_000, CalendarUnit::Year, 0).expect("answered"), 2);
+    assert_eq!(run(100_000, CalendarUnit::Month, 5).expect("answered"), 2);
 }

@@ -181,7 +181,7 @@ fn points_agree_with_the_naive_evaluator() {
             compute: computation(text.clone()),
             ..rows_query()
         };
-        let rows = world.ask(&query).expect(&text).rows();
+        let rows = world.run(&query).expect(&text).rows();
         let times: Vec<i64> = rows.iter().map(|(time, _)| *time).collect();
         assert_eq!(times, expected.keys().copied().collect::<Vec<_>>(), "{text}");
         for (time, values) in &rows {
@@ -215,7 +215,7 @@ fn points_agree_with_the_naive_evaluator() {
             }),
             ..rows_query()
         };
-        let rows = world.ask(&query).expect(&text).rows();
+        let rows = world.run(&query).expect(&text).rows();
         assert_eq!(rows.is_empty(), above.is_empty(), "{text}");
         if let Some((_, values)) = rows.first() {
             assert_eq!(values[0], Some(Value::Unsigned(above.len() as u64)), "{text}");
@@ -231,7 +231,7 @@ fn windows_agree_with_the_naive_evaluator() {
     let world = World::new();
     fill(&mut dice, &world);
     let names = ["sum(a)", "count(b)", "max(\"c d\")"];
-    let asked = |functions: Vec<Function>, compute, fill| PointQuery {
+    let requested = |functions: Vec<Function>, compute, fill| PointQuery {
         range: TimeRange::new(0, 400 * SECOND),
         shape: Shape::Aggregate(Aggregate {
             functions,
@@ -253,27 +253,27 @@ fn windows_agree_with_the_naive_evaluator() {
         }
         let text = tree.text(&names);
         let fill = dice.one_in(2).then_some(Fill::Value(Value::Signed(3)));
-        let plain = world.ask(&asked(
+        let plain = world.run(&requested(
             vec![Function::Sum, Function::Count, Function::Max],
             Vec::new(),
             fill.clone(),
         ));
         let plain = plain.expect("answered");
         let columns = &plain.header.columns;
-        let place = |name: &str| columns.iter().position(|have| have == name).expect(name);
-        let places = [place("sum(a)"), place("count(b)"), place("max(c d)")];
+        let position = |name: &str| columns.iter().position(|have| have == name).expect(name);
+        let places = [position("sum(a)"), position("count(b)"), position("max(c d)")];
         let with = if dice.one_in(2) {
             vec![Function::Min]
         } else {
             Vec::new()
         };
         let shown = with.len() * 3;
-        let answer = world
-            .ask(&asked(with, computation(text.clone()), fill))
+        let result = world
+            .run(&requested(with, computation(text.clone()), fill))
             .expect(&text);
-        let found: BTreeMap<i64, Vec<Option<Value>>> = answer.rows().into_iter().collect();
+        let found: BTreeMap<i64, Vec<Option<Value>>> = result.rows().into_iter().collect();
         for (start, values) in plain.rows() {
-            let inputs = places.map(|place| number(&values[place]));
+            let inputs = places.map(|position| number(&values[position]));
             let expected = tree.value(&inputs);
             let Some(row) = found.get(&start) else {
                 // A window has no row if no requested column has a value; its counts are 0.
@@ -317,14 +317,14 @@ fn a_measurement_has_the_columns_that_it_has_fields_for() {
         }),
         ..rows_query()
     };
-    let answer = world.ask(&query("x / y", "max(x) + max(y)")).expect("answered");
-    let columns: Vec<_> = answer
+    let result = world.run(&query("x / y", "max(x) + max(y)")).expect("answered");
+    let columns: Vec<_> = result
         .series
         .iter()
         .map(|series| series.columns.join(" "))
         .collect();
     assert_eq!(columns, ["max(x) max(y) max(r) cell", "max(x) max(r)", "max(z)"]);
-    let values = &answer.series[0].rows[0].1;
+    let values = &result.series[0].rows[0].1;
     assert_eq!(values[2..], [Some(Value::Float(2.0)), Some(Value::Float(6.0))]);
     for (compute, cells, said) in [
         ("x +", "max(x)", "character 4"),
@@ -332,14 +332,14 @@ fn a_measurement_has_the_columns_that_it_has_fields_for() {
         ("x + 1", "max(nothing)", "\"nothing\" does not exist"),
         ("x + 1", "mean(max(x))", "one field"),
     ] {
-        let error = world.ask(&query(compute, cells)).expect_err(said).to_string();
+        let error = world.run(&query(compute, cells)).expect_err(said).to_string();
         assert!(error.contains(said), "{error}");
     }
     let mut taken = query("x + 1", "max(x)");
     taken.compute[0].name = "y".into();
     assert!(
         world
-            .ask(&taken)
+            .run(&taken)
             .expect_err("taken")
             .to_string()
             .contains("is a field of table")

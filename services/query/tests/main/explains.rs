@@ -83,13 +83,13 @@ fn a_plan_before_is_the_plan_after() {
             .querier
             .explain(&world.table, &query, &Cancel::new())
             .expect("planned");
-        let answer = world.ask(&query).expect("answered");
-        assert_eq!(told.plan, answer.summary().plan, "{query:?}");
-        assert_eq!(told.columns, answer.header.columns);
+        let result = world.run(&query).expect("answered");
+        assert_eq!(told.plan, result.summary().plan, "{query:?}");
+        assert_eq!(told.columns, result.header.columns);
         assert_eq!(told.plan.fields, fields, "{query:?}");
         assert_eq!(told.plan.no_summaries.is_some(), no_summaries, "{query:?}");
         let groups: u64 = match &query.shape {
-            Shape::Aggregate(_) => answer.series.len() as u64,
+            Shape::Aggregate(_) => result.series.len() as u64,
             Shape::Rows(_) => 0,
         };
         assert_eq!(told.plan.groups, groups);
@@ -103,7 +103,7 @@ fn estimates_of_everything_are_exact_and_of_a_part_in_proportion() {
         .querier
         .explain(&world.table, &rows_query(), &Cancel::new())
         .expect("planned");
-    let cost = world.ask(&rows_query()).expect("answered").summary().cost;
+    let cost = world.run(&rows_query()).expect("answered").summary().cost;
     for tier in Tier::ALL {
         let (told, read) = (all.of(tier), cost.of(tier));
         assert_eq!(
@@ -133,7 +133,7 @@ fn estimates_of_everything_are_exact_and_of_a_part_in_proportion() {
 }
 
 #[test]
-fn a_rank_is_told_with_the_cells_of_its_winners() {
+fn a_rank_is_explained_with_the_cells_of_its_winners() {
     let world = world();
     let mut ranked = aggregate(&[Function::Max], Some(SECOND), GroupBy::Timeline);
     if let Shape::Aggregate(shape) = &mut ranked.shape {
@@ -149,7 +149,7 @@ fn a_rank_is_told_with_the_cells_of_its_winners() {
         .explain(&world.table, &ranked, &Cancel::new())
         .expect("planned");
     assert_eq!((told.plan.groups, told.plan.cells), (10, 3 * 400 * 2));
-    let after = &world.ask(&ranked).expect("answered").summary().plan.clone();
+    let after = &world.run(&ranked).expect("answered").summary().plan.clone();
     assert_eq!((after.groups, after.cells), (3, 3 * 400 * 2));
     let mut unknown = ranked.clone();
     if let Shape::Aggregate(Aggregate { rank: Some(rank), .. }) = &mut unknown.shape {

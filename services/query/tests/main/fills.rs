@@ -38,16 +38,16 @@ fn query(field: &str, function: Function, fill: Option<Fill>, order: Direction) 
 /// Returns the values of the column in each window.
 fn column(field: &str, function: Function, fill: &Fill) -> Vec<Option<Value>> {
     let world = world();
-    let ask = |order| {
-        let answer = world
-            .ask(&query(field, function, Some(fill.clone()), order))
+    let run = |order| {
+        let result = world
+            .run(&query(field, function, Some(fill.clone()), order))
             .expect("answered");
-        answer.rows()
+        result.rows()
     };
-    let rows = ask(Direction::Ascending);
+    let rows = run(Direction::Ascending);
     let starts: Vec<i64> = rows.iter().map(|(start, _)| *start / SECOND).collect();
     assert_eq!(starts, [0, 10, 20, 30, 40, 50, 60, 70]);
-    let mut back = ask(Direction::Descending);
+    let mut back = run(Direction::Descending);
     back.reverse();
     assert_eq!(back, rows);
     rows.into_iter().map(|(_, mut values)| values.remove(0)).collect()
@@ -131,7 +131,7 @@ fn a_series_without_a_value_stays_absent() {
             Direction::Ascending,
         )
     };
-    assert!(world.ask(&past).expect("answered").series.is_empty());
+    assert!(world.run(&past).expect("answered").series.is_empty());
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn what_makes_no_sense_is_refused() {
         ),
         ("n", Function::Mean, text(), "mean(n) has numbers"),
     ] {
-        let error = world.ask(&query(field, function, Some(fill), Direction::Ascending));
+        let error = world.run(&query(field, function, Some(fill), Direction::Ascending));
         let error = error.expect_err(said).to_string();
         assert!(error.contains(said), "{error}");
     }
@@ -158,12 +158,12 @@ fn what_makes_no_sense_is_refused() {
     }
     assert!(
         world
-            .ask(&whole)
+            .run(&whole)
             .expect_err("no windows")
             .to_string()
             .contains("needs windows")
     );
     world
-        .ask(&query("s", Function::Last, Some(text()), Direction::Ascending))
+        .run(&query("s", Function::Last, Some(text()), Direction::Ascending))
         .expect("it suits");
 }

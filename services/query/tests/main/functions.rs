@@ -24,10 +24,10 @@ fn percentile(percent: f64) -> Function {
     Function::Percentile(Percentile::new(percent).expect("a share"))
 }
 
-fn ask(world: &World, functions: &[Function]) -> Vec<Option<Value>> {
+fn run(world: &World, functions: &[Function]) -> Vec<Option<Value>> {
     let range = TimeRange::new(0, 100_000 * SECOND);
     let query = aggregate_query(functions, range, None, GroupBy::Nothing);
-    let mut rows = world.ask(&query).expect("answered").rows();
+    let mut rows = world.run(&query).expect("answered").rows();
     rows.pop().map(|(_, values)| values).unwrap_or_default()
 }
 
@@ -40,7 +40,7 @@ fn columns_bear_the_parameter() {
     let world = world(&[Value::Signed(1)]);
     let functions = [percentile(95.0), percentile(99.9), Function::TimeWeightedMean];
     let query = aggregate_query(&functions, TimeRange::new(0, SECOND), None, GroupBy::Nothing);
-    let columns = world.ask(&query).expect("answered").header.columns;
+    let columns = world.run(&query).expect("answered").header.columns;
     assert_eq!(
         columns,
         ["percentile_95(v)", "percentile_99.9(v)", "time_weighted_mean(v)"]
@@ -50,22 +50,22 @@ fn columns_bear_the_parameter() {
 #[test]
 fn differences_of_integers_are_exact_at_the_ends_of_their_types() {
     let far = world(&[Value::Signed(i64::MIN), Value::Signed(i64::MAX)]);
-    assert_eq!(ask(&far, &[Function::Spread]), [Some(Value::Unsigned(u64::MAX))]);
+    assert_eq!(run(&far, &[Function::Spread]), [Some(Value::Unsigned(u64::MAX))]);
     let range = TimeRange::new(0, 9 * SECOND);
     let query = aggregate_query(&[Function::Delta], range, None, GroupBy::Nothing);
-    let answer = far.ask(&query).expect("only one cell does not fit");
+    let result = far.run(&query).expect("only one cell does not fit");
     assert_eq!(
-        (answer.rows().len(), answer.summary().overflowed.as_slice()),
+        (result.rows().len(), result.summary().overflowed.as_slice()),
         (1, &["delta(v)".to_owned()][..])
     );
     let falling = world(&[Value::Unsigned(9), Value::Unsigned(20), Value::Unsigned(4)]);
     assert_eq!(
-        ask(&falling, &[Function::Delta, Function::Spread]),
+        run(&falling, &[Function::Delta, Function::Spread]),
         [Some(Value::Signed(-5)), Some(Value::Unsigned(16))]
     );
     let nan = world(&[Value::Float(1.0), Value::Float(f64::NAN), Value::Float(3.0)]);
     assert_eq!(
-        ask(&nan, &[Function::Delta, Function::Spread]),
+        run(&nan, &[Function::Delta, Function::Spread]),
         [float(2.0), float(2.0)]
     );
 }
@@ -79,7 +79,7 @@ fn deltas_of_a_group_are_added_timeline_by_timeline() {
         point("m,host=a", 2, 90),
         point("m,host=b", 3, 7),
     ]);
-    assert_eq!(ask(&world, &[Function::Delta]), [Some(Value::Signed(-10 + 2))]);
+    assert_eq!(run(&world, &[Function::Delta]), [Some(Value::Signed(-10 + 2))]);
 }
 
 #[test]
@@ -94,17 +94,17 @@ fn many_values_make_an_estimate_that_is_named() {
     let range = TimeRange::new(0, 100_000 * SECOND);
     let query = aggregate_query(&functions, range, None, GroupBy::Nothing);
     let exact = world(&values);
-    let answer = exact.ask(&query).expect("answered");
+    let result = exact.run(&query).expect("answered");
     assert_eq!(
-        answer.rows()[0].1[..3],
+        result.rows()[0].1[..3],
         [float(0.0), float(3_685.5), float(4_095.0)]
     );
-    assert_eq!(answer.summary().estimated, Vec::<String>::new());
+    assert_eq!(result.summary().estimated, Vec::<String>::new());
     exact.write(&[("m,host=a", 50_000 * SECOND, vec![("v", Value::Signed(4_096))])]);
-    let answer = exact.ask(&query).expect("answered");
+    let result = exact.run(&query).expect("answered");
     let named = ["percentile_0(v)", "percentile_90(v)", "percentile_100(v)"];
-    assert_eq!(answer.summary().estimated, named);
-    let found = answer.rows()[0].1.clone();
+    assert_eq!(result.summary().estimated, named);
+    let found = result.rows()[0].1.clone();
     assert_eq!((&found[0], &found[2]), (&float(0.0), &float(4_096.0)));
     let near = found[1].as_ref().and_then(Value::as_f64).expect("a number");
     assert!((near - 3_686.4).abs() <= 3_686.4 / 512.0, "{near}");
@@ -121,12 +121,12 @@ fn tallies_take_numbers_of_any_type_as_one_and_the_lowest_of_several() {
         Value::Float(2.5),
     ]);
     assert_eq!(
-        ask(&mixed, &[Function::CountDistinct, Function::Mode]),
+        run(&mixed, &[Function::CountDistinct, Function::Mode]),
         [Some(Value::Unsigned(2)), float(2.5)]
     );
     let texts = ["b", "a", "b", "a", "c"].map(|text| Value::String(text.into()));
     assert_eq!(
-        ask(&world(&texts), &[Function::CountDistinct, Function::Mode]),
+        run(&world(&texts), &[Function::CountDistinct, Function::Mode]),
         [Some(Value::Unsigned(3)), Some(Value::String("a".into()))]
     );
 }
@@ -142,13 +142,13 @@ fn what_is_held_of_values_is_bounded() {
             },
             ..aggregate_query(&[function], TimeRange::ALL, None, GroupBy::Nothing)
         };
-        let error = world.ask(&query).expect_err("too much");
+        let error = world.run(&query).expect_err("too much");
         assert!(
             matches!(&error, QueryError::OverBudget { what, limit: 10_000, .. } if what.starts_with("bytes held")),
             "{error}"
         );
         world
-            .ask(&aggregate_query(
+            .run(&aggregate_query(
                 &[function],
                 TimeRange::ALL,
                 None,
@@ -168,7 +168,7 @@ fn texts_and_histograms_at_the_ends_of_windows_are_held_within_the_budget() {
     ] {
         let world = world(&values);
         for (function, at) in [(Function::First, 0), (Function::Last, 2_999)] {
-            let asked = |window: i64| {
+            let requested = |window: i64| {
                 let range = TimeRange::new(0, 3_000 * SECOND);
                 PointQuery {
                     budget: Budget {
@@ -179,9 +179,9 @@ fn texts_and_histograms_at_the_ends_of_windows_are_held_within_the_budget() {
                 }
             };
             // A replaced value must not count as held.
-            let rows = world.ask(&asked(3_000)).expect("answered").rows();
+            let rows = world.run(&requested(3_000)).expect("answered").rows();
             assert_eq!(rows[0].1, [Some(values[at].clone())]);
-            let error = world.ask(&asked(1)).expect_err("too much").to_string();
+            let error = world.run(&requested(1)).expect_err("too much").to_string();
             assert!(error.contains("first and last texts"), "{error}");
         }
     }
@@ -198,7 +198,7 @@ fn an_estimate_may_hold_less_than_the_values_did() {
         world.write(&points);
         world.seal();
     }
-    let median = ask(&world, &[percentile(50.0)]);
+    let median = run(&world, &[percentile(50.0)]);
     assert!(
         matches!(median[..], [Some(Value::Float(median))] if (49.8..50.2).contains(&median)),
         "{median:?}"
@@ -210,7 +210,7 @@ fn functions_are_limited_in_number() {
     let world = world(&[Value::Signed(1)]);
     let functions: Vec<Function> = (0..65).map(|percent| percentile(f64::from(percent))).collect();
     let query = aggregate_query(&functions, TimeRange::ALL, None, GroupBy::Nothing);
-    let error = world.ask(&query).expect_err("too many").to_string();
+    let error = world.run(&query).expect_err("too many").to_string();
     assert!(error.contains("64"), "{error}");
 }
 
@@ -222,11 +222,11 @@ fn areas_are_cut_at_the_windows_and_add_up() {
     let functions = [Function::Integral, Function::TimeWeightedMean, Function::Count];
     let range = TimeRange::new(0, 90 * SECOND);
     let whole = aggregate_query(&functions, range, None, GroupBy::Nothing);
-    let rows = world.ask(&whole).expect("answered").rows();
+    let rows = world.run(&whole).expect("answered").rows();
     let count = |count| Some(Value::Unsigned(count));
     assert_eq!(rows, [(0, vec![float(1_600.0), float(20.0), count(3)])]);
     let by_window = aggregate_query(&functions, range, Some(20 * SECOND), GroupBy::Nothing);
-    let rows = world.ask(&by_window).expect("answered").rows();
+    let rows = world.run(&by_window).expect("answered").rows();
     let expected = [
         (0, vec![float(200.0), float(10.0), count(1)]),
         // A line, but no point in the window.

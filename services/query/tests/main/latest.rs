@@ -8,7 +8,7 @@ use tideline_condition::Condition;
 use tideline_model::{TimelineId, Value};
 use tideline_query::{Budget, Cancel, LatestQuery, PageToken, QueryError, Selector, Summary};
 
-use crate::support::{Answer, World};
+use crate::support::{CollectedResult, World};
 
 type Newest = BTreeMap<String, (i64, Value)>;
 
@@ -24,13 +24,13 @@ fn all() -> LatestQuery {
     }
 }
 
-fn ask(world: &World, query: &LatestQuery) -> Result<(Vec<(TimelineId, Newest)>, Summary), QueryError> {
-    let mut answer = Answer::default();
+fn run(world: &World, query: &LatestQuery) -> Result<(Vec<(TimelineId, Newest)>, Summary), QueryError> {
+    let mut result = CollectedResult::default();
     let summary = world
         .querier
-        .latest(&world.table, query, &Cancel::new(), &mut answer)?;
+        .latest(&world.table, query, &Cancel::new(), &mut result)?;
     let mut timelines = Vec::new();
-    for series in answer.series {
+    for series in result.series {
         assert!(series.rows.is_sorted_by(|a, b| a.0 > b.0), "newest first");
         let mut newest = Newest::new();
         for (time, values) in series.rows {
@@ -57,7 +57,7 @@ fn each_field_has_its_own_newest_value() {
         ("m,host=b", 5, vec![("w", Value::Signed(7))]),
     ]);
     for _ in 0..2 {
-        let (kept, summary) = ask(&world, &all()).expect("answered");
+        let (kept, summary) = run(&world, &all()).expect("answered");
         let found: BTreeMap<_, _> = kept.into_iter().collect();
         let of_a = &found[&world.id("m,host=a")];
         assert_eq!(of_a["v"], (20, Value::Float(1.5)));
@@ -71,7 +71,7 @@ fn each_field_has_its_own_newest_value() {
             fields: vec!["v".into()],
             ..all()
         };
-        assert_eq!(ask(&world, &only_v).expect("answered").0.len(), 1);
+        assert_eq!(run(&world, &only_v).expect("answered").0.len(), 1);
         world.seal();
     }
 }
@@ -91,7 +91,7 @@ fn pages_follow_the_ids() {
             after,
             ..all()
         };
-        let (kept, summary) = ask(&world, &query).expect("answered");
+        let (kept, summary) = run(&world, &query).expect("answered");
         ids.extend(kept.iter().map(|(id, _)| *id));
         match summary.next {
             Some(next) => after = Some(PageToken::parse(&next).expect("a token")),
@@ -105,5 +105,5 @@ fn pages_follow_the_ids() {
         fields: vec!["v".into()],
         ..all()
     };
-    assert!(matches!(ask(&world, &foreign), Err(QueryError::ForeignToken)));
+    assert!(matches!(run(&world, &foreign), Err(QueryError::ForeignToken)));
 }

@@ -47,7 +47,7 @@ impl Model {
         for timeline in timelines.values_mut() {
             timeline
                 .points
-                .retain(|_, point| condition.is_none_or(|condition| naive_values::meets(condition, point)));
+                .retain(|_, point| condition.is_none_or(|condition| naive_values::matches(condition, point)));
         }
         Self { timelines }
     }
@@ -80,14 +80,14 @@ impl Model {
             let key = (timeline.measurement.clone(), id, tags);
             groups.entry(key).or_default().push(timeline);
         }
-        let mut answer = BTreeMap::new();
+        let mut result = BTreeMap::new();
         for (key, members) in groups {
             let rows = group_rows(&members, columns, range, window);
             if !rows.is_empty() {
-                answer.insert(key, rows);
+                result.insert(key, rows);
             }
         }
-        answer
+        result
     }
 }
 
@@ -220,9 +220,12 @@ fn evaluate(function: Function, seen: &[Seen], seconds: f64) -> Option<Value> {
             numbers.retain(|number| !number.is_nan());
             numbers.sort_by(f64::total_cmp);
             let last = numbers.len().checked_sub(1)?;
-            let place = last as f64 * percentile.percent() / 100.0;
-            let (low, high) = (numbers[place.floor() as usize], numbers[place.ceil() as usize]);
-            Some(Value::Float(low + (high - low) * place.fract()))
+            let position = last as f64 * percentile.percent() / 100.0;
+            let (low, high) = (
+                numbers[position.floor() as usize],
+                numbers[position.ceil() as usize],
+            );
+            Some(Value::Float(low + (high - low) * position.fract()))
         }
         Function::Integral | Function::TimeWeightedMean => unreachable!("areas are of whole timelines"),
         Function::Increase => increase(seen),

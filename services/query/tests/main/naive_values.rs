@@ -13,12 +13,12 @@ use tideline_model::{Value, ValueType};
 use crate::support::Dice;
 
 /// Returns true if a point matches a condition.
-pub(crate) fn meets(condition: &Condition, point: &BTreeMap<String, Value>) -> bool {
+pub(crate) fn matches(condition: &Condition, point: &BTreeMap<String, Value>) -> bool {
     match condition {
         Condition::All => true,
-        Condition::And(all) => all.iter().all(|inner| meets(inner, point)),
-        Condition::Or(any) => any.iter().any(|inner| meets(inner, point)),
-        Condition::Not(inner) => !meets(inner, point),
+        Condition::And(all) => all.iter().all(|inner| matches(inner, point)),
+        Condition::Or(any) => any.iter().any(|inner| matches(inner, point)),
+        Condition::Not(inner) => !matches(inner, point),
         Condition::Leaf {
             subject: Subject::Field(field),
             test,

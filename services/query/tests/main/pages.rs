@@ -27,11 +27,11 @@ fn a_token_of_another_query_is_refused() {
         .map(|at| ("m,host=a", at, vec![("v", Value::Signed(at))]))
         .collect();
     let world = World::with(&points);
-    let first = world.ask(&page(Direction::Ascending, 4, None)).expect("answered");
+    let first = world.run(&page(Direction::Ascending, 4, None)).expect("answered");
     let next = first.summary().next.clone().expect("there is more");
     let token = Some(PageToken::parse(&next).expect("a token"));
     let same = page(Direction::Ascending, 100, token);
-    let rest = world.ask(&same).expect("answered");
+    let rest = world.run(&same).expect("answered");
     assert_eq!(rest.rows().len(), 6);
     assert_eq!(token.map(|token| token.range()), Some(TimeRange::new(0, 100)));
     let others = [
@@ -59,7 +59,7 @@ fn a_token_of_another_query_is_refused() {
     ];
     for query in &others {
         assert!(
-            matches!(world.ask(query), Err(QueryError::ForeignToken)),
+            matches!(world.run(query), Err(QueryError::ForeignToken)),
             "{query:?}"
         );
     }
@@ -71,7 +71,7 @@ fn what_was_written_behind_the_token_is_on_the_next_page() {
         ("m,host=a", 10, vec![("v", Value::Signed(1))]),
         ("m,host=a", 20, vec![("v", Value::Signed(2))]),
     ]);
-    let first = world.ask(&page(Direction::Ascending, 1, None)).expect("answered");
+    let first = world.run(&page(Direction::Ascending, 1, None)).expect("answered");
     let token = first
         .summary()
         .next
@@ -82,7 +82,7 @@ fn what_was_written_behind_the_token_is_on_the_next_page() {
         ("m,host=a", 5, vec![("v", Value::Signed(4))]),
     ]);
     let rest = world
-        .ask(&page(Direction::Ascending, 10, token))
+        .run(&page(Direction::Ascending, 10, token))
         .expect("answered");
     let times: Vec<i64> = rest.rows().iter().map(|(time, _)| *time).collect();
     assert_eq!(times, [15, 20]);

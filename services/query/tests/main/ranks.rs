@@ -38,12 +38,12 @@ fn rank(function: Function, order: RankOrder, limit: Option<u64>) -> Option<Rank
 /// Sorts an unranked result as documented: numbers, NaN, no value. The sort is stable, so ties keep their order.
 fn naive(series: &[KeptSeries], order: RankOrder) -> Vec<KeptSeries> {
     let key = |series: &KeptSeries| series.rows[0].1[0].as_ref().and_then(Value::as_f64);
-    let place = |key: Option<f64>| key.map_or(2, |key| u8::from(key.is_nan()));
+    let position = |key: Option<f64>| key.map_or(2, |key| u8::from(key.is_nan()));
     let mut sorted = series.to_vec();
     sorted.sort_by(|a, b| {
         let (a, b) = (key(a), key(b));
         let by_value = a.partial_cmp(&b).unwrap_or(Ordering::Equal);
-        place(a).cmp(&place(b)).then(match order {
+        position(a).cmp(&position(b)).then(match order {
             RankOrder::Highest => by_value.reverse(),
             RankOrder::Lowest => by_value,
         })
@@ -91,13 +91,13 @@ fn random_groups_come_in_the_order_of_their_values_sealed_or_not() {
                 _ => GroupBy::Tags(vec!["host".into()]),
             };
             let limit = (!dice.one_in(3)).then(|| 1 + dice.below(30));
-            let ask = |functions: &[Function], window, rank| {
-                let answer = world.ask(&query(functions, group_by(), window, rank));
-                answer.expect("answered").series
+            let run = |functions: &[Function], window, rank| {
+                let result = world.run(&query(functions, group_by(), window, rank));
+                result.expect("answered").series
             };
-            let mut expected = naive(&ask(&[function], None, None), order);
+            let mut expected = naive(&run(&[function], None, None), order);
             expected.truncate(limit.unwrap_or(u64::MAX) as usize);
-            let ranked = ask(&[function], None, rank(function, order, limit));
+            let ranked = run(&[function], None, rank(function, order, limit));
             // NaN is not equal to itself, so the texts are compared.
             assert_eq!(
                 format!("{ranked:?}"),
@@ -105,8 +105,8 @@ fn random_groups_come_in_the_order_of_their_values_sealed_or_not() {
                 "{function} {order:?} {limit:?}"
             );
             // Additional functions change neither the order nor the values.
-            let beside = ask(&[Function::Count, function], None, rank(function, order, limit));
-            let unranked = ask(&[Function::Count, function], None, None);
+            let beside = run(&[Function::Count, function], None, rank(function, order, limit));
+            let unranked = run(&[Function::Count, function], None, None);
             assert_eq!(beside.len(), expected.len());
             for (found, winner) in beside.iter().zip(&expected) {
                 assert_eq!((found.id, &found.tags), (winner.id, &winner.tags));
@@ -118,8 +118,8 @@ fn random_groups_come_in_the_order_of_their_values_sealed_or_not() {
             }
             // The windows of the winners are the same as without a rank.
             let width = Some(300 * SECOND);
-            let windows = ask(&[Function::Count], width, rank(function, order, limit));
-            let unranked = ask(&[Function::Count], width, None);
+            let windows = run(&[Function::Count], width, rank(function, order, limit));
+            let unranked = run(&[Function::Count], width, None);
             assert_eq!(windows.len(), expected.len());
             for (found, winner) in windows.iter().zip(&expected) {
                 assert_eq!((found.id, &found.tags), (winner.id, &winner.tags));
@@ -162,8 +162,8 @@ fn what_has_no_value_comes_last_and_texts_have_an_order() {
                 limit,
             });
         }
-        let answer = world.ask(&query).expect("answered");
-        let hosts = answer
+        let result = world.run(&query).expect("answered");
+        let hosts = result
             .series
             .into_iter()
             .map(|mut series| series.tags.remove(0).1);
@@ -198,15 +198,15 @@ fn a_rank_reads_windows_of_its_winners_only() {
     );
     // All windows of all hosts would need 50 × 2,000 cells.
     top.budget.cells_max = 3 * 2_000;
-    let answer = world.ask(&top).expect("within the budget");
-    let tags: Vec<_> = answer
+    let result = world.run(&top).expect("within the budget");
+    let tags: Vec<_> = result
         .series
         .iter()
         .map(|series| series.tags[0].1.as_str())
         .collect();
     assert_eq!(tags, ["h49", "h48", "h47"]);
-    assert_eq!(answer.summary().rows, 60);
-    assert_eq!(answer.summary().cost.total().points, 50 * 20 + 3 * 20);
+    assert_eq!(result.summary().rows, 60);
+    assert_eq!(result.summary().cost.total().points, 50 * 20 + 3 * 20);
     // Without windows the first scan has the result if all functions use the same field.
     let limited = rank(Function::Mean, RankOrder::Highest, Some(3));
     let once = query(
@@ -215,27 +215,27 @@ fn a_rank_reads_windows_of_its_winners_only() {
         None,
         limited.clone(),
     );
-    let answer = world.ask(&once).expect("within the budget");
-    let rows: Vec<_> = answer
+    let result = world.run(&once).expect("within the budget");
+    let rows: Vec<_> = result
         .series
         .iter()
         .map(|series| series.rows[0].1.clone())
         .collect();
     let row = |host: i64| vec![Some(Value::Signed(host)), Some(Value::Float(host as f64))];
     assert_eq!(rows, [row(49), row(48), row(47)]);
-    assert_eq!(answer.summary().cost.total().points, 50 * 20);
-    assert_eq!(answer.summary().plan.timelines, 3);
+    assert_eq!(result.summary().cost.total().points, 50 * 20);
+    assert_eq!(result.summary().plan.timelines, 3);
     // A second scan is needed if the rank value is not a column, or if a function has to hold all values.
     let other = query(&[Function::Max], GroupBy::Timeline, None, limited.clone());
     assert_eq!(
-        world.ask(&other).expect("answered").summary().cost.total().points,
+        world.run(&other).expect("answered").summary().cost.total().points,
         50 * 20 + 3 * 20
     );
     let costly = [Function::Mean, Function::Mode];
     let costly = query(&costly, GroupBy::Timeline, None, limited);
     assert_eq!(
         world
-            .ask(&costly)
+            .run(&costly)
             .expect("answered")
             .summary()
             .cost
@@ -251,7 +251,7 @@ fn a_rank_reads_windows_of_its_winners_only() {
     );
     assert!(
         world
-            .ask(&zero)
+            .run(&zero)
             .expect_err("nothing is asked")
             .to_string()
             .contains("at least 1")

@@ -34,7 +34,7 @@ fn range(start: i64, end: i64) -> TimeRange {
 
 fn one(world: &World, function: Function) -> Option<Value> {
     let query = aggregate_query(&[function], range(0, 100), None, GroupBy::Nothing);
-    let rows = world.ask(&query).expect("answered").rows();
+    let rows = world.run(&query).expect("answered").rows();
     assert!(rows.len() <= 1);
     rows.into_iter().next().and_then(|(_, values)| values[0].clone())
 }
@@ -49,7 +49,7 @@ fn windows_are_aligned_half_open_and_absent_when_empty() {
         Some(10 * SECOND),
         GroupBy::Nothing,
     );
-    let rows = world.ask(&query).expect("answered").rows();
+    let rows = world.run(&query).expect("answered").rows();
     let count = |count| vec![Some(Value::Unsigned(count))];
     let expected = [
         (-10 * SECOND, count(1)),
@@ -83,13 +83,13 @@ fn an_offset_moves_the_windows() {
         }),
         ..aggregate_query(&[], range(0, 10), None, GroupBy::Nothing)
     };
-    let answer = world.ask(&query).expect("answered");
+    let result = world.run(&query).expect("answered");
     assert_eq!(
-        answer.rows(),
+        result.rows(),
         [(3 * SECOND, vec![signed(4)]), (SECOND, vec![signed(5)])]
     );
-    assert!(answer.summary().more, "the window at -1 s has no place");
-    assert_eq!(answer.header.columns, ["sum(v)"]);
+    assert!(result.summary().more, "the window at -1 s has no place");
+    assert_eq!(result.header.columns, ["sum(v)"]);
 }
 
 #[test]
@@ -99,17 +99,17 @@ fn integer_sums_are_exact_and_overflow_leaves_out_its_cell() {
     assert_eq!(one(&world, Function::Sum), signed(i64::MAX - 6));
     let world = seconds(&[Value::Unsigned(u64::MAX), Value::Unsigned(1)]);
     let query = aggregate_query(&[Function::Sum], range(0, 9), None, GroupBy::Nothing);
-    let answer = world.ask(&query).expect("only one cell does not fit");
-    assert_eq!(answer.rows(), [(0, vec![None])]);
-    assert_eq!(answer.summary().overflowed, ["sum(v)"]);
+    let result = world.run(&query).expect("only one cell does not fit");
+    assert_eq!(result.rows(), [(0, vec![None])]);
+    assert_eq!(result.summary().overflowed, ["sum(v)"]);
     let both = aggregate_query(
         &[Function::Sum, Function::Max],
         range(0, 9),
         None,
         GroupBy::Nothing,
     );
-    let answer = world.ask(&both).expect("the other cell fits");
-    assert_eq!(answer.rows(), [(0, vec![None, Some(Value::Unsigned(u64::MAX))])]);
+    let result = world.run(&both).expect("the other cell fits");
+    assert_eq!(result.rows(), [(0, vec![None, Some(Value::Unsigned(u64::MAX))])]);
     assert_eq!(one(&world, Function::Mean), float(9_223_372_036_854_775_808.0));
 }
 
@@ -160,7 +160,7 @@ fn booleans_and_texts_have_some_functions_only() {
     for (world, function) in [(&flags, Function::Mean), (&texts, Function::Max)] {
         let mut query = aggregate_query(&[function], range(0, 9), None, GroupBy::Nothing);
         query.fields = vec!["v".into()];
-        let error = world.ask(&query).expect_err("it does not suit");
+        let error = world.run(&query).expect_err("it does not suit");
         assert!(
             matches!(&error, QueryError::WrongType { field, .. } if field == "v"),
             "{error}"
@@ -178,10 +178,10 @@ fn without_named_fields_functions_take_what_they_suit() {
         None,
         GroupBy::Nothing,
     );
-    let answer = world.ask(&query).expect("answered");
-    assert_eq!(answer.header.columns, ["mean(n)", "last(n)", "last(s)"]);
+    let result = world.run(&query).expect("answered");
+    assert_eq!(result.header.columns, ["mean(n)", "last(n)", "last(s)"]);
     let values = vec![float(3.0), signed(3), Some(Value::String("x".into()))];
-    assert_eq!(answer.rows(), [(0, values)]);
+    assert_eq!(result.rows(), [(0, values)]);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_counter_steps_into_the_window_of_its_later_point() {
         Some(2 * SECOND),
         GroupBy::Nothing,
     );
-    let rows = world.ask(&query).expect("answered").rows();
+    let rows = world.run(&query).expect("answered").rows();
     let expected = [
         (0, vec![signed(3)]),
         // The step 13 → 20 crosses the window boundary; 20 → 2 is a counter reset.
@@ -206,19 +206,19 @@ fn a_counter_steps_into_the_window_of_its_later_point() {
     // The point before the range does not count.
     let query = aggregate_query(&[Function::Increase], range(1, 3), None, GroupBy::Nothing);
     assert_eq!(
-        world.ask(&query).expect("answered").rows(),
+        world.run(&query).expect("answered").rows(),
         [(SECOND, vec![signed(7)])]
     );
     // A single point has no step.
     let query = aggregate_query(&[Function::Increase], range(1, 2), None, GroupBy::Nothing);
-    assert!(world.ask(&query).expect("answered").rows().is_empty());
+    assert!(world.run(&query).expect("answered").rows().is_empty());
 }
 
 #[test]
-fn a_rate_is_over_the_part_of_the_window_that_was_asked_for() {
+fn a_rate_is_over_the_requested_part_of_the_window() {
     let world = seconds(&[0, 10, 20, 30, 40, 50].map(Value::Unsigned));
     let query = aggregate_query(&[Function::Rate], range(1, 6), Some(4 * SECOND), GroupBy::Nothing);
-    let rows = world.ask(&query).expect("answered").rows();
+    let rows = world.run(&query).expect("answered").rows();
     // The range starts at 1 s, so the window from 0 s to 4 s has two steps in three seconds.
     assert_eq!(
         rows,
@@ -271,10 +271,10 @@ fn groups_keep_measurements_apart_and_missing_tags_equal_the_empty_text() {
         point("mem,dc=x,host=a", 8),
     ]);
     let by_dc = GroupBy::Tags(vec!["dc".into()]);
-    let answer = world
-        .ask(&aggregate_query(&[Function::Sum], range(0, 9), None, by_dc))
+    let result = world
+        .run(&aggregate_query(&[Function::Sum], range(0, 9), None, by_dc))
         .expect("answered");
-    let found: Vec<_> = answer
+    let found: Vec<_> = result
         .series
         .iter()
         .map(|series| {
@@ -301,7 +301,7 @@ fn a_count_is_zero_where_only_another_field_has_values() {
     ]);
     let functions = [Function::Count, Function::Max];
     let query = aggregate_query(&functions, range(0, 9), Some(SECOND), GroupBy::Nothing);
-    let rows = world.ask(&query).expect("answered").rows();
+    let rows = world.run(&query).expect("answered").rows();
     let (zero, one) = (Some(Value::Unsigned(0)), Some(Value::Unsigned(1)));
     let expected = [
         (0, vec![one.clone(), signed(1), zero.clone(), None]),

@@ -93,9 +93,9 @@ fn samples_agree_with_the_naive_evaluator() {
             (&["n"], Direction::Descending),
             (&[], Direction::Ascending),
         ] {
-            let answer = world.ask(&query(fields, count, order, None)).expect("answered");
-            assert_eq!(answer.series.len(), 2);
-            for series in &answer.series {
+            let result = world.run(&query(fields, count, order, None)).expect("answered");
+            assert_eq!(result.series.len(), 2);
+            for series in &result.series {
                 let expected: Vec<&str> = if fields.is_empty() {
                     vec!["f", "n"]
                 } else {
@@ -139,12 +139,12 @@ fn what_cannot_be_sampled_is_refused() {
         (&["n"], 2, "at least 3"),
         (&["n"], 100_001, "points of a sample"),
     ] {
-        let error = world.ask(&query(fields, count, Direction::Ascending, None));
+        let error = world.run(&query(fields, count, Direction::Ascending, None));
         let error = error.expect_err(said).to_string();
         assert!(error.contains(said), "{error}");
     }
     let few = world
-        .ask(&query(&["n"], 10, Direction::Ascending, Some(4)))
+        .run(&query(&["n"], 10, Direction::Ascending, Some(4)))
         .expect("answered");
     assert_eq!(
         (few.rows().len(), few.summary().more, &few.summary().next),
@@ -154,12 +154,12 @@ fn what_cannot_be_sampled_is_refused() {
     tight.budget.held_bytes_max = 100;
     assert!(
         world
-            .ask(&tight)
+            .run(&tight)
             .expect_err("too much")
             .to_string()
             .contains("bytes held")
     );
     let mut past = query(&[], 10, Direction::Ascending, None);
     past.range = TimeRange::new(-5, 0);
-    assert!(world.ask(&past).expect("answered").series.is_empty());
+    assert!(world.run(&past).expect("answered").series.is_empty());
 }

@@ -50,7 +50,7 @@ fn limited(limit: Option<u64>) -> PointQuery {
 }
 
 #[test]
-fn questions_that_may_take_long_are_not_small() {
+fn queries_that_may_take_long_are_not_small() {
     let world = world();
     let is_small = |query: &PointQuery| world.querier.as_small(&world.table, query).is_some();
     let narrow = of(Condition::tag("host", "a"));
@@ -96,7 +96,7 @@ fn questions_that_may_take_long_are_not_small() {
 }
 
 #[test]
-fn a_small_question_has_the_same_answer() {
+fn a_small_query_has_the_same_result() {
     let world = world();
     for query in [
         of(Condition::tag("host", "a")),
@@ -105,8 +105,8 @@ fn a_small_question_has_the_same_answer() {
     ] {
         let small = world.querier.as_small(&world.table, &query).expect("it is small");
         let (small, usual) = (
-            world.ask(&small).expect("an answer"),
-            world.ask(&query).expect("an answer"),
+            world.run(&small).expect("an answer"),
+            world.run(&query).expect("an answer"),
         );
         assert_eq!(small.series, usual.series);
         assert_eq!(small.header.columns, usual.header.columns);
@@ -134,21 +134,21 @@ fn what_costs_more_than_it_seems_runs_out_of_its_budget() {
         )
     };
     let small = world.querier.as_small(&world.table, &query).expect("by its form");
-    let error = world.ask(&small).expect_err("30,000 points are too many");
+    let error = world.run(&small).expect_err("30,000 points are too many");
     assert!(
         matches!(error, QueryError::OverBudget { .. } | QueryError::TimedOut { .. }),
         "{error}"
     );
     assert_eq!(error.kind(), ErrorKind::OverLimit);
-    assert_eq!(world.ask(&query).expect("an answer").summary().rows, 1);
+    assert_eq!(world.run(&query).expect("an answer").summary().rows, 1);
 }
 
 #[test]
-fn no_question_is_small_where_requests_travel() {
+fn no_query_is_small_where_requests_travel() {
     let query = of(Condition::tag("host", "a"));
     for (world, is_small) in [(World::new(), true), (World::distributed(), false)] {
         world.write(&[("m,host=a", DAY, vec![("v", Value::Signed(1))])]);
         assert_eq!(world.querier.as_small(&world.table, &query).is_some(), is_small);
-        assert_eq!(world.ask(&query).expect("an answer").summary().rows, 1);
+        assert_eq!(world.run(&query).expect("an answer").summary().rows, 1);
     }
 }

@@ -10,7 +10,7 @@ use tideline_model::{TimeRange, TimelineId, Value};
 use tideline_query::{Computation, PointQuery, RankOrder, RowOrder, Rows, Shape};
 
 use crate::naive_values::literal;
-use crate::support::{Answer, Dice, World, rows_query};
+use crate::support::{CollectedResult, Dice, World, rows_query};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -30,8 +30,8 @@ fn query(field: &str, order: RankOrder, limit: Option<u64>) -> PointQuery {
 
 type Row = (TimelineId, i64, Vec<Option<Value>>);
 
-fn rows(answer: &Answer) -> Vec<Row> {
-    let of_each = answer.series.iter().flat_map(|series| {
+fn rows(result: &CollectedResult) -> Vec<Row> {
+    let of_each = result.series.iter().flat_map(|series| {
         let id = series.id.expect("rows are of timelines");
         series
             .rows
@@ -44,7 +44,7 @@ fn rows(answer: &Answer) -> Vec<Row> {
 /// Sorts all rows as documented. The input is in order of timeline and time and the sort is stable, so ties keep
 /// this order.
 fn naive(all: &[Row], column: usize, order: RankOrder, limit: usize) -> Vec<Row> {
-    let place = |value: &Value| match value {
+    let position = |value: &Value| match value {
         Value::Float(value) if value.is_nan() => 3,
         Value::Boolean(_) => 1,
         Value::String(_) => 2,
@@ -68,7 +68,7 @@ fn naive(all: &[Row], column: usize, order: RankOrder, limit: usize) -> Vec<Row>
                 _ => Ordering::Equal,
             },
         };
-        place(a).cmp(&place(b)).then(match order {
+        position(a).cmp(&position(b)).then(match order {
             RankOrder::Highest => by_value.reverse(),
             RankOrder::Lowest => by_value,
         })
@@ -112,27 +112,31 @@ fn random_rows_come_in_the_order_of_their_values() {
             fields: fields.clone(),
             ..rows_query()
         };
-        let all = rows(&world.ask(&by_time).expect("answered"));
+        let all = rows(&world.run(&by_time).expect("answered"));
         for _ in 0..40 {
             let column = dice.below(3) as usize;
             let order = [RankOrder::Highest, RankOrder::Lowest][dice.below(2) as usize];
             let limit = (!dice.one_in(5)).then(|| 1 + dice.below(300));
-            let asked = PointQuery {
+            let requested = PointQuery {
                 fields: fields.clone(),
                 ..query(&fields[column], order, limit)
             };
-            let answer = world.ask(&asked).expect("answered");
+            let result = world.run(&requested).expect("answered");
             let expected = naive(&all, column, order, limit.unwrap_or(1_000) as usize);
             assert_eq!(
-                format!("{:?}", rows(&answer)),
+                format!("{:?}", rows(&result)),
                 format!("{expected:?}"),
-                "seed {seed}, {asked:?}"
+                "seed {seed}, {requested:?}"
             );
             let with_value = all.iter().filter(|row| row.2[column].is_some()).count();
-            assert_eq!(answer.summary().more, expected.len() < with_value, "{asked:?}");
-            assert_eq!(answer.summary().rows, expected.len() as u64);
+            assert_eq!(
+                result.summary().more,
+                expected.len() < with_value,
+                "{requested:?}"
+            );
+            assert_eq!(result.summary().rows, expected.len() as u64);
             // A series starts exactly where the timeline changes.
-            assert!(answer.series.windows(2).all(|pair| pair[0].id != pair[1].id));
+            assert!(result.series.windows(2).all(|pair| pair[0].id != pair[1].id));
         }
     }
 }
@@ -147,26 +151,26 @@ fn what_is_ordered_by_need_not_be_shown_and_may_be_computed() {
             ("n,host=x", at * SECOND, vec![("c", Value::Signed(1))]),
         ]);
     }
-    let mut asked = query("product", RankOrder::Highest, Some(2));
-    asked.fields = vec!["b".into()];
-    asked.compute = vec![Computation {
+    let mut requested = query("product", RankOrder::Highest, Some(2));
+    requested.fields = vec!["b".into()];
+    requested.compute = vec![Computation {
         name: "product".into(),
         expression: "a * b".into(),
     }];
-    asked.range = TimeRange::new(0, 99 * SECOND);
-    asked.values = Some(Condition::leaf(
+    requested.range = TimeRange::new(0, 99 * SECOND);
+    requested.values = Some(Condition::leaf(
         Subject::Field("a".to_owned()),
         Test::from(NotEquals(literal(Value::Signed(8)))),
     ));
-    let answer = world.ask(&asked).expect("answered");
-    let shown: Vec<_> = rows(&answer).into_iter().map(|row| row.2).collect();
+    let result = world.run(&requested).expect("answered");
+    let shown: Vec<_> = rows(&result).into_iter().map(|row| row.2).collect();
     // The products 9 · 89 and 9 · 79; the point at 99 s is outside the range.
     assert_eq!(shown, [[Some(Value::Signed(89))], [Some(Value::Signed(79))]]);
-    assert_eq!(answer.series.len(), 1);
+    assert_eq!(result.series.len(), 1);
     // Kept rows count against the budget.
     let mut large = query("b", RankOrder::Lowest, Some(100_000));
     large.budget.held_bytes_max = 1_000;
-    let error = world.ask(&large).expect_err("too much").to_string();
+    let error = world.run(&large).expect_err("too much").to_string();
     assert!(error.contains("sorted rows"), "{error}");
 }
 
@@ -178,11 +182,11 @@ fn kept_histograms_count_with_their_bytes() {
         let fields = vec![("h", stored), ("v", Value::Signed(at))];
         world.write(&[("m,host=x", at * SECOND, fields)]);
     }
-    let mut asked = query("v", RankOrder::Highest, Some(1_000));
-    asked.fields = vec!["h".into()];
-    asked.budget.held_bytes_max = 110_000;
-    assert_eq!(rows(&world.ask(&asked).expect("answered")).len(), 100);
-    asked.budget.held_bytes_max = 90_000;
-    let error = world.ask(&asked).expect_err("too much").to_string();
+    let mut requested = query("v", RankOrder::Highest, Some(1_000));
+    requested.fields = vec!["h".into()];
+    requested.budget.held_bytes_max = 110_000;
+    assert_eq!(rows(&world.run(&requested).expect("answered")).len(), 100);
+    requested.budget.held_bytes_max = 90_000;
+    let error = world.run(&requested).expect_err("too much").to_string();
     assert!(error.contains("sorted rows"), "{error}");
 }

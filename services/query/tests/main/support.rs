@@ -16,8 +16,8 @@ use tideline_model::{
     Timestamp, Value, ValueKind, ValueType,
 };
 use tideline_query::{
-    Aggregate, AnswerSink, Budget, Cancel, Direction, Function, GroupBy, Header, Percentile, PointQuery,
-    Querier, QuerySettings, Rows, Selector, Series, Shape, SinkClosed, Summary, ValueRef, WindowSpec,
+    Aggregate, Budget, Cancel, Direction, Function, GroupBy, Header, Percentile, PointQuery, Querier,
+    QuerySettings, RowSink, Rows, Selector, Series, Shape, SinkClosed, Summary, ValueRef, WindowSpec,
 };
 use tideline_series_store::{Delete, Rewrite, RewriteCause, RewriteCost, Throttle};
 
@@ -164,13 +164,13 @@ impl World {
         self.table.catalog().reader().id(ordinal.expect("a valid key"))
     }
 
-    pub(crate) fn ask(&self, query: &PointQuery) -> tideline_query::Result<Answer> {
-        let mut answer = Answer::default();
+    pub(crate) fn run(&self, query: &PointQuery) -> tideline_query::Result<CollectedResult> {
+        let mut result = CollectedResult::default();
         let summary = self
             .querier
-            .points(&self.table, query, &Cancel::new(), &mut answer)?;
-        answer.summary = Some(summary);
-        Ok(answer)
+            .points(&self.table, query, &Cancel::new(), &mut result)?;
+        result.summary = Some(summary);
+        Ok(result)
     }
 }
 
@@ -196,7 +196,7 @@ impl Throttle for Hurry {
 
 /// Content received by a sink.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct CollectedResult {
     pub(crate) header: Header,
     pub(crate) series: Vec<KeptSeries>,
     pub(crate) summary: Option<Summary>,
@@ -214,7 +214,7 @@ pub(crate) struct KeptSeries {
     pub(crate) rows: Vec<(i64, Vec<Option<Value>>)>,
 }
 
-impl Answer {
+impl CollectedResult {
     /// Returns the rows of the only series.
     pub(crate) fn rows(&self) -> Vec<(i64, Vec<Option<Value>>)> {
         assert!(self.series.len() <= 1, "{:?}", self.series);
@@ -229,7 +229,7 @@ impl Answer {
     }
 }
 
-impl AnswerSink for Answer {
+impl RowSink for CollectedResult {
     fn needs_tags(&self) -> bool {
         true
     }

@@ -11,7 +11,9 @@ use tideline_query::{
 
 use crate::naive::Model;
 use crate::naive_values::condition;
-use crate::support::{Answer, Dice, KeptSeries, Point, World, aggregate_query, functions_of, rows_query};
+use crate::support::{
+    CollectedResult, Dice, KeptSeries, Point, World, aggregate_query, functions_of, rows_query,
+};
 
 const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3_600 * SECOND;
@@ -123,7 +125,7 @@ fn model(world: &World, steps: &[Step]) -> Model {
     model
 }
 
-fn question(dice: &mut Dice) -> PointQuery {
+fn random_query(dice: &mut Dice) -> PointQuery {
     let (name, types) = FIELDS[dice.below(FIELDS.len() as u64) as usize];
     let mut functions = functions_of(dice, types);
     let takes_summaries = !dice.one_in(5);
@@ -191,7 +193,7 @@ fn assert_alike(a: &[KeptSeries], b: &[KeptSeries], tolerance: f64, about: &str)
 }
 
 #[test]
-fn answers_are_the_same_whatever_tier_the_points_are_in() {
+fn results_are_the_same_whatever_tier_the_points_are_in() {
     let mut summarized = [0; 4];
     for seed in [21, 22, 23] {
         let mut dice = Dice::new(seed);
@@ -214,7 +216,7 @@ fn answers_are_the_same_whatever_tier_the_points_are_in() {
         hot.seal();
         let model = model(&hot, &steps);
         for _ in 0..220 {
-            let query = question(&mut dice);
+            let query = random_query(&mut dice);
             let Shape::Aggregate(shape) = &query.shape else {
                 panic!("an aggregate")
             };
@@ -223,7 +225,7 @@ fn answers_are_the_same_whatever_tier_the_points_are_in() {
                 .iter()
                 .map(|function| (*function, query.fields[0].clone()))
                 .collect();
-            let raw = hot.ask(&query).expect("answered");
+            let raw = hot.run(&query).expect("answered");
             let expected = model.filtered(query.values.as_ref()).aggregate(
                 &columns,
                 query.range,
@@ -250,15 +252,15 @@ fn answers_are_the_same_whatever_tier_the_points_are_in() {
             let tolerance = if is_exact { 1e-9 } else { 1.0 / 512.0 };
             assert_alike(&raw.series, &expected, tolerance, &format!("{query:?}"));
             for (at, world) in [&hot, &mixed, &half, &cold].into_iter().enumerate() {
-                let answer = world.ask(&query).expect("answered");
+                let result = world.run(&query).expect("answered");
                 assert_alike(
-                    &answer.series,
+                    &result.series,
                     &raw.series,
                     1e-12,
                     &format!("world {at}, {query:?}"),
                 );
-                assert_eq!(answer.summary().estimated, raw.summary().estimated);
-                summarized[at] += answer.summary().cost.total().summaries;
+                assert_eq!(result.summary().estimated, raw.summary().estimated);
+                summarized[at] += result.summary().cost.total().summaries;
             }
         }
     }
@@ -282,14 +284,14 @@ fn two_days() -> World {
 }
 
 #[test]
-fn a_question_may_be_about_one_tier() {
+fn a_query_may_be_about_one_tier() {
     let world = two_days();
     let count = |tier| {
         let query = PointQuery {
             tier,
             ..aggregate_query(&[Function::Count], TimeRange::ALL, None, GroupBy::Nothing)
         };
-        let rows = world.ask(&query).expect("answered").rows();
+        let rows = world.run(&query).expect("answered").rows();
         rows[0].1[0].clone()
     };
     assert_eq!(count(None), Some(Value::Unsigned(2_880)));
@@ -297,7 +299,7 @@ fn a_question_may_be_about_one_tier() {
     assert_eq!(count(Some(Tier::Cold)), Some(Value::Unsigned(1_440)));
     for (tier, first) in [(None, 0), (Some(Tier::Hot), DAY), (Some(Tier::Cold), 0)] {
         let query = PointQuery { tier, ..rows_query() };
-        assert_eq!(world.ask(&query).expect("answered").rows()[0].0, first);
+        assert_eq!(world.run(&query).expect("answered").rows()[0].0, first);
     }
 }
 
@@ -306,7 +308,7 @@ fn the_cost_says_what_each_tier_gave() {
     let world = two_days();
     let range = TimeRange::new(11 * HOUR + HOUR / 3, DAY + 10 * 60 * SECOND);
     let query = aggregate_query(&[Function::Mean], range, Some(HOUR), GroupBy::Nothing);
-    let cost = world.ask(&query).expect("answered").summary().cost;
+    let cost = world.run(&query).expect("answered").summary().cost;
     let cold = TierCost {
         bytes: cost.of(Tier::Cold).bytes,
         segments: 1,
@@ -325,7 +327,7 @@ fn the_cost_says_what_each_tier_gave() {
     );
     assert!(cold.bytes > 0);
     let rate = aggregate_query(&[Function::Rate], range, Some(HOUR), GroupBy::Nothing);
-    let cost = world.ask(&rate).expect("answered").summary().cost;
+    let cost = world.run(&rate).expect("answered").summary().cost;
     assert_eq!((cost.total().points, cost.total().summaries), (770, 0));
 }
 
@@ -340,7 +342,7 @@ fn newest_values_of_one_tier_are_found() {
     )]);
     world.seal_and_move(|day| day == 0);
     world.write(&[("m,host=b", 3, vec![("v", Value::Signed(2))])]);
-    let ask = |tier| {
+    let run = |tier| {
         let query = LatestQuery {
             details: false,
             timelines: Selector::Condition(Condition::All),
@@ -350,13 +352,13 @@ fn newest_values_of_one_tier_are_found() {
             after: None,
             budget: Default::default(),
         };
-        let mut answer = Answer::default();
-        let asked = world
+        let mut result = CollectedResult::default();
+        let requested = world
             .querier
-            .latest(&world.table, &query, &Cancel::new(), &mut answer);
-        asked.expect("answered");
+            .latest(&world.table, &query, &Cancel::new(), &mut result);
+        requested.expect("answered");
         let mut found = Vec::new();
-        for series in answer.series {
+        for series in result.series {
             for (time, values) in series.rows {
                 for (column, value) in series.columns.iter().zip(values) {
                     if let Some(Value::Signed(value)) = value {
@@ -371,7 +373,7 @@ fn newest_values_of_one_tier_are_found() {
     let newest = (2 * 1_440 - 1) * 60 * SECOND;
     let newest_cold = 1_439 * 60 * SECOND;
     assert_eq!(
-        ask(None),
+        run(None),
         [
             format!("a v {newest} 2879"),
             "b old 5 7".to_owned(),
@@ -379,7 +381,7 @@ fn newest_values_of_one_tier_are_found() {
         ]
     );
     assert_eq!(
-        ask(Some(Tier::Cold)),
+        run(Some(Tier::Cold)),
         [
             format!("a v {newest_cold} 1439"),
             "b old 5 7".to_owned(),
@@ -387,7 +389,7 @@ fn newest_values_of_one_tier_are_found() {
         ]
     );
     assert_eq!(
-        ask(Some(Tier::Hot)),
+        run(Some(Tier::Hot)),
         [format!("a v {newest} 2879"), "b v 3 2".to_owned(),]
     );
 }

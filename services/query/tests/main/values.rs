@@ -35,13 +35,13 @@ fn not(condition: Condition) -> Condition {
     Condition::Not(Box::new(condition))
 }
 
-fn ask(world: &World, values: Condition, fields: &[&str]) -> tideline_query::Result<Vec<i64>> {
+fn run(world: &World, values: Condition, fields: &[&str]) -> tideline_query::Result<Vec<i64>> {
     let query = PointQuery {
         values: Some(values),
         fields: fields.iter().map(|name| (*name).into()).collect(),
         ..rows_query()
     };
-    let rows = world.ask(&query)?.rows();
+    let rows = world.run(&query)?.rows();
     Ok(rows.into_iter().map(|(time, _)| time).collect())
 }
 
@@ -85,7 +85,7 @@ fn tests_see_points_that_have_the_field() {
         (Condition::Or(vec![]), vec![]),
     ] {
         assert_eq!(
-            ask(&world, condition.clone(), &[]).expect("answered"),
+            run(&world, condition.clone(), &[]).expect("answered"),
             times,
             "{condition:?}"
         );
@@ -98,7 +98,7 @@ fn the_fields_of_a_condition_need_not_be_wanted() {
     let world = world();
     let n = above("n", Value::Signed(50));
     // Only the points at 1 and 4 have `n` above 50.
-    assert_eq!(ask(&world, n.clone(), &["w"]).expect("answered"), [1, 4]);
+    assert_eq!(run(&world, n.clone(), &["w"]).expect("answered"), [1, 4]);
     let query = PointQuery {
         values: Some(n),
         fields: vec!["w".into()],
@@ -109,10 +109,10 @@ fn the_fields_of_a_condition_need_not_be_wanted() {
             GroupBy::Nothing,
         )
     };
-    let answer = world.ask(&query).expect("answered");
-    assert_eq!(answer.header.columns, ["sum(w)", "count(w)"]);
+    let result = world.run(&query).expect("answered");
+    assert_eq!(result.header.columns, ["sum(w)", "count(w)"]);
     assert_eq!(
-        answer.rows(),
+        result.rows(),
         [(0, vec![Some(Value::Signed(5)), Some(Value::Unsigned(2))])]
     );
 }
@@ -155,7 +155,7 @@ fn what_cannot_be_met_is_refused_by_name() {
         (deep, "depth of the condition"),
         (many, "number of conditions"),
     ] {
-        let error = ask(&world, condition, &[]).expect_err(said).to_string();
+        let error = run(&world, condition, &[]).expect_err(said).to_string();
         assert!(error.contains(said), "{error}");
     }
 }

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use super::{Cell, ColumnType, ColumnarForm, ColumnarWriter};
 use serde_json::{Value as Json, json};
 use tideline_engine::model::ValueType;
-use tideline_query::{AnswerSink, Header, Series, SinkClosed, Summary, ValueRef};
+use tideline_query::{Header, RowSink, Series, SinkClosed, Summary, ValueRef};
 
 use crate::flat::FlatColumns;
 use crate::summary::put_summary;
@@ -46,7 +46,7 @@ impl<'w> ColumnarSink<'w> {
     }
 }
 
-impl AnswerSink for ColumnarSink<'_> {
+impl RowSink for ColumnarSink<'_> {
     fn needs_tags(&self) -> bool {
         true
     }

@@ -9,7 +9,7 @@ use tideline_query::{Direction, Function, GroupBy, PointQuery, Rows, Shape};
 
 use crate::naive::Model;
 use crate::naive_values::{between, condition, literal};
-use crate::support::{Answer, Dice, Point, World, aggregate_query, rows_query};
+use crate::support::{CollectedResult, Dice, Point, World, aggregate_query, rows_query};
 
 const MINUTE: i64 = 60_000_000_000;
 const HOUR: i64 = 60 * MINUTE;
@@ -101,8 +101,8 @@ fn live(seed: u64, is_cold: impl Fn(i64) -> bool) -> (World, Model) {
 
 type KeptRow = (TimelineId, i64, Vec<Option<Value>>);
 
-fn kept(answer: &Answer) -> Vec<KeptRow> {
-    let rows = answer.series.iter().flat_map(|series| {
+fn kept(result: &CollectedResult) -> Vec<KeptRow> {
+    let rows = result.series.iter().flat_map(|series| {
         let id = series.id.expect("rows are of timelines");
         series
             .rows
@@ -167,14 +167,14 @@ fn rows_and_aggregates_of_conditions_are_those_of_every_point_looked_at() {
                     GroupBy::Nothing,
                 )
             };
-            let counts = |world: &World| format!("{:?}", world.ask(&count).expect("answered").series);
+            let counts = |world: &World| format!("{:?}", world.run(&count).expect("answered").series);
             for (at, (world, model)) in worlds.iter().enumerate() {
-                let answer = world.ask(&query).expect("answered");
+                let result = world.run(&query).expect("answered");
                 let about = format!("seed {seed}, world {at}, {query:?}");
                 let wanted = expected(&model.filtered(values.as_ref()), range, order);
-                assert_eq!(format!("{:?}", kept(&answer)), format!("{wanted:?}"), "{about}");
+                assert_eq!(format!("{:?}", kept(&result)), format!("{wanted:?}"), "{about}");
                 assert_eq!(counts(world), counts(&worlds[0].0), "{about}");
-                read[at] += answer.summary().cost.total().points;
+                read[at] += result.summary().cost.total().points;
                 kept_rows += wanted.len();
             }
         }
@@ -207,10 +207,10 @@ fn hours_that_a_condition_rules_out_are_not_read() {
         ..rows_query()
     };
     for (bound, hours) in [(21, 2), (22, 1), (23, 0), (-1, 24)] {
-        let answer = world.ask(&above(bound)).expect("answered");
-        let cost = answer.summary().cost.total();
+        let result = world.run(&above(bound)).expect("answered");
+        let cost = result.summary().cost.total();
         assert_eq!(
-            (answer.summary().rows, cost.points),
+            (result.summary().rows, cost.points),
             (hours * 60, hours * 60),
             "{bound}"
         );
@@ -227,18 +227,18 @@ fn hours_that_a_condition_rules_out_are_not_read() {
         values: Some(values),
         ..rows_query()
     };
-    let answer = world.ask(&query(either.clone())).expect("answered");
-    assert_eq!(answer.summary().cost.total().points, 120, "two hours apart");
+    let result = world.run(&query(either.clone())).expect("answered");
+    assert_eq!(result.summary().cost.total().points, 120, "two hours apart");
     // Summaries cannot exclude rows for a negated condition.
     let neither = query(Condition::Not(Box::new(either)));
-    let answer = world.ask(&neither).expect("answered");
+    let result = world.run(&neither).expect("answered");
     assert_eq!(
-        (answer.summary().rows, answer.summary().cost.total().points),
+        (result.summary().rows, result.summary().cost.total().points),
         (1_320, 1_440)
     );
     // A pending delete hides rows that are read, and late points are merged with the points that they overlap.
     world.delete("m,host=a", TimeRange::new(23 * HOUR, 23 * HOUR + 30 * MINUTE));
-    assert_eq!(world.ask(&above(22)).expect("answered").summary().rows, 30);
+    assert_eq!(world.run(&above(22)).expect("answered").summary().rows, 30);
     world.write(&[("m,host=a", HOUR, vec![("v", Value::Signed(99))])]);
-    assert_eq!(world.ask(&above(22)).expect("answered").summary().rows, 31);
+    assert_eq!(world.run(&above(22)).expect("answered").summary().rows, 31);
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use tideline_engine::ErrorKind;
 use tideline_model::{TimeRange, Value};
 use tideline_query::{
-    AnswerSink, Budget, Cancel, Function, GroupBy, Header, PointQuery, QueryError, QuerySettings, QueryStats,
+    Budget, Cancel, Function, GroupBy, Header, PointQuery, QueryError, QuerySettings, QueryStats, RowSink,
     Series, SinkClosed, ValueRef,
 };
 
-use crate::support::{Answer, World, aggregate_query, rows_query};
+use crate::support::{CollectedResult, World, aggregate_query, rows_query};
 
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400 * SECOND;
@@ -41,12 +41,12 @@ fn hot_query() -> PointQuery {
 }
 
 /// Sink that signals the start of the result and then waits for a signal to continue.
-struct Held {
+struct BlockedSink {
     begun: Sender<i32>,
     go_on: Receiver<()>,
 }
 
-impl AnswerSink for Held {
+impl RowSink for BlockedSink {
     fn begin(&mut self, _: &Header) -> Result<(), SinkClosed> {
         self.begun.send(niceness()).map_err(|_| SinkClosed)?;
         self.go_on.recv().map_err(|_| SinkClosed)
@@ -85,7 +85,7 @@ fn cold_queries_take_turns_and_hot_ones_pass_them() {
     let (go_on, held) = channel();
     std::thread::scope(|scope| {
         let first = scope.spawn(|| {
-            let mut sink = Held { begun, go_on: held };
+            let mut sink = BlockedSink { begun, go_on: held };
             world
                 .querier
                 .points(&world.table, &cold_query(), &Cancel::new(), &mut sink)
@@ -94,12 +94,12 @@ fn cold_queries_take_turns_and_hot_ones_pass_them() {
         if cfg!(target_os = "linux") {
             assert_eq!(of_cold, (niceness() + 10).min(19));
         }
-        let second = scope.spawn(|| world.ask(&cold_query()));
+        let second = scope.spawn(|| world.run(&cold_query()));
         wait_until(&world, |stats| stats.cold_waiting == 1);
         // A hot query neither waits for cold queries nor delays them.
-        let hot = world.ask(&hot_query()).expect("answered");
+        let hot = world.run(&hot_query()).expect("answered");
         assert_eq!(hot.rows().len(), 1_440);
-        let refused = world.ask(&cold_query()).expect_err("too many");
+        let refused = world.run(&cold_query()).expect_err("too many");
         assert!(matches!(
             refused,
             QueryError::Overloaded {
@@ -141,16 +141,19 @@ fn who_waits_may_leave_and_waiting_is_time_of_the_query() {
     let cancel = Cancel::new();
     std::thread::scope(|scope| {
         let first = scope.spawn(|| {
-            let mut sink = Held { begun, go_on: held };
+            let mut sink = BlockedSink { begun, go_on: held };
             world
                 .querier
                 .points(&world.table, &cold_query(), &Cancel::new(), &mut sink)
         });
         begins.recv().expect("it begins");
         let second = scope.spawn(|| {
-            world
-                .querier
-                .points(&world.table, &cold_query(), &cancel, &mut Answer::default())
+            world.querier.points(
+                &world.table,
+                &cold_query(),
+                &cancel,
+                &mut CollectedResult::default(),
+            )
         });
         wait_until(&world, |stats| stats.cold_waiting == 1);
         cancel.cancel();
@@ -165,12 +168,12 @@ fn who_waits_may_leave_and_waiting_is_time_of_the_query() {
             },
             ..cold_query()
         };
-        assert!(matches!(world.ask(&impatient), Err(QueryError::TimedOut { .. })));
+        assert!(matches!(world.run(&impatient), Err(QueryError::TimedOut { .. })));
         assert_eq!(world.querier.stats().cold_waiting, 0);
         go_on.send(()).expect("it waits");
         first.join().expect("no panic").expect("answered");
     });
-    assert_eq!(world.ask(&cold_query()).expect("answered").rows().len(), 1_440);
+    assert_eq!(world.run(&cold_query()).expect("answered").rows().len(), 1_440);
 }
 
 #[test]
@@ -189,18 +192,18 @@ fn cold_reads_keep_to_their_rate() {
         },
         ..query.clone()
     };
-    assert!(matches!(world.ask(&impatient), Err(QueryError::TimedOut { .. })));
-    assert_eq!(world.ask(&hot_query()).expect("answered").rows().len(), 1_440);
+    assert!(matches!(world.run(&impatient), Err(QueryError::TimedOut { .. })));
+    assert_eq!(world.run(&hot_query()).expect("answered").rows().len(), 1_440);
     let before = world.querier.stats().cold_read_bytes;
     std::thread::scope(|scope| {
-        let asked = scope.spawn(|| world.ask(&query));
+        let requested = scope.spawn(|| world.run(&query));
         let mut seconds = 0;
-        while !asked.is_finished() {
+        while !requested.is_finished() {
             world.clock.advance(SECOND);
             seconds += 1;
             std::thread::yield_now();
         }
-        asked.join().expect("no panic").expect("answered");
+        requested.join().expect("no panic").expect("answered");
         let read = world.querier.stats().cold_read_bytes;
         assert!(read > before && before > rate, "{before} {read}");
         // The read rate allows one second ahead and one started second.

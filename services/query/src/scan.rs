@@ -22,7 +22,7 @@ const FINE_TIMELINES_MIN: usize = 1_024;
 const FINE_SHARES: usize = 4;
 
 /// Parallel scan of the points of a range in one snapshot.
-pub struct Sweep<'a> {
+pub struct Scan<'a> {
     context: &'a Context<'a>,
     range: TimeRange,
 }
@@ -32,7 +32,7 @@ pub struct PointReader<'r> {
     reader: TimelineReader<'r>,
 }
 
-impl<'a> Sweep<'a> {
+impl<'a> Scan<'a> {
     pub(crate) fn new(context: &'a Context<'a>, range: TimeRange) -> Self {
         Self { context, range }
     }

@@ -14,12 +14,12 @@ use tideline_engine::points::{Order, ReadCost, Selection};
 use super::no_summaries;
 use crate::accumulate::Accumulator;
 use crate::compute::Stages;
-use crate::cutter::{Cutter, GroupState, Lanes};
+use crate::cutter::{AccumulatorIndices, Cutter, GroupState};
 use crate::error::Result;
 use crate::groups::Groups;
 use crate::plan::{AggregateSource, Columns, Scope};
+use crate::point_query::PointQuery;
 use crate::querier::Context;
-use crate::question::PointQuery;
 use crate::window::Windows;
 
 /// Minimum number of timelines per share: waking a worker costs as much as reading a few timelines.
@@ -51,7 +51,7 @@ pub(super) fn members(scope: &Scope, groups: &Groups, batch: &Range<usize>) -> V
 pub(super) type Gathered = (Vec<Option<GroupState>>, ReadCost);
 
 /// State shared by the workers of a scan.
-pub(super) struct Sweep<'a> {
+pub(super) struct AggregateScan<'a> {
     pub(super) context: &'a Context<'a>,
     query: &'a PointQuery,
     /// Filter and computed fields applied to the points; each worker has its own copy.
@@ -60,12 +60,12 @@ pub(super) struct Sweep<'a> {
     /// The same windows as a grid; `None` if summaries cannot replace points.
     grid: Option<Grid>,
     pub(super) columns: &'a Columns<AggregateSource>,
-    by_field: &'a [Lanes],
+    by_field: &'a [AccumulatorIndices],
     /// Bytes of cells that are charged to the memory account.
     cells_bytes: AtomicU64,
 }
 
-impl<'a> Sweep<'a> {
+impl<'a> AggregateScan<'a> {
     /// Prepares a scan of columns in windows. Summaries replace points if all columns and the filter allow it.
     pub(super) fn new(
         context: &'a Context<'a>,
@@ -73,7 +73,7 @@ impl<'a> Sweep<'a> {
         windows: Windows,
         stages: &'a Stages,
         columns: &'a Columns<AggregateSource>,
-        by_field: &'a [Lanes],
+        by_field: &'a [AccumulatorIndices],
     ) -> Self {
         let takes_summaries = no_summaries(stages, columns).is_none();
         Self {
@@ -118,7 +118,7 @@ impl<'a> Sweep<'a> {
                 match (state.as_mut(), other) {
                     (Some(state), Some(other)) => {
                         let pairs = state.iter_mut().zip(other);
-                        pairs.for_each(|(lane, other)| lane.merge(other));
+                        pairs.for_each(|(accumulator, other)| accumulator.merge(other));
                     }
                     (None, Some(other)) => *state = Some(other),
                     (_, None) => {}
@@ -137,7 +137,9 @@ impl<'a> Sweep<'a> {
             ..
         } = self.context;
         let ids: Vec<TimelineId> = members.iter().map(|member| member.id).collect();
-        let fields = self.stages.reads(self.by_field.iter().flat_map(Lanes::fields));
+        let fields = self
+            .stages
+            .reads(self.by_field.iter().flat_map(AccumulatorIndices::fields));
         let mut stages = self.stages.clone();
         let mut reader = snapshot.reader(Selection {
             table: table.points().id(),
@@ -147,14 +149,14 @@ impl<'a> Sweep<'a> {
             order: Order::Ascending,
             tier: self.query.tier,
         });
-        reader = reader.screened(self.stages.screen());
+        reader = reader.screened(self.stages.zone_filter());
         let mut states: Vec<Option<GroupState>> = Vec::new();
         states.resize_with(groups, || None);
         let mut cutter = Cutter::new(self.windows.clone());
         let mut metered = 0;
         for member in members {
             watch.check()?;
-            let lanes = &self.by_field[member.measurement as usize];
+            let indices = &self.by_field[member.measurement as usize];
             let state = &mut states[member.group as usize];
             let mut failure = None;
             let mut summaries = 0;
@@ -166,12 +168,12 @@ impl<'a> Sweep<'a> {
                         };
                         let state = self.of_group(state, member.measurement)?;
                         let before = held(state);
-                        cutter.take(run, lanes, state);
+                        cutter.take(run, indices, state);
                         watch.hold(before, held(state))
                     }),
                     Part::Summaries(field, of_field) => {
                         self.of_group(state, member.measurement).map(|state| {
-                            summaries += cutter.take_summaries(field, of_field, lanes, state);
+                            summaries += cutter.take_summaries(field, of_field, indices, state);
                         })
                     }
                 };

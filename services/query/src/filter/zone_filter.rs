@@ -13,39 +13,39 @@ impl ZoneFilter for Filter {
     }
 
     fn admits(&self, bucket: Bucket<'_>) -> bool {
-        self.root.may_hold(bucket)
+        self.root.may_match(bucket)
     }
 }
 
 impl Node {
     /// Returns true if some row may match. False positives are possible, false negatives are not.
-    fn may_hold(&self, bucket: Bucket<'_>) -> bool {
+    fn may_match(&self, bucket: Bucket<'_>) -> bool {
         match self {
-            Self::And(all) => all.iter().all(|node| node.may_hold(bucket)),
-            Self::Or(any) => any.iter().any(|node| node.may_hold(bucket)),
+            Self::And(all) => all.iter().all(|node| node.may_match(bucket)),
+            Self::Or(any) => any.iter().any(|node| node.may_match(bucket)),
             // A row that may match the inner condition may also fail it.
             Self::Not(_) => true,
-            Self::Leaf(leaf) => leaf.is_computed || leaf.may_hold(bucket),
+            Self::Leaf(leaf) => leaf.is_computed || leaf.may_match(bucket),
         }
     }
 }
 
 impl Leaf {
-    fn may_hold(&self, bucket: Bucket<'_>) -> bool {
+    fn may_match(&self, bucket: Bucket<'_>) -> bool {
         bucket.of(self.field).any(|summary| match summary {
             ColumnSummary::Empty => false,
             ColumnSummary::Unknown => true,
             ColumnSummary::Known(values) => match &self.intervals {
                 None => true,
                 Some(intervals) if self.is_outside => !is_all_of_one(intervals, values.min, values.max),
-                Some(intervals) => meets(intervals, values.min, values.max),
+                Some(intervals) => overlaps(intervals, values.min, values.max),
             },
         })
     }
 }
 
 /// Returns true if an interval overlaps the inclusive range `min` to `max`, or if the types of the two differ.
-fn meets(intervals: &Intervals, min: Number, max: Number) -> bool {
+fn overlaps(intervals: &Intervals, min: Number, max: Number) -> bool {
     match (min, max) {
         (Number::Float(min), Number::Float(max)) => intervals.meets_floats(min, max),
         (Number::Signed(min), Number::Signed(max)) => intervals.meets_signed(min, max),

@@ -20,7 +20,7 @@ use crate::budget::Watch;
 use crate::error::{QueryError, Result};
 
 /// Interval at which a waiting query checks its time limit and its cancellation flag.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Time by which reads may run ahead of the configured rate.
 const BURST: Duration = Duration::from_secs(1);
 
@@ -70,23 +70,23 @@ pub struct QueryStats {
 
 /// Pool for queries of hot points. The queries run on the thread of the caller and on workers.
 #[derive(Debug)]
-pub(crate) struct HotLane {
-    pub(crate) pool: ThreadPool,
+pub(crate) struct HotPool {
+    pub(crate) thread_pool: ThreadPool,
     running: AtomicUsize,
 }
 
 /// Pool for queries of cold points.
 #[derive(Debug)]
-pub(crate) struct ColdLane {
-    pub(crate) pool: ThreadPool,
+pub(crate) struct ColdPool {
+    pub(crate) thread_pool: ThreadPool,
     gate: Arc<Gate>,
     pub(crate) meter: ReadMeter,
 }
 
-impl HotLane {
+impl HotPool {
     pub(crate) fn new(settings: &QuerySettings) -> Result<Self> {
         Ok(Self {
-            pool: pool("query", settings.threads.unwrap_or(0), || {})?,
+            thread_pool: thread_pool("query", settings.threads.unwrap_or(0), || {})?,
             running: AtomicUsize::new(0),
         })
     }
@@ -97,12 +97,12 @@ impl HotLane {
     }
 }
 
-impl ColdLane {
+impl ColdPool {
     pub(crate) fn new(settings: &QuerySettings, clock: Arc<dyn Clock>) -> Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = settings.cold_threads.unwrap_or(cores / 2).max(1);
         Ok(Self {
-            pool: pool("query-cold", threads, background::enter)?,
+            thread_pool: thread_pool("query-cold", threads, background::enter)?,
             gate: Arc::new(Gate {
                 running_max: settings.cold_queries_max.unwrap_or(2 * threads).max(1),
                 waiting_max: settings.cold_waiting_max,
@@ -121,7 +121,7 @@ impl ColdLane {
     /// Runs a query when it gets a permit. Returns an error if too many queries wait, the time of `watch` is
     /// over, the query is cancelled, or its thread cannot be started. Waiting counts as time of the query.
     pub(crate) fn run<T: Send>(&self, watch: &Watch, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-        let _turn = self.gate.turn(watch)?;
+        let _permit = self.gate.acquire(watch)?;
         let ended = std::thread::scope(|scope| {
             // A thread cannot raise its priority again, so the query runs on a new thread and the caller waits.
             let builder = std::thread::Builder::new().name("query-cold".into());
@@ -153,24 +153,24 @@ thread_local! {
 pub fn while_waiting<T>(wait: impl FnOnce() -> T) -> T {
     let gate = GATE.with_borrow(Option::clone);
     let Some(gate) = gate else { return wait() };
-    gate.leave();
-    // A permit is acquired again even if `wait` panics, because the `Turn` of the query will release one when it is
+    gate.release();
+    // A permit is acquired again even if `wait` panics, because the `Permit` of the query will release one when it is
     // dropped.
-    let _rejoins = Rejoins(&gate);
+    let _reacquire = Reacquire(&gate);
     wait()
 }
 
 /// Guard that acquires a permit again when dropped.
-struct Rejoins<'a>(&'a Gate);
+struct Reacquire<'a>(&'a Gate);
 
-impl Drop for Rejoins<'_> {
+impl Drop for Reacquire<'_> {
     fn drop(&mut self) {
-        self.0.rejoin();
+        self.0.reacquire();
     }
 }
 
 /// Returns the counts of both pools.
-pub(crate) fn stats(hot: &HotLane, cold: &ColdLane) -> QueryStats {
+pub(crate) fn stats(hot: &HotPool, cold: &ColdPool) -> QueryStats {
     let gate = cold.gate.state.lock();
     QueryStats {
         hot_running: hot.running.load(Ordering::Relaxed),
@@ -181,7 +181,7 @@ pub(crate) fn stats(hot: &HotLane, cold: &ColdLane) -> QueryStats {
     }
 }
 
-fn pool(name: &'static str, threads: usize, begin: fn()) -> Result<ThreadPool> {
+fn thread_pool(name: &'static str, threads: usize, begin: fn()) -> Result<ThreadPool> {
     ThreadPoolBuilder::new()
         .num_threads(threads)
         .thread_name(move |number| format!("{name}-{number}"))
@@ -227,14 +227,14 @@ struct GateState {
 
 /// Permit to run; released when dropped.
 #[derive(Debug)]
-struct Turn<'a>(&'a Gate);
+struct Permit<'a>(&'a Gate);
 
 impl Gate {
-    fn turn(&self, watch: &Watch) -> Result<Turn<'_>> {
+    fn acquire(&self, watch: &Watch) -> Result<Permit<'_>> {
         let mut state = self.state.lock();
         if state.waiting.is_empty() && state.running < self.running_max {
             state.running += 1;
-            return Ok(Turn(self));
+            return Ok(Permit(self));
         }
         if state.waiting.len() >= self.waiting_max {
             state.refused += 1;
@@ -249,26 +249,26 @@ impl Gate {
                 state.running += 1;
                 // There may be a permit for the next query too.
                 self.changed.notify_all();
-                return Ok(Turn(self));
+                return Ok(Permit(self));
             }
             if let Err(error) = watch.check() {
                 state.waiting.retain(|waiting| *waiting != ticket);
                 self.changed.notify_all();
                 return Err(error);
             }
-            self.changed.wait_for(&mut state, LOOK_INTERVAL);
+            self.changed.wait_for(&mut state, CHECK_INTERVAL);
         }
     }
 }
 
 impl Gate {
-    fn leave(&self) {
+    fn release(&self) {
         self.state.lock().running -= 1;
         self.changed.notify_all();
     }
 
     /// Waits for a permit ahead of all queries that are waiting now.
-    fn rejoin(&self) {
+    fn reacquire(&self) {
         let mut state = self.state.lock();
         let ticket = state.next_ticket;
         state.next_ticket += 1;
@@ -291,9 +291,9 @@ impl GateState {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.0.leave();
+        self.0.release();
     }
 }
 
@@ -329,7 +329,7 @@ impl ReadMeter {
                 return Ok(());
             }
             watch.check()?;
-            never.wait_for(&mut silence.lock(), left.min(LOOK_INTERVAL));
+            never.wait_for(&mut silence.lock(), left.min(CHECK_INTERVAL));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Streamed query result: columns first, then the rows series by series.
 //!
-//! The engine pushes rows into an [`AnswerSink`], so that no result is held in memory as a whole. The module also
+//! The engine pushes rows into an [`RowSink`], so that no result is held in memory as a whole. The module also
 //! holds the [`Summary`] that ends a result.
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::explain::Plan;
 /// and [`row`](Self::row) for each of its rows. A call returns [`SinkClosed`] if the client has disconnected; the
 /// query then stops. Arguments are valid only during the call. Calls may be made from a thread other than that of
 /// the caller of the query.
-pub trait AnswerSink: Send {
+pub trait RowSink: Send {
     /// Returns true if the header must list tags. Costs a catalog lookup per timeline.
     fn needs_tags(&self) -> bool {
         false
