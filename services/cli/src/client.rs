@@ -20,7 +20,7 @@ pub(crate) use profile::{ConnectionArguments, TableArguments, duration};
 /// Longest time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a response that is read as a whole, in bytes.
-pub(crate) const ANSWER_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const RESPONSE_BYTES_MAX: u64 = 1 << 30;
 /// Maximum size of an error response, in bytes.
 const REFUSAL_BYTES_MAX: u64 = 4 << 20;
 
@@ -34,7 +34,7 @@ pub(crate) struct Client {
 }
 
 /// Response with any status, read as a whole.
-pub(crate) struct Answer {
+pub(crate) struct BufferedResponse {
     pub(crate) status: u16,
     /// Value of the header `Retry-After`.
     pub(crate) retry_after: Option<Duration>,
@@ -96,10 +96,10 @@ impl Client {
     }
 
     /// Sends GET and returns the response, whatever its status.
-    pub(crate) fn ask(&self, path: &str) -> Result<Answer> {
+    pub(crate) fn fetch(&self, path: &str) -> Result<BufferedResponse> {
         let request = self.signed(self.agent.get(self.url(path)));
-        let answer = request.call().map_err(|error| self.unreachable(&error))?;
-        self.read(answer, REFUSAL_BYTES_MAX)
+        let response = request.call().map_err(|error| self.unreachable(&error))?;
+        self.read(response, REFUSAL_BYTES_MAX)
     }
 
     /// Sends POST with a JSON body and returns the body of a successful response.
@@ -117,13 +117,13 @@ impl Client {
         let request = request
             .header("content-type", "application/json")
             .header("accept", "application/json");
-        let answer = request
+        let response = request
             .send(body.to_string())
             .map_err(|error| self.unreachable(&error))?;
-        if !answer.status().is_success() {
-            return Err(self.refusal(&self.read(answer, REFUSAL_BYTES_MAX)?));
+        if !response.status().is_success() {
+            return Err(self.refusal(&self.read(response, REFUSAL_BYTES_MAX)?));
         }
-        let body = answer.into_body().into_with_config().limit(bytes_max);
+        let body = response.into_body().into_with_config().limit(bytes_max);
         match body.read_to_string() {
             Ok(text) => Ok(Some(text)),
             Err(ureq::Error::BodyExceedsLimit(_)) => Ok(None),
@@ -170,21 +170,27 @@ impl Client {
         let request = request
             .header("content-type", "application/json")
             .header("accept", accept);
-        let answer = request.send(body).map_err(|error| self.unreachable(&error))?;
-        if !answer.status().is_success() {
-            return Err(self.refusal(&self.read(answer, REFUSAL_BYTES_MAX)?));
+        let response = request.send(body).map_err(|error| self.unreachable(&error))?;
+        if !response.status().is_success() {
+            return Err(self.refusal(&self.read(response, REFUSAL_BYTES_MAX)?));
         }
-        Ok(answer.into_body().into_with_config().limit(u64::MAX).reader())
+        Ok(response.into_body().into_with_config().limit(u64::MAX).reader())
     }
 
     /// Sends points. Returns the response whatever its status; an error means that the outcome is unknown.
-    pub(crate) fn write(&self, path: &str, content_type: &str, key: &str, body: &[u8]) -> Result<Answer> {
+    pub(crate) fn write(
+        &self,
+        path: &str,
+        content_type: &str,
+        key: &str,
+        body: &[u8],
+    ) -> Result<BufferedResponse> {
         let request = self.signed(self.agent.post(self.url(path)));
         let request = request
             .header("content-type", content_type)
             .header("idempotency-key", key);
-        let answer = request.send(body).map_err(|error| self.unreachable(&error))?;
-        self.read(answer, REFUSAL_BYTES_MAX)
+        let response = request.send(body).map_err(|error| self.unreachable(&error))?;
+        self.read(response, REFUSAL_BYTES_MAX)
     }
 
     /// Parses a response body as JSON.
@@ -193,17 +199,17 @@ impl Client {
     }
 
     /// Converts an error response into an error with the server's code and message.
-    pub(crate) fn refusal(&self, answer: &Answer) -> CliError {
-        let body: Value = serde_json::from_str(&answer.text).unwrap_or_default();
+    pub(crate) fn refusal(&self, response: &BufferedResponse) -> CliError {
+        let body: Value = serde_json::from_str(&response.text).unwrap_or_default();
         let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
         // Routes of the Prometheus API use other member names.
         let message = text("message").or_else(|| text("error"));
-        let message = message.unwrap_or_else(|| match answer.text.trim() {
+        let message = message.unwrap_or_else(|| match response.text.trim() {
             "" => format!("{} sent an error without a message", self.base),
             other => other.chars().take(1_000).collect(),
         });
         CliError::Refused(Box::new(Refusal {
-            status: answer.status,
+            status: response.status,
             code: text("code").or_else(|| text("errorType")).unwrap_or_default(),
             message,
             retryable: body["retryable"] == true,
@@ -231,24 +237,24 @@ impl Client {
         }
     }
 
-    fn text_of(&self, answer: std::result::Result<Response<Body>, ureq::Error>) -> Result<String> {
-        let answer = answer.map_err(|error| self.unreachable(&error))?;
-        let is_success = answer.status().is_success();
-        let answer = self.read(answer, ANSWER_BYTES_MAX)?;
+    fn text_of(&self, response: std::result::Result<Response<Body>, ureq::Error>) -> Result<String> {
+        let response = response.map_err(|error| self.unreachable(&error))?;
+        let is_success = response.status().is_success();
+        let response = self.read(response, RESPONSE_BYTES_MAX)?;
         if is_success {
-            Ok(answer.text)
+            Ok(response.text)
         } else {
-            Err(self.refusal(&answer))
+            Err(self.refusal(&response))
         }
     }
 
-    fn read(&self, answer: Response<Body>, bytes_max: u64) -> Result<Answer> {
-        let retry_after = answer.headers().get("retry-after");
+    fn read(&self, response: Response<Body>, bytes_max: u64) -> Result<BufferedResponse> {
+        let retry_after = response.headers().get("retry-after");
         let retry_after = retry_after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
-        let status = answer.status().as_u16();
-        let body = answer.into_body().into_with_config().limit(bytes_max);
+        let status = response.status().as_u16();
+        let body = response.into_body().into_with_config().limit(bytes_max);
         let text = body.read_to_string().map_err(|error| self.unreachable(&error))?;
-        Ok(Answer {
+        Ok(BufferedResponse {
             status,
             retry_after: retry_after.map(Duration::from_secs),
             text,

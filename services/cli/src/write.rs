@@ -2,7 +2,7 @@
 //!
 //! 1. `input` finds the inputs. `feed` reads several files in turn and cuts them into batches at record
 //!    boundaries (`cutter`, `record`), so that memory is bounded whatever their size.
-//! 2. `sender`, one thread per connection, sends batches and retries them if the server is busy (`pace`).
+//! 2. `sender`, one thread per connection, sends batches and retries them if the server is busy (`concurrency`).
 //! 3. Acknowledged ranges are recorded in the resume file (`resume`), rejected lines in the rejects file
 //!    (`rejects`).
 
@@ -16,13 +16,13 @@ use serde_json::{Map, Value, json};
 use tideline_openapi::model::{Clock, SystemClock};
 
 mod body;
+mod concurrency;
 mod csv;
 mod cutter;
 mod early;
 mod feed;
 mod input;
 mod outcome;
-mod pace;
 mod parquet;
 mod progress;
 mod record;
@@ -33,10 +33,10 @@ mod sender;
 use crate::client::{Client, TableArguments, duration};
 use crate::error::{CliError, Result};
 use crate::output;
+use concurrency::ConcurrencyLimit;
 use csv::CsvArguments;
 use feed::{Batch, Feed};
 use input::FormatName;
-use pace::Pace;
 use progress::Progress;
 use rejects::Rejects;
 use resume::ResumeLog;
@@ -160,13 +160,13 @@ pub(crate) fn run(arguments: &WriteArguments) -> Result<()> {
         client: &client,
         run: &run,
         patience: arguments.patience,
-        pace: Pace::new(connections),
+        concurrency: ConcurrencyLimit::new(connections),
         resume: resume.as_ref(),
         rejects: &rejects,
         progress: &progress,
         spares,
     };
-    let stopped = sender.pace.stopped();
+    let stopped = sender.concurrency.stopped();
     let feed = Feed::new(inputs, acknowledged, arguments, &run, spare_buffers, stopped);
     let is_shown = !arguments.quiet && !arguments.connection.server.json;
     let outcome = transfer(feed, &sender, connections, is_shown);
@@ -246,12 +246,12 @@ fn transfer(mut feed: Feed<'_>, sender: &Sender<'_>, connections: usize, is_show
             // The thread has already printed its panic, which counts as a failure of the run.
             if worker.join().is_err() {
                 sender
-                    .pace
+                    .concurrency
                     .fail(CliError::Incomplete("a sending thread failed".into()));
             }
         }
         drop(stop_showing);
-        match sender.pace.failure() {
+        match sender.concurrency.failure() {
             Some(failure) => Err(failure),
             None => fed,
         }

@@ -28,7 +28,7 @@ use tideline_cli::usage;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let in_json = usage::wants_json();
+    let in_json = usage::is_json_requested();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return usage::not_understood(&error, in_json),

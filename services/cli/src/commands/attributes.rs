@@ -116,16 +116,16 @@ fn show(arguments: &ShowArguments) -> Result<()> {
     if arguments.connection.server.json {
         return output::print(&text);
     }
-    let answer = client.parse(&text)?;
+    let response = client.parse(&text)?;
     if arguments.id.is_some() {
         let mut grid = Grid::new(["attribute", "value"]).wrapping();
-        for (key, value) in answer["attributes"].as_object().into_iter().flatten() {
+        for (key, value) in response["attributes"].as_object().into_iter().flatten() {
             grid.row(vec![key.clone(), output::cell(value)]);
         }
         return output::print(&grid.render());
     }
     let mut grid = Grid::new(["attribute", "type", "timelines"]);
-    for key in answer["attributes"].as_array().into_iter().flatten() {
+    for key in response["attributes"].as_array().into_iter().flatten() {
         for kind in key["types"].as_array().into_iter().flatten() {
             grid.row(vec![
                 output::member(key, "key"),

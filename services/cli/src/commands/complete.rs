@@ -35,14 +35,14 @@ pub struct CompleteArguments {
 
 /// Connection options found in the line.
 #[derive(Parser)]
-struct Reached {
+struct ConnectionOptions {
     #[command(flatten)]
     connection: TableArguments,
 }
 
 /// Kind of names that a server can list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum NameKind {
     Tables,
     Measurements,
     Fields,
@@ -67,7 +67,7 @@ struct Typed {
 /// Command and options parsed from the words before the cursor.
 #[derive(Debug, Default)]
 struct Context {
-    wanted: Option<Wanted>,
+    kind: Option<NameKind>,
     /// Connection options as they were typed.
     connection: Vec<String>,
     measurement: Option<String>,
@@ -83,8 +83,8 @@ pub fn run(arguments: &CompleteArguments, command: &Command) -> Result<()> {
     let typed = Typed::read(&arguments.line);
     let context = Context::of(command, &typed.words);
     let Some(found) = context
-        .wanted
-        .and_then(|wanted| candidates(wanted, &context, &typed.current))
+        .kind
+        .and_then(|kind| candidates(kind, &context, &typed.current))
     else {
         return Ok(());
     };
@@ -179,7 +179,7 @@ impl Context {
         }
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         if path.first() != Some(&WITHOUT_CANDIDATES) {
-            context.wanted = match open {
+            context.kind = match open {
                 Some(option) => of_option(option.get_id().as_str()),
                 None => of_command(&path),
             };
@@ -209,54 +209,55 @@ fn option_of<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
 }
 
 /// Returns the kind of names that complete the value of an option.
-fn of_option(id: &str) -> Option<Wanted> {
+fn of_option(id: &str) -> Option<NameKind> {
     match id {
-        "table" => Some(Wanted::Tables),
-        "measurement" => Some(Wanted::Measurements),
-        "fields" | "values" | "highest" | "lowest" => Some(Wanted::Fields),
-        "group_by" => Some(Wanted::Tags),
-        "conditions" => Some(Wanted::Condition),
+        "table" => Some(NameKind::Tables),
+        "measurement" => Some(NameKind::Measurements),
+        "fields" | "values" | "highest" | "lowest" => Some(NameKind::Fields),
+        "group_by" => Some(NameKind::Tags),
+        "conditions" => Some(NameKind::Condition),
         _ => None,
     }
 }
 
 /// Returns the kind of names that complete a positional argument of a command.
-fn of_command(path: &[&str]) -> Option<Wanted> {
+fn of_command(path: &[&str]) -> Option<NameKind> {
     match path {
-        ["tags" | "facets"] => Some(Wanted::Tags),
-        ["fields"] => Some(Wanted::Measurements),
-        ["find"] => Some(Wanted::Condition),
-        ["tables", "show" | "policy" | "drop"] => Some(Wanted::Tables),
-        ["searches", "run" | "delete"] => Some(Wanted::Searches),
+        ["tags" | "facets"] => Some(NameKind::Tags),
+        ["fields"] => Some(NameKind::Measurements),
+        ["find"] => Some(NameKind::Condition),
+        ["tables", "show" | "policy" | "drop"] => Some(NameKind::Tables),
+        ["searches", "run" | "delete"] => Some(NameKind::Searches),
         _ => None,
     }
 }
 
 /// Returns the names that begin with the word at the cursor. `None` if the word is an option or the server
 /// did not respond.
-fn candidates(wanted: Wanted, context: &Context, current: &str) -> Option<Vec<String>> {
+fn candidates(kind: NameKind, context: &Context, current: &str) -> Option<Vec<String>> {
     if current.starts_with('-') {
         return None;
     }
     let line = ["complete", "--timeout", TIMEOUT].map(str::to_owned);
-    let reached = Reached::try_parse_from(line.into_iter().chain(context.connection.clone())).ok()?;
-    let client = reached.connection.client().ok()?;
-    match wanted {
-        Wanted::Tables => listed(&client, "/v1/tables", "tables", "name", current),
-        Wanted::Measurements => names(&client, "/measurements", current),
-        Wanted::Fields => {
+    let options =
+        ConnectionOptions::try_parse_from(line.into_iter().chain(context.connection.clone())).ok()?;
+    let client = options.connection.client().ok()?;
+    match kind {
+        NameKind::Tables => listed(&client, "/v1/tables", "tables", "name", current),
+        NameKind::Measurements => names(&client, "/measurements", current),
+        NameKind::Fields => {
             let only = context.measurement.as_ref();
             let only = only.map(|name| format!("?measurement={}", encoded(name)));
             let path = client.of_table(&format!("/fields{}", only.unwrap_or_default()));
             listed(&client, &path, "fields", "field", current)
         }
-        Wanted::Tags => {
+        NameKind::Tags => {
             let (before, last) = current.split_at(current.rfind(',').map_or(0, |at| at + 1));
             let found = names(&client, "/tags", last)?;
             Some(found.into_iter().map(|name| format!("{before}{name}")).collect())
         }
-        Wanted::Condition => conditions(&client, current),
-        Wanted::Searches => listed(
+        NameKind::Condition => conditions(&client, current),
+        NameKind::Searches => listed(
             &client,
             &client.of_table("/searches"),
             "searches",
@@ -305,8 +306,8 @@ fn names(client: &Client, rest: &str, prefix: &str) -> Option<Vec<String>> {
 
 /// Returns `member` of each object in `list` if it begins with `prefix`, sorted and without duplicates.
 fn listed(client: &Client, path: &str, list: &str, member: &str, prefix: &str) -> Option<Vec<String>> {
-    let answer: Value = client.parse(&client.get(path).ok()?).ok()?;
-    let names = answer[list].as_array()?.iter();
+    let response: Value = client.parse(&client.get(path).ok()?).ok()?;
+    let names = response[list].as_array()?.iter();
     let names = names.filter_map(|one| one[member].as_str());
     let mut names: Vec<String> = names
         .filter(|name| name.starts_with(prefix))
@@ -342,23 +343,23 @@ mod tests {
 
     #[test]
     fn the_words_before_say_what_can_follow() {
-        for (line, wanted) in [
-            ("tideline query -m ", Some(Wanted::Measurements)),
-            ("tideline query --field ", Some(Wanted::Fields)),
-            ("tideline query -m cpu --group-by host,", Some(Wanted::Tags)),
-            ("tideline query -w ho", Some(Wanted::Condition)),
-            ("tideline query --table ", Some(Wanted::Tables)),
+        for (line, kind) in [
+            ("tideline query -m ", Some(NameKind::Measurements)),
+            ("tideline query --field ", Some(NameKind::Fields)),
+            ("tideline query -m cpu --group-by host,", Some(NameKind::Tags)),
+            ("tideline query -w ho", Some(NameKind::Condition)),
+            ("tideline query --table ", Some(NameKind::Tables)),
             ("tideline query --last ", None),
             ("tideline query --desc ", None),
-            ("tideline find --desc ho", Some(Wanted::Condition)),
-            ("tideline tags ", Some(Wanted::Tags)),
-            ("tideline tables show ", Some(Wanted::Tables)),
-            ("tideline searches run ", Some(Wanted::Searches)),
+            ("tideline find --desc ho", Some(NameKind::Condition)),
+            ("tideline tags ", Some(NameKind::Tags)),
+            ("tideline tables show ", Some(NameKind::Tables)),
+            ("tideline searches run ", Some(NameKind::Searches)),
             ("tideline serve --data-dir ", None),
             ("tideline write -m ", None),
             ("tideline ", None),
         ] {
-            assert_eq!(context(line).wanted, wanted, "{line}");
+            assert_eq!(context(line).kind, kind, "{line}");
         }
         let context = context("tideline fields --server=http://a:1 --table t -m cpu x");
         assert_eq!(context.connection, ["--server", "http://a:1", "--table", "t"]);

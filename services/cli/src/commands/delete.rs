@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &DeleteArguments) -> Result<()> {
     if let Some(tree) = &tree {
         known::check(&client, &json!({"timelines": {"where": tree}}))?;
     }
-    let (total, first) = find::look(&client, tree.as_ref(), SHOWN)?;
+    let (total, first) = find::search(&client, tree.as_ref(), SHOWN)?;
     if !arguments.connection.server.json {
         eprint!("{}", find::table(&first));
         if total > first.len() as u64 {
@@ -94,11 +94,11 @@ pub(crate) fn run(arguments: &DeleteArguments) -> Result<()> {
         "timelines": {"where": tree.unwrap_or_else(|| json!({"and": []}))},
         "range": {"start": end("start"), "end": end("end")},
     });
-    let answer = client.post(&client.of_table("/points/delete"), &body)?;
+    let response = client.post(&client.of_table("/points/delete"), &body)?;
     if arguments.connection.server.json {
-        return output::print(&answer);
+        return output::print(&response);
     }
-    let timelines = client.parse(&answer)?["timelines"].as_u64().unwrap_or_default();
+    let timelines = client.parse(&response)?["timelines"].as_u64().unwrap_or_default();
     output::print(&format!(
         "deleted the points of {} timelines in that range",
         output::count(timelines)

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::known;
-use super::query::question::QuestionArguments;
+use super::query::point_query::PointQueryArguments;
 use crate::client::TableArguments;
 use crate::error::Result;
 use crate::output;
@@ -19,38 +19,38 @@ pub(crate) struct ExplainArguments {
     #[command(flatten)]
     connection: TableArguments,
     #[command(flatten)]
-    question: QuestionArguments,
+    query: PointQueryArguments,
 }
 
 /// Shows what a query would read, without reading points.
 pub(crate) fn run(arguments: &ExplainArguments) -> Result<()> {
     let client = arguments.connection.client()?;
-    let question = client.parse(&arguments.question.json(None)?)?;
-    let text = client.post(&client.of_table("/explain"), &question)?;
-    let answer = client.parse(&text)?;
-    known::of_plan(&client, &answer, &question).report()?;
+    let query = client.parse(&arguments.query.json(None)?)?;
+    let text = client.post(&client.of_table("/explain"), &query)?;
+    let response = client.parse(&text)?;
+    known::of_plan(&client, &response, &query).report()?;
     if arguments.connection.server.json {
         return output::print(&text);
     }
-    output::print(&explained(&answer))
+    output::print(&explained(&response))
 }
 
-fn explained(answer: &Value) -> String {
+fn explained(response: &Value) -> String {
     let mut plan = Grid::new(["plan", ""]).wrapping();
-    let columns = answer["columns"]
+    let columns = response["columns"]
         .as_array()
         .into_iter()
         .flatten()
         .map(output::cell);
     plan.row(vec!["columns".into(), columns.collect::<Vec<_>>().join(", ")]);
-    for (name, value) in answer["plan"].as_object().into_iter().flatten() {
+    for (name, value) in response["plan"].as_object().into_iter().flatten() {
         let shown = value.as_u64().map_or_else(|| output::cell(value), output::count);
         plan.row(vec![name.replace('_', " "), shown]);
     }
     let number = |value: &Value| value.as_u64().map(output::count).unwrap_or_default();
     let mut tiers = Grid::new(["would read", "segments", "chunks", "points", "bytes"]);
     for name in ["unsealed", "hot", "cold", "archive"] {
-        let tier = &answer["estimate"][name];
+        let tier = &response["estimate"][name];
         tiers.row(vec![
             name.into(),
             number(&tier["segments"]),

@@ -18,7 +18,7 @@ use tideline_openapi::model::{Timestamp, Value};
 use super::known;
 use super::query::{self, Output, stream};
 use super::selection::{self, RangeArguments, by_ending, output_to};
-use crate::client::{ANSWER_BYTES_MAX, Client, TableArguments};
+use crate::client::{Client, RESPONSE_BYTES_MAX, TableArguments};
 use crate::condition::WhereArguments;
 use crate::error::{CliError, Result};
 use crate::output;
@@ -125,11 +125,11 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
         (None, None) => ExportFormat::Lp,
     };
     let client = arguments.connection.client()?;
-    let mut question = selection::question(&arguments.timelines, &arguments.fields)?;
-    question.insert("range".into(), arguments.range.range().into());
+    let mut query = selection::query(&arguments.timelines, &arguments.fields)?;
+    query.insert("range".into(), arguments.range.range().into());
     // An export that is imported again must be complete.
-    question.insert("sample_details".into(), true.into());
-    known::check(&client, &question.clone().into())?;
+    query.insert("sample_details".into(), true.into());
+    known::check(&client, &query.clone().into())?;
     let failed = |error: std::io::Error| match &arguments.out {
         Some(path) => CliError::file(path, error),
         None => CliError::Output(error),
@@ -140,12 +140,12 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
         ExportFormat::Lp | ExportFormat::Ndjson => None,
     };
     if let Some(output) = whole {
-        return in_one(&client, question, output, arguments);
+        return in_one(&client, query, output, arguments);
     }
     let types = types(&client)?;
     let mut out = output_to(arguments.out.as_ref())?;
-    question.insert("times".into(), "nanos".into());
-    let written = pages(&client, question, &types, format, &mut *out, &failed)?;
+    query.insert("times".into(), "nanos".into());
+    let written = pages(&client, query, &types, format, &mut *out, &failed)?;
     out.flush().map_err(&failed)?;
     report(arguments, format, &written)
 }
@@ -154,17 +154,17 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
 /// contains them as text, which `write` skips, so they are reported as omitted.
 fn in_one(
     client: &Client,
-    question: Map<String, serde_json::Value>,
+    query: Map<String, serde_json::Value>,
     output: Output,
     arguments: &ExportArguments,
 ) -> Result<()> {
     let histograms = match output {
-        Output::Parquet => histograms(client, &question, &arguments.fields)?,
+        Output::Parquet => histograms(client, &query, &arguments.fields)?,
         _ => 0,
     };
-    let question = serde_json::Value::from(question).to_string();
+    let query = serde_json::Value::from(query).to_string();
     let path = client.of_table("/query");
-    stream(client, &path, output, &question, arguments.out.as_ref())?;
+    stream(client, &path, output, &query, arguments.out.as_ref())?;
     match histograms {
         0 => Ok(()),
         count => Err(CliError::Incomplete(format!(
@@ -175,7 +175,7 @@ fn in_one(
 }
 
 /// Returns the number of native histograms in the result of a query.
-fn histograms(client: &Client, question: &Map<String, serde_json::Value>, wanted: &[String]) -> Result<u64> {
+fn histograms(client: &Client, query: &Map<String, serde_json::Value>, wanted: &[String]) -> Result<u64> {
     #[derive(Deserialize)]
     struct Counts {
         series: Vec<Counted>,
@@ -194,11 +194,11 @@ fn histograms(client: &Client, question: &Map<String, serde_json::Value>, wanted
     if fields.is_empty() {
         return Ok(0);
     }
-    let mut question = question.clone();
-    question.insert("fields".into(), json!(fields));
-    question.insert("aggregate".into(), json!({"functions": ["count"]}));
-    let answer = query::read(client, &client.of_table("/query"), &json!(question).to_string())?;
-    let counts = Counts::deserialize(answer).map_err(|error| client.strange(&error.to_string()))?;
+    let mut query = query.clone();
+    query.insert("fields".into(), json!(fields));
+    query.insert("aggregate".into(), json!({"functions": ["count"]}));
+    let response = query::read(client, &client.of_table("/query"), &json!(query).to_string())?;
+    let counts = Counts::deserialize(response).map_err(|error| client.strange(&error.to_string()))?;
     let rows = counts.series.iter().flat_map(|series| &series.points);
     let cells = rows.flat_map(|row| row.iter().skip(1));
     Ok(cells.filter_map(serde_json::Value::as_u64).sum())
@@ -207,7 +207,7 @@ fn histograms(client: &Client, question: &Map<String, serde_json::Value>, wanted
 /// Exports all pages.
 fn pages(
     client: &Client,
-    mut question: Map<String, serde_json::Value>,
+    mut query: Map<String, serde_json::Value>,
     types: &Types,
     format: ExportFormat,
     out: &mut dyn Write,
@@ -217,14 +217,14 @@ fn pages(
     let mut text = Vec::new();
     let mut points = FIRST_POINTS;
     loop {
-        question.insert("limit".into(), points.into());
+        query.insert("limit".into(), points.into());
         let bytes_max = if points == 1 {
-            ANSWER_BYTES_MAX
+            RESPONSE_BYTES_MAX
         } else {
             PAGE_BYTES_MAX
         };
         let path = client.of_table("/query");
-        let Some(answer) = client.post_within(&path, &question.clone().into(), bytes_max)? else {
+        let Some(response) = client.post_within(&path, &query.clone().into(), bytes_max)? else {
             if points == 1 {
                 return Err(client.strange("one point is larger than 1 GiB"));
             }
@@ -232,7 +232,7 @@ fn pages(
             continue;
         };
         let page: Page<'_> =
-            serde_json::from_str(&answer).map_err(|error| client.strange(&error.to_string()))?;
+            serde_json::from_str(&response).map_err(|error| client.strange(&error.to_string()))?;
         for series in &page.series {
             for row in &series.points {
                 point(series, row, types, format, &mut text, &mut written)
@@ -243,11 +243,11 @@ fn pages(
         }
         let met: u64 = page.series.iter().map(|series| series.points.len() as u64).sum();
         if met > 0 {
-            let fitting = PAGE_BYTES.saturating_mul(met) / (answer.len() as u64).max(1);
+            let fitting = PAGE_BYTES.saturating_mul(met) / (response.len() as u64).max(1);
             points = fitting.clamp(1, POINTS_MAX.min(points * 4));
         }
         match page.next {
-            Some(next) => question.insert("page".into(), next.into()),
+            Some(next) => query.insert("page".into(), next.into()),
             None => return Ok(written),
         };
     }

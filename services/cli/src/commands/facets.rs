@@ -63,10 +63,10 @@ pub(crate) fn run(arguments: &FacetsArguments) -> Result<()> {
         search["where"] = tree;
     }
     let text = client.post(&client.of_table("/timelines/facets"), &search)?;
-    let answer = client.parse(&text)?;
+    let response = client.parse(&text)?;
     // A valid attribute may not be set on any timeline yet; all timelines are then counted as "(none)".
-    UnknownNames::of(&client, &answer, |kind, name| {
-        answer["timelines"] == 0 || (kind == "tag" && by.iter().any(|by| by[kind] == name))
+    UnknownNames::of(&client, &response, |kind, name| {
+        response["timelines"] == 0 || (kind == "tag" && by.iter().any(|by| by[kind] == name))
     })
     .report()?;
     if arguments.connection.server.json {
@@ -74,10 +74,10 @@ pub(crate) fn run(arguments: &FacetsArguments) -> Result<()> {
     }
     let heads = arguments.keys.iter().map(String::as_str).chain(["timelines"]);
     let mut grid = Grid::new(heads);
-    put(&answer["groups"], &mut Vec::new(), &mut grid);
+    put(&response["groups"], &mut Vec::new(), &mut grid);
     output::print(&grid.render())?;
-    let number = |name: &str| answer[name].as_u64().unwrap_or_default();
-    let shown = answer["groups"].as_array().map_or(0, Vec::len) as u64;
+    let number = |name: &str| response[name].as_u64().unwrap_or_default();
+    let shown = response["groups"].as_array().map_or(0, Vec::len) as u64;
     let more = match number("distinct").checked_sub(shown) {
         Some(more @ 1..) => format!("; {} more are not shown: raise --limit", output::count(more)),
         _ => String::new(),

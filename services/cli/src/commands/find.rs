@@ -90,23 +90,23 @@ pub(crate) fn run(arguments: &FindArguments) -> Result<()> {
         search.insert("page".into(), page.as_str().into());
     }
     let text = client.post(&client.of_table("/timelines/search"), &search.clone().into())?;
-    let answer = client.parse(&text)?;
-    unknown(&client, &answer, &search).report()?;
+    let response = client.parse(&text)?;
+    unknown(&client, &response, &search).report()?;
     if arguments.connection.server.json {
         return output::print(&text);
     }
-    let found = answer["timelines"]
+    let found = response["timelines"]
         .as_array()
         .ok_or_else(|| client.strange("a search result without timelines"))?;
     if arguments.ids {
-        if let Some(next) = answer["next"].as_str() {
+        if let Some(next) = response["next"].as_str() {
             eprintln!("there are more; use --all for all, or --page {next} for the next page");
         }
         return print_ids(found);
     }
     output::print(&table(found))?;
-    let total = answer["total"].as_u64().unwrap_or_default();
-    let more = match answer["next"].as_str() {
+    let total = response["total"].as_u64().unwrap_or_default();
+    let more = match response["next"].as_str() {
         Some(next) => format!("; the next page: --page {next}"),
         None => String::new(),
     };
@@ -122,13 +122,13 @@ fn all_ids(client: &Client, mut search: Map<String, Value>) -> Result<()> {
     search.insert("limit".into(), PAGE_MAX.into());
     loop {
         let text = client.post(&client.of_table("/timelines/search"), &search.clone().into())?;
-        let answer = client.parse(&text)?;
+        let response = client.parse(&text)?;
         if !search.contains_key("page") {
-            unknown(client, &answer, &search).report()?;
+            unknown(client, &response, &search).report()?;
         }
-        let found = answer["timelines"].as_array();
+        let found = response["timelines"].as_array();
         print_ids(found.ok_or_else(|| client.strange("a search result without timelines"))?)?;
-        match answer["next"].as_str() {
+        match response["next"].as_str() {
             Some(next) => search.insert("page".into(), next.into()),
             None => return Ok(()),
         };
@@ -137,14 +137,16 @@ fn all_ids(client: &Client, mut search: Map<String, Value>) -> Result<()> {
 
 /// Returns the unknown names of a search. An unknown sort key is an error; other names are errors only if no
 /// timeline matches.
-fn unknown(client: &Client, answer: &Value, search: &Map<String, Value>) -> UnknownNames {
-    let is_empty = answer["total"] == 0;
+fn unknown(client: &Client, response: &Value, search: &Map<String, Value>) -> UnknownNames {
+    let is_empty = response["total"] == 0;
     let sorts = search.get("sort").and_then(Value::as_array);
     let is_sorted_by = |kind: &str, name: &str| {
         let mut sorts = sorts.into_iter().flatten();
         sorts.any(|sort| sort[kind] == name)
     };
-    UnknownNames::of(client, answer, |kind, name| is_empty || is_sorted_by(kind, name))
+    UnknownNames::of(client, response, |kind, name| {
+        is_empty || is_sorted_by(kind, name)
+    })
 }
 
 fn print_ids(found: &[Value]) -> Result<()> {
@@ -180,13 +182,13 @@ pub(crate) fn table(found: &[Value]) -> String {
 }
 
 /// Returns the number of timelines that match a condition, and the first `limit` of them.
-pub(crate) fn look(client: &Client, tree: Option<&Value>, limit: u64) -> Result<(u64, Vec<Value>)> {
+pub(crate) fn search(client: &Client, tree: Option<&Value>, limit: u64) -> Result<(u64, Vec<Value>)> {
     let mut search = json!({"limit": limit});
     if let Some(tree) = tree {
         search["where"] = tree.clone();
     }
-    let answer = client.parse(&client.post(&client.of_table("/timelines/search"), &search)?)?;
-    match (answer["total"].as_u64(), answer["timelines"].as_array()) {
+    let response = client.parse(&client.post(&client.of_table("/timelines/search"), &search)?)?;
+    match (response["total"].as_u64(), response["timelines"].as_array()) {
         (Some(total), Some(found)) => Ok((total, found.clone())),
         _ => Err(CliError::Strange {
             server: client.base().to_owned(),

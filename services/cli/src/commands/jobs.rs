@@ -205,8 +205,8 @@ fn start(arguments: &RunArguments) -> Result<()> {
         body["table"] = table.as_str().into();
     }
     let text = client.post("/v1/jobs", &body)?;
-    let answer = client.parse(&text)?;
-    let jobs: Vec<u64> = answer["jobs"]
+    let response = client.parse(&text)?;
+    let jobs: Vec<u64> = response["jobs"]
         .as_array()
         .into_iter()
         .flatten()
@@ -227,10 +227,10 @@ fn start(arguments: &RunArguments) -> Result<()> {
         return output::print(&format!(
             "{}: {}",
             arguments.kind,
-            output::member(&answer, "state")
+            output::member(&response, "state")
         ));
     }
-    output::print(&table(&answer["jobs"]))
+    output::print(&table(&response["jobs"]))
 }
 
 /// Prints a job each time it changes, until it has ended.

@@ -24,27 +24,27 @@ pub(crate) struct UnknownNames {
 /// Returns an error if a field or a tag to group by is unknown, or if a name of the condition is unknown and no
 /// timeline matches. If timelines match nevertheless, as for `rack!=r1`, an unknown name is a warning on
 /// standard error.
-pub(crate) fn check(client: &Client, question: &Value) -> Result<()> {
-    find(client, question)?.report()
+pub(crate) fn check(client: &Client, query: &Value) -> Result<()> {
+    find(client, query)?.report()
 }
 
 /// Returns the unknown names of a query. Its timelines are selected, but no point is read.
-pub(crate) fn find(client: &Client, question: &Value) -> Result<UnknownNames> {
-    let mut question = question.clone();
+pub(crate) fn find(client: &Client, query: &Value) -> Result<UnknownNames> {
+    let mut query = query.clone();
     // This range needs no segment lookup.
-    question["range"] = json!({"start": 0, "end": 1});
-    if let Some(question) = question.as_object_mut() {
+    query["range"] = json!({"start": 0, "end": 1});
+    if let Some(query) = query.as_object_mut() {
         // The page token is only valid for the unchanged query.
-        question.remove("page");
+        query.remove("page");
     }
-    let explained = client.parse(&client.post(&client.of_table("/explain"), &question)?)?;
-    Ok(of_plan(client, &explained, &question))
+    let explained = client.parse(&client.post(&client.of_table("/explain"), &query)?)?;
+    Ok(of_plan(client, &explained, &query))
 }
 
 /// Returns the unknown names of an explained query.
-pub(crate) fn of_plan(client: &Client, explained: &Value, question: &Value) -> UnknownNames {
+pub(crate) fn of_plan(client: &Client, explained: &Value, query: &Value) -> UnknownNames {
     let is_empty = explained["plan"]["timelines"] == 0;
-    let groups = question["aggregate"]["group_by"].as_array().cloned();
+    let groups = query["aggregate"]["group_by"].as_array().cloned();
     let groups = groups.unwrap_or_default();
     UnknownNames::of(client, explained, |kind, name| {
         is_empty || kind == "field" || (kind == "tag" && groups.iter().any(|group| group == name))
@@ -54,9 +54,9 @@ pub(crate) fn of_plan(client: &Client, explained: &Value, question: &Value) -> U
 impl UnknownNames {
     /// Reads `suggestions` of a response. `is_fatal` is called with the kind of a name (`measurement`, `tag`,
     /// `attribute`, `field`) and the name.
-    pub(crate) fn of(client: &Client, answer: &Value, is_fatal: impl Fn(&str, &str) -> bool) -> Self {
+    pub(crate) fn of(client: &Client, response: &Value, is_fatal: impl Fn(&str, &str) -> bool) -> Self {
         let mut unknown = Self::default();
-        for suggestion in answer["suggestions"].as_array().into_iter().flatten() {
+        for suggestion in response["suggestions"].as_array().into_iter().flatten() {
             let kinds = ["measurement", "tag", "attribute", "field"];
             let named = kinds
                 .iter()
@@ -65,7 +65,7 @@ impl UnknownNames {
             unknown.is_fatal |= is_fatal(kind, name);
             let similar = suggestion["did_you_mean"].as_array().into_iter().flatten();
             let similar: Vec<&str> = similar.filter_map(Value::as_str).collect();
-            let place = match kind {
+            let prefix = match kind {
                 "field" => "none of these measurements has the".to_owned(),
                 _ => format!("table {} has no", client.table()),
             };
@@ -73,7 +73,7 @@ impl UnknownNames {
                 [] => String::new(),
                 names => format!("; did you mean {}?", names.join(" or ")),
             };
-            unknown.messages.push(format!("{place} {kind} {name:?}{meant}"));
+            unknown.messages.push(format!("{prefix} {kind} {name:?}{meant}"));
         }
         unknown
     }

@@ -45,19 +45,19 @@ pub(crate) struct LatestArguments {
 pub(crate) fn run(arguments: &LatestArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let output = Output::chosen(arguments.output, arguments.connection.server.json, None)?;
-    let mut question = selection::question(&arguments.timelines, &arguments.fields)?;
+    let mut query = selection::query(&arguments.timelines, &arguments.fields)?;
     let default = (output == Output::Table).then_some(TABLE_TIMELINES);
     if let Some(limit) = arguments.limit.or(default) {
-        question.insert("limit".into(), limit.into());
+        query.insert("limit".into(), limit.into());
     }
-    let question = serde_json::Value::from(question);
-    known::check(&client, &question)?;
-    let (path, question) = (client.of_table("/latest"), question.to_string());
+    let query = serde_json::Value::from(query);
+    known::check(&client, &query)?;
+    let (path, query) = (client.of_table("/latest"), query.to_string());
     if output != Output::Table {
-        return query::stream(&client, &path, output, &question, arguments.out.as_ref());
+        return query::stream(&client, &path, output, &query, arguments.out.as_ref());
     }
     let width = output::columns().filter(|_| arguments.out.is_none());
-    let text = query::table(&query::read(&client, &path, &question)?, width);
+    let text = query::table(&query::read(&client, &path, &query)?, width);
     let mut out = selection::output_to(arguments.out.as_ref())?;
     Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
 }

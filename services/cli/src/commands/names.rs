@@ -65,18 +65,18 @@ pub(crate) fn tags(arguments: &TagsArguments) -> Result<()> {
         arguments.limit,
         page.unwrap_or_default()
     )))?;
-    let answer = client.parse(&text)?;
-    UnknownNames::of(&client, &answer, |_, _| true).report()?;
+    let response = client.parse(&text)?;
+    UnknownNames::of(&client, &response, |_, _| true).report()?;
     if arguments.connection.server.json {
         return output::print(&text);
     }
     let mut grid = Grid::new([arguments.key.as_deref().unwrap_or("tag"), "timelines"]);
-    for name in answer["names"].as_array().into_iter().flatten() {
+    for name in response["names"].as_array().into_iter().flatten() {
         let timelines = name["timelines"].as_u64().unwrap_or_default();
         grid.row(vec![output::member(name, "name"), output::count(timelines)]);
     }
     output::print(&grid.render())?;
-    match answer["next"].as_str() {
+    match response["next"].as_str() {
         Some(next) => output::print(&format!("\nthere are more; the next page: --page {next}")),
         None => Ok(()),
     }
@@ -92,9 +92,9 @@ pub(crate) fn fields(arguments: &FieldsArguments) -> Result<()> {
     if arguments.connection.server.json {
         return output::print(&text);
     }
-    let answer = client.parse(&text)?;
+    let response = client.parse(&text)?;
     let mut grid = Grid::new(["measurement", "field", "types"]);
-    for field in answer["fields"].as_array().into_iter().flatten() {
+    for field in response["fields"].as_array().into_iter().flatten() {
         let types = field["types"].as_array().into_iter().flatten();
         let types: Vec<&str> = types.filter_map(Value::as_str).collect();
         grid.row(vec![

@@ -85,8 +85,8 @@ pub(crate) fn run(arguments: &PromqlArguments) -> Result<()> {
     if arguments.connection.server.json {
         return output::print(&text);
     }
-    let answer = client.parse(&text)?;
-    let series = json!({"series": series(&answer["data"])});
+    let response = client.parse(&text)?;
+    let series = json!({"series": series(&response["data"])});
     if arguments.chart {
         output::print(&charts(&series, output::columns()))?;
     } else {
@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &PromqlArguments) -> Result<()> {
         output::print(&format!("\n{} {rows_name}", output::count(rows)))?;
     }
     for kind in ["warnings", "infos"] {
-        for note in answer[kind].as_array().into_iter().flatten() {
+        for note in response[kind].as_array().into_iter().flatten() {
             eprintln!("{}: {}", kind.trim_end_matches('s'), output::cell(note));
         }
     }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_of_all_types_become_series() {
+    fn results_of_all_types_become_series() {
         let vector = json!({"resultType": "vector", "result": [
             {"metric": {"__name__": "up", "job": "a"}, "value": [1_700_000_000.5, "1"]},
             {"metric": {}, "value": [1_700_000_000, "NaN"]}

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-pub(crate) mod question;
+pub(crate) mod point_query;
 mod show;
 
-use self::question::QuestionArguments;
+use self::point_query::PointQueryArguments;
 use super::known;
 use super::selection::{self, by_ending};
 use crate::client::{Client, TableArguments};
@@ -45,7 +45,7 @@ pub(crate) struct QueryArguments {
     #[command(flatten)]
     connection: TableArguments,
     #[command(flatten)]
-    question: QuestionArguments,
+    query: PointQueryArguments,
     /// Output format [default: by the ending of --out (.csv, .ndjson, .json, .arrow, .parquet, .txt), else
     /// table, or json with --json]
     #[arg(long, short, value_enum)]
@@ -92,10 +92,10 @@ impl Output {
     /// # Errors
     ///
     /// Returns a usage error if no format is requested and the ending of `file` is unknown.
-    pub(crate) fn chosen(asked: Option<Self>, json: bool, file: Option<&Path>) -> Result<Self> {
+    pub(crate) fn chosen(requested: Option<Self>, json: bool, file: Option<&Path>) -> Result<Self> {
         let by_ending = || file.map_or(Ok(None), |path| by_ending(path, ENDINGS, "--output"));
         let default = if json { Self::Json } else { Self::Table };
-        match asked {
+        match requested {
             Some(output) => Ok(output),
             None => Ok(by_ending()?.unwrap_or(default)),
         }
@@ -115,26 +115,26 @@ pub(crate) fn run(arguments: &QueryArguments) -> Result<()> {
         Output::Table => Some(TABLE_ROWS),
         _ => None,
     };
-    let question = arguments.question.json(limit)?;
-    known::check(&client, &client.parse(&question)?)?;
+    let query = arguments.query.json(limit)?;
+    known::check(&client, &client.parse(&query)?)?;
     let path = client.of_table("/query");
     if output == Output::Table {
-        let answer = read(&client, &path, &question)?;
+        let response = read(&client, &path, &query)?;
         let width = output::columns().filter(|_| arguments.out.is_none());
         let text = match arguments.chart {
-            true => show::charts(&answer, width),
-            false => show::table(&answer, width),
+            true => show::charts(&response, width),
+            false => show::table(&response, width),
         };
         let mut out = selection::output_to(arguments.out.as_ref())?;
         return Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?);
     }
-    stream(&client, &path, output, &question, arguments.out.as_ref())
+    stream(&client, &path, output, &query, arguments.out.as_ref())
 }
 
 /// Reads a whole result.
-pub(crate) fn read(client: &Client, path: &str, question: &str) -> Result<Value> {
-    let answer = client.stream(path, "application/json", question)?;
-    serde_json::from_reader(std::io::BufReader::new(answer))
+pub(crate) fn read(client: &Client, path: &str, query: &str) -> Result<Value> {
+    let response = client.stream(path, "application/json", query)?;
+    serde_json::from_reader(std::io::BufReader::new(response))
         .map_err(|error| client.strange(&error.to_string()))
 }
 
@@ -143,7 +143,7 @@ pub(crate) fn stream(
     client: &Client,
     path: &str,
     output: Output,
-    question: &str,
+    query: &str,
     file: Option<&PathBuf>,
 ) -> Result<()> {
     let (accept, is_binary) = match output {
@@ -159,9 +159,9 @@ pub(crate) fn stream(
         ));
     }
     // The request is sent before the file is created, so that a refused request leaves no empty file.
-    let mut answer = client.stream(path, accept, question)?;
+    let mut response = client.stream(path, accept, query)?;
     let mut out = selection::output_to(file)?;
-    match output::copy(&mut answer, &mut out) {
+    match output::copy(&mut response, &mut out) {
         Ok(()) if output == Output::Json => Ok(out.write_all(b"\n").and_then(|()| out.flush())?),
         Ok(()) => Ok(()),
         Err(CopyError::Write(error)) => Err(match file {

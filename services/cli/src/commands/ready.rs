@@ -22,12 +22,12 @@ pub(crate) struct ReadyArguments {
 /// Requests the readiness of the server. Fails if it does not accept reads or writes.
 pub(crate) fn run(arguments: &ReadyArguments) -> Result<()> {
     let client = arguments.connection.client()?;
-    let answer = client.ask("/ready")?;
-    let ready = client.parse(&answer.text)?;
+    let response = client.fetch("/ready")?;
+    let ready = client.parse(&response.text)?;
     if arguments.connection.json {
         output::print(&format!(
             "{}\n",
-            json!({"ready": answer.status == 200, "answer": ready})
+            json!({"ready": response.status == 200, "answer": ready})
         ))?;
     }
     let reasons = ready["reasons"]
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &ReadyArguments) -> Result<()> {
         .flatten()
         .filter_map(Value::as_str);
     let reasons: Vec<&str> = reasons.collect();
-    match answer.status {
+    match response.status {
         200 => {
             if !arguments.connection.json {
                 output::print(&["ready\n".to_owned(), lines(&reasons)].concat())?;

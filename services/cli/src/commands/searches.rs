@@ -134,13 +134,13 @@ fn find_saved(arguments: &RunArguments) -> Result<()> {
     if arguments.connection.server.json {
         return output::print(&text);
     }
-    let answer = client.parse(&text)?;
-    let found = answer["timelines"].as_array();
+    let response = client.parse(&text)?;
+    let found = response["timelines"].as_array();
     let found = found.ok_or_else(|| client.strange("a search result without timelines"))?;
     output::print(&find::table(found))?;
     output::print(&format!(
         "\n{} of {}",
         output::count(found.len() as u64),
-        output::count(answer["total"].as_u64().unwrap_or_default())
+        output::count(response["total"].as_u64().unwrap_or_default())
     ))
 }

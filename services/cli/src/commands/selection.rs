@@ -53,15 +53,15 @@ impl RangeArguments {
 }
 
 /// Returns a query for timelines and fields. Without conditions or fields it selects all.
-pub(crate) fn question(timelines: &WhereArguments, fields: &[String]) -> Result<Map<String, Value>> {
-    let mut question = Map::new();
+pub(crate) fn query(timelines: &WhereArguments, fields: &[String]) -> Result<Map<String, Value>> {
+    let mut query = Map::new();
     if let Some(tree) = timelines.tree()? {
-        question.insert("timelines".into(), json!({"where": tree}));
+        query.insert("timelines".into(), json!({"where": tree}));
     }
     if !fields.is_empty() {
-        question.insert("fields".into(), json!(fields));
+        query.insert("fields".into(), json!(fields));
     }
-    Ok(question)
+    Ok(query)
 }
 
 /// Reads a JSON body from a file, or from standard input for `-`.
@@ -92,9 +92,9 @@ pub(crate) fn confirm(question: &str) -> Result<()> {
     }
     eprint!("{question} [y/N] ");
     io::stderr().flush()?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    match answer.trim() {
+    let mut reply = String::new();
+    io::stdin().lock().read_line(&mut reply)?;
+    match reply.trim() {
         "y" | "Y" | "yes" => Ok(()),
         _ => Err(CliError::Incomplete("nothing was done".into())),
     }

@@ -137,7 +137,7 @@ fn list(ListArguments { connection }: &ListArguments) -> Result<()> {
     if connection.json {
         return output::print(&text);
     }
-    let answer = client.parse(&text)?;
+    let response = client.parse(&text)?;
     let mut grid = Grid::new([
         "table",
         "created",
@@ -147,7 +147,7 @@ fn list(ListArguments { connection }: &ListArguments) -> Result<()> {
         "kept for",
         "source tags",
     ]);
-    for table in answer["tables"].as_array().into_iter().flatten() {
+    for table in response["tables"].as_array().into_iter().flatten() {
         let policy = &table["policy"];
         let age = |name: &str| policy[name].as_str().unwrap_or("ever").to_owned();
         let tags = table["source_tags"].as_array().into_iter().flatten();

@@ -42,7 +42,7 @@ struct Samples {
 }
 
 /// Two consecutive scrapes.
-struct Look<'a> {
+struct ScrapePair<'a> {
     before: &'a Samples,
     now: &'a Samples,
 }
@@ -52,19 +52,19 @@ pub(crate) fn run(arguments: &TopArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let is_terminal = std::io::stdout().is_terminal();
     let mut before = samples(&client)?;
-    let mut looks = 0;
-    while arguments.count.is_none_or(|count| looks < count) {
+    let mut updates = 0;
+    while arguments.count.is_none_or(|count| updates < count) {
         pause(arguments.interval);
         let now = samples(&client)?;
-        let look = Look {
+        let scrapes = ScrapePair {
             before: &before,
             now: &now,
         };
         if arguments.connection.json {
-            output::print(&look.json())?;
+            output::print(&scrapes.json())?;
         } else {
             let running = client.parse(&client.get("/v1/jobs?state=running")?)?;
-            let mut text = look.text(client.base());
+            let mut text = scrapes.text(client.base());
             if running["jobs"].as_array().is_some_and(|jobs| !jobs.is_empty()) {
                 text = format!("{text}\n{}", jobs::table(&running["jobs"]));
             }
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &TopArguments) -> Result<()> {
             ))?;
         }
         before = now;
-        looks += 1;
+        updates += 1;
     }
     Ok(())
 }
@@ -110,7 +110,7 @@ impl Samples {
     }
 }
 
-impl Look<'_> {
+impl ScrapePair<'_> {
     /// Returns the growth of a counter per second. A smaller value means a restart of the server, where the
     /// counter starts at zero.
     fn rate(&self, name: &str, label: &str) -> f64 {

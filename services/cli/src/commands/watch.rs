@@ -54,7 +54,7 @@ struct Event {
 /// Starts the watch and prints each event.
 pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
     let client = arguments.connection.client()?;
-    let mut request = selection::question(&arguments.timelines, &arguments.fields)?;
+    let mut request = selection::query(&arguments.timelines, &arguments.fields)?;
     let kinds = match (arguments.only_timelines, arguments.only_deletes) {
         (false, false) => vec!["points"],
         (timelines, deletes) => [(timelines, "timelines"), (deletes, "deletes")]

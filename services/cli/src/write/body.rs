@@ -30,7 +30,7 @@ enum Origins<'b> {
 }
 
 /// Body with the offsets of its lines.
-pub(super) struct Places<'p, 'b> {
+pub(super) struct LineOffsets<'p, 'b> {
     body: &'p Body<'b>,
     /// Offset of each line.
     starts: Vec<usize>,
@@ -41,7 +41,7 @@ impl<'b> Body<'b> {
     pub(super) fn of(batch: &'b Batch, converted: Option<&'b Converted>) -> Self {
         let (bytes, framing, origins) = match converted {
             Some(converted) => (&converted.body, Framing::Ndjson, Origins::Rows(&converted.starts)),
-            None => (&batch.piece.bytes, batch.framing, Origins::Same),
+            None => (&batch.block.bytes, batch.framing, Origins::Same),
         };
         Self {
             bytes: Cow::Borrowed(bytes),
@@ -63,16 +63,16 @@ impl<'b> Body<'b> {
     }
 
     /// Finds the offsets of all lines.
-    pub(super) fn places(&self) -> Places<'_, 'b> {
+    pub(super) fn line_offsets(&self) -> LineOffsets<'_, 'b> {
         let starts = std::iter::once(0).chain(memchr::memchr_iter(b'\n', &self.bytes).map(|end| end + 1));
-        Places {
+        LineOffsets {
             body: self,
             starts: starts.filter(|start| *start < self.bytes.len()).collect(),
         }
     }
 }
 
-impl Places<'_, '_> {
+impl LineOffsets<'_, '_> {
     /// Returns the position in the batch of the record that begins with this line. Lines count from 1.
     pub(super) fn origin(&self, line: usize) -> Option<usize> {
         let at = line.checked_sub(1)?;
@@ -164,18 +164,18 @@ mod tests {
     }
 
     fn origins(body: &Body<'_>, lines: &[usize]) -> Vec<Option<usize>> {
-        let places = body.places();
-        lines.iter().map(|line| places.origin(*line)).collect()
+        let line_offsets = body.line_offsets();
+        lines.iter().map(|line| line_offsets.origin(*line)).collect()
     }
 
     #[test]
     fn the_rest_of_a_batch_knows_where_it_comes_from() {
         let all = body("a v=1\nb s=\"x\ny\"\nc v=1\nd v=1\ne v=1");
-        let rest = all.places().again(&[2, 4], None, 2);
+        let rest = all.line_offsets().again(&[2, 4], None, 2);
         assert_eq!(rest.bytes(), b"b s=\"x\ny\"\nc v=1\n");
         assert_eq!(origins(&rest, &[1, 2, 3, 4]), [Some(6), None, Some(16), None]);
         // A further partial body still maps to positions in the batch.
-        let last = rest.places().again(&[3], None, 1);
+        let last = rest.line_offsets().again(&[3], None, 1);
         assert_eq!(
             (last.bytes(), origins(&last, &[1])),
             (&b"c v=1\n"[..], vec![Some(16)])
@@ -185,10 +185,10 @@ mod tests {
     #[test]
     fn what_lies_behind_the_last_line_that_was_named_goes_along() {
         let all = body("a v=1\nb s=\"x\ny\"\nc v=1\nd v=1");
-        let rest = all.places().again(&[1], Some(2), 3);
+        let rest = all.line_offsets().again(&[1], Some(2), 3);
         assert_eq!(rest.bytes(), b"a v=1\nc v=1\nd v=1\n");
         assert_eq!(origins(&rest, &[1, 2, 3]), [Some(0), Some(16), Some(22)]);
-        let rest = all.places().again(&[], Some(0), 4);
+        let rest = all.line_offsets().again(&[], Some(0), 4);
         assert_eq!(rest.bytes(), b"a v=1\nb s=\"x\ny\"\nc v=1\nd v=1\n");
     }
 }

@@ -314,7 +314,7 @@ impl CsvPlan {
         let mut hashes = Vec::new();
         rows(bytes, self.delimiter, |start, row| match self.point(row) {
             Ok(point) => {
-                hashes.extend(place_of(&point));
+                hashes.extend(point_hash(&point));
                 converted.starts.push(start);
                 converted.body.extend_from_slice(point.to_string().as_bytes());
                 converted.body.push(b'\n');
@@ -397,10 +397,10 @@ fn rows(bytes: &[u8], delimiter: u8, mut each: impl FnMut(usize, &::csv::ByteRec
 }
 
 /// Returns a hash of timeline and time. Returns `None` for a point without a time.
-fn place_of(point: &Value) -> Option<u64> {
+fn point_hash(point: &Value) -> Option<u64> {
     let time = point.get("time")?;
-    let place = json!([point.get("measurement"), point.get("tags"), time]);
-    Some(xxh3_64(place.to_string().as_bytes()))
+    let identity = json!([point.get("measurement"), point.get("tags"), time]);
+    Some(xxh3_64(identity.to_string().as_bytes()))
 }
 
 fn cells_of_header(header: &[u8], delimiter: u8) -> Result<Vec<String>> {

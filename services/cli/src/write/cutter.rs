@@ -44,7 +44,7 @@ pub(super) struct Cutter<R> {
 
 /// Sequence of whole records.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct RecordBlock {
     /// Offset of the first byte in the stream.
     pub(super) start: u64,
     /// Offset after the last byte.
@@ -76,43 +76,43 @@ impl<R: Read> Cutter<R> {
         }
     }
 
-    /// Returns the offset of the next piece.
+    /// Returns the offset of the next block.
     pub(super) const fn offset(&self) -> u64 {
         self.offset
     }
 
     /// Returns the next batch, which ends at `stop` or before, unless its first record is longer. Returns
     /// `None` at the end of the stream.
-    pub(super) fn next(&mut self, stop: Option<u64>) -> io::Result<Option<Piece>> {
+    pub(super) fn next(&mut self, stop: Option<u64>) -> io::Result<Option<RecordBlock>> {
         let room = stop.map_or(u64::MAX, |stop| stop.saturating_sub(self.offset));
         let bytes_max = self.limits.bytes.min(usize::try_from(room).unwrap_or(usize::MAX));
         self.cut(bytes_max, self.limits.rows)
     }
 
     /// Returns the next record alone.
-    pub(super) fn record(&mut self) -> io::Result<Option<Piece>> {
+    pub(super) fn record(&mut self) -> io::Result<Option<RecordBlock>> {
         self.cut(0, 1)
     }
 
     /// Returns the next `bytes`, or fewer at the end of the stream. They can be given back with
     /// [`give_back`](Self::give_back).
-    pub(super) fn take(&mut self, bytes: usize) -> io::Result<Piece> {
+    pub(super) fn take(&mut self, bytes: usize) -> io::Result<RecordBlock> {
         while self.filled < bytes && !self.is_at_end {
             self.fill()?;
         }
-        Ok(self.hand_out(bytes.min(self.filled), 0, 0))
+        Ok(self.take_block(bytes.min(self.filled), 0, 0))
     }
 
-    /// Takes back the piece that was returned last.
-    pub(super) fn give_back(&mut self, piece: Piece) {
-        self.offset = piece.start;
-        self.line = piece.first_line;
-        let rest = std::mem::replace(&mut self.buffer, piece.bytes);
+    /// Takes back the block that was returned last.
+    pub(super) fn give_back(&mut self, block: RecordBlock) {
+        self.offset = block.start;
+        self.line = block.first_line;
+        let rest = std::mem::replace(&mut self.buffer, block.bytes);
         self.buffer.extend_from_slice(&rest[..self.filled]);
         self.filled = self.buffer.len();
     }
 
-    fn cut(&mut self, bytes_max: usize, rows_max: usize) -> io::Result<Option<Piece>> {
+    fn cut(&mut self, bytes_max: usize, rows_max: usize) -> io::Result<Option<RecordBlock>> {
         let (plain, plain_rows) = self.plain_lines(bytes_max, rows_max)?;
         let (mut cut, mut rows) = (plain, plain_rows);
         while rows < rows_max {
@@ -133,8 +133,8 @@ impl<R: Read> Cutter<R> {
                     self.fill()?;
                     continue;
                 }
-                // An incomplete record is a separate piece: if the stream is longer the next time, only this
-                // piece has changed. On the server an open quote would also include the records after it.
+                // An incomplete record is a separate block: if the stream is longer the next time, only this
+                // block has changed. On the server an open quote would also include the records after it.
                 None if cut > 0 => break,
                 None if !read.contains(&b'\n') && self.is_at_end => read.len(),
                 None => {
@@ -148,7 +148,7 @@ impl<R: Read> Cutter<R> {
             cut = end;
             rows += 1;
         }
-        Ok((cut > 0).then(|| self.hand_out(cut, plain, plain_rows)))
+        Ok((cut > 0).then(|| self.take_block(cut, plain, plain_rows)))
     }
 
     /// Finds the lines before the first quote, within `bytes_max` and at most `rows_max`. They are records
@@ -202,9 +202,9 @@ impl<R: Read> Cutter<R> {
         }
     }
 
-    /// Returns the first `bytes` as a piece. The first `counted` of them contain `lines` line ends, which are
+    /// Returns the first `bytes` as a block. The first `counted` of them contain `lines` line ends, which are
     /// not counted again.
-    fn hand_out(&mut self, bytes: usize, counted: usize, lines: usize) -> Piece {
+    fn take_block(&mut self, bytes: usize, counted: usize, lines: usize) -> RecordBlock {
         let rest = self.filled - bytes;
         let mut next = self.spare.take().unwrap_or_default();
         if next.len() < rest {
@@ -214,16 +214,16 @@ impl<R: Read> Cutter<R> {
         let mut out = std::mem::replace(&mut self.buffer, next);
         self.filled = rest;
         out.truncate(bytes);
-        let piece = Piece {
+        let block = RecordBlock {
             start: self.offset,
             end: self.offset + bytes as u64,
             first_line: self.line,
             bytes: out,
         };
         self.offset += bytes as u64;
-        let more = memchr::memchr_iter(b'\n', &piece.bytes[counted..]).count();
+        let more = memchr::memchr_iter(b'\n', &block.bytes[counted..]).count();
         self.line += (lines + more) as u64;
-        piece
+        block
     }
 
     fn fill(&mut self) -> io::Result<()> {
@@ -251,65 +251,65 @@ impl<R: Read> Cutter<R> {
 mod tests {
     use super::*;
 
-    fn pieces(text: &str, framing: Framing, bytes: usize, rows: usize) -> Vec<String> {
+    fn blocks(text: &str, framing: Framing, bytes: usize, rows: usize) -> Vec<String> {
         let mut cutter = Cutter::new(text.as_bytes(), framing, BatchLimits { bytes, rows });
-        let mut pieces = Vec::new();
-        while let Some(piece) = cutter.next(None).expect("memory reads") {
-            let lines = text[..usize::try_from(piece.start).expect("small")]
+        let mut blocks = Vec::new();
+        while let Some(block) = cutter.next(None).expect("memory reads") {
+            let lines = text[..usize::try_from(block.start).expect("small")]
                 .matches('\n')
                 .count();
-            assert_eq!(piece.first_line, 1 + lines as u64);
-            pieces.push(String::from_utf8(piece.bytes).expect("text"));
+            assert_eq!(block.first_line, 1 + lines as u64);
+            blocks.push(String::from_utf8(block.bytes).expect("text"));
         }
-        assert_eq!(pieces.concat(), text, "nothing is lost");
-        pieces
+        assert_eq!(blocks.concat(), text, "nothing is lost");
+        blocks
     }
 
     #[test]
     fn batches_are_whole_records_within_their_limits() {
         let text = "aaaa\nbb\ncc\nddddddddd\ne";
         assert_eq!(
-            pieces(text, Framing::Ndjson, 8, 100),
+            blocks(text, Framing::Ndjson, 8, 100),
             ["aaaa\nbb\n", "cc\n", "ddddddddd\n", "e"]
         );
         assert_eq!(
-            pieces(text, Framing::Ndjson, 100, 2),
+            blocks(text, Framing::Ndjson, 100, 2),
             ["aaaa\nbb\n", "cc\nddddddddd\n", "e"]
         );
-        assert_eq!(pieces("", Framing::Ndjson, 8, 1), [""; 0]);
+        assert_eq!(blocks("", Framing::Ndjson, 8, 1), [""; 0]);
     }
 
     #[test]
     fn long_streams_are_cut_the_same_however_they_arrive() {
         let text: String = (0..200_000).map(|at| format!("m f=\"a\nb\",g={at}\n")).collect();
-        let all = pieces(&text, Framing::Lines, 1 << 20, 10_000);
+        let all = blocks(&text, Framing::Lines, 1 << 20, 10_000);
         assert!(
             all.iter()
-                .all(|piece| piece.ends_with('\n') && piece.starts_with("m f="))
+                .all(|block| block.ends_with('\n') && block.starts_with("m f="))
         );
-        assert!(all.iter().all(|piece| piece.len() <= 1 << 20), "within the limit");
+        assert!(all.iter().all(|block| block.len() <= 1 << 20), "within the limit");
         assert_eq!(all.len(), 20);
     }
 
     /// Cuts in the slow way: record by record.
     fn naive(text: &str, framing: Framing, bytes: usize, rows: usize) -> Vec<&str> {
-        let mut pieces = Vec::new();
+        let mut blocks = Vec::new();
         let (mut start, mut cut, mut count) = (0, 0, 0);
         while cut < text.len() {
             let end = framing.end(text.as_bytes(), cut);
             if cut > start && (count == rows || end.is_none_or(|end| end - start > bytes)) {
-                pieces.push(&text[start..cut]);
+                blocks.push(&text[start..cut]);
                 (start, count) = (cut, 0);
             } else {
                 (cut, count) = (end.unwrap_or(text.len()), count + 1);
             }
         }
-        pieces.extend((start < cut).then(|| &text[start..cut]));
-        pieces
+        blocks.extend((start < cut).then(|| &text[start..cut]));
+        blocks
     }
 
     #[test]
-    fn plain_lines_are_cut_as_if_each_were_looked_at() {
+    fn plain_lines_are_cut_as_if_each_was_inspected() {
         let mut random = tideline_testkit::seed("cutter").max(1);
         let mut below = |bound: u64| {
             random ^= random << 13;
@@ -332,7 +332,7 @@ mod tests {
             }
             let framing = [Framing::Lines, Framing::Ndjson][below(2) as usize];
             let (bytes, rows) = (1 + below(40_000) as usize, 1 + below(200) as usize);
-            let found = pieces(&text, framing, bytes, rows);
+            let found = blocks(&text, framing, bytes, rows);
             assert_eq!(found, naive(&text, framing, bytes, rows), "round {round}");
         }
     }
@@ -344,10 +344,10 @@ mod tests {
         let mut found = Vec::new();
         loop {
             cutter.lend(|| Some(vec![b'\n'; 5]));
-            let Some(piece) = cutter.next(None).expect("memory") else {
+            let Some(block) = cutter.next(None).expect("memory") else {
                 break;
             };
-            found.push((piece.first_line, String::from_utf8(piece.bytes).expect("text")));
+            found.push((block.first_line, String::from_utf8(block.bytes).expect("text")));
         }
         let expected = [(1, "aaaa\nbb\n"), (3, "cc\n"), (4, "dddd")];
         assert_eq!(found, expected.map(|(line, text)| (line, text.to_owned())));
@@ -356,9 +356,9 @@ mod tests {
     #[test]
     fn an_open_quote_takes_nothing_else_with_it() {
         let text = format!("a f=1\nb f=\"open\n{}", "c f=2\n".repeat(300_000));
-        let all = pieces(&text, Framing::Lines, 64 << 10, 1_000_000);
+        let all = blocks(&text, Framing::Lines, 64 << 10, 1_000_000);
         assert_eq!(all[..2], ["a f=1\n", "b f=\"open\n"]);
-        assert!(all[2..].iter().all(|piece| piece.starts_with("c f=2\n")));
+        assert!(all[2..].iter().all(|block| block.starts_with("c f=2\n")));
     }
 
     #[test]

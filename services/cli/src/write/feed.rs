@@ -15,7 +15,7 @@ use tideline_openapi::model::{Clock, Precision, SystemClock};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::csv::{ColumnScan, CsvArguments, CsvPlan};
-use super::cutter::{BatchLimits, Cutter, Piece};
+use super::cutter::{BatchLimits, Cutter, RecordBlock};
 use super::early::likely_unit_of;
 use super::input::{FormatName, Input};
 use super::parquet::ParquetRows;
@@ -37,7 +37,7 @@ pub(super) struct Batch {
     pub(super) precision: &'static str,
     /// Conversion plan for rows of CSV.
     pub(super) csv: Option<Arc<CsvPlan>>,
-    pub(super) piece: Piece,
+    pub(super) block: RecordBlock,
     /// Hash of the bytes, if the run has a resume file: a later run detects changes by it.
     pub(super) hash: Option<u64>,
     /// Time of reading, in nanoseconds since the Unix epoch. Points without a time get it.
@@ -192,7 +192,7 @@ impl<'a> Feed<'a> {
             }
             let plan = self
                 .csv
-                .plan(header.as_ref().map(|piece| &*piece.bytes), &source.path);
+                .plan(header.as_ref().map(|block| &*block.bytes), &source.path);
             let mut plan = plan.map_err(|error| CliError::usage(format!("{}: {error}", source.path)))?;
             let scan = self.scan(input, &mut source, &plan)?;
             scan.decide(&mut plan, &source.path, self.unit)?;
@@ -210,9 +210,9 @@ impl<'a> Feed<'a> {
         let mut scan = ColumnScan::new(plan);
         if input.bytes.is_none() {
             let first = source.records.next(None).map_err(|error| source.failed(error))?;
-            if let Some(piece) = first {
-                scan.add(plan, &piece);
-                source.records.give_back(piece);
+            if let Some(block) = first {
+                scan.add(plan, &block);
+                source.records.give_back(block);
             }
             return Ok(scan);
         }
@@ -221,9 +221,9 @@ impl<'a> Feed<'a> {
         if self.csv.has_header() {
             rows.record().map_err(|error| source.failed(error))?;
         }
-        while let Some(piece) = rows.next(None).map_err(|error| source.failed(error))? {
-            scan.add(plan, &piece);
-            rows.lend(|| Some(piece.bytes));
+        while let Some(block) = rows.next(None).map_err(|error| source.failed(error))? {
+            scan.add(plan, &block);
+            rows.lend(|| Some(block.bytes));
         }
         Ok(scan)
     }
@@ -273,7 +273,7 @@ impl Records {
     }
 
     /// Returns the next batch, which ends at `stop` or before. Returns `None` at the end.
-    fn next(&mut self, stop: Option<u64>) -> std::io::Result<Option<Piece>> {
+    fn next(&mut self, stop: Option<u64>) -> std::io::Result<Option<RecordBlock>> {
         match self {
             Self::Text(cutter) => cutter.next(stop),
             Self::Parquet { rows, .. } => rows.next(stop),
@@ -289,23 +289,23 @@ impl Records {
     }
 
     /// Returns the next `length` bytes of text or rows of Parquet; fewer at the end.
-    fn take(&mut self, length: usize) -> std::io::Result<Piece> {
+    fn take(&mut self, length: usize) -> std::io::Result<RecordBlock> {
         match self {
             Self::Text(cutter) => cutter.take(length),
             Self::Parquet { rows, .. } => rows.take(length),
         }
     }
 
-    /// Takes back the piece that was returned last.
-    fn give_back(&mut self, piece: Piece) {
+    /// Takes back the block that was returned last.
+    fn give_back(&mut self, block: RecordBlock) {
         match self {
-            Self::Text(cutter) => cutter.give_back(piece),
-            Self::Parquet { rows, .. } => rows.give_back(piece),
+            Self::Text(cutter) => cutter.give_back(block),
+            Self::Parquet { rows, .. } => rows.give_back(block),
         }
     }
 
     /// Returns the next record alone.
-    fn record(&mut self) -> std::io::Result<Option<Piece>> {
+    fn record(&mut self) -> std::io::Result<Option<RecordBlock>> {
         match self {
             Self::Text(cutter) => cutter.record(),
             Self::Parquet { rows, .. } => rows.take(1).map(Some),
@@ -318,12 +318,12 @@ impl Source {
     fn next(&mut self, progress: &Progress, is_resumable: bool) -> std::io::Result<Option<Batch>> {
         loop {
             let offset = self.records.offset();
-            let piece = match self.acknowledged.next_from(offset) {
+            let block = match self.acknowledged.next_from(offset) {
                 Some(range) if range.start == offset => {
-                    let piece = self.records.take(range.len())?;
-                    if piece.end == range.end && xxh3_64(&piece.bytes) == range.hash {
-                        let bytes = piece.bytes.len() as u64;
-                        match self.grown(piece, progress)? {
+                    let block = self.records.take(range.len())?;
+                    if block.end == range.end && xxh3_64(&block.bytes) == range.hash {
+                        let bytes = block.bytes.len() as u64;
+                        match self.grown(block, progress)? {
                             Some(record) => Some(record),
                             None => {
                                 let source_bytes = self.source_bytes();
@@ -333,18 +333,18 @@ impl Source {
                         }
                     } else {
                         // The file has changed here, so later ranges do not apply any more.
-                        self.records.give_back(piece);
+                        self.records.give_back(block);
                         self.acknowledged.clear();
                         self.records.next(None)?
                     }
                 }
                 range => self.records.next(range.map(|range| range.start))?,
             };
-            let Some(piece) = piece else {
+            let Some(block) = block else {
                 return Ok(None);
             };
             if !std::mem::replace(&mut self.is_checked, true)
-                && let Some(likely) = likely_unit_of(&piece.bytes, self.framing, self.precision)
+                && let Some(likely) = likely_unit_of(&block.bytes, self.framing, self.precision)
             {
                 progress.warn_of_1970(&self.path, self.precision, likely);
             }
@@ -353,22 +353,22 @@ impl Source {
                 framing: self.framing,
                 precision: self.precision,
                 csv: self.csv.clone(),
-                hash: is_resumable.then(|| xxh3_64(&piece.bytes)),
+                hash: is_resumable.then(|| xxh3_64(&block.bytes)),
                 time: SystemClock.now().nanos(),
-                piece,
+                block,
                 source_bytes: self.source_bytes(),
             }));
         }
     }
 
-    /// Returns the whole record if an earlier run sent only its beginning, `piece`, because the file ended
+    /// Returns the whole record if an earlier run sent only its beginning, `block`, because the file ended
     /// there.
-    fn grown(&mut self, piece: Piece, progress: &Progress) -> std::io::Result<Option<Piece>> {
-        if self.framing.end(&piece.bytes, 0).is_some() {
+    fn grown(&mut self, block: RecordBlock, progress: &Progress) -> std::io::Result<Option<RecordBlock>> {
+        if self.framing.end(&block.bytes, 0).is_some() {
             return Ok(None);
         }
-        let sent = piece.bytes.clone();
-        self.records.give_back(piece);
+        let sent = block.bytes.clone();
+        self.records.give_back(block);
         let record = self.records.record()?.filter(|record| record.bytes != sent);
         if let Some(record) = &record {
             progress.note(format!(

@@ -89,7 +89,7 @@ impl Outcome {
         if report.rejected == 0 {
             return None;
         }
-        let places = body.places();
+        let line_offsets = body.line_offsets();
         let unnamed = report.rejected.saturating_sub(report.rejects.len() as u64);
         let last_line = report.rejects.last().map_or(0, |reject| reject.line);
         let (later, ended): (Vec<Reject>, Vec<Reject>) = report
@@ -97,7 +97,7 @@ impl Outcome {
             .into_iter()
             .partition(|reject| report.has_later && !is_last && reject.is_for_now);
         self.rejected += ended.len() as u64;
-        let origin = |line| places.origin(line).unwrap_or(usize::MAX);
+        let origin = |line| line_offsets.origin(line).unwrap_or(usize::MAX);
         let placed = ended
             .into_iter()
             .map(|reject| (origin(reject.line), reject.reason));
@@ -105,11 +105,11 @@ impl Outcome {
         if report.has_later && !is_last {
             let lines: Vec<usize> = later.iter().map(|reject| reject.line).collect();
             let behind = (unnamed > 0).then_some(last_line);
-            return Some(places.again(&lines, behind, lines.len() as u64 + unnamed));
+            return Some(line_offsets.again(&lines, behind, lines.len() as u64 + unnamed));
         }
         self.rejected += unnamed;
         self.unnamed += unnamed;
-        self.last_named = places.origin(last_line);
+        self.last_named = line_offsets.origin(last_line);
         None
     }
 }

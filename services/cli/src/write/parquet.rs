@@ -27,7 +27,7 @@ mod wide_times;
 use self::described::Described;
 use self::wide_times::{Seconds, WideTimes, is_whole};
 use super::csv::{CsvArguments, Kind, Role};
-use super::cutter::{BatchLimits, Piece};
+use super::cutter::{BatchLimits, RecordBlock};
 use crate::error::{CliError, Result};
 
 /// Rows decoded at once.
@@ -48,7 +48,7 @@ pub(super) struct ParquetRows {
     /// Rows decoded last, and the index of the next one.
     unpacked: Option<(Rows, usize)>,
     /// Piece that was given back.
-    returned: Option<Piece>,
+    returned: Option<RecordBlock>,
     /// Number of the next row, from 0.
     row: u64,
     /// Number of rows of the file.
@@ -157,7 +157,7 @@ impl ParquetRows {
 
     /// Returns the number of the next row.
     pub(super) fn offset(&self) -> u64 {
-        self.returned.as_ref().map_or(self.row, |piece| piece.start)
+        self.returned.as_ref().map_or(self.row, |block| block.start)
     }
 
     /// Returns the number of native histograms in skipped columns. No write format supports them.
@@ -172,15 +172,15 @@ impl ParquetRows {
     }
 
     /// Returns the next batch, which ends at row `stop` or before. Returns `None` at the end of the file.
-    pub(super) fn next(&mut self, stop: Option<u64>) -> io::Result<Option<Piece>> {
+    pub(super) fn next(&mut self, stop: Option<u64>) -> io::Result<Option<RecordBlock>> {
         let room = stop.map_or(u64::MAX, |stop| stop.saturating_sub(self.row));
         let rows = self.limits.rows.min(usize::try_from(room).unwrap_or(usize::MAX));
         self.read(rows, self.limits.bytes)
     }
 
     /// Returns the next `rows` rows, however large, or fewer at the end of the file.
-    pub(super) fn take(&mut self, rows: usize) -> io::Result<Piece> {
-        let at_end = Piece {
+    pub(super) fn take(&mut self, rows: usize) -> io::Result<RecordBlock> {
+        let at_end = RecordBlock {
             start: self.row,
             end: self.row,
             first_line: self.row + 1,
@@ -189,14 +189,14 @@ impl ParquetRows {
         Ok(self.read(rows, usize::MAX)?.unwrap_or(at_end))
     }
 
-    /// Takes back the piece that was returned last.
-    pub(super) fn give_back(&mut self, piece: Piece) {
-        self.returned = Some(piece);
+    /// Takes back the block that was returned last.
+    pub(super) fn give_back(&mut self, block: RecordBlock) {
+        self.returned = Some(block);
     }
 
-    fn read(&mut self, rows_max: usize, bytes_max: usize) -> io::Result<Option<Piece>> {
-        if let Some(piece) = self.returned.take() {
-            return Ok((piece.end > piece.start).then_some(piece));
+    fn read(&mut self, rows_max: usize, bytes_max: usize) -> io::Result<Option<RecordBlock>> {
+        if let Some(block) = self.returned.take() {
+            return Ok((block.end > block.start).then_some(block));
         }
         let start = self.row;
         let mut bytes = Vec::new();
@@ -219,7 +219,7 @@ impl ParquetRows {
         if bytes.iter().all(|byte| *byte == b'\n') {
             bytes.clear();
         }
-        Ok((rows > 0).then_some(Piece {
+        Ok((rows > 0).then_some(RecordBlock {
             start,
             end: self.row,
             first_line: start + 1,

@@ -69,20 +69,20 @@ impl Rejects {
     ) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for reject in rejected {
-            let place = format!(
+            let position = format!(
                 "{input}:{}: {}",
                 reject.line,
                 reject.reason.replace(['\n', '\r'], " ")
             );
             if let Some(file) = &mut state.file {
                 let row = reject.row.trim_ascii_end();
-                let written = writeln!(file, "# {place}")
+                let written = writeln!(file, "# {position}")
                     .and_then(|()| file.write_all(row))
                     .and_then(|()| file.write_all(b"\n"));
                 written.map_err(|error| CliError::file(&self.path, error))?;
             }
             if state.first.len() < SHOWN_MAX {
-                state.first.push(place.chars().take(SHOWN_BYTES_MAX).collect());
+                state.first.push(position.chars().take(SHOWN_BYTES_MAX).collect());
             }
         }
         let line = rejected.last().map_or(0, |reject| reject.line);

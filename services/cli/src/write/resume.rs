@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::cutter::Piece;
+use super::cutter::RecordBlock;
 use crate::client::Client;
 use crate::error::{CliError, Result};
 
@@ -169,12 +169,18 @@ impl ResumeLog {
         &self.run
     }
 
-    /// Appends a piece as acknowledged. `rejected` rows of it were not stored.
-    pub(super) fn acknowledge(&self, path: &str, piece: &Piece, hash: u64, rejected: u64) -> Result<()> {
+    /// Appends a block as acknowledged. `rejected` rows of it were not stored.
+    pub(super) fn acknowledge(
+        &self,
+        path: &str,
+        block: &RecordBlock,
+        hash: u64,
+        rejected: u64,
+    ) -> Result<()> {
         let entry = Entry {
             file: path.to_owned(),
-            start: piece.start,
-            end: piece.end,
+            start: block.start,
+            end: block.end,
             hash: format!("{hash:016x}"),
             rejected,
         };

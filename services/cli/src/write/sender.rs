@@ -13,14 +13,14 @@ use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::body::{Body, record_at};
+use super::concurrency::ConcurrencyLimit;
 use super::csv::Converted;
 use super::feed::Batch;
 use super::outcome::{Outcome, Report};
-use super::pace::Pace;
 use super::progress::Progress;
 use super::rejects::{RejectedRow, Rejects};
 use super::resume::ResumeLog;
-use crate::client::{Answer, Client};
+use crate::client::{BufferedResponse, Client};
 use crate::error::{CliError, Result};
 
 /// Wait before rejected lines are sent again if the table has reached its limit of new timelines per minute.
@@ -31,7 +31,7 @@ pub(super) struct Sender<'a> {
     pub(super) client: &'a Client,
     pub(super) run: &'a str,
     pub(super) patience: Duration,
-    pub(super) pace: Pace,
+    pub(super) concurrency: ConcurrencyLimit,
     pub(super) resume: Option<&'a ResumeLog>,
     pub(super) rejects: &'a Rejects,
     pub(super) progress: &'a Progress,
@@ -55,16 +55,16 @@ impl Sender<'_> {
             let Ok(batch) = next else { return };
             match self.transfer(&batch) {
                 // If the channel of spare buffers is full, the buffer is dropped.
-                Ok(true) => drop(self.spares.try_send(batch.piece.bytes)),
+                Ok(true) => drop(self.spares.try_send(batch.block.bytes)),
                 Ok(false) => return,
-                Err(failure) => return self.pace.fail(failure),
+                Err(failure) => return self.concurrency.fail(failure),
             }
         }
     }
 
     /// Sends one batch until it is complete. Returns false if the run has failed elsewhere.
     fn transfer(&self, batch: &Batch) -> Result<bool> {
-        let converted = batch.csv.as_ref().map(|plan| plan.convert(&batch.piece.bytes));
+        let converted = batch.csv.as_ref().map(|plan| plan.convert(&batch.block.bytes));
         let body = Body::of(batch, converted.as_ref());
         let outcome = if body.bytes().is_empty() {
             Outcome::default()
@@ -82,14 +82,14 @@ impl Sender<'_> {
     fn send(&self, batch: &Batch, mut body: Body<'_>) -> Result<Option<Outcome>> {
         let path = format!("/points?precision={}&time={}", batch.precision, batch.time);
         let path = self.client.of_table(&path);
-        let (start, path_hash) = (batch.piece.start, xxh3_64(batch.path.as_bytes()));
+        let (start, path_hash) = (batch.block.start, xxh3_64(batch.path.as_bytes()));
         let hash = batch.hash.unwrap_or_default();
         let key = format!("{}-{path_hash:x}-{start:x}-{hash:x}", self.run);
         let mut outcome = Outcome::default();
         let (mut tries, mut keys_used) = (0, 0);
         let mut first_failure: Option<Instant> = None;
         loop {
-            let Some(turn) = self.pace.turn() else {
+            let Some(permit) = self.concurrency.acquire() else {
                 return Ok(None);
             };
             // The key of a partial body contains its hash, because after an interruption another run may have
@@ -98,29 +98,30 @@ impl Sender<'_> {
                 0 => format!("{key}-0"),
                 _ => format!("{key}-{keys_used}-{:x}", xxh3_64(body.bytes())),
             };
-            let answer = self.client.write(&path, body.content_type(), &key, body.bytes());
+            let response = self.client.write(&path, body.content_type(), &key, body.bytes());
             let is_last = first_failure.is_some_and(|first| first.elapsed() >= self.patience);
-            let wait = match answer {
-                Ok(answer) => match self.read(&answer)? {
+            let wait = match response {
+                Ok(response) => match self.read(&response)? {
                     Reading::Report(report) => match outcome.add(&body, report, is_last) {
                         None => {
-                            self.pace.stored(&turn);
+                            self.concurrency.stored(&permit);
                             return Ok(Some(outcome));
                         }
                         Some(rest) if rest.bytes().is_empty() => {
-                            self.pace.leave(&turn);
+                            self.concurrency.release(&permit);
                             return Err(self.client.strange("it rejected lines that were not sent"));
                         }
                         Some(rest) => {
                             body = rest;
                             keys_used += 1;
-                            Some(answer.retry_after.unwrap_or(TIMELINES_WAIT))
+                            Some(response.retry_after.unwrap_or(TIMELINES_WAIT))
                         }
                     },
                     Reading::Later(_) if is_last => {
-                        self.pace.leave(&turn);
-                        let refusal = self.client.refusal(&answer);
-                        let report = Report::of_refusal(&self.client.parse(&answer.text).unwrap_or_default());
+                        self.concurrency.release(&permit);
+                        let refusal = self.client.refusal(&response);
+                        let report =
+                            Report::of_refusal(&self.client.parse(&response.text).unwrap_or_default());
                         if !report.names_rejects() {
                             return Err(refusal);
                         }
@@ -130,41 +131,41 @@ impl Sender<'_> {
                     }
                     Reading::Later(wait) => wait,
                     Reading::Failed(failure) => {
-                        self.pace.leave(&turn);
+                        self.concurrency.release(&permit);
                         return Err(failure);
                     }
                 },
                 Err(failure) if is_last || matches!(failure, CliError::Tls { .. }) => {
-                    self.pace.leave(&turn);
+                    self.concurrency.release(&permit);
                     return Err(failure);
                 }
                 Err(_) => None,
             };
             first_failure.get_or_insert_with(Instant::now);
-            self.pace.busy(&turn, tries, wait);
+            self.concurrency.busy(&permit, tries, wait);
             tries += 1;
             self.progress.retried();
         }
     }
 
-    fn read(&self, answer: &Answer) -> Result<Reading> {
-        let body: Value = serde_json::from_str(&answer.text).unwrap_or_default();
+    fn read(&self, response: &BufferedResponse) -> Result<Reading> {
+        let body: Value = serde_json::from_str(&response.text).unwrap_or_default();
         let is_retryable = body.get("retryable").and_then(Value::as_bool).unwrap_or(false);
-        Ok(match answer.status {
+        Ok(match response.status {
             200 => {
                 let report = Report::of_success(&body);
                 Reading::Report(report.ok_or_else(|| self.client.strange("the response has no report"))?)
             }
             422 if body["code"] == "all_rejected" => Reading::Report(Report::of_refusal(&body)),
-            408 | 429 | 502..=504 | 507 => Reading::Later(answer.retry_after),
-            _ if is_retryable => Reading::Later(answer.retry_after),
-            _ => Reading::Failed(self.client.refusal(answer)),
+            408 | 429 | 502..=504 | 507 => Reading::Later(response.retry_after),
+            _ if is_retryable => Reading::Later(response.retry_after),
+            _ => Reading::Failed(self.client.refusal(response)),
         })
     }
 
     /// Records rejects, then the acknowledgement. A crash in between sends the batch again, but loses nothing.
     fn end(&self, batch: &Batch, converted: Option<&Converted>, outcome: Outcome) -> Result<()> {
-        let bytes = &batch.piece.bytes;
+        let bytes = &batch.block.bytes;
         let here = converted.map_or(&[][..], |converted| &converted.refused);
         let rejected = outcome.rejected + here.len() as u64;
         let unnamed = outcome.unnamed;
@@ -172,7 +173,7 @@ impl Sender<'_> {
         let by_server = by_server.map(|(start, reason)| (start.min(bytes.len()), reason));
         let mut all: Vec<(usize, String)> = by_server.chain(here.iter().cloned()).collect();
         all.sort();
-        let (mut counted, mut line) = (0, batch.piece.first_line);
+        let (mut counted, mut line) = (0, batch.block.first_line);
         let mut rows: Vec<RejectedRow<'_>> = Vec::with_capacity(all.len());
         for (start, reason) in &all {
             line += memchr::memchr_iter(b'\n', &bytes[counted..*start]).count() as u64;
@@ -192,7 +193,7 @@ impl Sender<'_> {
         // Rejected rows that are recorded nowhere must be sent again by the next run.
         let is_noted = unnamed == 0 || self.rejects.has_file();
         if let Some((resume, hash)) = self.resume.filter(|_| is_noted).zip(batch.hash) {
-            resume.acknowledge(&batch.path, &batch.piece, hash, rejected)?;
+            resume.acknowledge(&batch.path, &batch.block, hash, rejected)?;
         }
         if let Some(converted) = converted {
             self.progress.compared(&batch.path, converted.compared);

@@ -42,8 +42,8 @@ pub struct OrphansArguments {
 /// Lists unused objects, and removes them if requested.
 pub(crate) fn run(arguments: &OrphansArguments) -> Result<()> {
     let client = arguments.connection.client()?;
-    let mut found = ask(&client, arguments)?;
-    let count = |answer: &Value, name: &str| answer[name].as_u64().unwrap_or(0);
+    let mut found = search(&client, arguments)?;
+    let count = |response: &Value, name: &str| response[name].as_u64().unwrap_or(0);
     let (mut removed, mut bytes, mut left) = (0, 0, 0);
     if arguments.remove {
         loop {
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &OrphansArguments) -> Result<()> {
             if left == 0 || !found["error"].is_null() || count(&found, "removed") == 0 {
                 break;
             }
-            found = ask(&client, arguments)?;
+            found = search(&client, arguments)?;
         }
         found["removed"] = removed.into();
         found["removed_bytes"] = bytes.into();
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &OrphansArguments) -> Result<()> {
     }
 }
 
-fn ask(client: &Client, arguments: &OrphansArguments) -> Result<Value> {
+fn search(client: &Client, arguments: &OrphansArguments) -> Result<Value> {
     let mut request = json!({"target": arguments.target, "remove": arguments.remove});
     if let Some(origin) = &arguments.origin {
         request["origin"] = origin.as_str().into();

@@ -55,11 +55,11 @@ pub(crate) fn status(arguments: &StatusArguments) -> Result<()> {
     }
 }
 
-fn standing(answer: &Value) -> String {
+fn standing(response: &Value) -> String {
     let number = |value: &Value| value.as_u64().map(output::count).unwrap_or_default();
     let mut targets = Grid::new(["target", "address", "tables", "failures"]);
     let mut troubles = String::new();
-    for target in answer["targets"].as_array().into_iter().flatten() {
+    for target in response["targets"].as_array().into_iter().flatten() {
         let tables = target["tables"].as_array().into_iter().flatten();
         let tables: Vec<String> = tables.map(output::cell).collect();
         targets.row(vec![
@@ -75,7 +75,7 @@ fn standing(answer: &Value) -> String {
     let mut tables = Grid::new([
         "table", "files", "bytes", "points", "oldest", "newest", "cold too", "waiting", "late", "behind",
     ]);
-    for table in answer["tables"].as_array().into_iter().flatten() {
+    for table in response["tables"].as_array().into_iter().flatten() {
         if let Some(stalled) = table["stalled"].as_str() {
             troubles.push_str(&format!("\n{}: {stalled}\n", output::member(table, "table")));
         }
@@ -113,11 +113,11 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<()> {
         }
     }
     let text = client.post(&client.of_table("/archive/restore"), &body)?;
-    let answer = client.parse(&text)?;
-    match answer["job"]["id"].as_u64() {
+    let response = client.parse(&text)?;
+    match response["job"]["id"].as_u64() {
         Some(job) if arguments.wait => jobs::watch(&client, &arguments.connection.server, job),
         _ if arguments.connection.server.json => output::print(&text),
-        Some(_) => output::print(&jobs::table(&Value::Array(vec![answer["job"].clone()]))),
+        Some(_) => output::print(&jobs::table(&Value::Array(vec![response["job"].clone()]))),
         None => output::print("neither the archive nor the cold tier has points in that range"),
     }
 }

@@ -14,10 +14,10 @@ use crate::output::grid::Grid;
 const CHARTS_MAX: usize = 8;
 
 /// Formats the rows of a result and its notes. `width` is that of the terminal, if any.
-pub(crate) fn table(answer: &Value, width: Option<usize>) -> String {
-    let (grid, rows) = grid(answer);
-    let cost = &answer["cost"];
-    let more = match answer["more"].as_bool() {
+pub(crate) fn table(response: &Value, width: Option<usize>) -> String {
+    let (grid, rows) = grid(response);
+    let cost = &response["cost"];
+    let more = match response["more"].as_bool() {
         Some(true) => ", and there are more: raise --limit, or narrow the query",
         _ => "",
     };
@@ -26,7 +26,7 @@ pub(crate) fn table(answer: &Value, width: Option<usize>) -> String {
         ("estimated", "estimates"),
         ("overflowed", "empty where a sum of integers exceeds 64 bits"),
     ] {
-        let columns = answer[member].as_array().into_iter().flatten();
+        let columns = response[member].as_array().into_iter().flatten();
         let columns: Vec<String> = columns.map(output::cell).collect();
         if !columns.is_empty() {
             notes.push_str(&format!("{what}: {}\n", columns.join(", ")));
@@ -45,8 +45,8 @@ pub(crate) fn table(answer: &Value, width: Option<usize>) -> String {
 
 /// Returns the rows of all series as one table, and their number. Columns are the measurement if a series has
 /// one, the tags of all series, then all columns.
-pub(crate) fn grid(answer: &Value) -> (Grid, u64) {
-    let series = || answer["series"].as_array().into_iter().flatten();
+pub(crate) fn grid(response: &Value) -> (Grid, u64) {
+    let series = || response["series"].as_array().into_iter().flatten();
     let mut tags: Vec<&str> = series()
         .flat_map(|one| one["tags"].as_object().into_iter().flatten())
         .map(|(key, _)| &**key)
@@ -64,7 +64,7 @@ pub(crate) fn grid(answer: &Value) -> (Grid, u64) {
     let mut grid = Grid::new(heads.chain(tags.iter().copied()).chain(columns.iter().copied()));
     let mut rows = 0;
     for one in series() {
-        let places: Vec<Option<usize>> = columns
+        let positions: Vec<Option<usize>> = columns
             .iter()
             .map(|name| names(one).position(|own| own == *name))
             .collect();
@@ -72,8 +72,8 @@ pub(crate) fn grid(answer: &Value) -> (Grid, u64) {
             let measurement = is_named.then(|| output::member(one, "measurement"));
             let mut cells: Vec<String> = measurement.into_iter().collect();
             cells.extend(tags.iter().map(|tag| output::member(&one["tags"], tag)));
-            cells.extend(places.iter().map(|place| {
-                let cell = place.and_then(|at| row.get(at));
+            cells.extend(positions.iter().map(|position| {
+                let cell = position.and_then(|at| row.get(at));
                 cell.map(output::cell).unwrap_or_default()
             }));
             grid.row(cells);
@@ -98,9 +98,9 @@ struct Drawn<'a> {
 }
 
 /// Draws one chart per field and measurement. `width` is that of the terminal, if any.
-pub(crate) fn charts(answer: &Value, width: Option<usize>) -> String {
+pub(crate) fn charts(response: &Value, width: Option<usize>) -> String {
     let mut drawn: Vec<Drawn<'_>> = Vec::new();
-    for series in answer["series"].as_array().into_iter().flatten() {
+    for series in response["series"].as_array().into_iter().flatten() {
         for (at, column) in names(series).enumerate().skip(1) {
             let points = points(series, at);
             if points.is_empty() {

@@ -7,7 +7,7 @@ use super::times::{TimeForm, TimeNumbers, decimal, likely_unit};
 use super::values::{Kind, boolean, is_float};
 use super::{CsvPlan, Role, rows};
 use crate::error::{CliError, Result};
-use crate::write::cutter::Piece;
+use crate::write::cutter::RecordBlock;
 use crate::write::early::is_near_1970;
 
 /// Result of a scan: counts per column, and the forms of times.
@@ -53,10 +53,10 @@ impl ColumnScan {
     }
 
     /// Adds whole rows.
-    pub(in crate::write) fn add(&mut self, plan: &CsvPlan, piece: &Piece) {
-        let (mut line, mut counted) = (piece.first_line, 0);
-        rows(&piece.bytes, plan.delimiter, |start, row| {
-            line += memchr::memchr_iter(b'\n', &piece.bytes[counted..start]).count() as u64;
+    pub(in crate::write) fn add(&mut self, plan: &CsvPlan, block: &RecordBlock) {
+        let (mut line, mut counted) = (block.first_line, 0);
+        rows(&block.bytes, plan.delimiter, |start, row| {
+            line += memchr::memchr_iter(b'\n', &block.bytes[counted..start]).count() as u64;
             counted = start;
             if row.len() != plan.roles.len() {
                 return;

@@ -5,7 +5,7 @@
 use clap::Parser;
 
 use super::*;
-use crate::write::cutter::Piece;
+use crate::write::cutter::RecordBlock;
 
 #[derive(Parser)]
 struct Line {
@@ -22,13 +22,13 @@ fn arguments(line: &[&str]) -> CsvArguments {
 
 fn scanned(plan: &mut CsvPlan, rows: &str) -> Result<()> {
     let mut scan = ColumnScan::new(plan);
-    let piece = Piece {
+    let block = RecordBlock {
         start: 0,
         end: 0,
         first_line: 2,
         bytes: rows.into(),
     };
-    scan.add(plan, &piece);
+    scan.add(plan, &block);
     scan.decide(plan, "in.csv", None)
 }
 

@@ -13,7 +13,7 @@ use crate::condition::{self, WhereArguments, joined};
 use crate::error::{CliError, Result};
 
 /// Arguments that conflict with `--body`, which replaces them.
-const OF_QUESTION: [&str; 23] = [
+const QUERY_OPTIONS: [&str; 23] = [
     "conditions",
     "measurement",
     "last",
@@ -43,7 +43,7 @@ const OF_QUESTION: [&str; 23] = [
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("aggregates").args(["functions", "compute_windows"]).multiple(true))]
 #[command(group = ArgGroup::new("ranked").args(["top", "bottom"]))]
-pub(crate) struct QuestionArguments {
+pub(crate) struct PointQueryArguments {
     #[command(flatten)]
     timelines: WhereArguments,
     #[command(flatten)]
@@ -132,52 +132,52 @@ pub(crate) struct QuestionArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// File with the query in JSON, as for the API, or `-` for standard input
-    #[arg(long, value_name = "FILE", conflicts_with_all = OF_QUESTION)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = QUERY_OPTIONS)]
     body: Option<PathBuf>,
 }
 
-impl QuestionArguments {
+impl PointQueryArguments {
     /// Returns the query in JSON. `limit` is the number of rows without `--limit`.
     pub(crate) fn json(&self, limit: Option<u64>) -> Result<String> {
         match &self.body {
             Some(path) => body(path),
-            None => Ok(self.question(limit)?.to_string()),
+            None => Ok(self.query(limit)?.to_string()),
         }
     }
 
-    fn question(&self, limit: Option<u64>) -> Result<Value> {
-        let mut question = selection::question(&self.timelines, &self.fields)?;
-        question.insert("range".into(), self.range.range().into());
-        question.insert("tier".into(), self.tier.as_str().into());
+    fn query(&self, limit: Option<u64>) -> Result<Value> {
+        let mut query = selection::query(&self.timelines, &self.fields)?;
+        query.insert("range".into(), self.range.range().into());
+        query.insert("tier".into(), self.tier.as_str().into());
         let values: Result<Vec<Value>> = self
             .values
             .iter()
             .map(|text| condition::parse(Domain::Values, text))
             .collect();
         if let Some(tree) = joined(values?) {
-            question.insert("where".into(), tree);
+            query.insert("where".into(), tree);
         }
         if !self.compute.is_empty() {
-            question.insert("compute".into(), computations(&self.compute)?);
+            query.insert("compute".into(), computations(&self.compute)?);
         }
         if !self.functions.is_empty() || !self.compute_windows.is_empty() {
-            question.insert("aggregate".into(), self.aggregate()?.into());
+            query.insert("aggregate".into(), self.aggregate()?.into());
         }
         for (field, first) in [(&self.highest, "highest"), (&self.lowest, "lowest")] {
             if let Some(field) = field {
-                question.insert("sort".into(), json!({"field": field, "first": first}));
+                query.insert("sort".into(), json!({"field": field, "first": first}));
             }
         }
         if let Some(sample) = self.sample {
-            question.insert("sample".into(), sample.into());
+            query.insert("sample".into(), sample.into());
         }
         if self.desc {
-            question.insert("order".into(), "desc".into());
+            query.insert("order".into(), "desc".into());
         }
         if let Some(limit) = self.limit.or(limit) {
-            question.insert("limit".into(), limit.into());
+            query.insert("limit".into(), limit.into());
         }
-        Ok(question.into())
+        Ok(query.into())
     }
 
     fn aggregate(&self) -> Result<Map<String, Value>> {
@@ -276,7 +276,7 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        question: QuestionArguments,
+        query: PointQueryArguments,
     }
 
     #[test]
@@ -308,7 +308,7 @@ mod tests {
             "p95(usage)",
         ];
         let line = Line::try_parse_from(["x"].iter().chain(&line)).unwrap_or_else(|error| panic!("{error}"));
-        let json = line.question.json(None).expect("a query");
+        let json = line.query.json(None).expect("a query");
         let read: PointQuery = serde_json::from_str(&json).expect(&json);
         let shown = serde_json::to_value(&read).expect("plain data");
         assert_eq!(shown["where"], json!({"field": "usage", "gt": 90}));

@@ -16,10 +16,10 @@ const FIRST_WAIT: Duration = Duration::from_millis(200);
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Concurrency limit shared by all connections.
-pub(super) struct Pace {
+pub(super) struct ConcurrencyLimit {
     state: Mutex<State>,
     changed: Condvar,
-    most: usize,
+    maximum: usize,
     /// Set when the run has failed, for threads that wait for input.
     stopped: Arc<AtomicBool>,
 }
@@ -34,17 +34,17 @@ struct State {
     has_failed: bool,
 }
 
-/// Permit to send a batch. It must be returned by [`Pace::stored`], [`Pace::busy`] or [`Pace::leave`].
-pub(super) struct Turn {
+/// Permit to send a batch. It must be returned by [`ConcurrencyLimit::stored`], [`ConcurrencyLimit::busy`] or [`ConcurrencyLimit::release`].
+pub(super) struct Permit {
     begun: Instant,
 }
 
-impl Pace {
-    /// Creates a limit of `most` batches in flight.
-    pub(super) fn new(most: usize) -> Self {
+impl ConcurrencyLimit {
+    /// Creates a limit of `maximum` batches in flight.
+    pub(super) fn new(maximum: usize) -> Self {
         Self {
             state: Mutex::new(State {
-                allowed: most as f64,
+                allowed: maximum as f64,
                 in_flight: 0,
                 not_before: None,
                 slowed: None,
@@ -52,13 +52,13 @@ impl Pace {
                 has_failed: false,
             }),
             changed: Condvar::new(),
-            most,
+            maximum,
             stopped: Arc::default(),
         }
     }
 
     /// Waits for a permit. Returns `None` if the run has failed.
-    pub(super) fn turn(&self) -> Option<Turn> {
+    pub(super) fn acquire(&self) -> Option<Permit> {
         let mut state = self.lock();
         loop {
             if state.has_failed {
@@ -76,7 +76,7 @@ impl Pace {
                 }
                 _ if is_free => {
                     state.in_flight += 1;
-                    return Some(Turn { begun: now });
+                    return Some(Permit { begun: now });
                 }
                 _ => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
@@ -84,31 +84,31 @@ impl Pace {
     }
 
     /// Returns the permit of a stored batch, and raises the limit.
-    pub(super) fn stored(&self, turn: &Turn) {
+    pub(super) fn stored(&self, permit: &Permit) {
         let mut state = self.lock();
-        if state.slowed.is_none_or(|slowed| slowed < turn.begun) {
-            state.allowed = (state.allowed + 1.0 / state.allowed).min(self.most as f64);
+        if state.slowed.is_none_or(|slowed| slowed < permit.begun) {
+            state.allowed = (state.allowed + 1.0 / state.allowed).min(self.maximum as f64);
         }
         self.end(state);
     }
 
     /// Returns the permit of a batch that the server did not accept, lowers the limit and pauses sending.
-    /// `asked` is the time that the server requested.
-    pub(super) fn busy(&self, turn: &Turn, tries: u32, asked: Option<Duration>) {
+    /// `retry_after` is the time that the server requested.
+    pub(super) fn busy(&self, permit: &Permit, tries: u32, retry_after: Option<Duration>) {
         let mut state = self.lock();
         // Batches that were sent at the same time reduce the limit only once.
-        if state.slowed.is_none_or(|slowed| slowed < turn.begun) {
+        if state.slowed.is_none_or(|slowed| slowed < permit.begun) {
             state.allowed = (state.allowed / 2.0).max(1.0);
             state.slowed = Some(Instant::now());
         }
-        let wait = asked.unwrap_or_else(|| FIRST_WAIT.saturating_mul(1 << tries.min(8)));
+        let wait = retry_after.unwrap_or_else(|| FIRST_WAIT.saturating_mul(1 << tries.min(8)));
         let until = Instant::now() + wait.min(WAIT_MAX);
         state.not_before = Some(state.not_before.map_or(until, |before| before.max(until)));
         self.end(state);
     }
 
     /// Returns the permit of a batch whose result does not depend on the server's load.
-    pub(super) fn leave(&self, _turn: &Turn) {
+    pub(super) fn release(&self, _turn: &Permit) {
         self.end(self.lock());
     }
 
@@ -151,41 +151,41 @@ mod tests {
 
     #[test]
     fn a_busy_server_gets_fewer_at_once_and_then_more_again() {
-        let pace = Pace::new(8);
-        let turns: Vec<Turn> = (0..8).map(|_| pace.turn().expect("free")).collect();
-        for turn in &turns {
-            pace.busy(turn, 0, Some(Duration::from_millis(20)));
+        let limit = ConcurrencyLimit::new(8);
+        let permits: Vec<Permit> = (0..8).map(|_| limit.acquire().expect("free")).collect();
+        for permit in &permits {
+            limit.busy(permit, 0, Some(Duration::from_millis(20)));
         }
         assert_eq!(
-            pace.lock().allowed,
+            limit.lock().allowed,
             4.0,
             "halved once for all that were sent together"
         );
         let begun = Instant::now();
-        let turn = pace.turn().expect("after the wait");
+        let permit = limit.acquire().expect("after the wait");
         assert!(
             begun.elapsed() >= Duration::from_millis(15),
             "as long as the server requests"
         );
-        pace.stored(&turn);
+        limit.stored(&permit);
         for _ in 0..100 {
-            let turn = pace.turn().expect("free");
-            pace.stored(&turn);
+            let permit = limit.acquire().expect("free");
+            limit.stored(&permit);
         }
-        assert_eq!(pace.lock().allowed, 8.0);
+        assert_eq!(limit.lock().allowed, 8.0);
     }
 
     #[test]
     fn a_failure_wakes_those_who_wait() {
-        let pace = Pace::new(1);
-        let turn = pace.turn().expect("free");
-        pace.busy(&turn, 0, Some(Duration::from_secs(30)));
+        let limit = ConcurrencyLimit::new(1);
+        let permit = limit.acquire().expect("free");
+        limit.busy(&permit, 0, Some(Duration::from_secs(30)));
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| pace.turn().is_none());
-            pace.fail(CliError::Incomplete("first".into()));
-            pace.fail(CliError::Incomplete("second".into()));
+            let waiting = scope.spawn(|| limit.acquire().is_none());
+            limit.fail(CliError::Incomplete("first".into()));
+            limit.fail(CliError::Incomplete("second".into()));
             assert!(waiting.join().expect("it ends"));
         });
-        assert_eq!(pace.failure().expect("it failed").to_string(), "first");
+        assert_eq!(limit.failure().expect("it failed").to_string(), "first");
     }
 }
