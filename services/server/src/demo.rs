@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<()> {
     ];
     let shown = show(&server, &progress, &poster, &examples, &config, arguments.once);
     if shown.is_err() || arguments.once {
-        server.stop().ask();
+        server.stop().request();
     }
     let status = {
         let progress = progress.clone();
@@ -105,7 +105,7 @@ fn show(
 ) -> Result<()> {
     let begun = Instant::now();
     while !progress.is_ready() {
-        if server.stop().is_asked() {
+        if server.stop().is_requested() {
             return Ok(());
         }
         if begun.elapsed() > READY_TIMEOUT {
@@ -136,7 +136,7 @@ fn show(
     }
     if once {
         for example in examples {
-            println!("# {}\n{}\n", example.about, example.ask(poster)?.trim_end());
+            println!("# {}\n{}\n", example.about, example.run(poster)?.trim_end());
         }
         return Ok(());
     }

@@ -32,11 +32,11 @@ pub(crate) enum Failure {
         reason: String,
     },
     /// The result of an example query lacks an expected text.
-    #[error("the result of `{about}` lacks {missing:?}: {answer}")]
-    Answer {
+    #[error("the result of `{about}` lacks {missing:?}: {result}")]
+    MissingText {
         about: &'static str,
         missing: &'static str,
-        answer: String,
+        result: String,
     },
     /// The data of the demo did not arrive in time.
     #[error("the demo is not ready after {seconds} s: {reason}")]

@@ -165,7 +165,7 @@ impl Server {
                 // Fails only if this start has already ended.
                 let _ = begun.send(());
             },
-            stop.asked(),
+            stop.requested(),
         ));
         if has_begun.recv().is_err() {
             let end = runtime
@@ -221,12 +221,12 @@ impl Server {
         } = self;
         let end = runtime.block_on(serving);
         let served = match end {
-            Ok(Ok(())) if stop.is_asked() => Ok(()),
+            Ok(Ok(())) if stop.is_requested() => Ok(()),
             Ok(Ok(())) => Err("it no longer listens".to_owned()),
             Ok(Err(error)) => Err(error.to_string()),
             Err(error) => Err(error.to_string()),
         };
-        let left = end_timeout.saturating_sub(stop.asked_for());
+        let left = end_timeout.saturating_sub(stop.elapsed());
         let closed = close(scheduler, engine, left.max(CLOSE_TIMEOUT));
         runtime.shutdown_timeout(THREADS_TIMEOUT);
         if let Some(failure) = supervisor.failure() {
@@ -247,30 +247,32 @@ impl fmt::Debug for Server {
 
 impl Stop {
     /// Requests the stop and returns immediately.
-    pub fn ask(&self) {
-        self.0.send_if_modified(|asked| {
-            let is_first = asked.is_none();
-            asked.get_or_insert_with(Instant::now);
+    pub fn request(&self) {
+        self.0.send_if_modified(|requested| {
+            let is_first = requested.is_none();
+            requested.get_or_insert_with(Instant::now);
             is_first
         });
     }
 
     /// True if a stop was requested.
-    pub fn is_asked(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.0.borrow().is_some()
     }
 
     /// Returns the time since the first stop request.
-    fn asked_for(&self) -> Duration {
-        self.0.borrow().map_or(Duration::ZERO, |asked| asked.elapsed())
+    fn elapsed(&self) -> Duration {
+        self.0
+            .borrow()
+            .map_or(Duration::ZERO, |requested| requested.elapsed())
     }
 
     /// Waits for a stop request.
-    fn asked(&self) -> impl Future<Output = ()> + Send + 'static {
-        let mut asked = self.0.subscribe();
+    fn requested(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut requested = self.0.subscribe();
         async move {
             // Fails only if no sender is left, so that no stop can be requested any more.
-            let _ = asked.wait_for(Option::is_some).await;
+            let _ = requested.wait_for(Option::is_some).await;
         }
     }
 }
@@ -289,7 +291,7 @@ fn end_after(failure: &ThreadFailure, stop: &Stop, timeout: Duration) {
         reason,
         "a thread that the database depends on has panicked; the process ends and must be restarted"
     );
-    stop.ask();
+    stop.request();
     let timeout = timeout
         .saturating_add(CLOSE_TIMEOUT)
         .saturating_add(THREADS_TIMEOUT);
@@ -364,7 +366,7 @@ fn stop_on_signals(stop: &Stop) -> io::Result<()> {
     tokio::spawn(async move {
         let name = either(&mut terminate, &mut interrupt).await;
         tracing::info!("{name}: stopping; send it again to end immediately");
-        stop.ask();
+        stop.request();
         let name = either(&mut terminate, &mut interrupt).await;
         tracing::warn!("{name} again: ending immediately");
         std::process::exit(EXIT_IMPATIENT);

@@ -120,11 +120,11 @@ fn verify(of: &TargetArguments) -> Result<()> {
     }
     let Verified { wrong, unread } = &found;
     if of.json {
-        let answer = json!({
+        let response = json!({
             "target": of.target, "is_sound": found.is_sound() && segments > 0, "segments": segments, "files": files, "bytes": bytes,
             "findings": wrong, "unread": unread,
         });
-        output::print(&answer.to_string())?;
+        output::print(&response.to_string())?;
     } else {
         let damaged = wrong.iter().map(|finding| format!("damaged: {finding}\n"));
         let unread = unread.iter().map(|reason| format!("not read: {reason}\n"));

@@ -15,7 +15,7 @@ pub(crate) struct Example {
     path: &'static str,
     /// Media type of the result, if not JSON.
     accept: Option<&'static str>,
-    question: String,
+    query: String,
     /// Texts that a correct result contains.
     shows: [&'static str; 2],
 }
@@ -35,21 +35,21 @@ pub(crate) fn examples(host: &str) -> [Example; 3] {
             about: "find timelines: simulated production and staging machines in Europe without LTS",
             path: "/v1/tables/default/timelines/search",
             accept: None,
-            question: european.to_owned(),
+            query: european.to_owned(),
             shows: ["\"timelines\":[{", "fleet_cpu"],
         },
         Example {
             about: "read points: CPU usage of this machine in the last hour, per minute",
             path: "/v1/tables/default/query",
             accept: Some("text/csv"),
-            question: by_minute,
+            query: by_minute,
             shows: ["mean(usage_active)", "\ncpu,"],
         },
         Example {
             about: "read the latest values: memory, load and uptime of this machine",
             path: "/v1/tables/default/latest",
             accept: Some("text/csv"),
-            question: latest,
+            query: latest,
             shows: ["used_percent", "uptime"],
         },
     ]
@@ -65,22 +65,18 @@ impl Example {
         if poster.needs_token() {
             line.push_str(" -H \"authorization: Bearer $TIDELINE_TOKEN\"");
         }
-        line + &format!(" -d '{}'", self.question.replace('\'', "'\\''"))
+        line + &format!(" -d '{}'", self.query.replace('\'', "'\\''"))
     }
 
     /// Runs the query and returns its result. Fails unless the result contains the expected texts.
-    pub(crate) fn ask(&self, poster: &Poster) -> Result<String> {
-        let answer = poster.ask(
-            self.path,
-            self.accept.unwrap_or("application/json"),
-            &self.question,
-        )?;
-        match self.shows.iter().find(|part| !answer.contains(**part)) {
-            None => Ok(answer),
-            Some(missing) => Err(Failure::Answer {
+    pub(crate) fn run(&self, poster: &Poster) -> Result<String> {
+        let result = poster.query(self.path, self.accept.unwrap_or("application/json"), &self.query)?;
+        match self.shows.iter().find(|part| !result.contains(**part)) {
+            None => Ok(result),
+            Some(missing) => Err(Failure::MissingText {
                 about: self.about,
                 missing,
-                answer,
+                result,
             }),
         }
     }
@@ -94,8 +90,8 @@ mod tests {
     fn a_curl_line_is_one_line_that_a_shell_reads() {
         let poster = Poster::new("http://127.0.0.1:8490".to_owned(), None);
         for example in examples("o'brien") {
-            let question = serde_json::from_str::<Value>(&example.question);
-            assert!(question.is_ok(), "{question:?}: {}", example.question);
+            let query = serde_json::from_str::<Value>(&example.query);
+            assert!(query.is_ok(), "{query:?}: {}", example.query);
             let line = example.curl(&poster);
             assert!(!line.contains('\n') && !line.contains("authorization"), "{line}");
             assert!(

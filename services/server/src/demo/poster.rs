@@ -42,18 +42,18 @@ impl Poster {
 
     /// Writes lines with timestamps in nanoseconds. Fails unless all were stored.
     pub(crate) fn write(&self, lines: &[u8]) -> Result<()> {
-        let answer = self.post("/write?precision=ns", "text/plain", "application/json", lines)?;
-        match answer.0 {
+        let response = self.post("/write?precision=ns", "text/plain", "application/json", lines)?;
+        match response.0 {
             204 => Ok(()),
-            status => Err(self.failed("/write", format!("status {status}: {}", answer.1))),
+            status => Err(self.failed("/write", format!("status {status}: {}", response.1))),
         }
     }
 
     /// Sends a query in JSON. Fails unless the status is 200.
-    pub(crate) fn ask(&self, path: &str, accept: &str, question: &str) -> Result<String> {
-        match self.post(path, "application/json", accept, question.as_bytes())? {
-            (200, answer) => Ok(answer),
-            (status, answer) => Err(self.failed(path, format!("status {status}: {answer}"))),
+    pub(crate) fn query(&self, path: &str, accept: &str, query: &str) -> Result<String> {
+        match self.post(path, "application/json", accept, query.as_bytes())? {
+            (200, response) => Ok(response),
+            (status, response) => Err(self.failed(path, format!("status {status}: {response}"))),
         }
     }
 
@@ -66,12 +66,12 @@ impl Poster {
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {}", token.expose()));
         }
-        let read = |answer: Response<ureq::Body>| {
-            let status = answer.status().as_u16();
-            Ok((status, answer.into_body().read_to_string()?))
+        let read = |response: Response<ureq::Body>| {
+            let status = response.status().as_u16();
+            Ok((status, response.into_body().read_to_string()?))
         };
-        let answer = request.send(body).and_then(read);
-        answer.map_err(|error| self.failed(path, error.to_string()))
+        let response = request.send(body).and_then(read);
+        response.map_err(|error| self.failed(path, error.to_string()))
     }
 
     fn failed(&self, path: &str, reason: String) -> Failure {

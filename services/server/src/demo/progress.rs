@@ -42,7 +42,7 @@ impl Progress {
     /// Counts a failed write; only the first one is logged. Failures while the server stops are expected and
     /// ignored.
     pub(crate) fn fail(&self, reason: String) {
-        if self.server.is_asked() {
+        if self.server.is_requested() {
             return;
         }
         if self.failures.fetch_add(1, Ordering::Relaxed) == 0 {

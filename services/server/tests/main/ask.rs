@@ -178,9 +178,9 @@ fn points_are_read_as_tables_charts_and_for_programs() {
 #[test]
 fn profiles_choose_server_table_and_token_and_keep_the_token_to_themselves() {
     let home = tempfile::tempdir().expect("a folder");
-    let answer = r#"{"names":[],"next":null,"request_id":"r"}"#;
-    let lab = Pretender::start(move |_, _| (200, "", answer.into()));
-    let other = Pretender::start(move |_, _| (200, "", answer.into()));
+    let response = r#"{"names":[],"next":null,"request_id":"r"}"#;
+    let lab = Pretender::start(move |_, _| (200, "", response.into()));
+    let other = Pretender::start(move |_, _| (200, "", response.into()));
     let folder = home.path().join(".config/tideline");
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(home.path().join("lab.token"), "a-secret-of-this-test\n").expect("a file");
@@ -238,7 +238,7 @@ fn profiles_choose_server_table_and_token_and_keep_the_token_to_themselves() {
 }
 
 #[test]
-fn times_are_read_in_every_form_and_a_unit_is_asked_for() {
+fn times_are_read_in_every_form_and_a_unit_is_required() {
     let lab = Lab::start();
     let points = lab.file("in.lp", "m,host=a v=1 1700000000000000000\n");
     lab.ok(&["write", &points]);
@@ -250,8 +250,8 @@ fn times_are_read_in_every_form_and_a_unit_is_asked_for() {
         "1700000000000000000",
         "2023-11-14T23:13:20+01:00",
     ] {
-        let answer = lab.ok(&["query", "--from", from, "--to", "2023-11-15", "--output", "csv"]);
-        assert_eq!(answer.lines().count(), 2, "{from}: {answer}");
+        let response = lab.ok(&["query", "--from", from, "--to", "2023-11-15", "--output", "csv"]);
+        assert_eq!(response.lines().count(), 2, "{from}: {response}");
     }
     for (bare, unit) in [
         ("1700000000", "1700000000s"),

@@ -186,7 +186,7 @@ fn is_named(said: &str, path: &Path) -> bool {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_from_what_is_damaged() {
+fn unreadable_files_are_distinguished_from_damaged_ones() {
     let home = tempfile::tempdir().expect("a folder");
     fs::create_dir(home.path().join("empty")).expect("a folder");
     for (name, said) in [("absent", "is not a folder"), ("empty", "is not a data folder")] {

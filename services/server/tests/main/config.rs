@@ -5,7 +5,7 @@ use std::fs;
 use crate::process::{output, text, tideline};
 
 #[test]
-fn check_tells_right_from_wrong_by_its_exit_status() {
+fn check_reports_validity_by_its_exit_status() {
     let right = output(tideline(&["config", "check"]));
     assert_eq!(right.status.code(), Some(0), "{}", text(&right.stderr));
 

@@ -20,12 +20,12 @@ fn the_printed_lines_work_and_a_second_start_goes_on() {
     running.wait_for(|line| line.contains("SIMULATED fleet of 20 machines (seed 7)"));
     for shown in ["\"timelines\":[{", "mean(usage_active)", "used_percent"] {
         let line = running.wait_for(|line| line.starts_with("curl "));
-        let answer = Command::new("sh")
+        let response = Command::new("sh")
             .args(["-c", &line])
             .output()
             .expect("a shell runs");
-        let answer = String::from_utf8_lossy(&answer.stdout);
-        assert!(answer.contains(shown), "{line}\nanswers\n{answer}");
+        let response = String::from_utf8_lossy(&response.stdout);
+        assert!(response.contains(shown), "{line}\nanswers\n{response}");
     }
     running.wait_for(|line| line.starts_with("Ctrl-C ends the demo"));
     running.signal(Signal::INT);

@@ -84,7 +84,7 @@ impl Service for Nodes {
         );
         let ready = client.get("/ready");
         assert_eq!(ready.status, 503, "and is not ready: {ready:?}");
-        before.stop().ask();
+        before.stop().request();
         // Work that needs the shard now belongs to the other node, so the stop may fail.
         let _refused = before.wait();
         drop(folder);
@@ -92,7 +92,7 @@ impl Service for Nodes {
 
     fn stop(&mut self) {
         let server = self.server.take().expect("it was started");
-        server.stop().ask();
+        server.stop().request();
         server.wait().expect("a clean stop");
         self.start();
     }

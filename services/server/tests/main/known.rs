@@ -64,7 +64,7 @@ fn an_unknown_name_is_an_error_with_a_suggestion() {
 }
 
 #[test]
-fn a_question_in_json_is_checked_too() {
+fn a_query_in_json_is_checked_too() {
     let lab = filled();
     let body = br#"{"timelines": {"where": {"property": "measurement", "equals": "rom"}}}"#;
     let refused = lab.feed(&["query", "--body", "-"], body);

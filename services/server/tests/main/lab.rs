@@ -134,19 +134,19 @@ pub(crate) struct Pretender {
 }
 
 impl Pretender {
-    /// Starts the server. `answer` is called with the number of the request, from 0, and returns status,
+    /// Starts the server. `response` is called with the number of the request, from 0, and returns status,
     /// further header lines and body.
     pub(crate) fn start(
-        answer: impl Fn(usize, &Request) -> (u16, &'static str, String) + Send + Sync + 'static,
+        response: impl Fn(usize, &Request) -> (u16, &'static str, String) + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("it listens"));
         let requests: Arc<Mutex<Vec<Request>>> = Arc::default();
-        let (kept, answer) = (Arc::clone(&requests), Arc::new(answer));
+        let (kept, response) = (Arc::clone(&requests), Arc::new(response));
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let (kept, answer) = (Arc::clone(&kept), Arc::clone(&answer));
-                thread::spawn(move || converse(stream, &kept, &*answer));
+                let (kept, response) = (Arc::clone(&kept), Arc::clone(&response));
+                thread::spawn(move || converse(stream, &kept, &*response));
             }
         });
         Self { url, requests }
@@ -160,7 +160,7 @@ impl Pretender {
 fn converse(
     stream: TcpStream,
     kept: &Mutex<Vec<Request>>,
-    answer: &dyn Fn(usize, &Request) -> (u16, &'static str, String),
+    response: &dyn Fn(usize, &Request) -> (u16, &'static str, String),
 ) -> Option<()> {
     let mut reader = BufReader::new(stream);
     loop {
@@ -185,7 +185,7 @@ fn converse(
             kept.push(request.clone());
             kept.len() - 1
         };
-        let (status, headers, body) = answer(number, &request);
+        let (status, headers, body) = response(number, &request);
         let text = format!(
             "HTTP/1.1 {status} x\r\n{headers}content-length: {}\r\n\r\n{body}",
             body.len()

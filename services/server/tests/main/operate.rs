@@ -28,11 +28,11 @@ fn pages_of_an_export_are_bounded_in_bytes() {
         if request.head.starts_with("POST /v1/tables/default/explain") {
             return (200, "", r#"{"plan":{"timelines":1}}"#.to_owned());
         }
-        let question: serde_json::Value = serde_json::from_slice(&request.body).expect("JSON");
-        let first = question["page"]
+        let query: serde_json::Value = serde_json::from_slice(&request.body).expect("JSON");
+        let first = query["page"]
             .as_str()
             .map_or(0, |page| page.parse().expect("a number"));
-        let end = POINTS.min(first + question["limit"].as_u64().expect("a number"));
+        let end = POINTS.min(first + query["limit"].as_u64().expect("a number"));
         let points: Vec<String> = (first..end).map(|n| format!(r#"[{n},"{long}"]"#)).collect();
         let next = match end < POINTS {
             true => format!("\"{end}\""),
@@ -70,9 +70,9 @@ fn histograms_are_left_out_of_exports_and_counted_whatever_their_text() {
             let fields = [field("h", "histogram"), field("v", "float")].join(",");
             return (200, "", format!(r#"{{"fields":[{fields}]}}"#));
         }
-        let question: serde_json::Value = serde_json::from_slice(&request.body).expect("JSON");
-        if !question["aggregate"].is_null() {
-            assert_eq!(question["fields"], serde_json::json!(["h"]));
+        let query: serde_json::Value = serde_json::from_slice(&request.body).expect("JSON");
+        if !query["aggregate"].is_null() {
+            assert_eq!(query["fields"], serde_json::json!(["h"]));
             return (
                 200,
                 "",
@@ -391,9 +391,9 @@ fn shells_and_manuals_know_the_command_line() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let script = folder.path().join("tideline.bash");
     std::fs::write(&script, output(tideline(&["completions", "bash"])).stdout).expect("a file");
-    let asked = "source \"$0\"; COMP_WORDS=(tideline ta); COMP_CWORD=1; _tideline tideline ta tideline; echo ${COMPREPLY[@]}";
+    let line = "source \"$0\"; COMP_WORDS=(tideline ta); COMP_CWORD=1; _tideline tideline ta tideline; echo ${COMPREPLY[@]}";
     let answered = Command::new("bash")
-        .args(["-c", asked])
+        .args(["-c", line])
         .arg(&script)
         .output()
         .expect("bash runs");

@@ -332,9 +332,9 @@ fn times_of_the_old_type_beyond_nanoseconds_are_refused_and_not_turned_into_othe
         text.contains(&last) && ended.err.contains("6 of 8 rows"),
         "{text}{ended:?}"
     );
-    let answer = lab.run(&["query", "--field", "v", "--output", "csv"]);
-    let stored: Vec<&str> = answer.out.lines().skip(1).collect();
-    assert_eq!(stored.len(), 2, "{answer:?}");
+    let response = lab.run(&["query", "--field", "v", "--output", "csv"]);
+    let stored: Vec<&str> = response.out.lines().skip(1).collect();
+    assert_eq!(stored.len(), 2, "{response:?}");
     assert!(
         stored[0].contains("1969-12-31T23:59:59.999999999Z") && stored[0].ends_with(",6"),
         "{stored:?}"

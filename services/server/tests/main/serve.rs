@@ -19,13 +19,16 @@ fn ask(address: SocketAddr, path: &str, body: Option<&str>) -> (u16, String) {
         .build()
         .new_agent();
     let url = format!("http://{address}{path}");
-    let mut answer = match body {
+    let mut response = match body {
         Some(body) => agent.post(&url).send(body),
         None => agent.get(&url).call(),
     }
     .expect("a response");
-    let text = answer.body_mut().read_to_string().expect("the response is text");
-    (answer.status().as_u16(), text)
+    let text = response
+        .body_mut()
+        .read_to_string()
+        .expect("the response is text");
+    (response.status().as_u16(), text)
 }
 
 #[test]

@@ -90,8 +90,8 @@ fn servers_of_https_are_reached_with_the_authority_that_is_named() {
             "2023-11-16",
             "--json",
         ];
-        let answer = lab.ok(&[&all[..], &["--server", &server, "--ca", &ca]].concat());
-        assert!(answer.contains("20"), "{answer}");
+        let response = lab.ok(&[&all[..], &["--server", &server, "--ca", &ca]].concat());
+        assert!(response.contains("20"), "{response}");
     }
     // A profile can name the CA file with its server.
     let profiles = format!("[profiles.lab]\nserver = \"https://localhost:{port}\"\nca_file = \"~/ca.pem\"\n");

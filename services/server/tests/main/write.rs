@@ -332,7 +332,7 @@ fn an_interrupted_run_goes_on_and_sends_nothing_acknowledged_again() {
 }
 
 #[test]
-fn wrong_usage_and_an_absent_server_are_told_apart() {
+fn wrong_usage_and_an_absent_server_are_distinguished() {
     let lab = Lab::start();
     let file = lab.file("a.dat", "a v=1 1\n");
     for (line, code, said) in [
