@@ -71,7 +71,7 @@ pub trait Service: Clone + Send + Sync + 'static {
     type Guard: Send;
 
     /// Handles a request, which has its [`Origin`] among its extensions, and returns the response.
-    fn answer(self, request: Request<Incoming>) -> impl Future<Output = Response> + Send;
+    fn handle(self, request: Request<Incoming>) -> impl Future<Output = Response> + Send;
 
     /// Returns the response to a request that is refused because of overload.
     fn overloaded(&self, message: String) -> Response;
@@ -296,11 +296,11 @@ impl Connection {
             };
             let (service, busy) = (service.clone(), busy.clone());
             async move {
-                let answer = match refusal {
+                let response = match refusal {
                     Some(message) => closing(service.overloaded(message)),
-                    None => service.answer(request).await,
+                    None => service.handle(request).await,
                 };
-                Ok::<_, Infallible>(busy.until_sent(answer, share))
+                Ok::<_, Infallible>(busy.until_sent(response, share))
             }
         });
         let connection = http1::Builder::new()
@@ -335,8 +335,8 @@ fn more_than_share(client: Client, limit: usize) -> String {
 }
 
 /// Adds `Connection: close`, so that the connection closes after the response.
-fn closing(mut answer: Response) -> Response {
+fn closing(mut response: Response) -> Response {
     let close = hyper::header::HeaderValue::from_static("close");
-    answer.headers_mut().insert(hyper::header::CONNECTION, close);
-    answer
+    response.headers_mut().insert(hyper::header::CONNECTION, close);
+    response
 }

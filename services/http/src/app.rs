@@ -39,7 +39,7 @@ const READS_IN_FLIGHT_MAX: usize = 16;
 
 /// Maximum number of requests that wait, without a permit, for slow readers of their responses. Each occupies
 /// a thread; the runtime has 512 blocking threads.
-const SLOW_ANSWERS_MAX: usize = 128;
+const SLOW_CLIENTS_MAX: usize = 128;
 /// Maximum number of concurrent requests that wait for the end of jobs, each on a thread.
 const WAITS_IN_FLIGHT_MAX: usize = 32;
 /// Number of concurrent queries of cold points, in addition to those that wait in the querier; see
@@ -66,7 +66,7 @@ pub(crate) struct Shared {
     /// Reader of request bodies within the budget `body_bytes`.
     pub(crate) bodies: BodyReader,
     /// Shares of connections with a running request.
-    pub(crate) answering: Shares,
+    pub(crate) concurrent_requests: Shares,
     /// Permits of writes.
     pub(crate) writes: Permits,
     /// Permits of queries, searches and reads of the engine that have no permits of their own.
@@ -81,7 +81,7 @@ pub(crate) struct Shared {
     /// queries; the querier itself runs fewer at once.
     pub(crate) cold_queries: Permits,
     /// Slots of requests that released their permit because their reader is slow.
-    pub(crate) slow_answers: Arc<Semaphore>,
+    pub(crate) slow_clients: Arc<Semaphore>,
     /// Permits of requests that wait for jobs.
     pub(crate) waits: Permits,
     /// Permits of watches, held while a watch is open.
@@ -128,13 +128,13 @@ impl App {
                 settings.body_bytes_per_second_min,
             ),
             body_bytes,
-            answering: Shares::new(settings.connections_max),
+            concurrent_requests: Shares::new(settings.connections_max),
             writes: permits("writes", settings.writes_in_flight_max),
             queries: permits("queries", settings.queries_in_flight_max),
             cold_queries: permits("queries of cold points", cold_queries_max),
             exports: permits("exports", EXPORTS_IN_FLIGHT_MAX),
             reads: permits("remote reads", READS_IN_FLIGHT_MAX),
-            slow_answers: Arc::new(Semaphore::new(SLOW_ANSWERS_MAX)),
+            slow_clients: Arc::new(Semaphore::new(SLOW_CLIENTS_MAX)),
             waits: permits("requests that wait for jobs", WAITS_IN_FLIGHT_MAX),
             watches: permits("watches", settings.watches_max),
             watching,

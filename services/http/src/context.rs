@@ -37,8 +37,8 @@ pub(crate) fn current_client() -> Client {
 
 impl RequestContext {
     /// Runs the handler of a request within its context.
-    pub(crate) async fn scope<T>(self, answer: impl Future<Output = T>) -> T {
-        CURRENT.scope(self, answer).await
+    pub(crate) async fn scope<T>(self, response: impl Future<Output = T>) -> T {
+        CURRENT.scope(self, response).await
     }
 
     /// Returns the context of the running request. Outside of a request, returns a default context with the id `none`.

@@ -415,7 +415,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agents_are_never_told_to_drop_what_could_be_stored_later() {
+    fn agents_never_drop_what_could_be_stored_later() {
         for code in [
             ErrorCode::BodyTooSlow,
             ErrorCode::Conflict,
@@ -477,12 +477,12 @@ mod tests {
                 dialect: Dialect::of(path),
                 ..RequestContext::current()
             };
-            let answer = context
+            let response = context
                 .scope(async { Failure::from(full()).into_response() })
                 .await;
-            assert_eq!(answer.status(), status, "{path}");
-            assert_eq!(answer.headers()[header::RETRY_AFTER], "5", "{path}");
-            let body = axum::body::to_bytes(answer.into_body(), 10_000)
+            assert_eq!(response.status(), status, "{path}");
+            assert_eq!(response.headers()[header::RETRY_AFTER], "5", "{path}");
+            let body = axum::body::to_bytes(response.into_body(), 10_000)
                 .await
                 .expect("a body");
             let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
@@ -503,11 +503,11 @@ mod tests {
                 dialect: Dialect::of(path),
                 ..RequestContext::current()
             };
-            let answer = context
+            let response = context
                 .scope(async { Failure::invalid("what was wrong").into_response() })
                 .await;
-            assert_eq!(answer.status(), 400, "{path}");
-            let body = axum::body::to_bytes(answer.into_body(), 100)
+            assert_eq!(response.status(), 400, "{path}");
+            let body = axum::body::to_bytes(response.into_body(), 100)
                 .await
                 .expect("a body");
             assert_eq!(body, "what was wrong\n", "{path}");

@@ -18,8 +18,8 @@
 //! | `context`, `observe`, `audit`, `host`, `auth` | the layers around every request |
 //! | `failure` | the mapping from errors to statuses, per dialect |
 //! | `body` | size limits of request bodies; `tideline_connections` reads the bodies |
-//! | `extract`, `stream`, `whole` | extractors; streamed responses; memory accounting of responses sent whole |
-//! | `condition`, `saved` | conversion of conditions; expansion of saved searches |
+//! | `extract`, `stream`, `response_memory` | extractors; streamed responses; memory accounting of responses sent whole |
+//! | `condition`, `saved_search` | conversion of conditions; expansion of saved searches |
 //! | `ingest` | execution of writes; the pipeline is `tideline-ingest` |
 //! | `running` | the registry of running queries |
 //! | `requested` | background jobs that a request starts and does not wait for |
@@ -42,14 +42,14 @@ mod metrics;
 mod observe;
 mod requested;
 mod resources;
+mod response_memory;
 mod router;
 mod running;
-mod saved;
+mod saved_search;
 mod serve;
 mod settings;
 mod stream;
 mod watching;
-mod whole;
 
 pub use router::document;
 pub use serve::serve;

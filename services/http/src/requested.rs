@@ -16,20 +16,20 @@ pub(crate) async fn in_background<W: 'static>(
     job: fn(&W) -> Job,
     perform: impl FnOnce(W) + Send + 'static,
 ) -> Result<Job> {
-    let (tell, told) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     tokio::task::spawn_blocking(move || {
         let _permit = permit;
         // The result is dropped if the client has disconnected.
         match begin() {
             Ok(work) => {
-                let _gone = tell.send(Ok(job(&work)));
+                let _gone = sender.send(Ok(job(&work)));
                 perform(work);
             }
             Err(failure) => {
-                let _gone = tell.send(Err(failure));
+                let _gone = sender.send(Err(failure));
             }
         }
     });
     let never = |_| Failure::new(ErrorCode::Internal, "internal error");
-    told.await.map_err(never)?
+    receiver.await.map_err(never)?
 }

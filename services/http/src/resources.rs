@@ -123,8 +123,8 @@ fn described(kinds: &[(&str, &str)]) -> BTreeMap<String, RefOr<Response>> {
 }
 
 /// Returns the page size of a request, or `default` if it has none. Fails if it is 0 or over `most`.
-fn page_limit(asked: Option<usize>, default: usize, most: usize) -> Result<usize> {
-    match asked.unwrap_or(default) {
+fn page_limit(requested: Option<usize>, default: usize, most: usize) -> Result<usize> {
+    match requested.unwrap_or(default) {
         0 => Err(Failure::invalid("limit is 0; it must be at least 1")),
         limit if limit > most => Err(Failure::over(
             ErrorCode::OverLimit,

@@ -19,7 +19,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::{auth, described, host, observe, resources, whole};
+use crate::{auth, described, host, observe, resources, response_memory};
 
 /// Smallest response that is compressed, in bytes. Streamed responses have no known length and are always compressed.
 const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
@@ -128,7 +128,7 @@ async fn guard(State(app): State<App>, request: Request, next: Next) -> Response
         .and_then(|()| auth::require_token(&request, &app.settings))
         .and_then(|()| auth::refuse_other_sites(&request));
     match admitted {
-        Ok(()) => whole::reserve(State(app), request, next).await,
+        Ok(()) => response_memory::reserve(State(app), request, next).await,
         Err(failure) => {
             app.bodies.discard(request).await;
             failure.into_response()

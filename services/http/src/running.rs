@@ -14,7 +14,7 @@ use tideline_query::{Cancel, Progress};
 use crate::context::RequestId;
 
 /// Maximum size of the query text that is kept for display, in bytes.
-const QUESTION_BYTES_MAX: usize = 2_048;
+const QUERY_BYTES_MAX: usize = 2_048;
 
 /// Registry of the running queries of a service. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -35,7 +35,7 @@ pub(crate) struct RunningQuery {
     /// Last segment of the requested path.
     pub(crate) resource: &'static str,
     /// Text of the query: JSON or PromQL, truncated if it is long.
-    pub(crate) question: String,
+    pub(crate) text: String,
     pub(crate) started: Timestamp,
     /// Monotonic time at the start of the query.
     began: Duration,
@@ -51,23 +51,23 @@ pub(crate) struct Listed {
 
 impl RunningQueries {
     /// Adds a query that starts now. It is listed until the returned guard is dropped.
-    pub(crate) fn list(&self, engine: &Engine, query: Description, cancel: Cancel) -> Listed {
+    pub(crate) fn list(&self, engine: &Engine, description: Description, cancel: Cancel) -> Listed {
         let id = self.0.last.fetch_add(1, Ordering::Relaxed) + 1;
         let Description {
             request_id,
             table,
             resource,
-            mut question,
-        } = query;
-        if question.len() > QUESTION_BYTES_MAX {
-            question.truncate(question.floor_char_boundary(QUESTION_BYTES_MAX));
-            question.push('…');
+            mut text,
+        } = description;
+        if text.len() > QUERY_BYTES_MAX {
+            text.truncate(text.floor_char_boundary(QUERY_BYTES_MAX));
+            text.push('…');
         }
         let running = RunningQuery {
             request_id,
             table,
             resource,
-            question,
+            text,
             started: engine.clock().now(),
             began: engine.clock().monotonic(),
             cancel,
@@ -102,7 +102,7 @@ pub(crate) struct Description {
     pub(crate) request_id: RequestId,
     pub(crate) table: String,
     pub(crate) resource: &'static str,
-    pub(crate) question: String,
+    pub(crate) text: String,
 }
 
 impl RunningQuery {

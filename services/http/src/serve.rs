@@ -50,11 +50,11 @@ pub async fn serve(
     };
     let app = App::new(engine, scheduler, settings);
     let router = router(&app);
-    let answering = app.answering.clone();
+    let concurrent_requests = app.concurrent_requests.clone();
     tideline_connections::serve(
         listener,
         Routed { app, router },
-        answering,
+        concurrent_requests,
         limits,
         serving,
         shutdown,
@@ -72,9 +72,9 @@ struct Routed {
 impl Service for Routed {
     type Guard = Counted;
 
-    async fn answer(self, request: Request<Incoming>) -> Response {
+    async fn handle(self, request: Request<Incoming>) -> Response {
         match self.router.oneshot(request).await {
-            Ok(answer) => answer,
+            Ok(response) => response,
             Err(never) => match never {},
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! The writer runs on a blocking thread and fills chunks. A [`ChunkQueue`] keeps the chunks until the connection
 //! takes them. A request with a response of ordinary size therefore ends, and releases its permit, before its
-//! client has read anything. If the spool is full, the writer waits for its client and releases the permit
-//! meanwhile; see [`AnswerWriter::wait`].
+//! client has read anything. If the queue is full, the writer waits for its client and releases the permit
+//! meanwhile; see [`ResponseWriter::wait`].
 //!
 //! An error before the first chunk becomes a normal error response. A later error or panic aborts the chunked encoding,
 //! which every client detects.
@@ -34,8 +34,8 @@ const FIRST_BYTES: usize = 4 << 10;
 
 /// Resources of a request while it writes its response.
 #[derive(Debug, Default)]
-pub(crate) struct Work {
-    /// Permit of the request, held until the last write to the spool. It is released while the writer waits
+pub(crate) struct WriteContext {
+    /// Permit of the request, held until the last write to the queue. It is released while the writer waits
     /// for its client.
     pub(crate) permit: Option<Permit>,
     /// Signal that is set when the client disconnects.
@@ -44,16 +44,16 @@ pub(crate) struct Work {
 
 /// Destination of a streamed response. Writes fail with `BrokenPipe` after the client has disconnected.
 #[derive(Debug)]
-pub(crate) struct AnswerWriter {
+pub(crate) struct ResponseWriter {
     chunk: Vec<u8>,
-    spool: Arc<ChunkQueue>,
+    queue: Arc<ChunkQueue>,
     permit: Option<Permit>,
-    slow_answers: Arc<Semaphore>,
+    slow_clients: Arc<Semaphore>,
     /// True if a chunk has been sent. Before that, the length of the response can still be announced.
     has_sent: bool,
 }
 
-impl Write for AnswerWriter {
+impl Write for ResponseWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let (now, _) = bytes.split_at(bytes.len().min(CHUNK_BYTES - self.chunk.len()));
         self.chunk.extend_from_slice(now);
@@ -80,11 +80,11 @@ impl Write for AnswerWriter {
         }
         let mut chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_BYTES));
         self.has_sent = true;
-        // The spool counts chunks by their length, so unused capacity is released.
+        // The queue counts chunks by their length, so unused capacity is released.
         chunk.shrink_to_fit();
         let mut chunk = Bytes::from(chunk);
         loop {
-            chunk = match self.spool.push(chunk) {
+            chunk = match self.queue.push(chunk) {
                 Pushed::Kept => return Ok(()),
                 Pushed::ClientLeft => {
                     return Err(io::Error::new(
@@ -99,23 +99,23 @@ impl Write for AnswerWriter {
     }
 }
 
-impl AnswerWriter {
-    /// Waits until the client has taken a part of the spool, without the permit. The thread and the memory of
+impl ResponseWriter {
+    /// Waits until the client has taken a part of the queue, without the permit. The thread and the memory of
     /// the request remain in use, so the number of waiting responses is limited. Over the limit, the response
     /// is aborted. Responses without a permit wait without this limit.
     fn wait(&mut self) -> io::Result<()> {
         let Some(permit) = &mut self.permit else {
-            self.spool.wait_for_room();
+            self.queue.wait_for_room();
             return Ok(());
         };
-        let place: std::result::Result<OwnedSemaphorePermit, _> =
-            Arc::clone(&self.slow_answers).try_acquire_owned();
-        let _place = place.map_err(|_| {
+        let slot: std::result::Result<OwnedSemaphorePermit, _> =
+            Arc::clone(&self.slow_clients).try_acquire_owned();
+        let _slot = slot.map_err(|_| {
             tracing::warn!("a response was aborted: too many responses wait for slow clients");
             io::Error::other("too many responses wait for slow clients")
         })?;
         permit.pause();
-        while_waiting(|| self.spool.wait_for_room());
+        while_waiting(|| self.queue.wait_for_room());
         permit.resume();
         Ok(())
     }
@@ -130,53 +130,58 @@ impl AnswerWriter {
 }
 
 /// Returns a response of `content_type` that `write` produces on a blocking thread. A response that fits into
-/// one chunk and was never flushed has a `Content-Length`; longer ones are streamed. The permit of `work` is
+/// one chunk and was never flushed has a `Content-Length`; longer ones are streamed. The permit of `context` is
 /// released after the last write.
-pub(crate) async fn answer<F>(app: &App, content_type: &'static str, work: Work, write: F) -> Result<Response>
-where
-    F: FnOnce(&mut AnswerWriter) -> Result<()> + Send + 'static,
-{
-    let spool = ChunkQueue::new(app.engine.memory());
-    spooled(spool, &app.slow_answers, content_type, work, write).await
-}
-
-async fn spooled<F>(
-    spool: ChunkQueue,
-    slow_answers: &Arc<Semaphore>,
+pub(crate) async fn respond<F>(
+    app: &App,
     content_type: &'static str,
-    work: Work,
+    context: WriteContext,
     write: F,
 ) -> Result<Response>
 where
-    F: FnOnce(&mut AnswerWriter) -> Result<()> + Send + 'static,
+    F: FnOnce(&mut ResponseWriter) -> Result<()> + Send + 'static,
 {
-    let Work { permit, cancel } = work;
-    let spool = Arc::new(spool);
+    let queue = ChunkQueue::new(app.engine.memory());
+    streamed(queue, &app.slow_clients, content_type, context, write).await
+}
+
+async fn streamed<F>(
+    queue: ChunkQueue,
+    slow_clients: &Arc<Semaphore>,
+    content_type: &'static str,
+    context: WriteContext,
+    write: F,
+) -> Result<Response>
+where
+    F: FnOnce(&mut ResponseWriter) -> Result<()> + Send + 'static,
+{
+    let WriteContext { permit, cancel } = context;
+    let queue = Arc::new(queue);
     let client = Client {
-        spool: Arc::clone(&spool),
+        queue: Arc::clone(&queue),
         cancel,
     };
-    let mut writer = AnswerWriter {
+    let mut writer = ResponseWriter {
         chunk: Vec::with_capacity(FIRST_BYTES),
-        spool: Arc::clone(&spool),
+        queue: Arc::clone(&queue),
         permit,
-        slow_answers: Arc::clone(slow_answers),
+        slow_clients: Arc::clone(slow_clients),
         has_sent: false,
     };
     let writing = tokio::task::spawn_blocking(move || {
-        // A panic must be passed to the spool as an error; otherwise the response would look complete.
+        // A panic must be passed to the queue as an error; otherwise the response would look complete.
         let written = catch_unwind(AssertUnwindSafe(|| write(&mut writer)));
         let finished = written
             .unwrap_or_else(|_| Err(panicked()))
             .and_then(|()| writer.finish().map_err(client_left));
         // After the first chunk the status is sent already, so the response can only be aborted.
         let end = finished.as_ref().map(|_| ());
-        if !spool.end(end.map_err(|failure| io::Error::other(failure.message.clone()))) {
+        if !queue.end(end.map_err(|failure| io::Error::other(failure.message.clone()))) {
             tracing::debug!("a client disconnected before its response was complete");
         }
         finished
     });
-    let first = match std::future::poll_fn(|cx| client.spool.poll_chunk(cx)).await {
+    let first = match std::future::poll_fn(|cx| client.queue.poll_chunk(cx)).await {
         Some(Ok(first)) => first,
         Some(Err(_)) | None => match writing.await {
             Ok(Ok(whole)) => {
@@ -187,7 +192,7 @@ where
             Err(_) => return Err(panicked()),
         },
     };
-    let body = Body::new(SpooledAnswer {
+    let body = Body::new(StreamedBody {
         first: Some(first),
         client,
     });
@@ -196,24 +201,24 @@ where
 
 /// Client that receives the response. When it disconnects, this value is dropped, which stops the request.
 struct Client {
-    spool: Arc<ChunkQueue>,
+    queue: Arc<ChunkQueue>,
     cancel: Cancel,
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
         self.cancel.cancel();
-        self.spool.leave();
+        self.queue.leave();
     }
 }
 
 /// Body of a streamed response.
-struct SpooledAnswer {
+struct StreamedBody {
     first: Option<Bytes>,
     client: Client,
 }
 
-impl HttpBody for SpooledAnswer {
+impl HttpBody for StreamedBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -221,13 +226,13 @@ impl HttpBody for SpooledAnswer {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(Frame::data(first))));
         }
-        let chunk = self.client.spool.poll_chunk(cx);
+        let chunk = self.client.queue.poll_chunk(cx);
         chunk.map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
     }
 }
 
 /// Writes a line of an NDJSON response and sends it immediately.
-pub(crate) fn tell(writer: &mut AnswerWriter, line: &impl serde::Serialize) -> io::Result<()> {
+pub(crate) fn write_line(writer: &mut ResponseWriter, line: &impl serde::Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *writer, line)?;
     writer.write_all(b"\n")?;
     writer.flush()
@@ -247,16 +252,12 @@ pub(crate) fn client_left(error: io::Error) -> Failure {
 
 /// Returns a response of `content_type` whose parts are received through `parts` until that channel is closed.
 pub(crate) fn live(content_type: &'static str, parts: mpsc::Receiver<io::Result<Bytes>>) -> Response {
-    (
-        [(header::CONTENT_TYPE, content_type)],
-        Body::new(LiveAnswer(parts)),
-    )
-        .into_response()
+    ([(header::CONTENT_TYPE, content_type)], Body::new(LiveBody(parts))).into_response()
 }
 
-struct LiveAnswer(mpsc::Receiver<io::Result<Bytes>>);
+struct LiveBody(mpsc::Receiver<io::Result<Bytes>>);
 
-impl HttpBody for LiveAnswer {
+impl HttpBody for LiveBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -274,16 +275,16 @@ mod tests {
 
     use super::*;
 
-    async fn begin(write: fn(&mut AnswerWriter) -> Result<()>) -> Result<Response> {
-        let spool = ChunkQueue::new(&MemoryAccount::unlimited());
-        let slow_answers = Arc::new(Semaphore::new(1));
-        spooled(spool, &slow_answers, "text/plain", Work::default(), write).await
+    async fn begin(write: fn(&mut ResponseWriter) -> Result<()>) -> Result<Response> {
+        let queue = ChunkQueue::new(&MemoryAccount::unlimited());
+        let slow_clients = Arc::new(Semaphore::new(1));
+        streamed(queue, &slow_clients, "text/plain", WriteContext::default(), write).await
     }
 
     /// Reads a response; returns the number of bytes, and true if it is complete.
-    async fn read(write: fn(&mut AnswerWriter) -> Result<()>) -> (usize, bool) {
-        let answer = begin(write).await.expect("it starts without an error");
-        let mut body = answer.into_body();
+    async fn read(write: fn(&mut ResponseWriter) -> Result<()>) -> (usize, bool) {
+        let response = begin(write).await.expect("it starts without an error");
+        let mut body = response.into_body();
         let mut bytes = 0;
         loop {
             match body.frame().await {
@@ -294,7 +295,7 @@ mod tests {
         }
     }
 
-    fn put(writer: &mut AnswerWriter) {
+    fn put(writer: &mut ResponseWriter) {
         for _ in 0..3 {
             writer
                 .write_all(&[b'x'; CHUNK_BYTES])
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_ends_badly_is_no_complete_answer() {
+    async fn a_failed_response_is_incomplete() {
         let whole = read(|writer| {
             put(writer);
             Ok(())
@@ -323,7 +324,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_fails_before_the_first_part_has_a_status() {
-        let write = |writer: &mut AnswerWriter| {
+        let write = |writer: &mut ResponseWriter| {
             writer.write_all(b"little").expect("there is room");
             panic!("at once");
         };

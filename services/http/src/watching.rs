@@ -183,14 +183,14 @@ impl Watching {
         }
         let mut moved = watcher.take().expect("each step returns the watcher");
         let (engine, text, memory) = (Arc::clone(engine), group.text, self.memory.clone());
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         self.pool.spawn(move || {
             let step = encoded(&engine, &mut moved, until, text, &memory);
             // The step is dropped if the client has disconnected.
-            let _gone = tell.send((moved, step));
+            let _gone = sender.send((moved, step));
         });
         let panicked = |_| Failure::new(ErrorCode::Internal, "internal error");
-        let (moved, step) = told.await.map_err(panicked)?;
+        let (moved, step) = receiver.await.map_err(panicked)?;
         *watcher = Some(moved);
         let step = Arc::new(step?);
         self.taken.fetch_add(1, Ordering::Relaxed);

@@ -125,7 +125,7 @@ fn shares(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         ("remote_reads", app.reads.refused()),
         ("watches", app.watches.refused()),
         ("body_bytes", app.body_bytes.refused()),
-        ("connections", app.answering.refused()),
+        ("connections", app.concurrent_requests.refused()),
     ];
     figures.counters(
         "share_refusals",

@@ -20,7 +20,7 @@ use crate::failure::{Failure, Result};
 use crate::requested;
 use crate::resources::Failures;
 use crate::resources::jobs::detail;
-use crate::stream::{self, Work};
+use crate::stream::{self, WriteContext};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(attach))
@@ -68,33 +68,38 @@ async fn attach(
     }
     let id = String::from(id);
     let running = app.clone();
-    stream::answer(&app, "application/x-ndjson", Work::default(), move |writer| {
-        let _permit = permit;
-        let work = begin()?;
-        let job = work.job.id();
-        let mut has_left = false;
-        let mut last = AttachProgress::default();
-        let mut watch = |progress: &AttachProgress| {
-            last.clone_from(progress);
-            let told = stream::tell(writer, &line(job, progress, &id));
-            has_left |= told.is_err();
-            told.is_ok()
-        };
-        let outcome = work.perform(&running.engine, &|| running.is_draining(), &mut watch);
-        if has_left {
-            return Ok(());
-        }
-        let mut end = line(job, &last, &id);
-        match outcome {
-            Ok((progress, done)) => {
-                end = line(job, &progress, &id);
-                end.done = done;
-                end.error = (!done).then(|| "cancelled".into());
+    stream::respond(
+        &app,
+        "application/x-ndjson",
+        WriteContext::default(),
+        move |writer| {
+            let _permit = permit;
+            let work = begin()?;
+            let job = work.job.id();
+            let mut has_left = false;
+            let mut last = AttachProgress::default();
+            let mut watch = |progress: &AttachProgress| {
+                last.clone_from(progress);
+                let written = stream::write_line(writer, &line(job, progress, &id));
+                has_left |= written.is_err();
+                written.is_ok()
+            };
+            let outcome = work.perform(&running.engine, &|| running.is_draining(), &mut watch);
+            if has_left {
+                return Ok(());
             }
-            Err(error) => end.error = Some(error.to_string()),
-        }
-        stream::tell(writer, &end).map_err(stream::client_left)
-    })
+            let mut end = line(job, &last, &id);
+            match outcome {
+                Ok((progress, done)) => {
+                    end = line(job, &progress, &id);
+                    end.done = done;
+                    end.error = (!done).then(|| "cancelled".into());
+                }
+                Err(error) => end.error = Some(error.to_string()),
+            }
+            stream::write_line(writer, &end).map_err(stream::client_left)
+        },
+    )
     .await
 }
 

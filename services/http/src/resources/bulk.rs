@@ -26,8 +26,8 @@ use crate::failure::{Failure, Result};
 use crate::requested;
 use crate::resources::jobs::detail;
 use crate::resources::{Failures, TablePath};
-use crate::saved::expand_selector;
-use crate::stream::{self, Work};
+use crate::saved_search::expand_selector;
+use crate::stream::{self, WriteContext};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(change))
@@ -91,26 +91,31 @@ async fn change(
     }
     let id = String::from(id);
     let running = app.clone();
-    let answer = stream::answer(&app, "application/x-ndjson", Work::default(), move |writer| {
-        let _permit = permit;
-        let work = begin()?;
-        let job = work.job.id();
-        let mut has_left = false;
-        let mut watch = |progress: &AttributesChanged| {
-            let told = stream::tell(writer, &line(job, progress, false, &id));
-            has_left |= told.is_err();
-            told.is_ok()
-        };
-        let (progress, is_done) =
-            work.perform(&running.engine, &changes, &|| running.is_draining(), &mut watch)?;
-        if has_left {
-            return Ok(());
-        }
-        stream::tell(writer, &line(job, &progress, is_done, &id)).map_err(stream::client_left)
-    })
+    let response = stream::respond(
+        &app,
+        "application/x-ndjson",
+        WriteContext::default(),
+        move |writer| {
+            let _permit = permit;
+            let work = begin()?;
+            let job = work.job.id();
+            let mut has_left = false;
+            let mut watch = |progress: &AttributesChanged| {
+                let written = stream::write_line(writer, &line(job, progress, false, &id));
+                has_left |= written.is_err();
+                written.is_ok()
+            };
+            let (progress, is_done) =
+                work.perform(&running.engine, &changes, &|| running.is_draining(), &mut watch)?;
+            if has_left {
+                return Ok(());
+            }
+            stream::write_line(writer, &line(job, &progress, is_done, &id)).map_err(stream::client_left)
+        },
+    )
     .await;
     waiting.0 = None;
-    answer
+    response
 }
 
 /// Converts the attributes to set and to remove.

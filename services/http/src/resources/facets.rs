@@ -16,7 +16,7 @@ use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
 use crate::resources::{Failures, TablePath};
-use crate::saved::expand;
+use crate::saved_search::expand;
 
 /// Default number of groups per level.
 const GROUPS_DEFAULT: usize = 10;

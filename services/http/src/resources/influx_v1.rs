@@ -26,7 +26,7 @@ use crate::context::current_client;
 use crate::extract::{Query, content_type};
 use crate::failure::{Failure, Result};
 use crate::resources::influx;
-use crate::stream::{self, AnswerWriter, Work};
+use crate::stream::{self, ResponseWriter, WriteContext};
 
 /// Version of InfluxDB whose behavior these routes follow. Some clients require it.
 const VERSION: &str = "1.8.10";
@@ -121,7 +121,7 @@ async fn query_get(
         true => Access::Read,
         false => Access::Change,
     };
-    answer(&app, query.q, access).await
+    respond(&app, query.q, access).await
 }
 
 /// Execute statements of agents (InfluxDB 1), sent as a form
@@ -147,10 +147,10 @@ async fn query_post(
     let received = body::receive(request, &app, body::request_limits(&app.settings)).await?;
     let form = body::decode_small(received).await?;
     if query.q.is_some() || !is_form {
-        return answer(&app, query.q, Access::Change).await;
+        return respond(&app, query.q, Access::Change).await;
     }
     let form: StatementQuery = read_form(&form)?;
-    answer(&app, form.q, Access::Change).await
+    respond(&app, form.q, Access::Change).await
 }
 
 fn read_form(form: &[u8]) -> Result<StatementQuery> {
@@ -168,7 +168,7 @@ enum Access {
     Change,
 }
 
-async fn answer(app: &App, q: Option<String>, access: Access) -> Result<Response> {
+async fn respond(app: &App, q: Option<String>, access: Access) -> Result<Response> {
     let q = q.filter(|q| !q.is_empty());
     let q = q.ok_or_else(|| Failure::invalid("missing required parameter \"q\""))?;
     let statements = influx_query::parse(&q);
@@ -187,15 +187,15 @@ async fn answer(app: &App, q: Option<String>, access: Access) -> Result<Response
         .collect();
     let changed =
         (!created.is_empty()).then(|| Changed(format!("/query CREATE DATABASE {}", created.join(", "))));
-    let work = Work {
+    let context = WriteContext {
         permit: Some(app.queries.take(current_client()).await?),
-        ..Work::default()
+        ..WriteContext::default()
     };
     let running = app.clone();
-    let answer = stream::answer(app, "application/json", work, move |writer| {
+    let response = stream::respond(app, "application/json", context, move |writer| {
         write_results(&running.engine, &statements, &creations, writer).map_err(stream::client_left)
     });
-    let mut response = (VERSION_HEADERS, answer.await?).into_response();
+    let mut response = (VERSION_HEADERS, response.await?).into_response();
     if let Some(changed) = changed {
         response.extensions_mut().insert(changed);
     }
@@ -245,7 +245,7 @@ fn write_results(
     engine: &Engine,
     statements: &[Statement],
     creations: &[Creation],
-    writer: &mut AnswerWriter,
+    writer: &mut ResponseWriter,
 ) -> io::Result<()> {
     writer.write_all(b"{\"results\":[")?;
     let mut creations = creations.iter().peekable();

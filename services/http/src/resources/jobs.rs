@@ -25,7 +25,7 @@ use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::{Failure, Result};
 use crate::resources::{Failures, page_limit};
 
-use self::view::{Place, to_state, together};
+use self::view::{ListPosition, to_state, together};
 pub(crate) use self::view::{detail, view};
 
 /// Default number of jobs per page.
@@ -65,18 +65,21 @@ struct JobPath {
 )]
 async fn list(State(app): State<App>, id: RequestId, Query(query): Query<JobQuery>) -> Result<Json<JobList>> {
     let limit = page_limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
-    let after = query.page.as_deref().map(Place::decode).transpose()?;
+    let after = query.page.as_deref().map(ListPosition::decode).transpose()?;
     let filter = JobFilter {
         kind: query.kind,
         table: query.table,
         state: query.state.map(to_state),
     };
     let mut jobs = app.scheduler.jobs(&filter);
-    jobs.sort_by_key(Place::of);
-    jobs.retain(|job| after.is_none_or(|after| Place::of(job) > after));
+    jobs.sort_by_key(ListPosition::of);
+    jobs.retain(|job| after.is_none_or(|after| ListPosition::of(job) > after));
     let more = jobs.len() > limit;
     jobs.truncate(limit);
-    let next = jobs.last().filter(|_| more).map(|job| Place::of(job).encode());
+    let next = jobs
+        .last()
+        .filter(|_| more)
+        .map(|job| ListPosition::of(job).encode());
     Ok(Json(JobList {
         jobs: jobs.into_iter().map(view).collect(),
         next,
@@ -138,7 +141,7 @@ async fn start(
     };
     let state = together(&jobs);
     let stats = app.read(|engine| Ok(engine.stats().store)).await?;
-    let answer = StartedJobs {
+    let response = StartedJobs {
         kind,
         state,
         duration_ms: begun.elapsed().as_millis() as u64,
@@ -152,7 +155,7 @@ async fn start(
         JobState::Planned | JobState::Running | JobState::Paused => StatusCode::ACCEPTED,
         JobState::Done | JobState::Failed | JobState::Cancelled => StatusCode::OK,
     };
-    Ok((status, Json(answer)))
+    Ok((status, Json(response)))
 }
 
 /// Read a job
@@ -189,7 +192,7 @@ async fn pause(
     id: RequestId,
     Path(JobPath { job }): Path<JobPath>,
 ) -> Result<Json<JobDetail>> {
-    tell(&app, id, move |scheduler| scheduler.pause(job)).await
+    control(&app, id, move |scheduler| scheduler.pause(job)).await
 }
 
 /// Resume a job
@@ -209,7 +212,7 @@ async fn resume(
     id: RequestId,
     Path(JobPath { job }): Path<JobPath>,
 ) -> Result<Json<JobDetail>> {
-    tell(&app, id, move |scheduler| scheduler.resume(job)).await
+    control(&app, id, move |scheduler| scheduler.resume(job)).await
 }
 
 /// Cancel a job
@@ -230,17 +233,17 @@ async fn cancel(
     id: RequestId,
     Path(JobPath { job }): Path<JobPath>,
 ) -> Result<Json<JobDetail>> {
-    tell(&app, id, move |scheduler| scheduler.cancel(job)).await
+    control(&app, id, move |scheduler| scheduler.cancel(job)).await
 }
 
 /// Runs an operation of the scheduler on a job.
-async fn tell<F>(app: &App, id: RequestId, tell: F) -> Result<Json<JobDetail>>
+async fn control<F>(app: &App, id: RequestId, operation: F) -> Result<Json<JobDetail>>
 where
     F: FnOnce(&Scheduler) -> std::result::Result<Job, SchedulerError> + Send + 'static,
 {
     let scheduler = app.scheduler.clone();
     // Runs without a permit: the operation is short, and the job to be stopped may hold the permits.
-    let job = blocking(move || Ok(tell(&scheduler)?)).await?;
+    let job = blocking(move || Ok(operation(&scheduler)?)).await?;
     Ok(detail(job, id))
 }
 

@@ -16,7 +16,7 @@ use crate::extract::{Json, Path};
 use crate::failure::Result;
 use crate::resources::query;
 use crate::resources::{QueryFailures, TablePath};
-use crate::saved;
+use crate::saved_search;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(latest))
@@ -45,35 +45,35 @@ async fn latest(
     request_id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     headers: HeaderMap,
-    Json(question): Json<LatestQuery>,
+    Json(query): Json<LatestQuery>,
 ) -> Result<Response> {
     let options = ResultOptions {
         format: query::accepted_format(&headers)?,
-        times: question.times,
-        integers: question.int64,
+        times: query.times,
+        integers: query.int64,
         plan: false,
         request_id: request_id.clone().into(),
-        has_limit: question.limit.is_some(),
+        has_limit: query.limit.is_some(),
     };
-    let description = query::describe(request_id, &table, "latest", &question);
-    let timelines = saved::expand_optional(&app, &table, question.timelines)?;
-    let question = tideline_query::LatestQuery {
-        details: question.sample_details,
+    let description = query::describe(request_id, &table, "latest", &query);
+    let timelines = saved_search::expand_optional(&app, &table, query.timelines)?;
+    let query = tideline_query::LatestQuery {
+        details: query.sample_details,
         timelines: query::to_selector(timelines, app.engine.now())?,
-        fields: question.fields,
-        tier: question.tier.into(),
-        limit: question.limit,
-        after: question.page.as_deref().map(PageToken::parse).transpose()?,
-        budget: query::to_budget(&question.budget)?,
+        fields: query.fields,
+        tier: query.tier.into(),
+        limit: query.limit,
+        after: query.page.as_deref().map(PageToken::parse).transpose()?,
+        budget: query::to_budget(&query.budget)?,
     };
     // The newest values over all tiers are cached in memory, so without `tier` no segment is read.
-    let reach = question.tier.map(|tier| (TimeRange::ALL, Some(tier)));
-    query::answer(
+    let read_range = query.tier.map(|tier| (TimeRange::ALL, Some(tier)));
+    query::respond(
         &app,
         description,
-        reach,
+        read_range,
         options,
-        move |querier, table, cancel, sink| querier.latest(table, &question, cancel, sink),
+        move |querier, table, cancel, sink| querier.latest(table, &query, cancel, sink),
     )
     .await
 }

@@ -106,9 +106,9 @@ async fn tag_values(
     let values = move |engine: &Engine, table: &Table, selection: &NameSelection<'_>| {
         engine.tag_values(table, &key, selection)
     };
-    let mut answer = list(&app, table.clone(), query, id, values).await?;
-    if answer.names.is_empty() {
-        answer.suggestions = app
+    let mut response = list(&app, table.clone(), query, id, values).await?;
+    if response.names.is_empty() {
+        response.suggestions = app
             .read_table(table, move |_, table| {
                 Ok(table.unknown_names(&Condition::All, &[tag], &[]))
             })
@@ -117,7 +117,7 @@ async fn tag_values(
             .map(suggestion_view)
             .collect();
     }
-    Ok(answer)
+    Ok(response)
 }
 
 /// List attribute keys with their types
@@ -176,7 +176,7 @@ async fn fields(
         query
             .measurement
             .as_deref()
-            .is_none_or(|asked| asked == measurement)
+            .is_none_or(|requested| requested == measurement)
     };
     let mut fields: Vec<Field> = found
         .into_iter()

@@ -19,7 +19,7 @@ use crate::context::RequestId;
 use crate::failure::{Failure, Result};
 use crate::metrics;
 use crate::resources::{Failures, whole_seconds};
-use crate::stream::{self, AnswerWriter, Work};
+use crate::stream::{self, ResponseWriter, WriteContext};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -134,10 +134,10 @@ async fn metrics_text(State(app): State<App>, headers: HeaderMap) -> Result<Resp
         "text/plain; version=0.0.4; charset=utf-8"
     };
     let running = app.clone();
-    let write = move |writer: &mut AnswerWriter| {
+    let write = move |writer: &mut ResponseWriter| {
         let text = metrics::render(&running);
         let text = text.map_err(|_| Failure::new(ErrorCode::Internal, "metrics could not be encoded"))?;
         writer.write_all(text.as_bytes()).map_err(stream::client_left)
     };
-    stream::answer(&app, content_type, Work::default(), write).await
+    stream::respond(&app, content_type, WriteContext::default(), write).await
 }

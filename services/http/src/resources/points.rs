@@ -24,7 +24,7 @@ use crate::extract::{Json, Path, Query, content_type};
 use crate::failure::{Failure, Result};
 use crate::ingest;
 use crate::resources::{Failures, TablePath};
-use crate::saved::expand_selector;
+use crate::saved_search::expand_selector;
 
 /// Maximum number of rejects that a response lists. The count of rejects is always exact.
 const REJECTS_SHOWN_MAX: usize = 1_000;

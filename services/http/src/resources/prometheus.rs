@@ -4,7 +4,6 @@
 //! in the path. The address of one table can therefore be used wherever the URL of a Prometheus server is expected.
 //! Both sets are created by [`routes`]; a handler gets its table from [`PrometheusTable`].
 
-mod answer;
 mod exemplars;
 mod export;
 mod federate;
@@ -15,6 +14,7 @@ mod parameters;
 mod pushgateway;
 mod query;
 mod read;
+mod response;
 mod run;
 mod samples;
 mod series;

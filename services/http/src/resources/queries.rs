@@ -47,7 +47,7 @@ async fn list(State(app): State<App>, id: RequestId) -> Json<RunningQueries> {
             request_id: query.request_id.into(),
             table: query.table,
             resource: query.resource.into(),
-            question: query.question,
+            question: query.text,
         }
     });
     Json(RunningQueries {

@@ -5,7 +5,7 @@
 
 mod batch;
 mod explain;
-mod question;
+mod point_query;
 mod values;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,13 +31,13 @@ use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
 use crate::resources::{QueryFailures, TablePath};
 use crate::running::Description;
-use crate::saved;
-use crate::stream::{self, Work};
+use crate::saved_search;
+use crate::stream::{self, WriteContext};
 
-pub(crate) use self::question::to_budget;
+pub(crate) use self::point_query::to_budget;
 
 /// Initial capacity for the response to a small query, in bytes.
-const SMALL_ANSWER_BYTES: usize = 4 << 10;
+const SMALL_RESPONSE_BYTES: usize = 4 << 10;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -88,29 +88,29 @@ async fn query(
     request_id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     headers: HeaderMap,
-    Json(mut question): Json<PointQuery>,
+    Json(mut query): Json<PointQuery>,
 ) -> Result<Response> {
     let options = ResultOptions {
         format: accepted_format(&headers)?,
-        times: question.times,
-        integers: question.int64,
-        plan: question.plan,
+        times: query.times,
+        integers: query.int64,
+        plan: query.plan,
         request_id: request_id.clone().into(),
-        has_limit: question.limit.is_some() || question.sort.is_some(),
+        has_limit: query.limit.is_some() || query.sort.is_some(),
     };
-    let description = describe(request_id, &table, "query", &question);
-    question.timelines = saved::expand_optional(&app, &table, question.timelines)?;
-    let question = question::to_question(question, app.engine.now())?;
-    if let Some(answer) = answer_at_once(&app, &description, &options, &question)? {
-        return Ok(answer);
+    let description = describe(request_id, &table, "query", &query);
+    query.timelines = saved_search::expand_optional(&app, &table, query.timelines)?;
+    let query = point_query::to_point_query(query, app.engine.now())?;
+    if let Some(response) = run_small(&app, &description, &options, &query)? {
+        return Ok(response);
     }
-    let reach = Some((question.range, question.tier));
-    answer(
+    let read_range = Some((query.range, query.tier));
+    respond(
         &app,
         description,
-        reach,
+        read_range,
         options,
-        move |querier, table, cancel, sink| querier.points(table, &question, cancel, sink),
+        move |querier, table, cancel, sink| querier.points(table, &query, cancel, sink),
     )
     .await
 }
@@ -127,15 +127,15 @@ fn csv_example() -> &'static str {
     "measurement,host,time,mean(usage_user)\r\ncpu,sim-001,2026-11-20T12:00:00Z,41.5\r\n"
 }
 
-/// Waits for a permit, runs `ask` on a blocking thread, and streams the output of its sink. `reach` is the
+/// Waits for a permit, runs `run` on a blocking thread, and streams the output of its sink. `read_range` is the
 /// time range and tier that the query may read from segments; `None` if it reads none. Queries of cold points
 /// have their own permits, so that they cannot block other queries.
-pub(crate) async fn answer<F>(
+pub(crate) async fn respond<F>(
     app: &App,
     description: Description,
-    reach: Option<(TimeRange, Option<Tier>)>,
+    read_range: Option<(TimeRange, Option<Tier>)>,
     options: ResultOptions,
-    ask: F,
+    run: F,
 ) -> Result<Response>
 where
     F: FnOnce(&Querier, &Table, &Cancel, &mut dyn RowSink) -> std::result::Result<Summary, QueryError>
@@ -143,21 +143,21 @@ where
         + 'static,
 {
     // A missing table is reported later, when the request has a permit.
-    let is_cold = reach
+    let is_cold = read_range
         .zip(app.engine.table(&description.table).ok())
         .is_some_and(|((range, tier), table)| app.querier.reaches_cold(&table, range, tier));
     let permits = if is_cold { &app.cold_queries } else { &app.queries };
     let permit = permits.take(current_client()).await?;
-    let work = Work {
+    let context = WriteContext {
         permit: Some(permit),
         cancel: Cancel::new(),
     };
-    let (running, cancel) = (app.clone(), work.cancel.clone());
-    stream::answer(app, options.format.content_type(), work, move |writer| {
+    let (running, cancel) = (app.clone(), context.cancel.clone());
+    stream::respond(app, options.format.content_type(), context, move |writer| {
         let table = running.engine.table(&description.table)?;
         let _listed = running.running.list(&running.engine, description, cancel.clone());
         let mut sink = options.clone().sink(&mut *writer);
-        let summary = ask(&running.querier, &table, &cancel, &mut *sink)?;
+        let summary = run(&running.querier, &table, &cancel, &mut *sink)?;
         check_complete(&options, &summary)?;
         sink.end(&summary).map_err(stream::client_left)
     })
@@ -167,25 +167,21 @@ where
 /// Runs a small query on this thread, because switching to another thread and back would take longer than the
 /// query. Returns `None` if the query is not small, no permit is free, the table does not exist, or the query
 /// exceeded the limits of small queries.
-fn answer_at_once(
+fn run_small(
     app: &App,
     description: &Description,
     options: &ResultOptions,
-    question: &tideline_query::PointQuery,
+    query: &tideline_query::PointQuery,
 ) -> Result<Option<Response>> {
     let Ok(table) = app.engine.table(&description.table) else {
         return Ok(None);
     };
-    let Some((small, _permit)) = app
-        .querier
-        .as_small(&table, question)
-        .zip(app.free_query_permit())
-    else {
+    let Some((small, _permit)) = app.querier.as_small(&table, query).zip(app.free_query_permit()) else {
         return Ok(None);
     };
     let cancel = Cancel::new();
     let _listed = app.running.list(&app.engine, description.clone(), cancel.clone());
-    let mut whole = Vec::with_capacity(SMALL_ANSWER_BYTES);
+    let mut whole = Vec::with_capacity(SMALL_RESPONSE_BYTES);
     let answered = catch_unwind(AssertUnwindSafe(|| {
         let mut sink = options.clone().sink(&mut whole);
         let summary = app.querier.points(&table, &small, &cancel, &mut *sink)?;
@@ -243,13 +239,13 @@ pub(crate) fn describe(
     request_id: RequestId,
     table: &str,
     resource: &'static str,
-    question: &impl Serialize,
+    query: &impl Serialize,
 ) -> Description {
     Description {
         request_id,
         table: table.to_owned(),
         resource,
-        question: serde_json::to_string(question).unwrap_or_default(),
+        text: serde_json::to_string(query).unwrap_or_default(),
     }
 }
 

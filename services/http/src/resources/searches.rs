@@ -1,6 +1,6 @@
 //! `/v1/tables/{table}/searches`: conditions saved under a name.
 //!
-//! A search is stored as JSON in the catalog of its table. [`crate::saved`] expands it where it is used.
+//! A search is stored as JSON in the catalog of its table. [`crate::saved_search`] expands it where it is used.
 
 use axum::Json;
 use axum::extract::State;
@@ -17,7 +17,7 @@ use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
 use crate::resources::{Failures, TablePath};
-use crate::saved;
+use crate::saved_search;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -50,7 +50,7 @@ async fn list(
 ) -> Result<Json<SearchList>> {
     let all = app.read_table(table, |_, table| Ok(table.searches().all()));
     let named = |(name, text): (String, std::sync::Arc<str>)| {
-        let search = saved::read(&name, &text)?;
+        let search = saved_search::read(&name, &text)?;
         Ok(NamedSearch::new(name, search))
     };
     Ok(Json(SearchList {
@@ -74,8 +74,8 @@ async fn read(
         let text = table
             .searches()
             .get(&name)
-            .ok_or_else(|| saved::unknown(table, &name))?;
-        let search = saved::read(&name, &text)?;
+            .ok_or_else(|| saved_search::unknown(table, &name))?;
+        let search = saved_search::read(&name, &text)?;
         Ok(NamedSearch::new(name, search))
     });
     Ok(Json(SearchDetail {
@@ -102,7 +102,7 @@ async fn save(
 ) -> Result<Json<SearchDetail>> {
     let saved = app.change(move |engine| {
         let table = engine.table(&table)?;
-        let condition = saved::expand_new(&table, &name, &search.condition.0)?;
+        let condition = saved_search::expand_new(&table, &name, &search.condition.0)?;
         let condition = condition.resolve(engine.now());
         engine.compile(&table, &condition, NEVER)?;
         let text = serde_json::to_string(&search).map_err(Failure::invalid)?;
@@ -131,7 +131,7 @@ async fn delete(
         let table = engine.table(&table)?;
         match engine.delete_search(&table, &name)? {
             true => Ok(StatusCode::NO_CONTENT),
-            false => Err(saved::unknown(&table, &name)),
+            false => Err(saved_search::unknown(&table, &name)),
         }
     });
     deleted.await

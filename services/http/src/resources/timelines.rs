@@ -29,7 +29,7 @@ use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::{Failure, Result};
 use crate::resources::{Failures, TablePath, TimelinePath};
-use crate::saved::{expand, expand_selector};
+use crate::saved_search::{expand, expand_selector};
 
 /// Default number of timelines per page.
 const PAGE_DEFAULT: usize = 100;

@@ -35,7 +35,7 @@ use crate::context::{RequestId, current_client};
 use crate::extract::{Json, Path, Query};
 use crate::failure::{Failure, Result};
 use crate::resources::{TablePath, WatchFailures};
-use crate::saved;
+use crate::saved_search;
 use crate::stream;
 use crate::watching::{WatchGroup, WatchStep};
 use tideline_connections::Permit;
@@ -91,7 +91,7 @@ async fn watch_by_body(
     headers: HeaderMap,
     Json(request): Json<WatchRequest>,
 ) -> Result<Response> {
-    answer(app, id, table, &headers, request).await
+    respond(app, id, table, &headers, request).await
 }
 
 /// Watch a table, with URL parameters
@@ -112,7 +112,7 @@ async fn watch_by_address(
     headers: HeaderMap,
     Query(query): Query<WatchQuery>,
 ) -> Result<Response> {
-    answer(app, id, table, &headers, from_address(query)?).await
+    respond(app, id, table, &headers, from_address(query)?).await
 }
 
 fn events_example() -> &'static str {
@@ -149,7 +149,7 @@ fn from_address(query: WatchQuery) -> Result<WatchRequest> {
     })
 }
 
-async fn answer(
+async fn respond(
     app: App,
     id: RequestId,
     table: String,
@@ -163,7 +163,7 @@ async fn answer(
         .transpose()?
         .map(|time| Instant::now() + time);
     let text = EventText::new(request.times, request.int64);
-    request.timelines = saved::expand_optional(&app, &table, request.timelines)?;
+    request.timelines = saved_search::expand_optional(&app, &table, request.timelines)?;
     let request = to_engine(&app, request, last_event)?;
     let permit = app.watches.take(current_client()).await?;
     // The subscription starts before the first step, so that no tick is missed in between.

@@ -45,10 +45,10 @@ pub(crate) fn statistics(server: &Server) -> Value {
 
 /// Returns the ages of the visible points, in days.
 pub(crate) fn ages(server: &Server) -> Vec<i64> {
-    let answer = server
+    let response = server
         .json("POST", &format!("{TABLE}/query"), r#"{"order": "desc"}"#)
         .expect(200);
-    let series = answer["series"].as_array().expect("a list");
+    let series = response["series"].as_array().expect("a list");
     let mut ages: Vec<i64> = series
         .iter()
         .flat_map(|series| series["points"].as_array().expect("rows"))

@@ -108,7 +108,7 @@ impl Server {
     }
 
     /// Sends the stop signal without waiting.
-    pub(crate) fn ask_to_stop(&mut self) {
+    pub(crate) fn request_stop(&mut self) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
         }
@@ -116,7 +116,7 @@ impl Server {
 
     /// Waits until the service has returned.
     pub(crate) fn wait_stopped(&mut self) {
-        self.ask_to_stop();
+        self.request_stop();
         if let Some(serving) = self.serving.take() {
             let served = self.runtime.block_on(serving).expect("no panic");
             served.expect("served to its end");
@@ -130,15 +130,15 @@ impl Server {
         stream
     }
 
-    pub(crate) fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Response {
         self.send("GET", path, &[], b"")
     }
 
-    pub(crate) fn post(&self, path: &str, content_type: &str, body: impl AsRef<[u8]>) -> Answer {
+    pub(crate) fn post(&self, path: &str, content_type: &str, body: impl AsRef<[u8]>) -> Response {
         self.send("POST", path, &[("content-type", content_type)], body.as_ref())
     }
 
-    pub(crate) fn json(&self, method: &str, path: &str, body: &str) -> Answer {
+    pub(crate) fn json(&self, method: &str, path: &str, body: &str) -> Response {
         self.send(
             method,
             path,
@@ -147,7 +147,7 @@ impl Server {
         )
     }
 
-    pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
         let mut stream = self.connect();
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
         for (name, value) in headers {
@@ -156,7 +156,7 @@ impl Server {
         head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
         stream.write_all(head.as_bytes()).expect("head sent");
         stream.write_all(body).expect("body sent");
-        Answer::read(&mut stream)
+        Response::read(&mut stream)
     }
 }
 
@@ -170,13 +170,13 @@ impl Drop for Server {
 
 /// Response with its chunks joined.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl Response {
     /// Reads a response up to the end of the connection.
     pub(crate) fn read(stream: &mut TcpStream) -> Self {
         let mut bytes = Vec::new();
@@ -193,11 +193,11 @@ impl Answer {
             stream.read_exact(&mut next).expect("an answer in time");
             bytes.push(next[0]);
         }
-        let mut answer = Self::parse(&bytes);
-        let length = answer.header("content-length").parse().unwrap_or(0);
-        answer.body.resize(length, 0);
-        stream.read_exact(&mut answer.body).expect("the whole answer");
-        answer
+        let mut response = Self::parse(&bytes);
+        let length = response.header("content-length").parse().unwrap_or(0);
+        response.body.resize(length, 0);
+        stream.read_exact(&mut response.body).expect("the whole answer");
+        response
     }
 
     fn parse(bytes: &[u8]) -> Self {

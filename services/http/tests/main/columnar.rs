@@ -21,11 +21,11 @@ fn filled() -> Server {
     server
 }
 
-fn ask(server: &Server, accept: &str, body: &str) -> Vec<u8> {
+fn fetch(server: &Server, accept: &str, body: &str) -> Vec<u8> {
     let headers = [("content-type", "application/json"), ("accept", accept)];
-    let answer = server.send("POST", QUERY, &headers, body.as_bytes());
-    assert_eq!((answer.status, answer.header("content-type")), (200, accept));
-    answer.body
+    let response = server.send("POST", QUERY, &headers, body.as_bytes());
+    assert_eq!((response.status, response.header("content-type")), (200, accept));
+    response.body
 }
 
 /// Returns the columns of the only batch as `name: type`, and the strings, timestamps and doubles of its rows.
@@ -69,8 +69,8 @@ fn aggregates_and_rows_read_back_from_both_forms() {
     let server = filled();
     let groups = r#"{"fields": ["usage", "n"], "range": {"start": 1700000000000000000, "end": 1700000060000000000},
         "aggregate": {"functions": ["mean"], "group_by": ["host"], "compute": [{"name": "twice", "expression": "sum(n) * 2"}]}}"#;
-    let stream = of_stream(&ask(&server, "application/vnd.apache.arrow.stream", groups));
-    let file = ask(&server, "application/vnd.apache.parquet", groups);
+    let stream = of_stream(&fetch(&server, "application/vnd.apache.arrow.stream", groups));
+    let file = fetch(&server, "application/vnd.apache.parquet", groups);
     let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(file)).expect("a file");
     let notes = reader
         .metadata()
@@ -109,7 +109,7 @@ fn aggregates_and_rows_read_back_from_both_forms() {
     assert_eq!(rows, ["cpu a 1700000000 1.75 1 2", "mem b 1700000000 - 18 36"]);
 
     let rows = r#"{"timelines": {"where": {"property": "measurement", "equals": "cpu"}}}"#;
-    let (names, rows) = shown(&of_stream(&ask(
+    let (names, rows) = shown(&of_stream(&fetch(
         &server,
         "application/vnd.apache.arrow.stream",
         rows,
@@ -136,6 +136,6 @@ fn aggregates_and_rows_read_back_from_both_forms() {
 fn what_is_refused_is_refused_in_json() {
     let server = filled();
     let headers = [("accept", "application/vnd.apache.parquet")];
-    let answer = server.send("POST", QUERY, &headers, br#"{"fields": ["nothing"]}"#);
-    assert_eq!(answer.expect(400)["code"], "invalid");
+    let response = server.send("POST", QUERY, &headers, br#"{"fields": ["nothing"]}"#);
+    assert_eq!(response.expect(400)["code"], "invalid");
 }

@@ -79,8 +79,8 @@ fn a_delete_that_does_not_say_what_it_means_is_refused() {
             404,
         ),
     ] {
-        let answer = server.json("POST", &format!("{TABLE}/{path}/delete"), &body);
-        assert!(answer.expect(status)["message"].is_string(), "{path} {body}");
+        let response = server.json("POST", &format!("{TABLE}/{path}/delete"), &body);
+        assert!(response.expect(status)["message"].is_string(), "{path} {body}");
     }
     server
         .json(

@@ -21,10 +21,10 @@ fn filled() -> Server {
     server
 }
 
-fn ask(server: &Server, resource: &str, body: &Value) -> Vec<(Value, usize)> {
-    let answer = server.json("POST", &format!("{TABLE}/{resource}"), &body.to_string());
-    let answer = answer.expect(200);
-    let series = answer["series"].as_array().expect("series").iter();
+fn fetch(server: &Server, resource: &str, body: &Value) -> Vec<(Value, usize)> {
+    let response = server.json("POST", &format!("{TABLE}/{resource}"), &body.to_string());
+    let response = response.expect(200);
+    let series = response["series"].as_array().expect("series").iter();
     let shown = |series: &Value| {
         let points = series["points"].as_array().expect("points").len();
         (series["columns"].clone(), points)
@@ -39,14 +39,14 @@ fn queries_show_what_accompanies_samples_only_on_request() {
     let server = filled();
     let of_trip = (json!(["time", "_start"]), 1);
     for resource in ["query", "latest"] {
-        let all = ask(&server, resource, &json!({}));
+        let all = fetch(&server, resource, &json!({}));
         assert_eq!(
             all,
             [of_trip.clone(), (json!(["time", "value"]), 1)],
             "{resource}"
         );
         let asked = json!({"where": {"property": "measurement", "equals": "hits"}});
-        let whole = ask(
+        let whole = fetch(
             &server,
             resource,
             &json!({"timelines": asked, "sample_details": true}),
@@ -56,11 +56,11 @@ fn queries_show_what_accompanies_samples_only_on_request() {
             [(json!(["time", "value", "_start", "_exemplar"]), 2)],
             "{resource}"
         );
-        let named = ask(&server, resource, &json!({"fields": ["_exemplar"]}));
+        let named = fetch(&server, resource, &json!({"fields": ["_exemplar"]}));
         assert_eq!(named, [(json!(["time", "_exemplar"]), 1)], "{resource}");
     }
     let counts = json!({"aggregate": {"functions": ["count"]}, "timelines": {"where": {"property": "measurement", "equals": "hits"}}});
-    let counted = ask(&server, "query", &counts);
+    let counted = fetch(&server, "query", &counts);
     assert_eq!(counted[0].0, json!(["time", "count(value)"]));
     let csv = server.send(
         "POST",

@@ -90,8 +90,8 @@ fn the_page_works_without_the_internet() {
         page.text()
     );
     for file in ["swagger-ui-bundle.js", "swagger-ui.css", "swagger-initializer.js"] {
-        let answer = server.get(&format!("/docs/{file}"));
-        assert!(answer.status == 200 && !answer.body.is_empty(), "{file}");
+        let response = server.get(&format!("/docs/{file}"));
+        assert!(response.status == 200 && !response.body.is_empty(), "{file}");
     }
     assert!(
         server
@@ -193,13 +193,13 @@ fn every_operation_below_a_missing_table_is_not_found() {
                 (content_type.as_str(), body)
             });
             let headers = [("content-type", content_type)];
-            let answer = server.send(
+            let response = server.send(
                 &method.to_uppercase(),
                 &address,
                 &headers[..usize::from(!content_type.is_empty())],
                 body.as_bytes(),
             );
-            assert_eq!(answer.status, 404, "{method} {address}: {}", answer.text());
+            assert_eq!(response.status, 404, "{method} {address}: {}", response.text());
             asked += 1;
         }
     }

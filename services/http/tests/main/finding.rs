@@ -64,9 +64,9 @@ fn pages_follow_each_other_without_gap() {
     for _ in 0..4 {
         let search =
             json!({"sort": [{"tag": "host"}, {"property": "measurement"}], "limit": 5, "page": page});
-        let answer = server.json("POST", SEARCH, &search.to_string()).expect(200);
-        found.extend(hosts(&answer));
-        page = answer["next"].clone();
+        let response = server.json("POST", SEARCH, &search.to_string()).expect(200);
+        found.extend(hosts(&response));
+        page = response["next"].clone();
         if page.is_null() {
             break;
         }
@@ -76,15 +76,15 @@ fn pages_follow_each_other_without_gap() {
     let mut tags = Vec::new();
     let mut path = "/v1/tables/default/tags/host/values?limit=4&prefix=web".to_owned();
     loop {
-        let answer = server.get(&path).expect(200);
+        let response = server.get(&path).expect(200);
         tags.extend(
-            answer["names"]
+            response["names"]
                 .as_array()
                 .expect("a list")
                 .iter()
                 .map(|name| name["name"].clone()),
         );
-        let Some(next) = answer["next"].as_str() else {
+        let Some(next) = response["next"].as_str() else {
             break;
         };
         path = format!("/v1/tables/default/tags/host/values?limit=4&prefix=web&page={next}");
@@ -199,7 +199,7 @@ fn a_seal_moves_points_into_segments() {
 }
 
 #[test]
-fn answers_name_what_the_table_does_not_have() {
+fn results_name_what_the_table_does_not_have() {
     let server = fleet();
     let cpuu = json!({"where": {"property": "measurement", "equals": "cpuu"}});
     let unknown = json!([{"measurement": "cpuu", "did_you_mean": ["cpu"]}]);

@@ -10,7 +10,7 @@ use tideline_http::HttpSettings;
 use crate::client::{Server, gzip};
 
 #[test]
-fn v1_writes_answer_as_influxdb_does() {
+fn v1_writes_respond_as_influxdb_does() {
     let server = Server::start();
     let stored = server.post(
         "/write?db=telegraf&rp=&consistency=any&precision=s&u=x&p=y",
@@ -207,7 +207,7 @@ fn probes_find_what_they_look_for() {
 }
 
 #[test]
-fn v2_writes_answer_as_influxdb_does() {
+fn v2_writes_respond_as_influxdb_does() {
     let server = Server::start();
     assert_eq!(
         server
@@ -243,18 +243,18 @@ fn overload_and_faults_are_503_so_that_agents_send_again() {
     let disk = MemoryDisk::new(Character::Distributed);
     let failing = Server::on(Arc::clone(&disk), HttpSettings::default());
     for path in ["/write", "/api/v2/write", "/v1/tables/default/points"] {
-        let answer = overloaded.post(path, "text/plain", "m f=1");
-        assert_eq!(answer.status, 503, "{path}: {}", answer.text());
+        let response = overloaded.post(path, "text/plain", "m f=1");
+        assert_eq!(response.status, 503, "{path}: {}", response.text());
         assert!(
-            answer
+            response
                 .header("retry-after")
                 .parse::<u32>()
                 .is_ok_and(|seconds| seconds > 0),
             "{path}"
         );
         failing.disk.fail_append(AppendFault::Lost);
-        let answer = failing.post(path, "text/plain", "m f=1");
-        assert_eq!(answer.status, 503, "{path}: {}", answer.text());
+        let response = failing.post(path, "text/plain", "m f=1");
+        assert_eq!(response.status, 503, "{path}: {}", response.text());
     }
     let overload = overloaded
         .post("/v1/tables/default/points", "text/plain", "m f=1")

@@ -51,19 +51,17 @@ fn jobs(server: &Server, query: &str) -> Vec<Value> {
 #[test]
 fn a_migration_moves_what_is_old_and_readers_see_the_same() {
     let server = aged();
-    let question = json!({"aggregate": {"functions": ["count", "sum"]}, "range": {"start": 0}}).to_string();
-    let ask = |tier: &str| {
-        let question = question.replacen('{', &format!("{{\"tier\":\"{tier}\","), 1);
-        server
-            .json("POST", "/v1/tables/ages/query", &question)
-            .expect(200)
+    let query = json!({"aggregate": {"functions": ["count", "sum"]}, "range": {"start": 0}}).to_string();
+    let fetch = |tier: &str| {
+        let query = query.replacen('{', &format!("{{\"tier\":\"{tier}\","), 1);
+        server.json("POST", "/v1/tables/ages/query", &query).expect(200)
     };
-    let before = ask("all");
+    let before = fetch("all");
     assert_eq!(before["series"][0]["points"][0][1], 60);
     assert_eq!(
         (
             &before["cost"]["tiers"]["hot"]["points"],
-            ask("cold")["series"].as_array().map(Vec::len)
+            fetch("cold")["series"].as_array().map(Vec::len)
         ),
         (&json!(60), Some(0))
     );
@@ -98,10 +96,10 @@ fn a_migration_moves_what_is_old_and_readers_see_the_same() {
         );
     }
 
-    let after = ask("all");
+    let after = fetch("all");
     assert_eq!(after["series"], before["series"]);
-    assert_eq!(ask("cold")["series"], before["series"]);
-    assert_eq!(ask("hot")["series"], json!([]));
+    assert_eq!(fetch("cold")["series"], before["series"]);
+    assert_eq!(fetch("hot")["series"], json!([]));
     let cost = &after["cost"]["tiers"];
     assert_eq!(
         (&cost["hot"]["segments"], &cost["cold"]["segments"]),
@@ -122,11 +120,11 @@ fn a_migration_moves_what_is_old_and_readers_see_the_same() {
 }
 
 #[test]
-fn work_that_is_not_waited_for_is_told_by_number() {
+fn work_that_is_not_waited_for_is_reported_by_number() {
     let server = aged();
-    let answer = server.json("POST", "/v1/jobs", r#"{"kind": "migrate"}"#);
-    assert!([200, 202].contains(&answer.status), "{}", answer.text());
-    let started = answer.value();
+    let response = server.json("POST", "/v1/jobs", r#"{"kind": "migrate"}"#);
+    assert!([200, 202].contains(&response.status), "{}", response.text());
+    let started = response.value();
     assert_eq!(started["jobs"].as_array().map(Vec::len), Some(3), "{started}");
     for job in started["jobs"].as_array().expect("a list") {
         let path = format!("/v1/jobs/{}", job["id"]);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tideline_http::HttpSettings;
 
-use crate::client::{Answer, Server, gzip};
+use crate::client::{Response, Server, gzip};
 
 const POINTS: &str = "/v1/tables/default/points";
 const SEARCH: &str = "/v1/tables/default/timelines/search";
@@ -30,13 +30,13 @@ fn bodies_are_bounded_before_and_after_decompression() {
     );
     let bomb = gzip(&vec![0; 64 << 20]);
     for (path, member) in [(POINTS, "code"), ("/write", "error"), ("/api/v2/write", "code")] {
-        let answer = server.send(
+        let response = server.send(
             "POST",
             path,
             &[("content-encoding", "gzip"), ("content-type", "text/plain")],
             &bomb,
         );
-        assert!(answer.expect(413)[member].is_string(), "{path}");
+        assert!(response.expect(413)[member].is_string(), "{path}");
     }
     let text: String = (0..400_000u32)
         .map(|n| format!("{}\n", n.wrapping_mul(2_654_435_761)))
@@ -92,7 +92,7 @@ fn a_chunked_body_over_the_limit_is_refused_too() {
             .expect("sent");
     }
     stream.write_all(b"0\r\n\r\n").expect("sent");
-    assert_eq!(Answer::read(&mut stream).expect(413)["limit"], 1 << 10);
+    assert_eq!(Response::read(&mut stream).expect(413)["limit"], 1 << 10);
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn bodies_of_all_requests_share_a_budget() {
 fn deep_and_odd_json_is_refused() {
     let server = Server::start();
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);
-    let answer = server.post(POINTS, "application/json", &deep);
-    assert!((400..500).contains(&answer.status), "{}", answer.text());
+    let response = server.post(POINTS, "application/json", &deep);
+    assert!((400..500).contains(&response.status), "{}", response.text());
     let deep = format!(
         "{{\"where\":{}{{\"and\":[]}}{}}}",
         "{\"not\":".repeat(50_000),
@@ -163,7 +163,10 @@ fn slow_heads_and_bodies_are_cut_off() {
     let mut slow_body = server.connect();
     let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 10\r\n\r\nm f";
     slow_body.write_all(head.as_bytes()).expect("sent");
-    assert_eq!(Answer::read(&mut slow_body).expect(408)["code"], "body_too_slow");
+    assert_eq!(
+        Response::read(&mut slow_body).expect(408)["code"],
+        "body_too_slow"
+    );
     let mut left = Vec::new();
     assert!(
         matches!(slow_head.read_to_end(&mut left), Ok(0) | Err(_)),
@@ -187,24 +190,24 @@ fn at_the_limit_the_connection_idle_longest_makes_room() {
         connections_max: 3,
         ..HttpSettings::default()
     });
-    let ask = |stream: &mut TcpStream| {
+    let fetch = |stream: &mut TcpStream| {
         let request = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
         stream.write_all(request).expect("sent");
-        assert_eq!(Answer::read_one(stream).status, 200);
+        assert_eq!(Response::read_one(stream).status, 200);
     };
     let mut silent = server.connect();
     let mut first = server.connect();
-    ask(&mut first);
+    fetch(&mut first);
     let mut second = server.connect();
-    ask(&mut second);
+    fetch(&mut second);
     let mut third = server.connect();
-    ask(&mut third);
+    fetch(&mut third);
     let mut left = Vec::new();
     assert!(
         matches!(silent.read_to_end(&mut left), Ok(0) | Err(_)),
         "the oldest silent connection was closed"
     );
-    ask(&mut first);
+    fetch(&mut first);
 }
 
 /// Starts a write whose body, `m f=1` and a newline, is not sent yet.
@@ -212,12 +215,12 @@ fn begin_write(server: &Server) -> TcpStream {
     let mut busy = server.connect();
     let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 6\r\n\r\n";
     busy.write_all(head.as_bytes()).expect("sent");
-    assert_eq!(Answer::read_one(&mut busy).status, 100, "the request runs");
+    assert_eq!(Response::read_one(&mut busy).status, 100, "the request runs");
     busy
 }
 
 #[test]
-fn beyond_the_limit_of_busy_connections_only_health_is_answered() {
+fn beyond_the_limit_of_busy_connections_only_health_is_served() {
     let server = Server::with(HttpSettings {
         connections_max: 1,
         ..HttpSettings::default()
@@ -236,7 +239,7 @@ fn beyond_the_limit_of_busy_connections_only_health_is_answered() {
         (&"overloaded".into(), &true.into())
     );
     busy.write_all(b"m f=1\n").expect("sent");
-    assert_eq!(Answer::read_one(&mut busy).status, 200);
+    assert_eq!(Response::read_one(&mut busy).status, 200);
 }
 
 #[test]
@@ -252,13 +255,13 @@ fn an_idle_health_check_makes_no_one_wait_for_a_busy_connection() {
         let mut check = server.connect();
         let request = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
         check.write_all(request).expect("sent");
-        assert_eq!(Answer::read_one(&mut check).status, 200);
+        assert_eq!(Response::read_one(&mut check).status, 200);
         checks.push(check);
     }
     assert_eq!(server.get("/v1/tables").expect(503)["code"], "overloaded");
     busy.write_all(b"m f=1\n").expect("sent");
     assert_eq!(
-        Answer::read_one(&mut busy).status,
+        Response::read_one(&mut busy).status,
         200,
         "the busy connection stays open"
     );
@@ -276,11 +279,11 @@ fn an_idle_connection_is_closed_in_its_own_time() {
     stream
         .write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
         .expect("sent");
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     stream
-        .read_to_end(&mut answer)
+        .read_to_end(&mut response)
         .expect("closed in order or by time");
-    assert!(answer.starts_with(b"HTTP/1.1 200"));
+    assert!(response.starts_with(b"HTTP/1.1 200"));
     assert!(
         started.elapsed() >= Duration::from_millis(250),
         "the header timeout does not run while idle"
@@ -288,7 +291,7 @@ fn an_idle_connection_is_closed_in_its_own_time() {
 }
 
 #[test]
-fn a_client_that_takes_no_answer_is_cut_off() {
+fn a_client_that_reads_no_response_is_cut_off() {
     let server = Server::with(HttpSettings {
         answer_timeout: Duration::from_millis(200),
         ..HttpSettings::default()

@@ -115,12 +115,12 @@ fn requests_for_series_name_the_model_of_another_table() {
             Some(r#"{"table": "rows"}"#.to_owned()),
         ),
     ] {
-        let answer = match body {
+        let response = match body {
             Some(body) => server.json("POST", &path, &body),
             None => server.get(&path),
         };
-        let text = answer.text();
-        assert_eq!(answer.status, 422, "{path}: {text}");
+        let text = response.text();
+        assert_eq!(response.status, 422, "{path}: {text}");
         assert!(text.contains(said), "{path}: {text}");
     }
     let databases = server.get("/query?q=SHOW%20DATABASES").text();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tideline_http::HttpSettings;
 
-use crate::client::{Answer, Server};
+use crate::client::{Response, Server};
 
 const TABLE: &str = "/v1/tables/default";
 
@@ -94,8 +94,8 @@ fn patterns_of_a_request_are_added_up_before_any_is_compiled() {
     for query in [list, dozens] {
         let form = format!("query={}", encoded(&query));
         for path in ["/api/v1/parse_query", "/api/v1/query"] {
-            let answer = server.post(path, "application/x-www-form-urlencoded", &form);
-            assert_eq!(answer.status, 200, "{}", answer.text());
+            let response = server.post(path, "application/x-www-form-urlencoded", &form);
+            assert_eq!(response.status, 200, "{}", response.text());
         }
     }
 }
@@ -239,7 +239,7 @@ fn writers_go_on_beside_sixteen_bombs() {
         let bombs: Vec<_> = (0..16)
             .map(|at| {
                 let (server, query, search) = (&server, &query, &search);
-                scope.spawn(move || -> Answer {
+                scope.spawn(move || -> Response {
                     match at % 2 {
                         0 => server.get(&format!("/api/v1/parse_query?query={query}")),
                         _ => server.json("POST", &format!("{TABLE}/timelines/search"), search),

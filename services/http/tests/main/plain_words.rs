@@ -196,18 +196,23 @@ fn malformed_bodies_are_refused_in_plain_words() {
         texts.push(format!("{whole}{whole}"));
         texts.push(format!("{}{}", "[".repeat(300), "]".repeat(300)));
         for text in texts {
-            let answer = server.send(
+            let response = server.send(
                 &method,
                 &address,
                 &[("content-type", "application/json")],
                 text.as_bytes(),
             );
             bodies += 1;
-            assert_documented(&operation, answer.status, &format!("{method} {path}"));
-            if answer.status >= 400 {
+            assert_documented(&operation, response.status, &format!("{method} {path}"));
+            if response.status >= 400 {
                 refused += 1;
-                assert_ne!(answer.status, 500, "{method} {address} {text}: {}", answer.text());
-                assert_plain(&format!("{method} {address} {text}"), &answer.text());
+                assert_ne!(
+                    response.status,
+                    500,
+                    "{method} {address} {text}: {}",
+                    response.text()
+                );
+                assert_plain(&format!("{method} {address} {text}"), &response.text());
             }
         }
     }
@@ -264,11 +269,11 @@ fn malformed_parameters_are_refused_in_plain_words() {
             }
         }
         for address in addresses {
-            let answer = server.send(&method, &address, &[], b"");
+            let response = server.send(&method, &address, &[], b"");
             asked += 1;
-            assert_documented(&operation, answer.status, &address);
-            if answer.status >= 400 {
-                assert_plain(&format!("{method} {address}"), &answer.text());
+            assert_documented(&operation, response.status, &address);
+            if response.status >= 400 {
+                assert_plain(&format!("{method} {address}"), &response.text());
             }
         }
     }
@@ -277,7 +282,7 @@ fn malformed_parameters_are_refused_in_plain_words() {
 }
 
 #[test]
-fn answers_of_the_layers_are_documented() {
+fn responses_of_the_layers_are_documented() {
     let secret = tideline_http::Secret::new("0123456789abcdef").expect("long enough");
     let settings = tideline_http::HttpSettings {
         token: Some(secret),
@@ -289,20 +294,20 @@ fn answers_of_the_layers_are_documented() {
     for (method, path, operation) in operations(&document) {
         let address = filled(&path, usual);
         if !path.ends_with("/watch") {
-            let answer = with_token.send(&method, &address, &[], b"");
-            unauthenticated += usize::from(answer.status == 401);
-            assert_documented(&operation, answer.status, &format!("{method} {path}"));
+            let response = with_token.send(&method, &address, &[], b"");
+            unauthenticated += usize::from(response.status == 401);
+            assert_documented(&operation, response.status, &format!("{method} {path}"));
         }
         if method != "GET" {
-            let answer = open.send(&method, &address, &[("origin", "http://elsewhere.example")], b"");
-            assert_eq!(answer.status, 403, "{method} {path}");
+            let response = open.send(&method, &address, &[("origin", "http://elsewhere.example")], b"");
+            assert_eq!(response.status, 403, "{method} {path}");
             forbidden += 1;
-            assert_documented(&operation, answer.status, &format!("{method} {path}"));
+            assert_documented(&operation, response.status, &format!("{method} {path}"));
         }
         if !operation["requestBody"].is_null() {
-            let answer = open.send(&method, &address, &[("content-type", "image/png")], b"x");
-            unread += usize::from(answer.status == 415);
-            assert_documented(&operation, answer.status, &format!("{method} {path}"));
+            let response = open.send(&method, &address, &[("content-type", "image/png")], b"x");
+            unread += usize::from(response.status == 415);
+            assert_documented(&operation, response.status, &format!("{method} {path}"));
         }
     }
     assert!(
@@ -316,15 +321,15 @@ fn deep_json_names_the_limit_and_the_actual_depth() {
     let server = Server::start();
     let deep = format!("{}{{\"and\":[]}}{}", "{\"not\":".repeat(200), "}".repeat(200));
     let body = format!("{{\"where\":{deep}}}");
-    let answer = server
+    let response = server
         .post("/v1/tables/default/timelines/search", "application/json", body)
         .expect(400);
     assert_eq!(
-        (&answer["limit"], &answer["actual"]),
+        (&response["limit"], &response["actual"]),
         (&json!(127), &json!(203)),
-        "{answer}"
+        "{response}"
     );
-    assert_eq!(answer["code"], "over_limit");
+    assert_eq!(response["code"], "over_limit");
 }
 
 #[test]
@@ -344,8 +349,8 @@ fn errors_name_the_place() {
             "/aggregate/group_by: expected a list of tags, or \"timeline\"",
         ),
     ] {
-        let answer = server.post("/v1/tables/default/query", "application/json", body);
-        let said = answer.expect(400);
+        let response = server.post("/v1/tables/default/query", "application/json", body);
+        let said = response.expect(400);
         assert!(
             said["message"]
                 .as_str()
@@ -353,11 +358,11 @@ fn errors_name_the_place() {
             "{said}"
         );
     }
-    let answer = server.get("/v1/tables/default/tags?limit=many").expect(400);
-    assert_eq!(answer["message"], "parameter limit: not a whole number");
-    let answer = server.get("/v1/jobs/first").expect(400);
+    let response = server.get("/v1/tables/default/tags?limit=many").expect(400);
+    assert_eq!(response["message"], "parameter limit: not a whole number");
+    let response = server.get("/v1/jobs/first").expect(400);
     assert_eq!(
-        answer["message"],
+        response["message"],
         "job in the path: expected a whole number that is not negative, found the text \"first\""
     );
 }

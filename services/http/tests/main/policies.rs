@@ -263,13 +263,13 @@ fn new_timelines_beyond_the_limit_are_refused_for_now() {
     let mixed = format!("nonsense\n{}", lines(5, 7));
     let refused = server.post(&path, "text/plain", mixed);
     assert_eq!(refused.status, 422, "{}", refused.text());
-    let answer = refused.value();
+    let response = refused.value();
     assert_eq!(
-        (&answer["code"], &answer["retryable"]),
+        (&response["code"], &response["retryable"]),
         (&json!("all_rejected"), &json!(true))
     );
     assert!(!refused.header("retry-after").is_empty());
-    let marks: Vec<_> = answer["rejects"]
+    let marks: Vec<_> = response["rejects"]
         .as_array()
         .expect("named")
         .iter()
@@ -304,7 +304,7 @@ fn new_timelines_beyond_the_limit_are_refused_for_now() {
 }
 
 #[test]
-fn a_clock_in_doubt_is_told_and_can_be_confirmed() {
+fn a_clock_in_doubt_is_reported_and_can_be_confirmed() {
     let server = aged(&json!({}), &[1]);
     let clock = server.get("/v1/clock").expect(200);
     assert_eq!(

@@ -6,7 +6,7 @@ use tideline_http::{HttpSettings, Secret};
 use tideline_wire::protobuf::PutFields;
 use tideline_wire::varint;
 
-use crate::client::{Answer, Server};
+use crate::client::{Response, Server};
 
 const LINES: &str =
     "up,job=a value=1 1700000000\nup,job=a value=0.5 1700000015\nup,job=b value=3 1700000000\n";
@@ -92,7 +92,7 @@ fn matcher(kind: u64, name: &str, value: &str) -> Vec<u8> {
     bytes(3, &message.concat())
 }
 
-fn read(server: &Server, path: &str, queries: &[Vec<u8>], forms: &[u64]) -> Answer {
+fn read(server: &Server, path: &str, queries: &[Vec<u8>], forms: &[u64]) -> Response {
     let mut message: Vec<u8> = queries.iter().flat_map(|query| bytes(1, query)).collect();
     forms.iter().for_each(|form| message.extend(integer(2, *form)));
     let body = snap::raw::Encoder::new()
@@ -110,7 +110,7 @@ fn query(start: u64, end: u64, matchers: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-fn remote_read_answers_with_samples() {
+fn remote_read_returns_samples() {
     let server = filled();
     let up = matcher(0, "__name__", "up");
     let queries = [
@@ -123,12 +123,12 @@ fn remote_read_answers_with_samples() {
         query(0, 1, &[matcher(1, "job", "")]),
     ];
     for path in ["/api/v1/read", "/v1/tables/default/prometheus/api/v1/read"] {
-        let answer = read(&server, path, &queries, &[]);
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        assert_eq!(answer.header("content-type"), "application/x-protobuf");
-        assert_eq!(answer.header("content-encoding"), "snappy");
+        let response = read(&server, path, &queries, &[]);
+        assert_eq!(response.status, 200, "{}", response.text());
+        assert_eq!(response.header("content-type"), "application/x-protobuf");
+        assert_eq!(response.header("content-encoding"), "snappy");
         let message = snap::raw::Decoder::new()
-            .decompress_vec(&answer.body)
+            .decompress_vec(&response.body)
             .expect("snappy");
         let results = all(&message, 1);
         assert_eq!(results.len(), 3, "one result per query");
@@ -158,14 +158,17 @@ fn remote_read_streams_chunks_to_who_takes_them() {
         &[matcher(0, "__name__", "up")],
     )];
     // The first supported response type is used.
-    let answer = read(&server, "/api/v1/read", &queries, &[7, 1, 0]);
-    assert_eq!(answer.status, 200, "{}", answer.text());
+    let response = read(&server, "/api/v1/read", &queries, &[7, 1, 0]);
+    assert_eq!(response.status, 200, "{}", response.text());
     let form = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse";
     assert_eq!(
-        (answer.header("content-type"), answer.header("content-encoding")),
+        (
+            response.header("content-type"),
+            response.header("content-encoding")
+        ),
         (form, "")
     );
-    let mut rest = answer.body.as_slice();
+    let mut rest = response.body.as_slice();
     let mut seen = Vec::new();
     while !rest.is_empty() {
         let length = usize::from(rest[0]);
@@ -210,7 +213,7 @@ fn remote_read_refuses_what_it_cannot_read() {
 }
 
 #[test]
-fn large_answers_are_compressed_whole() {
+fn large_responses_are_compressed_as_a_whole() {
     let server = Server::start();
     let lines: String = (0..3_000)
         .map(|at| format!("m,host=h{at} value={at} 1700000000\n"))
@@ -281,7 +284,7 @@ fn the_health_of_a_prometheus_is_open_at_the_root_only() {
 }
 
 #[test]
-fn a_table_that_is_not_there_is_not_found_whatever_is_asked_of_it() {
+fn an_absent_table_is_not_found_in_any_request() {
     let server = Server::start();
     for path in [
         "query?query=1",
@@ -332,12 +335,12 @@ fn a_table_whose_name_cannot_be_read_is_not_the_default_one() {
 }
 
 /// Returns the status of a remote write and its counts of written items; `None` for a missing header.
-fn written(answer: &Answer) -> (u16, [Option<u64>; 3]) {
+fn written(response: &Response) -> (u16, [Option<u64>; 3]) {
     let count = |kind: &str| {
         let name = format!("x-prometheus-remote-write-{kind}-written");
-        answer.header(&name).parse().ok()
+        response.header(&name).parse().ok()
     };
-    (answer.status, ["samples", "histograms", "exemplars"].map(count))
+    (response.status, ["samples", "histograms", "exemplars"].map(count))
 }
 
 #[test]
@@ -423,21 +426,21 @@ fn what_go_pushes_is_read_and_ends_with_its_group() {
         (pushed.status, pushed.text())
     };
     assert_eq!(push(FAMILIES, &body), (200, String::new()));
-    let ask = |query: &str| {
-        let answer = server.get(&format!("/api/v1/query?query={query}")).expect(200);
-        answer["data"]["result"].clone()
+    let fetch = |query: &str| {
+        let response = server.get(&format!("/api/v1/query?query={query}")).expect(200);
+        response["data"]["result"].clone()
     };
-    assert_eq!(ask("done")[0]["value"][1], "42");
+    assert_eq!(fetch("done")[0]["value"][1], "42");
     assert_eq!(
-        ask("lag")[0]["metric"],
+        fetch("lag")[0]["metric"],
         serde_json::json!({"__name__": "lag", "job": "nightly", "instance": "db-1"})
     );
-    assert_eq!(ask("histogram_count(lag)")[0]["value"][1], "3");
-    assert_eq!(ask("push_time_seconds").as_array().map(Vec::len), Some(1));
+    assert_eq!(fetch("histogram_count(lag)")[0]["value"][1], "3");
+    assert_eq!(fetch("push_time_seconds").as_array().map(Vec::len), Some(1));
     server.clock.advance(1_000_000_000);
     assert_eq!(server.send("DELETE", group, &[], b"").status, 202);
     for name in ["done", "lag", "push_time_seconds"] {
-        assert_eq!(ask(name), serde_json::json!([]), "{name}");
+        assert_eq!(fetch(name), serde_json::json!([]), "{name}");
     }
     let (status, said) = push(FAMILIES, &body[..body.len() - 1]);
     assert_eq!(status, 400, "{said}");
@@ -449,7 +452,7 @@ fn what_go_pushes_is_read_and_ends_with_its_group() {
 }
 
 #[test]
-fn federation_escapes_names_as_it_is_asked() {
+fn federation_escapes_names_as_requested() {
     let server = Server::start();
     let page = "{\"lag.s\",\"http.status\"=\"200\"} 1\n";
     assert_eq!(
@@ -460,9 +463,9 @@ fn federation_escapes_names_as_it_is_asked() {
     );
     let federate = |accept: &str| {
         let path = "/federate?match[]=%7B__name__%3D~%22.%2B%22%7D";
-        let answer = server.send("GET", path, &[("accept", accept)], b"");
-        let sample = answer.text().lines().nth(1).unwrap_or_default().to_owned();
-        (answer.header("content-type").to_owned(), sample)
+        let response = server.send("GET", path, &[("accept", accept)], b"");
+        let sample = response.text().lines().nth(1).unwrap_or_default().to_owned();
+        (response.header("content-type").to_owned(), sample)
     };
     let (kind, sample) = federate("*/*");
     assert_eq!(

@@ -17,7 +17,7 @@ fn filled() -> Server {
 }
 
 /// Returns invalid queries, each with a different error.
-fn wrong_questions() -> Vec<Value> {
+fn wrong_queries() -> Vec<Value> {
     let aggregate =
         |aggregate: Value| json!({"fields": ["v"], "range": {"start": 0}, "aggregate": aggregate});
     let ranked = |rank: Value| aggregate(json!({"functions": ["max"], "group_by": ["host"], "rank": rank}));
@@ -71,41 +71,41 @@ fn body(status: u16, mut body: Value) -> (u16, Value) {
 #[test]
 fn explain_and_batch_refuse_what_query_refuses_in_its_words() {
     let server = filled();
-    for question in wrong_questions() {
-        let ask = |path: &str, question: &Value| {
+    for wrong in wrong_queries() {
+        let fetch = |path: &str, query: &Value| {
             let path = format!("/v1/tables/default/{path}");
-            let answer = server.post(&path, "application/json", question.to_string());
-            (answer.status, answer.value())
+            let response = server.post(&path, "application/json", query.to_string());
+            (response.status, response.value())
         };
-        let (status, refused) = ask("query", &question);
-        assert!((400..500).contains(&status), "{question} is answered: {refused}");
+        let (status, refused) = fetch("query", &wrong);
+        assert!((400..500).contains(&status), "{wrong} is answered: {refused}");
         let query = body(status, refused);
-        let (status, explained) = ask("explain", &question);
-        assert_eq!(body(status, explained), query, "{question}");
-        let (status, answers) = ask("query/batch", &json!({"queries": {"one": question}}));
+        let (status, explained) = fetch("explain", &wrong);
+        assert_eq!(body(status, explained), query, "{wrong}");
+        let (status, answers) = fetch("query/batch", &json!({"queries": {"one": wrong}}));
         assert_eq!(status, 200, "{answers}");
         let alone = body(query.0, answers["answers"]["one"]["error"].clone());
-        assert_eq!(alone, query, "{question}");
+        assert_eq!(alone, query, "{wrong}");
     }
 }
 
 #[test]
-fn a_page_of_another_question_is_refused_by_both() {
+fn a_page_of_another_query_is_refused_by_both() {
     let server = filled();
-    let ask = |path: &str, question: Value| {
+    let fetch = |path: &str, query: Value| {
         let path = format!("/v1/tables/default/{path}");
-        server.post(&path, "application/json", question.to_string())
+        server.post(&path, "application/json", query.to_string())
     };
-    let first = ask("query", json!({"limit": 1, "fields": ["v"]})).expect(200);
+    let first = fetch("query", json!({"limit": 1, "fields": ["v"]})).expect(200);
     let other = json!({"page": first["next"], "limit": 1, "fields": ["s"]});
-    let (query, explain) = (ask("query", other.clone()), ask("explain", other));
+    let (query, explain) = (fetch("query", other.clone()), fetch("explain", other));
     assert_eq!(query.status, 400);
     assert_eq!(
         body(explain.status, explain.value()),
         body(query.status, query.value())
     );
     let sampled = json!({"page": first["next"], "sample": 10, "fields": ["v"]});
-    let (query, explain) = (ask("query", sampled.clone()), ask("explain", sampled));
+    let (query, explain) = (fetch("query", sampled.clone()), fetch("explain", sampled));
     assert_eq!(query.status, 400);
     assert_eq!(
         body(explain.status, explain.value()),

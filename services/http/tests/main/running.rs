@@ -28,7 +28,7 @@ fn filled() -> Server {
 }
 
 /// Queries all rows and reads only the head of the response.
-fn ask(server: &Server) -> TcpStream {
+fn fetch(server: &Server) -> TcpStream {
     let mut stream = server.connect();
     let body = "{\"fields\":[\"v\",\"w\"]}";
     let head = format!(
@@ -64,7 +64,7 @@ fn wait_for_none(server: &Server) {
 fn a_query_is_listed_and_cancelled_by_its_id() {
     let server = filled();
     assert!(running(&server).is_empty());
-    let mut stream = ask(&server);
+    let mut stream = fetch(&server);
     let queries = running(&server);
     assert_eq!(queries.len(), 1, "{queries:?}");
     let query = &queries[0];
@@ -104,7 +104,7 @@ fn a_query_is_listed_and_cancelled_by_its_id() {
 #[test]
 fn a_query_ends_when_its_client_leaves() {
     let server = filled();
-    let stream = ask(&server);
+    let stream = fetch(&server);
     assert_eq!(running(&server).len(), 1);
     drop(stream);
     wait_for_none(&server);

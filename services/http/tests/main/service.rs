@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tideline_http::{HttpSettings, Secret};
 
-use crate::client::{Answer, Server};
+use crate::client::{Response, Server};
 
 const POINTS: &str = "/v1/tables/default/points";
 const TOKEN: &str = "a-token-of-some-length";
@@ -21,7 +21,7 @@ fn guarded() -> Server {
 }
 
 #[test]
-fn a_token_is_asked_for_everywhere_but_at_the_door() {
+fn a_token_is_required_everywhere_but_at_the_door() {
     let server = guarded();
     for open in ["/health", "/ready", "/ping"] {
         assert!(server.get(open).status < 300, "{open}");
@@ -34,9 +34,9 @@ fn a_token_is_asked_for_everywhere_but_at_the_door() {
         "/query?q=show%20databases",
         "/nowhere",
     ] {
-        let answer = server.get(closed);
-        assert_eq!(answer.status, 401, "{closed}");
-        assert!(answer.header("www-authenticate").contains("Bearer"), "{closed}");
+        let response = server.get(closed);
+        assert_eq!(response.status, 401, "{closed}");
+        assert!(response.header("www-authenticate").contains("Bearer"), "{closed}");
     }
     assert_eq!(server.get("/v1/tables").value()["code"], "unauthenticated");
     assert!(server.post("/write", "", "m f=1").expect(401)["error"].is_string());
@@ -126,7 +126,7 @@ fn pages_of_other_sites_change_nothing() {
 }
 
 #[test]
-fn every_answer_names_its_request() {
+fn every_response_names_its_request() {
     let server = Server::start();
     let sent = server.send("GET", "/v1/nothing", &[("x-request-id", "my-id:7")], b"");
     assert_eq!(sent.header("x-request-id"), "my-id:7");
@@ -186,7 +186,7 @@ fn metrics_count_what_happened() {
 }
 
 #[test]
-fn answers_are_compressed_for_who_asks() {
+fn responses_are_compressed_on_request() {
     let server = Server::start();
     let plain = server.get("/openapi.json");
     let packed = server.send("GET", "/openapi.json", &[("accept-encoding", "gzip")], b"");
@@ -211,15 +211,15 @@ fn a_stopping_service_finishes_what_runs_and_takes_nothing_new() {
         .text()
         .contains("tideline_http_requests_running 2")
     {}
-    server.ask_to_stop();
+    server.request_stop();
     let mut left = Vec::new();
     assert!(
         matches!(idle.read_to_end(&mut left), Ok(0) | Err(_)),
         "an idle connection closes at once"
     );
     running.write_all(b"=1\n").expect("sent");
-    let answer = Answer::read(&mut running);
-    assert_eq!(answer.expect(200)["points"], 1);
+    let response = Response::read(&mut running);
+    assert_eq!(response.expect(200)["points"], 1);
     server.wait_stopped();
     assert!(TcpStream::connect(server.address).is_err(), "the port is closed");
 }
@@ -248,7 +248,7 @@ fn status_with(server: &Server, path: &str, headers: &str) -> u16 {
     let mut stream = server.connect();
     let request = format!("GET {path} HTTP/1.1\r\n{headers}connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("sent");
-    Answer::read(&mut stream).status
+    Response::read(&mut stream).status
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn a_foreign_host_is_refused_where_no_token_is_needed() {
 }
 
 #[test]
-fn only_large_answers_are_compressed() {
+fn only_large_responses_are_compressed() {
     let server = Server::start();
     let lines: String = (0..2_000).map(|n| format!("m,host=h{n} f={n}\n")).collect();
     assert_eq!(

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tideline_http::HttpSettings;
 
-use crate::client::{Answer, Server};
+use crate::client::{Response, Server};
 
 const POINTS: &str = "/v1/tables/default/points";
 const QUERY: &str = "/v1/tables/default/query";
@@ -23,7 +23,7 @@ fn behind_a_proxy() -> HttpSettings {
     }
 }
 
-fn from(server: &Server, client: &str, method: &str, path: &str, body: &str) -> Answer {
+fn from(server: &Server, client: &str, method: &str, path: &str, body: &str) -> Response {
     let forwarded = format!("for={client}");
     let headers = [("forwarded", &*forwarded), ("content-type", "application/json")];
     server.send(method, path, &headers, body.as_bytes())
@@ -145,8 +145,8 @@ fn many_agents_of_one_address_write_while_no_other_client_does() {
             threads.spawn(move || {
                 for at in 0..5 {
                     let line = format!("cpu,host=h{agent} busy={at} {}", 1_700_000_000 + at);
-                    let answer = from(server, "192.0.2.1", "POST", "/write?precision=s", &line);
-                    written.fetch_add(usize::from(answer.status == 204), Ordering::Relaxed);
+                    let response = from(server, "192.0.2.1", "POST", "/write?precision=s", &line);
+                    written.fetch_add(usize::from(response.status == 204), Ordering::Relaxed);
                 }
             });
         }
@@ -166,7 +166,7 @@ fn one_client_cannot_keep_all_connections_busy() {
         .map(|_| {
             let mut stream = server.connect();
             stream.write_all(head.as_bytes()).expect("sent");
-            assert_eq!(Answer::read_one(&mut stream).status, 100);
+            assert_eq!(Response::read_one(&mut stream).status, 100);
             stream
         })
         .collect();
@@ -181,7 +181,7 @@ fn one_client_cannot_keep_all_connections_busy() {
     from(&server, "192.0.2.2", "GET", "/v1/tables", "").expect(200);
     for stream in &mut busy {
         stream.write_all(b"m f=1\n").expect("sent");
-        assert_eq!(Answer::read_one(stream).status, 200);
+        assert_eq!(Response::read_one(stream).status, 200);
     }
 }
 
@@ -201,7 +201,7 @@ fn one_client_cannot_hold_all_bytes_of_bodies() {
     let mut statuses = |client| {
         let mut stream = server.connect();
         stream.write_all(head(client).as_bytes()).expect("sent");
-        let status = Answer::read_one(&mut stream).status;
+        let status = Response::read_one(&mut stream).status;
         open.push(stream);
         status
     };

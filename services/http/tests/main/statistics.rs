@@ -12,7 +12,7 @@ use crate::ages::{NOW, TABLE, aged, aged_with, seal, statistics, write};
 use crate::client::Server;
 
 #[test]
-fn statistics_tell_the_tiers_apart() {
+fn statistics_distinguish_the_tiers() {
     let server = aged(&json!({"hot_ttl": "3d"}), &[40, 20, 5, 2, 1]);
     write(&server, &format!("age,host=a days=0i {NOW}\n"));
     let statistics = statistics(&server);
@@ -83,7 +83,7 @@ fn busy_ranges_and_large_machines_are_named() {
 }
 
 #[test]
-fn metrics_tell_the_tiers_apart() {
+fn metrics_distinguish_the_tiers() {
     let server = aged(&json!({"hot_ttl": "3d"}), &[40, 20, 5, 2, 1]);
     server
         .json("POST", "/v1/jobs", r#"{"kind": "migrate", "wait": true}"#)
@@ -114,7 +114,7 @@ fn metrics_tell_the_tiers_apart() {
 }
 
 #[test]
-fn a_flood_of_cold_questions_leaves_room_for_hot_ones() {
+fn a_flood_of_cold_queries_leaves_room_for_hot_ones() {
     let query = QuerySettings {
         cold_queries_max: Some(1),
         cold_waiting_max: 1,
@@ -129,7 +129,7 @@ fn a_flood_of_cold_questions_leaves_room_for_hot_ones() {
         ..HttpSettings::default()
     };
     let server = aged_with(settings, &json!({"hot_ttl": "3d"}), &[40, 30, 20, 1]);
-    let ask = |body: &str| {
+    let fetch = |body: &str| {
         let mut stream = server.connect();
         let head = format!(
             "POST {TABLE}/query HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
@@ -146,9 +146,9 @@ fn a_flood_of_cold_questions_leaves_room_for_hot_ones() {
             .any(|have| have.starts_with(line))
         {}
     };
-    let running = ask("{}");
+    let running = fetch("{}");
     metric("tideline_cold_queries_running 1");
-    let waiting = ask("{}");
+    let waiting = fetch("{}");
     metric("tideline_cold_queries_waiting 1");
     let refused = server
         .json("POST", &format!("{TABLE}/query"), r#"{"tier": "cold"}"#)
@@ -158,9 +158,9 @@ fn a_flood_of_cold_questions_leaves_room_for_hot_ones() {
         (&json!("overloaded"), &json!(true))
     );
     for hot in [r#"{"tier": "hot"}"#, r#"{"range": {"start": "now-2d"}}"#] {
-        let answer = server.json("POST", &format!("{TABLE}/query"), hot).expect(200);
+        let response = server.json("POST", &format!("{TABLE}/query"), hot).expect(200);
         assert_eq!(
-            answer["series"][0]["points"],
+            response["series"][0]["points"],
             json!([["2026-11-19T12:00:00Z", 1]]),
             "{hot}"
         );

@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tideline_http::HttpSettings;
 
-use crate::client::{Answer, Server};
+use crate::client::{Response, Server};
 
 const ALL: &str = "match%5B%5D=%7Bhost%3D~%22.%2B%22%7D";
 
-fn export(server: &Server, more: &str) -> Answer {
+fn export(server: &Server, more: &str) -> Response {
     server.get(&format!("/api/v1/export?{ALL}{more}"))
 }
 
 /// Returns the samples of each line: the labels in short form, and the timestamps.
-fn lines(answer: &Answer) -> Vec<(String, Vec<i64>)> {
+fn lines(response: &Response) -> Vec<(String, Vec<i64>)> {
     let line = |line: &str| {
         let line: Value = serde_json::from_str(line).expect("a line of JSON");
         let times = line["timestamps"].as_array().expect("instants").iter();
@@ -26,7 +26,7 @@ fn lines(answer: &Answer) -> Vec<(String, Vec<i64>)> {
         assert_eq!(line["values"].as_array().expect("values").len(), times.len());
         (line["metric"].to_string(), times)
     };
-    answer.text().lines().map(line).collect()
+    response.text().lines().map(line).collect()
 }
 
 #[test]
@@ -47,12 +47,12 @@ fn exports_have_turns_of_their_own() {
         204
     );
     assert_eq!(server.get("/api/v1/query?query=up").status, 503);
-    let answer = export(&server, "");
+    let response = export(&server, "");
     assert_eq!(
-        (answer.status, lines(&answer).len()),
+        (response.status, lines(&response).len()),
         (200, 1),
         "{}",
-        answer.text()
+        response.text()
     );
 }
 
@@ -64,18 +64,18 @@ fn the_wait_for_a_permit_is_time_of_a_query() {
         ..HttpSettings::default()
     });
     let began = Instant::now();
-    let answer = server.get("/api/v1/query?query=up&timeout=100ms");
+    let response = server.get("/api/v1/query?query=up&timeout=100ms");
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    assert_eq!(answer.status, 503);
+    assert_eq!(response.status, 503);
     assert!(
-        answer.text().contains("\"errorType\":\"timeout\""),
+        response.text().contains("\"errorType\":\"timeout\""),
         "{}",
-        answer.text()
+        response.text()
     );
 }
 
 #[test]
-fn lines_have_as_many_rows_as_are_asked_for_and_importers_read() {
+fn lines_have_as_many_rows_as_requested_and_importers_read() {
     let server = Server::start();
     let text: String = (0..5_000)
         .map(|at| format!("m,host=a value={at},busy=2 {}\n", 1_700_000_000_000_i64 + at))
@@ -85,8 +85,8 @@ fn lines_have_as_many_rows_as_are_asked_for_and_importers_read() {
         204
     );
     for (rows, count) in [("0", 2), ("5000", 2), ("4999", 4), ("1000", 10), ("200000", 2)] {
-        let answer = export(&server, &format!("&max_rows_per_line={rows}"));
-        let lines = lines(&answer);
+        let response = export(&server, &format!("&max_rows_per_line={rows}"));
+        let lines = lines(&response);
         assert_eq!(lines.len(), count, "{rows}");
         for metric in ["\"m\"", "\"m_busy\""] {
             let of_it = lines.iter().filter(|(labels, _)| labels.contains(metric));
@@ -96,23 +96,27 @@ fn lines_have_as_many_rows_as_are_asked_for_and_importers_read() {
         }
     }
     for rows in ["200001", "-1", "many", "1.5"] {
-        let answer = export(&server, &format!("&max_rows_per_line={rows}"));
-        assert_eq!(answer.status, 400, "{rows}");
-        assert!(answer.text().contains("max_rows_per_line"), "{}", answer.text());
+        let response = export(&server, &format!("&max_rows_per_line={rows}"));
+        assert_eq!(response.status, 400, "{rows}");
+        assert!(
+            response.text().contains("max_rows_per_line"),
+            "{}",
+            response.text()
+        );
     }
 }
 
 #[test]
-fn an_expression_that_is_too_large_for_the_index_is_answered() {
+fn an_expression_that_is_too_large_for_the_index_is_evaluated() {
     let server = Server::start();
     let name = "p".repeat(50);
     let text = format!("up,job={name} value=1 1700000000\nup,job=b value=1 1700000000\n");
     assert_eq!(server.post("/write?precision=s", "text/plain", &text).status, 204);
-    let answer = server.get("/api/v1/query?query=up%7Bjob%3D~%22%5C%5CpL%7B50%7D%22%7D&time=1700000010");
-    assert_eq!(answer.status, 200, "{}", answer.text());
+    let response = server.get("/api/v1/query?query=up%7Bjob%3D~%22%5C%5CpL%7B50%7D%22%7D&time=1700000010");
+    assert_eq!(response.status, 200, "{}", response.text());
     assert!(
-        answer.text().contains(&name) && !answer.text().contains("\"b\""),
+        response.text().contains(&name) && !response.text().contains("\"b\""),
         "{}",
-        answer.text()
+        response.text()
     );
 }

@@ -102,7 +102,7 @@ fn watches_of_the_same_are_encoded_once_and_each_point_comes_once() {
 }
 
 #[test]
-fn a_slow_watch_holds_little_and_is_told_what_it_missed() {
+fn a_slow_watch_holds_little_and_reports_what_it_missed() {
     let server = Server::with(HttpSettings {
         answer_timeout: Duration::from_secs(60),
         ..HttpSettings::default()

@@ -60,7 +60,7 @@ fn every_form_and_encoding_is_stored() {
 }
 
 #[test]
-fn bad_points_are_told_by_line_and_good_ones_stored() {
+fn bad_points_are_reported_by_line_and_good_ones_stored() {
     let server = Server::start();
     let report = server
         .post(POINTS, "text/plain", "m f=1\nm f=\nm f=3\n")
@@ -113,7 +113,7 @@ fn bad_points_are_told_by_line_and_good_ones_stored() {
 }
 
 #[test]
-fn a_repeated_request_is_answered_and_not_done_again() {
+fn a_repeated_request_gets_its_response_and_is_not_done_again() {
     let server = Server::start();
     let headers = [("idempotency-key", "batch-7"), ("content-type", "text/plain")];
     let first = server.send("POST", POINTS, &headers, b"m f=1\nbad\n").expect(200);
@@ -174,12 +174,12 @@ fn a_retry_can_state_when_points_without_a_time_were_first_sent() {
         "truncated to whole units"
     );
     let count = json!({"range": {}, "aggregate": {"functions": ["count"]}});
-    let answer = server
+    let response = server
         .post("/v1/tables/default/query", "application/json", count.to_string())
         .expect(200);
     assert!(
-        answer.to_string().contains(",2]"),
-        "the repeated write overwrites the points: {answer}"
+        response.to_string().contains(",2]"),
+        "the repeated write overwrites the points: {response}"
     );
     let wrong = server
         .post(

@@ -97,9 +97,9 @@ fn a_point_with_a_time_is_stored_and_one_without_waits_for_the_clock() {
     }
     assert_ne!(timelines(&server), known);
     // No point was stored with a timestamp in 1971.
-    let question =
+    let query =
         json!({"timelines": {"where": {"and": []}}, "range": {"start": null, "end": "2000-01-01T00:00:00Z"}});
-    let found = server.json("POST", "/v1/tables/default/query", &question.to_string());
+    let found = server.json("POST", "/v1/tables/default/query", &query.to_string());
     assert!(!found.text().contains("1971"), "{}", found.text());
     // When the clock is correct again, the retried points are accepted.
     server.clock.set(at(NOW));

@@ -34,9 +34,9 @@ pub(super) fn together(jobs: &[Job]) -> JobState {
 /// Position of a job in a list: running jobs first, then waiting ones by ascending id, then past ones by
 /// descending id. A job that starts while a client reads the pages moves to the front and can be missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place(u8, u64);
+pub(super) struct ListPosition(u8, u64);
 
-impl Place {
+impl ListPosition {
     pub(super) fn of(job: &Job) -> Self {
         match from_state(job.state) {
             JobState::Running => Self(0, job.id),

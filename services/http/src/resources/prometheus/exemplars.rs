@@ -7,7 +7,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::answer::PrometheusFailures;
+use super::response::PrometheusFailures;
 use super::run::{Caller, JSON};
 use crate::app::App;
 use crate::failure::Result;
@@ -47,7 +47,7 @@ async fn exemplars_get(caller: Caller, parameters: Parameters) -> Result<Respons
     let request = ExemplarRequest::read(&parameters)?;
     let time_max = caller.app.settings.prometheus.query_timeout;
     caller
-        .answer("prometheus_query_exemplars", time_max, JSON, request)
+        .respond("prometheus_query_exemplars", time_max, JSON, request)
         .await
 }
 

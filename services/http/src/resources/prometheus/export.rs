@@ -8,7 +8,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::answer::PrometheusFailures;
+use super::response::PrometheusFailures;
 use super::run::Caller;
 use crate::app::App;
 use crate::failure::Result;

@@ -7,7 +7,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::answer::PrometheusFailures;
+use super::response::PrometheusFailures;
 use super::run::Caller;
 use crate::app::App;
 use crate::failure::Result;
@@ -49,6 +49,6 @@ async fn federate(caller: Caller, headers: HeaderMap, parameters: Parameters) ->
     let federation = Federation::read(&parameters, accept, settings, now)?;
     let (time_max, content_type) = (settings.query_timeout, federation.content_type());
     caller
-        .answer("prometheus_federate", time_max, content_type, federation)
+        .respond("prometheus_federate", time_max, content_type, federation)
         .await
 }

@@ -11,7 +11,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::PrometheusTable;
-use super::answer::{PrometheusFailures, success};
+use super::response::{PrometheusFailures, success};
 use crate::app::App;
 use crate::failure::Result;
 

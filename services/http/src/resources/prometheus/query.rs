@@ -11,8 +11,8 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::answer::PrometheusFailures;
 use super::format::parse;
+use super::response::PrometheusFailures;
 use super::run::{Caller, JSON};
 use crate::app::App;
 use crate::failure::Result;
@@ -136,15 +136,15 @@ async fn range_post(caller: Caller, parameters: Parameters) -> Result<Response> 
 async fn instant(caller: Caller, parameters: &Parameters) -> Result<Response> {
     let now = millis(caller.app.engine.now().nanos());
     let options = QueryOptions::instant(parameters, &caller.app.settings.prometheus, now)?;
-    answer(caller, "prometheus_query", parameters, options).await
+    respond(caller, "prometheus_query", parameters, options).await
 }
 
 async fn range(caller: Caller, parameters: &Parameters) -> Result<Response> {
     let options = QueryOptions::range(parameters, &caller.app.settings.prometheus)?;
-    answer(caller, "prometheus_query_range", parameters, options).await
+    respond(caller, "prometheus_query_range", parameters, options).await
 }
 
-async fn answer(
+async fn respond(
     caller: Caller,
     resource: &'static str,
     parameters: &Parameters,
@@ -154,5 +154,5 @@ async fn answer(
     let text = parameters.text("query").to_owned();
     let expr = parse(&caller.app, &text).await?;
     let query = options.query(text, expr, began.elapsed());
-    caller.answer(resource, query.time_max(), JSON, query).await
+    caller.respond(resource, query.time_max(), JSON, query).await
 }

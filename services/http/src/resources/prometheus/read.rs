@@ -7,7 +7,7 @@ use tideline_prometheus::RemoteRead;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::answer::PrometheusFailures;
+use super::response::PrometheusFailures;
 use super::run::Caller;
 use crate::app::App;
 use crate::body;
@@ -47,13 +47,13 @@ async fn read(caller: Caller, request: Request) -> Result<Response> {
         false => "application/x-protobuf",
     };
     let time_max = app.settings.prometheus.query_timeout;
-    let answer = caller.transfer(&app.reads, "prometheus_read", time_max, content_type, read);
-    let mut answer = answer.await?;
+    let response = caller.transfer(&app.reads, "prometheus_read", time_max, content_type, read);
+    let mut response = response.await?;
     if !is_streamed {
         let snappy = HeaderValue::from_static("snappy");
-        answer.headers_mut().insert(header::CONTENT_ENCODING, snappy);
+        response.headers_mut().insert(header::CONTENT_ENCODING, snappy);
     }
-    Ok(answer)
+    Ok(response)
 }
 
 /// Returns an empty example for binary data.

@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::context::{RequestId, current_client};
 use crate::failure::{Failure, Result};
 use crate::running::Description;
-use crate::stream::{self, Work};
+use crate::stream::{self, WriteContext};
 
 /// Content type of most responses.
 pub(super) const JSON: &str = "application/json";
@@ -48,7 +48,7 @@ impl Caller {
     /// Waits for a query permit, runs the request on a blocking thread, and streams the response. The request stops if
     /// the client disconnects. `resource` is the name in the registry of running queries; `time_max` includes the wait
     /// for the permit.
-    pub(super) async fn answer(
+    pub(super) async fn respond(
         self,
         resource: &'static str,
         time_max: Duration,
@@ -62,7 +62,7 @@ impl Caller {
             .is_some_and(|(reach, table)| reaches_cold(&app.querier, &table, reach));
         let permits = if is_cold { &app.cold_queries } else { &app.queries };
         let budget = app.settings.prometheus.query_budget();
-        self.answer_in(permits, budget, resource, time_max, content_type, request)
+        self.run_with(permits, budget, resource, time_max, content_type, request)
             .await
     }
 
@@ -76,7 +76,7 @@ impl Caller {
         content_type: &'static str,
         request: impl SeriesRequest,
     ) -> Result<Response> {
-        self.answer_in(
+        self.run_with(
             permits,
             transfer_budget(),
             resource,
@@ -87,7 +87,7 @@ impl Caller {
         .await
     }
 
-    async fn answer_in(
+    async fn run_with(
         self,
         permits: &Permits,
         budget: Budget,
@@ -109,19 +109,19 @@ impl Caller {
             time_max: time_max.saturating_sub(waited),
             ..budget
         };
-        let answering = Work {
+        let context = WriteContext {
             permit: Some(permit),
             cancel: Cancel::new(),
         };
-        let (running, cancel) = (app.clone(), answering.cancel.clone());
-        stream::answer(&app, content_type, answering, move |writer| {
+        let (running, cancel) = (app.clone(), context.cancel.clone());
+        stream::respond(&app, content_type, context, move |writer| {
             let app = running;
             let known = app.engine.table(&table)?;
             let description = Description {
                 request_id,
                 table,
                 resource,
-                question: request.text(),
+                text: request.text(),
             };
             let _listed = app.running.list(&app.engine, description, cancel.clone());
             let view = SeriesView::new(&app.querier, &known, budget, &cancel);

@@ -10,7 +10,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::answer::PrometheusFailures;
+use super::response::PrometheusFailures;
 use super::run::{Caller, JSON};
 use crate::app::App;
 use crate::extract::Path;
@@ -127,5 +127,5 @@ async fn label_values(
 
 async fn list(caller: Caller, resource: &'static str, request: ListRequest) -> Result<Response> {
     let time_max = caller.app.settings.prometheus.query_timeout;
-    caller.answer(resource, time_max, JSON, request).await
+    caller.respond(resource, time_max, JSON, request).await
 }

@@ -12,7 +12,7 @@ use tideline_openapi::prometheus::{Answer, BuildInfo, ConfigText, RuntimeInfo, W
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::answer::{PrometheusFailures, success};
+use super::response::{PrometheusFailures, success};
 use super::{KnownTable, PrometheusTable};
 use crate::app::{App, blocking};
 use crate::failure::Result;

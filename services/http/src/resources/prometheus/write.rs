@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_content_type_tells_the_versions_apart() {
+    fn the_content_type_distinguishes_the_versions() {
         let of = |sent: Option<&str>| {
             let mut headers = HeaderMap::new();
             if let Some(sent) = sent {

@@ -16,14 +16,14 @@ use tideline_openapi::query::{BatchAnswer, BatchQuery, PointQuery};
 use tideline_query::{Budget, Cancel};
 use tideline_results::{ResultFormat, ResultOptions, put_json_text};
 
-use super::{describe, question};
+use super::{describe, point_query};
 use crate::app::App;
 use crate::context::{RequestId, current_client};
 use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
 use crate::resources::{QueryFailures, TablePath};
-use crate::saved;
-use crate::stream::{self, Work};
+use crate::saved_search;
+use crate::stream::{self, WriteContext};
 
 /// Maximum number of queries of a request.
 const QUERIES_MAX: usize = 64;
@@ -45,10 +45,10 @@ pub(super) async fn batch(
     State(app): State<App>,
     request_id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
-    Json(asked): Json<BatchQuery>,
+    Json(batch): Json<BatchQuery>,
 ) -> Result<Response> {
-    if asked.queries.len() > QUERIES_MAX {
-        let count = asked.queries.len() as u64;
+    if batch.queries.len() > QUERIES_MAX {
+        let count = batch.queries.len() as u64;
         return Err(Failure::over(
             ErrorCode::OverLimit,
             "queries",
@@ -56,24 +56,27 @@ pub(super) async fn batch(
             count,
         ));
     }
-    let budget = question::to_budget(&asked.budget)?;
-    let description = describe(request_id.clone(), &table, "batch", &asked);
+    let budget = point_query::to_budget(&batch.budget)?;
+    let description = describe(request_id.clone(), &table, "batch", &batch);
     let now = app.engine.now();
     // The querier has its own queue for queries of cold points. This choice only keeps them from occupying
     // the permits of other queries.
     let is_cold = app.engine.table(&table).is_ok_and(|table| {
-        let ranges = asked.queries.values().map(|query| question::reach(query, now));
+        let ranges = batch
+            .queries
+            .values()
+            .map(|query| point_query::read_range(query, now));
         let mut ranges = ranges.into_iter();
         ranges.any(|(range, tier)| app.querier.reaches_cold(&table, range, tier))
     });
     let permits = if is_cold { &app.cold_queries } else { &app.queries };
     let permit = permits.take(current_client()).await?;
-    let work = Work {
+    let context = WriteContext {
         permit: Some(permit),
         cancel: Cancel::new(),
     };
-    let (running, cancel) = (app.clone(), work.cancel.clone());
-    stream::answer(&app, ResultFormat::Json.content_type(), work, move |writer| {
+    let (running, cancel) = (app.clone(), context.cancel.clone());
+    stream::respond(&app, ResultFormat::Json.content_type(), context, move |writer| {
         let table = running.engine.table(&table)?;
         let _listed = running.running.list(&running.engine, description, cancel.clone());
         let mut left = Left {
@@ -85,14 +88,14 @@ pub(super) async fn batch(
         let mut text = b"{\"request_id\":".to_vec();
         put_json_text(request_id.as_str(), &mut text);
         text.extend_from_slice(b",\"answers\":{");
-        for (at, (name, query)) in asked.queries.into_iter().enumerate() {
+        for (at, (name, query)) in batch.queries.into_iter().enumerate() {
             if at > 0 {
                 text.push(b',');
             }
             put_json_text(&name, &mut text);
             text.push(b':');
-            match left.answer(&running, &table, query, now, request_id.clone()) {
-                Ok(answer) => text.extend_from_slice(answer.trim_ascii_end()),
+            match left.respond(&running, &table, query, now, request_id.clone()) {
+                Ok(response) => text.extend_from_slice(response.trim_ascii_end()),
                 Err(failure) => {
                     text.extend_from_slice(b"{\"error\":");
                     let body = failure.into_body(request_id.clone());
@@ -121,7 +124,7 @@ struct Left {
 }
 
 impl Left {
-    fn answer(
+    fn respond(
         &mut self,
         app: &App,
         table: &Table,
@@ -137,9 +140,9 @@ impl Left {
             request_id: request_id.into(),
             has_limit: query.limit.is_some(),
         };
-        query.timelines = saved::expand_optional(app, table.name().as_str(), query.timelines)?;
-        let mut question = question::to_question(query, now)?;
-        question.budget = self.share(app, &question.budget);
+        query.timelines = saved_search::expand_optional(app, table.name().as_str(), query.timelines)?;
+        let mut query = point_query::to_point_query(query, now)?;
+        query.budget = self.share(app, &query.budget);
         let mut buffer = Buffer {
             bytes: Vec::new(),
             is_over: false,
@@ -147,8 +150,8 @@ impl Left {
             refused: None,
         };
         let mut sink = options.sink(&mut buffer);
-        let asked = app.querier.points(table, &question, &self.cancel, &mut *sink);
-        let ended = asked.map(|summary| (sink.end(&summary).is_ok(), summary.rows));
+        let result = app.querier.points(table, &query, &self.cancel, &mut *sink);
+        let ended = result.map(|summary| (sink.end(&summary).is_ok(), summary.rows));
         drop(sink);
         if let Some(full) = buffer.refused {
             return Err(full.into());
@@ -167,20 +170,26 @@ impl Left {
     }
 
     /// Returns the budget of a query: its own limits, reduced to the remaining budget of the request.
-    fn share(&self, app: &App, asked: &Budget) -> Budget {
+    fn share(&self, app: &App, requested: &Budget) -> Budget {
         let read = self.cancel.progress();
         let elapsed = app.engine.clock().monotonic().saturating_sub(self.began);
         let left = |all: u64, taken: u64| all.saturating_sub(taken);
         Budget {
-            timelines_max: asked
+            timelines_max: requested
                 .timelines_max
                 .min(left(self.budget.timelines_max, read.timelines)),
-            points_max: asked.points_max.min(left(self.budget.points_max, read.points)),
-            values_max: asked.values_max.min(left(self.budget.values_max, read.values)),
-            cells_max: asked.cells_max.min(self.budget.cells_max),
-            held_bytes_max: asked.held_bytes_max.min(self.budget.held_bytes_max),
-            rows_max: asked.rows_max.min(left(self.budget.rows_max, self.rows)),
-            time_max: asked.time_max.min(self.budget.time_max.saturating_sub(elapsed)),
+            points_max: requested
+                .points_max
+                .min(left(self.budget.points_max, read.points)),
+            values_max: requested
+                .values_max
+                .min(left(self.budget.values_max, read.values)),
+            cells_max: requested.cells_max.min(self.budget.cells_max),
+            held_bytes_max: requested.held_bytes_max.min(self.budget.held_bytes_max),
+            rows_max: requested.rows_max.min(left(self.budget.rows_max, self.rows)),
+            time_max: requested
+                .time_max
+                .min(self.budget.time_max.saturating_sub(elapsed)),
         }
     }
 }

@@ -6,13 +6,13 @@ use tideline_openapi::query::{Explanation, PointQuery, TierEstimate, TierEstimat
 use tideline_query::Cancel;
 use tideline_results::{plan_view, suggestion_view};
 
-use super::question;
+use super::point_query;
 use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::Result;
 use crate::resources::{QueryFailures, TablePath, span};
-use crate::saved;
+use crate::saved_search;
 
 /// Explain a query
 ///
@@ -30,13 +30,13 @@ pub(super) async fn explain(
     State(app): State<App>,
     request_id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
-    Json(mut question): Json<PointQuery>,
+    Json(mut query): Json<PointQuery>,
 ) -> Result<axum::Json<Explanation>> {
-    question.timelines = saved::expand_optional(&app, &table, question.timelines)?;
-    let question = question::to_question(question, app.engine.now())?;
+    query.timelines = saved_search::expand_optional(&app, &table, query.timelines)?;
+    let query = point_query::to_point_query(query, app.engine.now())?;
     let querier = app.clone();
     let explained = app.read_table(table, move |_, table| {
-        Ok(querier.querier.explain(table, &question, &Cancel::new())?)
+        Ok(querier.querier.explain(table, &query, &Cancel::new())?)
     });
     let explained = explained.await?;
     let estimate = |tier| {

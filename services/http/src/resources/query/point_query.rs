@@ -20,21 +20,21 @@ use crate::failure::{Failure, Result};
 
 /// Converts a query; relative times are resolved against `now`. Errors that depend on the table or in
 /// expressions are left to the querier.
-pub(super) fn to_question(question: PointQuery, now: Timestamp) -> Result<tideline_query::PointQuery> {
-    let is_relative = question.is_relative();
-    let after = question.page.as_deref().map(PageToken::parse).transpose()?;
-    let order = match question.order {
+pub(super) fn to_point_query(query: PointQuery, now: Timestamp) -> Result<tideline_query::PointQuery> {
+    let is_relative = query.is_relative();
+    let after = query.page.as_deref().map(PageToken::parse).transpose()?;
+    let order = match query.order {
         TimeOrder::Asc => Direction::Ascending,
         TimeOrder::Desc => Direction::Descending,
     };
-    let limit = question.limit;
-    let mut range = to_range(question.range, now);
-    let shape = match question.aggregate {
+    let limit = query.limit;
+    let mut range = to_range(query.range, now);
+    let shape = match query.aggregate {
         None => {
             if let Some(after) = after.filter(|_| is_relative) {
                 range = after.range();
             }
-            let sort = question.sort.map(|sort| RowOrder {
+            let sort = query.sort.map(|sort| RowOrder {
                 field: sort.field,
                 order: to_rank_order(sort.first),
             });
@@ -42,16 +42,16 @@ pub(super) fn to_question(question: PointQuery, now: Timestamp) -> Result<tideli
                 order,
                 limit,
                 after,
-                sample: question.sample,
+                sample: query.sample,
                 sort,
             })
         }
-        Some(_) if question.sample.is_some() => {
+        Some(_) if query.sample.is_some() => {
             return Err(Failure::invalid(
                 "sample applies to points; use a window for aggregates",
             ));
         }
-        Some(_) if question.sort.is_some() => {
+        Some(_) if query.sort.is_some() => {
             return Err(Failure::invalid(
                 "sort applies to points; use rank for the groups of an aggregate",
             ));
@@ -66,52 +66,52 @@ pub(super) fn to_question(question: PointQuery, now: Timestamp) -> Result<tideli
             if needs_bounds {
                 range = bounded(range, now)?;
             }
-            Shape::Aggregate(to_aggregate(aggregate, &question.fields, order, limit)?)
+            Shape::Aggregate(to_aggregate(aggregate, &query.fields, order, limit)?)
         }
     };
     Ok(tideline_query::PointQuery {
-        details: question.sample_details,
-        timelines: super::to_selector(question.timelines, now)?,
-        fields: question.fields,
+        details: query.sample_details,
+        timelines: super::to_selector(query.timelines, now)?,
+        fields: query.fields,
         range,
-        values: question.values.map(|condition| condition.0),
-        compute: question.compute.into_iter().map(to_computation).collect(),
-        tier: question.tier.into(),
+        values: query.values.map(|condition| condition.0),
+        compute: query.compute.into_iter().map(to_computation).collect(),
+        tier: query.tier.into(),
         shape,
-        budget: to_budget(&question.budget)?,
+        budget: to_budget(&query.budget)?,
     })
 }
 
 /// Returns the time range and the tier (`None` = all) that a query may read.
-pub(super) fn reach(question: &PointQuery, now: Timestamp) -> (TimeRange, Option<Tier>) {
-    (to_range(question.range, now), question.tier.into())
+pub(super) fn read_range(query: &PointQuery, now: Timestamp) -> (TimeRange, Option<Tier>) {
+    (to_range(query.range, now), query.tier.into())
 }
 
 /// Converts a budget. A request can only lower the limits of the service.
-pub(crate) fn to_budget(asked: &wire::QueryBudget) -> Result<Budget> {
+pub(crate) fn to_budget(requested: &wire::QueryBudget) -> Result<Budget> {
     let mut budget = Budget::default();
-    let lower = |limit: &mut u64, what: &str, asked: Option<u64>| match asked {
+    let lower = |limit: &mut u64, what: &str, requested: Option<u64>| match requested {
         Some(0) => Err(Failure::invalid(format!(
             "budget.{what} is 0; it must be at least 1"
         ))),
-        Some(asked) if asked > *limit => {
+        Some(requested) if requested > *limit => {
             let what = format!("budget.{what}");
-            Err(Failure::over(ErrorCode::OverLimit, &what, *limit, asked))
+            Err(Failure::over(ErrorCode::OverLimit, &what, *limit, requested))
         }
-        Some(asked) => {
-            *limit = asked;
+        Some(requested) => {
+            *limit = requested;
             Ok(())
         }
         None => Ok(()),
     };
-    lower(&mut budget.timelines_max, "timelines", asked.timelines)?;
-    lower(&mut budget.points_max, "points", asked.points)?;
-    lower(&mut budget.cells_max, "cells", asked.cells)?;
-    lower(&mut budget.held_bytes_max, "memory", asked.memory)?;
-    if let Some(time) = asked.time {
+    lower(&mut budget.timelines_max, "timelines", requested.timelines)?;
+    lower(&mut budget.points_max, "points", requested.points)?;
+    lower(&mut budget.cells_max, "cells", requested.cells)?;
+    lower(&mut budget.held_bytes_max, "memory", requested.memory)?;
+    if let Some(time) = requested.time {
         let mut millis = u64::try_from(budget.time_max.as_millis()).unwrap_or(u64::MAX);
-        let asked = u64::try_from(time.0).unwrap_or(0).div_ceil(1_000_000);
-        lower(&mut millis, "time in milliseconds", Some(asked))?;
+        let requested = u64::try_from(time.0).unwrap_or(0).div_ceil(1_000_000);
+        lower(&mut millis, "time in milliseconds", Some(requested))?;
         budget.time_max = Duration::from_nanos(u64::try_from(time.0).unwrap_or(0));
     }
     Ok(budget)
@@ -280,16 +280,16 @@ fn to_function(function: Function) -> Result<tideline_query::Function> {
 mod tests {
     use super::*;
 
-    fn question(json: &str) -> Result<tideline_query::PointQuery> {
-        let question = serde_json::from_str(json).expect(json);
-        to_question(question, Timestamp::from_nanos_clamped(1_000_000_000_000))
+    fn query(json: &str) -> Result<tideline_query::PointQuery> {
+        let query = serde_json::from_str(json).expect(json);
+        to_point_query(query, Timestamp::from_nanos_clamped(1_000_000_000_000))
     }
 
     #[test]
     fn relative_ranges_stay_those_of_the_first_page() {
-        let relative = question(r#"{"range":{"start":"now-10s","end":"now"}}"#).expect("valid");
+        let relative = query(r#"{"range":{"start":"now-10s","end":"now"}}"#).expect("valid");
         assert_eq!(relative.range, TimeRange::new(990_000_000_000, 1_000_000_000_000));
-        let open = question("{}").expect("valid");
+        let open = query("{}").expect("valid");
         assert_eq!(open.range, TimeRange::ALL);
     }
 
@@ -297,7 +297,7 @@ mod tests {
     fn days_and_weeks_of_utc_are_windows_of_one_width() {
         let window = |json: &str| {
             let json = format!(r#"{{"range":{{"start":0}},"aggregate":{{"functions":["max"],{json}}}}}"#);
-            match question(&json).expect("valid").shape {
+            match query(&json).expect("valid").shape {
                 Shape::Aggregate(shape) => shape.window.expect("a window"),
                 Shape::Rows(_) => panic!("an aggregate"),
             }
@@ -318,8 +318,7 @@ mod tests {
 
     #[test]
     fn a_budget_lowers_what_the_service_allows() {
-        let budget =
-            question(r#"{"budget":{"time":"1500ms","timelines":7,"points":8,"cells":9,"memory":10}}"#);
+        let budget = query(r#"{"budget":{"time":"1500ms","timelines":7,"points":8,"cells":9,"memory":10}}"#);
         let budget = budget.expect("valid").budget;
         assert_eq!(budget.time_max, Duration::from_millis(1_500));
         assert_eq!((budget.timelines_max, budget.points_max), (7, 8));
@@ -329,7 +328,7 @@ mod tests {
             (r#"{"budget":{"time":"121s"}}"#, 120_000),
             (r#"{"budget":{"timelines":1000001}}"#, 1_000_000),
         ] {
-            let failure = question(json).expect_err(json);
+            let failure = query(json).expect_err(json);
             assert_eq!(failure.code, ErrorCode::OverLimit);
             assert_eq!(failure.limit.map(|(limit, _)| limit), Some(limit));
         }
@@ -337,7 +336,7 @@ mod tests {
 
     #[test]
     fn windows_need_a_beginning_and_end_now() {
-        let windows = question(r#"{"range":{"start":0},"aggregate":{"functions":["mean"],"window":"1m"}}"#);
+        let windows = query(r#"{"range":{"start":0},"aggregate":{"functions":["mean"],"window":"1m"}}"#);
         assert_eq!(windows.expect("valid").range.end, 1_000_000_000_000);
         for wrong in [
             r#"{"aggregate":{"functions":["mean"],"window":"1m"}}"#,
@@ -357,11 +356,7 @@ mod tests {
             r#"{"sample":10,"aggregate":{"functions":["max"]}}"#,
             r#"{"budget":{"points":0}}"#,
         ] {
-            assert_eq!(
-                question(wrong).expect_err(wrong).code,
-                ErrorCode::Invalid,
-                "{wrong}"
-            );
+            assert_eq!(query(wrong).expect_err(wrong).code, ErrorCode::Invalid, "{wrong}");
         }
     }
 }

@@ -21,20 +21,20 @@ const FREE_BYTES: u64 = 64 << 10;
 pub(crate) async fn reserve(State(app): State<App>, request: Request, next: Next) -> Response {
     // Metrics must remain available to diagnose refusals.
     let is_metrics = request.uri().path() == "/metrics";
-    let answer = next.run(request).await;
+    let response = next.run(request).await;
     if is_metrics {
-        return answer;
+        return response;
     }
-    let Some(bytes) = answer
+    let Some(bytes) = response
         .body()
         .size_hint()
         .exact()
         .filter(|bytes| *bytes > FREE_BYTES)
     else {
-        return answer;
+        return response;
     };
     match app.engine.memory().reserve("answers that are sent whole", bytes) {
-        Ok(memory) => answer.map(|body| with_guard(body, memory)),
+        Ok(memory) => response.map(|body| with_guard(body, memory)),
         Err(full) => Failure::from(full).into_response(),
     }
 }
