@@ -20,7 +20,7 @@ use tideline_model::{
 };
 use tideline_prometheus::SeriesView;
 use tideline_promql::source::{OverTime, OverTimeFunction, Select, SeriesData, Source};
-use tideline_promql::{MatchOp, Matcher, Question, Settings as Evaluation, evaluate, parse};
+use tideline_promql::{MatchOp, Matcher, QueryParameters, Settings as Evaluation, evaluate, parse};
 use tideline_query::{
     Aggregate, Budget, Cancel, Direction, Function, GroupBy, Header, PointQuery, Querier, QuerySettings,
     RowSink, Selector, Series, Shape, SinkClosed, ValueRef, WindowSpec,
@@ -109,7 +109,7 @@ fn ask_all(tier: &str, querier: &Querier, table: &Table, steps: usize) {
         measure(&format!("{tier}: {text}"), || {
             let view = SeriesView::new(querier, table, Budget::default(), &Cancel::new());
             let is_instant = text.starts_with("cpu_f3{");
-            let question = Question {
+            let parameters = QueryParameters {
                 text,
                 start: if is_instant {
                     range.end / MILLI
@@ -125,7 +125,7 @@ fn ask_all(tier: &str, querier: &Querier, table: &Table, steps: usize) {
                 delayed_name_removal: true,
                 ..Evaluation::default()
             };
-            let answer = evaluate(&view.source(), &expr, &question, &settings).expect("evaluated");
+            let answer = evaluate(&view.source(), &expr, &parameters, &settings).expect("evaluated");
             black_box(&answer.value);
             1
         });

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tideline_openapi::prometheus::{QuerySamples, QueryStatistics, QueryTimings};
 use tideline_promql::ast::Expr;
-use tideline_promql::{PromqlError, QueryValue, Question, Result, Stats};
+use tideline_promql::{PromqlError, QueryParameters, QueryValue, Result, Stats};
 
 use crate::error::{self, RequestError};
 use crate::json::{SUCCESS, TRUNCATED, pass, put_notes, put_result};
@@ -208,15 +208,16 @@ impl SeriesRequest for Query {
         let began = Instant::now();
         let options = &self.options;
         let (start, end, step) = options.times;
-        let question = Question {
+        let parameters = QueryParameters {
             text: &self.text,
             start,
             end,
             step,
             lookback_delta: options.lookback_delta,
         };
-        let mut answer = tideline_promql::evaluate(&view.source(), &self.expr, &question, &options.settings)
-            .map_err(in_parameter)?;
+        let mut answer =
+            tideline_promql::evaluate(&view.source(), &self.expr, &parameters, &options.settings)
+                .map_err(in_parameter)?;
         let evaluation = began.elapsed();
         cut_notes(&mut answer.warnings, "warning");
         cut_notes(&mut answer.infos, "info");

@@ -135,7 +135,7 @@ impl<'r> Reading<'r> {
             fields,
             start: select.start,
             has_histograms,
-            over_time: select.over_time.filter(Steps::can_tell),
+            over_time: select.over_time.filter(Steps::can_compute),
             visit,
             unions: Unions::new(&view.watch),
             doubtful: Mutex::default(),

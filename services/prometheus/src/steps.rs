@@ -58,7 +58,7 @@ struct Segment {
 
 impl Steps {
     /// Returns true if windows can be computed here: each sample is in at most one window.
-    pub(crate) fn can_tell(over_time: &OverTime) -> bool {
+    pub(crate) fn can_compute(over_time: &OverTime) -> bool {
         over_time.step > 0 && (over_time.width <= over_time.step || over_time.steps <= 1)
     }
 

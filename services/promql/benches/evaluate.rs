@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tideline_promql::source::{SeriesData, Visit};
-use tideline_promql::{Labels, Question, Result, Samples, Select, Settings, Source, evaluate, parse};
+use tideline_promql::{Labels, QueryParameters, Result, Samples, Select, Settings, Source, evaluate, parse};
 
 /// Number of series of the metric. Each has a sample every ten seconds for four hours.
 const SERIES: usize = 1000;
@@ -89,7 +89,7 @@ fn queries(criterion: &mut Criterion) {
         "max_over_time(rate(requests_total[5m])[30m:1m])",
     ] {
         let expr = parse(query).unwrap();
-        let question = Question {
+        let parameters = QueryParameters {
             text: query,
             start: steps.0,
             end: steps.1,
@@ -97,7 +97,7 @@ fn queries(criterion: &mut Criterion) {
             lookback_delta: None,
         };
         group.bench_function(query, |bencher| {
-            bencher.iter(|| evaluate(&arrays, black_box(&expr), &question, &Settings::default()).unwrap());
+            bencher.iter(|| evaluate(&arrays, black_box(&expr), &parameters, &Settings::default()).unwrap());
         });
     }
     group.finish();

@@ -121,8 +121,8 @@ impl Remarks {
     fn texts(&self, query: &str, kind: &str) -> Vec<String> {
         let mut texts = Vec::with_capacity(self.kept.len() + 1);
         for (text, entry) in &self.kept {
-            let place = place(query, entry.at.start);
-            texts.push(format!("{text}{} ({place})", entry.detail));
+            let position = position(query, entry.at.start);
+            texts.push(format!("{text}{} ({position})", entry.detail));
         }
         if self.omits {
             texts.push(format!(
@@ -214,7 +214,7 @@ impl fmt::Display for Detail {
 }
 
 /// Formats a byte position as `line:column`, both from 1; the column is counted in bytes.
-fn place(query: &str, byte: usize) -> String {
+fn position(query: &str, byte: usize) -> String {
     let Some(before) = query.as_bytes().get(..byte) else {
         return "invalid position".to_owned();
     };
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_remarks_are_one_and_have_their_place() {
+    fn equal_remarks_are_one_and_have_their_position() {
         let mut annotations = Annotations::default();
         for _ in 0..3 {
             annotations.add(&Annotation::PossibleNonCounter { metric: "up" }, at(5));

@@ -6,7 +6,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `answer` | conversion to the query result |
+//! | `result` | conversion to the query result |
 //! | `budget` | limits on samples and memory |
 //! | `grid` | evaluation timestamps |
 //! | `column` | a series over a grid |
@@ -17,7 +17,6 @@
 //! | `aggregate` | aggregations |
 
 mod aggregate;
-mod answer;
 mod binary;
 mod budget;
 mod call;
@@ -29,6 +28,7 @@ mod labels_call;
 mod matching;
 mod merge;
 mod range_call;
+mod result;
 mod selector;
 mod set;
 mod sort;
@@ -60,7 +60,7 @@ const STACK_PER_LEVEL: usize = 32 << 10;
 
 /// Parameters of a query: text, time range, step and lookback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Question<'a> {
+pub struct QueryParameters<'a> {
     /// Text from which the expression was parsed. Annotations contain line and column in it.
     pub text: &'a str,
     /// First timestamp, in milliseconds since the epoch.
@@ -108,7 +108,7 @@ impl Default for Settings {
 
 /// Result of a query.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct QueryResult {
     /// Value of the expression.
     pub value: QueryValue,
     /// Warnings, sorted.
@@ -147,7 +147,7 @@ pub struct Stats {
 /// ```
 /// use tideline_promql::source::{SeriesData, Visit};
 /// use tideline_promql::{
-///     Labels, Point, QueryValue, Question, Result, Samples, Select, Settings, Source, evaluate, parse,
+///     Labels, Point, QueryParameters, QueryValue, Result, Samples, Select, Settings, Source, evaluate, parse,
 /// };
 ///
 /// /// Series `up` of two hosts, each with one sample at time 0.
@@ -169,8 +169,8 @@ pub struct Stats {
 /// }
 ///
 /// let text = "up == 0";
-/// let question = Question { text, start: 60_000, end: 60_000, step: 0, lookback_delta: None };
-/// let result = evaluate(&Hosts, &parse(text)?, &question, &Settings::default())?;
+/// let parameters = QueryParameters { text, start: 60_000, end: 60_000, step: 0, lookback_delta: None };
+/// let result = evaluate(&Hosts, &parse(text)?, &parameters, &Settings::default())?;
 /// let QueryValue::Vector(down) = result.value else { panic!("not a vector") };
 /// assert_eq!(down.len(), 1);
 /// assert_eq!(down[0].labels.get("host"), Some("web-2"));
@@ -180,10 +180,10 @@ pub struct Stats {
 pub fn evaluate(
     source: &dyn Source,
     expr: &Expr,
-    question: &Question<'_>,
+    parameters: &QueryParameters<'_>,
     settings: &Settings,
-) -> Result<Answer> {
-    let is_instant = question.step == 0;
+) -> Result<QueryResult> {
+    let is_instant = parameters.step == 0;
     let value_type = expr.value_type();
     if !is_instant && !matches!(value_type, ValueType::Vector | ValueType::Scalar) {
         return Err(PromqlError::Invalid(format!(
@@ -191,18 +191,25 @@ pub fn evaluate(
             quote(value_type.documented())
         )));
     }
-    let end = if is_instant { question.start } else { question.end };
-    let plan = plan::plan(expr, question.start, end, question.step)?;
+    let end = if is_instant {
+        parameters.start
+    } else {
+        parameters.end
+    };
+    let plan = plan::plan(expr, parameters.start, end, parameters.step)?;
     let shared = Shared {
         source,
         settings,
-        lookback: question.lookback_delta.unwrap_or(settings.lookback_delta).max(1),
+        lookback: parameters
+            .lookback_delta
+            .unwrap_or(settings.lookback_delta)
+            .max(1),
         budget: Budget::new(source, settings.max_samples),
         patterns: Mutex::default(),
         annotations: Mutex::default(),
     };
-    let grid = Grid::new(question.start, end, question.step, settings.max_samples)?;
-    let run = || answer::answer(&shared, &plan.root, grid, question);
+    let grid = Grid::new(parameters.start, end, parameters.step, settings.max_samples)?;
+    let run = || result::result_of(&shared, &plan.root, grid, parameters);
     if plan.depth <= DEPTH_ON_STACK {
         return run();
     }
@@ -213,7 +220,7 @@ pub fn evaluate(
             .stack_size(stack)
             .spawn_scoped(scope, run);
         match thread.map(std::thread::ScopedJoinHandle::join) {
-            Ok(Ok(answer)) => answer,
+            Ok(Ok(result)) => result,
             Ok(Err(panic)) => std::panic::resume_unwind(panic),
             Err(error) => Err(PromqlError::Execution(format!(
                 "no thread could be started for the evaluation: {error}"
@@ -405,10 +412,10 @@ impl<'a> Scope<'a> {
         self.shared.source.check()
     }
 
-    /// Checks for timeout and cancellation if `place` is a multiple of 64, because each series takes little
+    /// Checks for timeout and cancellation if `index` is a multiple of 64, because each series takes little
     /// time.
-    fn check_now_and_then(&self, place: usize) -> Result<()> {
-        match place % 64 {
+    fn check_now_and_then(&self, index: usize) -> Result<()> {
+        match index % 64 {
             0 => self.check(),
             _ => Ok(()),
         }

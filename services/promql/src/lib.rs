@@ -52,7 +52,7 @@ pub mod value;
 
 pub use annotations::{Annotation, Annotations};
 pub use error::{ParseError, PromqlError, Result};
-pub use evaluate::{Answer, Question, Settings, Stats, evaluate};
+pub use evaluate::{QueryParameters, QueryResult, Settings, Stats, evaluate};
 pub use json::to_json;
 pub use labels::{Labels, LabelsBuilder};
 pub use matcher::{MatchOp, Matcher};

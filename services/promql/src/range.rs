@@ -8,7 +8,7 @@
 //! | `changes` | `changes`, `resets` |
 //! | `trend` | `deriv`, `predict_linear`, `double_exponential_smoothing` |
 //! | `numbers`, `histograms` | aggregations over time |
-//! | `placed` | common representation of float and histogram samples |
+//! | `stamped_sample` | common representation of float and histogram samples |
 //! | `starts` | reset detection by start timestamps |
 //!
 //! Each function maps a window of samples to an optional value and to notes. No function has another effect.
@@ -20,8 +20,8 @@ mod changes;
 mod histograms;
 mod instant;
 mod numbers;
-mod placed;
 mod rate;
+mod stamped_sample;
 mod starts;
 mod trend;
 

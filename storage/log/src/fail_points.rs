@@ -118,7 +118,9 @@ mod enabled {
     pub fn from_environment() {
         let mut configured = Vec::new();
         let mut configure = |variable: &str, action: fn() -> Action| {
-            let Ok(value) = std::env::var(variable) else { return };
+            let Ok(value) = std::env::var(variable) else {
+                return;
+            };
             let (name, passage) = value.split_once(':').unwrap_or((&value, "1"));
             let passage: u64 = passage.parse().expect("the passage is a number");
             configured.push(FailPoint {
@@ -133,7 +135,11 @@ mod enabled {
         configure("TIDELINE_PANIC_AT", || Action::Panic);
         configure("TIDELINE_PAUSE_AT", || {
             let until = std::env::var_os("TIDELINE_PAUSE_UNTIL");
-            Action::Pause(until.expect("TIDELINE_PAUSE_AT needs TIDELINE_PAUSE_UNTIL").into())
+            Action::Pause(
+                until
+                    .expect("TIDELINE_PAUSE_AT needs TIDELINE_PAUSE_UNTIL")
+                    .into(),
+            )
         });
         if !configured.is_empty() {
             // A second server in the same process keeps the fail points of the first.

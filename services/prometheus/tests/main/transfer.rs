@@ -156,7 +156,7 @@ fn a_series_that_is_larger_than_the_budget_comes_in_pieces() {
     );
     let matchers = [eq("__name__", "m")];
     let small = view(&world, 1 << 20);
-    let question = Select {
+    let selection = Select {
         matchers: &matchers,
         start: 0,
         end: 80_000,
@@ -169,7 +169,7 @@ fn a_series_that_is_larger_than_the_budget_comes_in_pieces() {
     // All memory was released, and a selection of this size is refused.
     let (again, _) = transferred(&small, &[matchers.to_vec()], (0, 80_000)).expect("transferred");
     assert!(found == again);
-    let refused = small.source().select(&question, &|_, _| Ok(()));
+    let refused = small.source().select(&selection, &|_, _| Ok(()));
     assert!(matches!(refused, Err(PromqlError::TooMany(_))), "{refused:?}");
 }
 

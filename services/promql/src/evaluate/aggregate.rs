@@ -138,7 +138,7 @@ fn keeps_label(aggregate: &Aggregate<'_>, name: &str) -> bool {
 
 /// Groups series in the order of their first members.
 fn groups<'a>(columns: &'a [Column], aggregate: &Aggregate<'_>, keeps_name: bool) -> Vec<Group<'a>> {
-    let mut places: HashMap<Box<[u8]>, usize> = HashMap::new();
+    let mut positions: HashMap<Box<[u8]>, usize> = HashMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();
     let mut key = Vec::with_capacity(256);
     for column in columns {
@@ -153,10 +153,10 @@ fn groups<'a>(columns: &'a [Column], aggregate: &Aggregate<'_>, keeps_name: bool
                 push_text(&mut key, value);
             }
         }
-        match places.get(key.as_slice()) {
-            Some(place) => groups[*place].members.push(column),
+        match positions.get(key.as_slice()) {
+            Some(position) => groups[*position].members.push(column),
             None => {
-                places.insert(key.as_slice().into(), groups.len());
+                positions.insert(key.as_slice().into(), groups.len());
                 groups.push(Group {
                     keeps_name,
                     labels: column.labels.filtered(|name| keeps_label(aggregate, name)),

@@ -86,8 +86,8 @@ impl Scope<'_> {
         let before = cost(columns) + self.grid.steps;
         let mut result = Vec::with_capacity(columns.len());
         let mut making = Making::of(self.budget(), columns.len());
-        for (place, column) in columns.iter().enumerate() {
-            self.check_now_and_then(place)?;
+        for (position, column) in columns.iter().enumerate() {
+            self.check_now_and_then(position)?;
             let mut builder = ColumnBuilder::new(self.grid.steps);
             for (number, (step, cell)) in column.cells().enumerate() {
                 self.check_now_and_then(number)?;
@@ -183,7 +183,7 @@ impl Scope<'_> {
         }
         // The result is in the order of the "many" side.
         let mut result = pairing.result;
-        result.sort_by_key(|(place, _)| *place);
+        result.sort_by_key(|(position, _)| *position);
         self.merged_always(result.into_iter().map(|(_, column)| column).collect())
     }
 

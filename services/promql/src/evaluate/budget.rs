@@ -20,13 +20,13 @@ pub(crate) struct Budget<'s> {
     held: AtomicUsize,
     peak: AtomicUsize,
     max: usize,
-    rooms: Mutex<Rooms>,
+    reservations: Mutex<Reservations>,
     is_freed: Condvar,
 }
 
 /// Reservations of threads for columns under construction.
 #[derive(Debug, Default)]
-struct Rooms {
+struct Reservations {
     samples: usize,
     waiting: usize,
 }
@@ -39,7 +39,7 @@ impl<'s> Budget<'s> {
             held: AtomicUsize::new(0),
             peak: AtomicUsize::new(0),
             max,
-            rooms: Mutex::default(),
+            reservations: Mutex::default(),
             is_freed: Condvar::new(),
         }
     }
@@ -75,17 +75,20 @@ impl<'s> Budget<'s> {
     /// Reserves room for a column under construction. The cost of the column is known and held only when the
     /// column is complete. Blocks until the column, the held samples and the other columns under construction
     /// fit together. A single column is always admitted.
-    pub(crate) fn room(&self, samples: usize) -> Result<Room<'_>> {
-        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
-        while rooms.samples > 0 && self.held() + rooms.samples + samples > self.max {
-            rooms.waiting += 1;
-            rooms = self.is_freed.wait(rooms).unwrap_or_else(PoisonError::into_inner);
-            rooms.waiting -= 1;
+    pub(crate) fn reserve_column(&self, samples: usize) -> Result<ColumnReservation<'_>> {
+        let mut reservations = self.reservations.lock().unwrap_or_else(PoisonError::into_inner);
+        while reservations.samples > 0 && self.held() + reservations.samples + samples > self.max {
+            reservations.waiting += 1;
+            reservations = self
+                .is_freed
+                .wait(reservations)
+                .unwrap_or_else(PoisonError::into_inner);
+            reservations.waiting -= 1;
         }
-        rooms.samples += samples;
-        drop(rooms);
-        let mut room = Room {
-            rooms: &self.rooms,
+        reservations.samples += samples;
+        drop(reservations);
+        let mut reservation = ColumnReservation {
+            reservations: &self.reservations,
             is_freed: &self.is_freed,
             samples,
             held: HeldBytes {
@@ -93,8 +96,8 @@ impl<'s> Budget<'s> {
                 bytes: 0,
             },
         };
-        room.held.grow(samples * size_of::<f64>())?;
-        Ok(room)
+        reservation.held.grow(samples * size_of::<f64>())?;
+        Ok(reservation)
     }
 
     /// Releases held samples.
@@ -162,19 +165,19 @@ impl Drop for HeldBytes<'_> {
 }
 
 /// Reservation for a column under construction, released on drop.
-pub(crate) struct Room<'a> {
-    rooms: &'a Mutex<Rooms>,
+pub(crate) struct ColumnReservation<'a> {
+    reservations: &'a Mutex<Reservations>,
     is_freed: &'a Condvar,
     samples: usize,
     /// Bytes of the column's values.
     held: HeldBytes<'a>,
 }
 
-impl Drop for Room<'_> {
+impl Drop for ColumnReservation<'_> {
     fn drop(&mut self) {
-        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
-        rooms.samples -= self.samples;
-        if rooms.waiting > 0 {
+        let mut reservations = self.reservations.lock().unwrap_or_else(PoisonError::into_inner);
+        reservations.samples -= self.samples;
+        if reservations.waiting > 0 {
             self.is_freed.notify_all();
         }
     }

@@ -56,8 +56,8 @@ impl Scope<'_> {
         let before = cost(&columns) + scalars * self.grid.steps;
         let looked_at = columns.len() + scalars;
         let mut made = Vec::with_capacity(columns.len());
-        for (place, column) in columns.into_iter().enumerate() {
-            self.check_now_and_then(place)?;
+        for (position, column) in columns.into_iter().enumerate() {
+            self.check_now_and_then(position)?;
             if let Some(mut column) = make(column) {
                 self.drop_name(&mut column);
                 made.push(column);

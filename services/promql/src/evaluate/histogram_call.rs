@@ -108,12 +108,12 @@ impl Scope<'_> {
         making: &mut Making<'_>,
         result: &mut Vec<Column>,
     ) -> Result<()> {
-        let mut places: HashMap<u64, usize> = HashMap::new();
+        let mut positions: HashMap<u64, usize> = HashMap::new();
         let mut made: Vec<(Labels, ColumnBuilder)> = Vec::new();
         for (number, (step, cell)) in column.cells().enumerate() {
             self.check_now_and_then(number)?;
             let quantile = quantile.at(step);
-            let place = match places.entry(quantile.to_bits()) {
+            let position = match positions.entry(quantile.to_bits()) {
                 Entry::Occupied(entry) => *entry.get(),
                 Entry::Vacant(entry) => {
                     let labels = with_label(&column.labels, label, &number::open_metrics(quantile));
@@ -123,7 +123,7 @@ impl Scope<'_> {
                     *entry.insert(made.len() - 1)
                 }
             };
-            made[place].1.push_cell(step, cell);
+            made[position].1.push_cell(step, cell);
         }
         for (labels, builder) in made {
             if let Some(column) = builder.finish(labels, column.drops_name) {
@@ -241,10 +241,10 @@ impl Scope<'_> {
 
     /// Groups series into families: a native histogram has the labels of its classic form without `le`.
     fn families<'a>(&self, columns: &'a [Column], at: TextRange) -> Vec<Family<'a>> {
-        let mut places: HashMap<Labels, usize> = HashMap::new();
+        let mut positions: HashMap<Labels, usize> = HashMap::new();
         let mut families: Vec<Family<'a>> = Vec::new();
         let mut family = |labels: Labels| {
-            *places.entry(labels.clone()).or_insert_with(|| {
+            *positions.entry(labels.clone()).or_insert_with(|| {
                 families.push(Family {
                     labels,
                     native: Vec::new(),
@@ -277,11 +277,11 @@ impl Scope<'_> {
                 }
             }
         }
-        for (place, column) in natives {
-            families[place].native.push(column);
+        for (position, column) in natives {
+            families[position].native.push(column);
         }
-        for (place, upper, column) in classics {
-            families[place].buckets.push((upper, column));
+        for (position, upper, column) in classics {
+            families[position].buckets.push((upper, column));
         }
         families
     }

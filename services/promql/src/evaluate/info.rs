@@ -168,22 +168,22 @@ impl Scope<'_> {
                 continue;
             }
             let current = targets.at(infos, step)?;
-            for (place, column) in columns.iter().enumerate() {
+            for (position, column) in columns.iter().enumerate() {
                 let Some(cell) = column.cell(step) else { continue };
-                let of_target = match is_plain[place] {
+                let of_target = match is_plain[position] {
                     true => Vec::new(),
                     false => targets.of_series(&column.labels, &current),
                 };
-                if !is_found[place] || found[place].0 != of_target {
-                    let labels = match is_plain[place] {
+                if !is_found[position] || found[position].0 != of_target {
+                    let labels = match is_plain[position] {
                         true => Some(column.labels.clone()),
                         false => labels_with(&column.labels, &of_target, infos, selection)?,
                     };
-                    let series = labels.map(|labels| result.place(&labels, column.drops_name));
-                    found[place] = (of_target, series.transpose()?);
-                    is_found[place] = true;
+                    let series = labels.map(|labels| result.position(&labels, column.drops_name));
+                    found[position] = (of_target, series.transpose()?);
+                    is_found[position] = true;
                 }
-                if let Some(series) = found[place].1 {
+                if let Some(series) = found[position].1 {
                     result.push(series, step, cell)?;
                 }
             }
@@ -208,10 +208,10 @@ type Current<'a> = Vec<HashMap<&'a Target, usize>>;
 impl Targets {
     fn of(infos: &[Column]) -> Self {
         let mut by_name: BTreeMap<String, HashMap<Target, Vec<usize>>> = BTreeMap::new();
-        for (place, info) in infos.iter().enumerate() {
+        for (position, info) in infos.iter().enumerate() {
             let name = info.labels.metric_name().unwrap_or_default().to_owned();
             let targets = by_name.entry(name).or_default();
-            targets.entry(target(&info.labels)).or_default().push(place);
+            targets.entry(target(&info.labels)).or_default().push(position);
         }
         Self { by_name }
     }
@@ -222,10 +222,10 @@ impl Targets {
         let mut current = Vec::with_capacity(self.by_name.len());
         for targets in self.by_name.values() {
             let mut newest = HashMap::with_capacity(targets.len());
-            for (target, places) in targets {
+            for (target, positions) in targets {
                 let mut best: Option<(f64, usize)> = None;
-                for &place in places {
-                    let time = infos[place].float(step);
+                for &position in positions {
+                    let time = infos[position].float(step);
                     if is_absent(time) {
                         continue;
                     }
@@ -234,14 +234,14 @@ impl Targets {
                         Some((newest, other)) if newest == time => {
                             return Err(PromqlError::Execution(format!(
                                 "found duplicate series for info metric: existing {} @ {newest}, new {} @ {time}",
-                                infos[other].labels, infos[place].labels
+                                infos[other].labels, infos[position].labels
                             )));
                         }
-                        _ => best = Some((time, place)),
+                        _ => best = Some((time, position)),
                     }
                 }
-                if let Some((_, place)) = best {
-                    newest.insert(target, place);
+                if let Some((_, position)) = best {
+                    newest.insert(target, position);
                 }
             }
             current.push(newest);
@@ -273,8 +273,8 @@ fn labels_with(
         return Ok(None);
     }
     let mut taken: BTreeMap<&str, &str> = BTreeMap::new();
-    for &place in of_target {
-        for (name, value) in infos[place]
+    for &position in of_target {
+        for (name, value) in infos[position]
             .labels
             .iter()
             .filter(|(name, _)| selection.takes(name))

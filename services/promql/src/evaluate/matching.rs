@@ -17,27 +17,27 @@ pub(super) struct MatchGroup {
 
 /// Groups the series of both sides. Groups are in the order of their first series, left side first.
 pub(super) fn match_groups(left: &[Column], right: &[Column], matching: &VectorMatching) -> Vec<MatchGroup> {
-    let mut places: HashMap<Box<[u8]>, usize> = HashMap::with_capacity(left.len());
+    let mut positions: HashMap<Box<[u8]>, usize> = HashMap::with_capacity(left.len());
     let mut groups: Vec<MatchGroup> = Vec::with_capacity(left.len());
     let mut key = Vec::with_capacity(256);
-    let mut place_of = |labels: &Labels, groups: &mut Vec<MatchGroup>| {
+    let mut position_of = |labels: &Labels, groups: &mut Vec<MatchGroup>| {
         write_key(labels, matching, &mut key);
-        match places.get(key.as_slice()) {
-            Some(place) => *place,
+        match positions.get(key.as_slice()) {
+            Some(position) => *position,
             None => {
-                places.insert(key.as_slice().into(), groups.len());
+                positions.insert(key.as_slice().into(), groups.len());
                 groups.push(MatchGroup::default());
                 groups.len() - 1
             }
         }
     };
     for (at, column) in left.iter().enumerate() {
-        let place = place_of(&column.labels, &mut groups);
-        groups[place].left.push(at);
+        let position = position_of(&column.labels, &mut groups);
+        groups[position].left.push(at);
     }
     for (at, column) in right.iter().enumerate() {
-        let place = place_of(&column.labels, &mut groups);
-        groups[place].right.push(at);
+        let position = position_of(&column.labels, &mut groups);
+        groups[position].right.push(at);
     }
     groups
 }

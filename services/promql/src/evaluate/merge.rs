@@ -37,10 +37,10 @@ impl Scope<'_> {
     /// Merges series with equal labels at the position of the first. Fails if two have a value at the same
     /// step.
     pub(super) fn merged_always(&self, columns: Vec<Column>) -> Result<Vec<Column>> {
-        let mut places: HashMap<Labels, usize> = HashMap::with_capacity(columns.len());
+        let mut positions: HashMap<Labels, usize> = HashMap::with_capacity(columns.len());
         let mut groups: Vec<Vec<Column>> = Vec::with_capacity(columns.len());
         for column in columns {
-            match places.entry(column.labels.clone()) {
+            match positions.entry(column.labels.clone()) {
                 Entry::Vacant(entry) => {
                     entry.insert(groups.len());
                     groups.push(vec![column]);
@@ -109,7 +109,7 @@ pub(super) fn same_labels() -> PromqlError {
 /// Columns addressed by labels that grow step by step.
 pub(super) struct ColumnsByLabels<'a> {
     making: Making<'a>,
-    places: HashMap<Labels, usize>,
+    positions: HashMap<Labels, usize>,
     columns: Vec<Growing>,
 }
 
@@ -134,20 +134,20 @@ impl<'a> ColumnsByLabels<'a> {
     pub(super) fn of(scope: &'a Scope<'_>, series: usize) -> Self {
         Self {
             making: Making::of(scope.budget(), series),
-            places: HashMap::new(),
+            positions: HashMap::new(),
             columns: Vec::new(),
         }
     }
 
     /// Returns the position of the series with these labels; creates the series if needed. Fails if the limit
     /// is exceeded.
-    pub(super) fn place(&mut self, labels: &Labels, drops_name: bool) -> Result<usize> {
-        if let Some(place) = self.places.get(labels) {
-            return Ok(*place);
+    pub(super) fn position(&mut self, labels: &Labels, drops_name: bool) -> Result<usize> {
+        if let Some(position) = self.positions.get(labels) {
+            return Ok(*position);
         }
         self.making.take_series(labels)?;
-        let place = self.columns.len();
-        self.places.insert(labels.clone(), place);
+        let position = self.columns.len();
+        self.positions.insert(labels.clone(), position);
         self.columns.push(Growing {
             labels: labels.clone(),
             drops_name,
@@ -155,13 +155,13 @@ impl<'a> ColumnsByLabels<'a> {
             builder: ColumnBuilder::new(0),
             values: 0,
         });
-        Ok(place)
+        Ok(position)
     }
 
     /// Adds the value of a step. Fails if the series already has a value at this step or later, or if the limit
     /// is exceeded.
-    pub(super) fn push(&mut self, place: usize, step: usize, cell: Cell<'_>) -> Result<()> {
-        let column = &mut self.columns[place];
+    pub(super) fn push(&mut self, position: usize, step: usize, cell: Cell<'_>) -> Result<()> {
+        let column = &mut self.columns[position];
         if column.builder.end() > step && !column.builder.is_empty() {
             return Err(same_labels());
         }

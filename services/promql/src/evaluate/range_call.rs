@@ -5,7 +5,7 @@
 use super::column::{Column, ColumnBuilder, without_metadata};
 use super::selector::Wanted;
 use super::subquery::SubquerySamples;
-use super::window::{Held, Slice, Spec};
+use super::window::{CopiedSamples, Slice, Spec};
 use super::{Scalar, Scope, cost};
 use crate::annotations::Annotation;
 use crate::ast::{Bounds, TextRange};
@@ -92,7 +92,7 @@ impl Scope<'_> {
                 Ok(self.finished(builder, over, labels, false, at))
             }
             SeriesData::Samples(samples) => {
-                let held = Held::of(&samples, range.selector.skips_buckets);
+                let held = CopiedSamples::of(&samples, range.selector.skips_buckets);
                 let mut slice = held.slice(&samples);
                 if !wanted.with_starts {
                     (slice.starts, slice.histogram_starts) = (&[], &[]);
@@ -153,7 +153,8 @@ impl Scope<'_> {
     ) -> Result<(ColumnBuilder, usize)> {
         let mut builder = ColumnBuilder::new(self.grid.steps);
         let mut scratch = Vec::new();
-        let parameter = |place: usize, step| parameters.get(place).map_or(0.0, |scalar| scalar.at(step));
+        let parameter =
+            |position: usize, step| parameters.get(position).map_or(0.0, |scalar| scalar.at(step));
         let metric = labels.metric_name().unwrap_or_default();
         let looked = self.slide(slice, spec, metric, at, |step, window, notes| {
             match over {

@@ -10,7 +10,7 @@ use tideline_histogram::{Histogram, is_stale};
 
 use super::Scope;
 use super::column::{Column, ColumnBuilder, without_metadata};
-use super::window::{Held, Spec, with_found_reset};
+use super::window::{CopiedSamples, Spec, with_found_reset};
 use crate::ast::{Bounds, TextRange};
 use crate::error::{PromqlError, Result};
 use crate::labels::Labels;
@@ -66,7 +66,7 @@ impl Scope<'_> {
         let columns = Mutex::new(Vec::new());
         self.shared.source.select(&select, &|labels, data| {
             self.check()?;
-            let _room = self.budget().room(self.grid.steps)?;
+            let _reservation = self.budget().reserve_column(self.grid.steps)?;
             if let Some(column) = make(labels, data)? {
                 self.budget().hold(column.cost())?;
                 self.budget().hold_labels(&column.labels)?;
@@ -279,7 +279,7 @@ impl Scope<'_> {
             let SeriesData::Samples(samples) = data else {
                 return Ok(None);
             };
-            let held = Held::of(&samples, false);
+            let held = CopiedSamples::of(&samples, false);
             let slice = held.slice(&samples);
             let metric = labels.metric_name().unwrap_or_default();
             let spec = Spec {
@@ -319,7 +319,7 @@ impl Scope<'_> {
             let SeriesData::Samples(samples) = data else {
                 return Ok(());
             };
-            let held = Held::of(&samples, range.selector.skips_buckets);
+            let held = CopiedSamples::of(&samples, range.selector.skips_buckets);
             let slice = held.slice(&samples);
             let metric = labels.metric_name().unwrap_or_default();
             self.slide(&slice, spec, metric, at, |step, window, _| {

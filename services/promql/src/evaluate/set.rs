@@ -25,10 +25,12 @@ impl Scope<'_> {
         let mut from_right: Vec<(usize, Column)> = Vec::new();
         for (number, group) in groups.iter().enumerate() {
             self.check_now_and_then(number)?;
-            let takes = |side: &mut Vec<Option<Column>>, places: &[usize]| -> Vec<(usize, Column)> {
-                let taken = places.iter().map(|place| (*place, side[*place].take()));
+            let takes = |side: &mut Vec<Option<Column>>, positions: &[usize]| -> Vec<(usize, Column)> {
+                let taken = positions
+                    .iter()
+                    .map(|position| (*position, side[*position].take()));
                 taken
-                    .filter_map(|(place, column)| Some((place, column?)))
+                    .filter_map(|(position, column)| Some((position, column?)))
                     .collect()
             };
             let lefts = takes(&mut sides[0], &group.left);
@@ -50,8 +52,8 @@ impl Scope<'_> {
             }
         }
         // The result of an instant query keeps the order of the operands.
-        from_left.sort_by_key(|(place, _)| *place);
-        from_right.sort_by_key(|(place, _)| *place);
+        from_left.sort_by_key(|(position, _)| *position);
+        from_right.sort_by_key(|(position, _)| *position);
         let columns = from_left.into_iter().chain(from_right).map(|(_, column)| column);
         self.merged_always(columns.collect())
     }
@@ -67,15 +69,18 @@ impl Scope<'_> {
     /// Keeps the values at the steps whose mark equals `wanted`.
     fn kept(&self, columns: Vec<(usize, Column)>, marks: &[bool], wanted: bool) -> Vec<(usize, Column)> {
         let is_kept = |step: usize| marks.get(step).copied().unwrap_or(false) == wanted;
-        let kept = columns.into_iter().filter_map(|(place, column)| {
+        let kept = columns.into_iter().filter_map(|(position, column)| {
             if (column.first..column.end()).all(is_kept) {
-                return Some((place, column));
+                return Some((position, column));
             }
             let mut builder = ColumnBuilder::new(self.grid.steps);
             for (step, cell) in column.cells().filter(|(step, _)| is_kept(*step)) {
                 builder.push_cell(step, cell);
             }
-            Some((place, builder.finish(column.labels.clone(), column.drops_name)?))
+            Some((
+                position,
+                builder.finish(column.labels.clone(), column.drops_name)?,
+            ))
         });
         kept.collect()
     }

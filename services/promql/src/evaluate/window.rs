@@ -80,20 +80,20 @@ pub(super) struct Slice<'a> {
 
 /// Copied samples of a series. Floats are copied only if they contain a stale marker.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct CopiedSamples {
     floats: Option<(Vec<i64>, Vec<f64>, Vec<i64>)>,
     histogram_times: Vec<i64>,
     histograms: Vec<Arc<Histogram>>,
     histogram_starts: Vec<i64>,
 }
 
-impl Held {
+impl CopiedSamples {
     pub(super) fn of(samples: &Samples<'_>, skips_buckets: bool) -> Self {
-        let mut held = Self::default();
+        let mut copied = Self::default();
         if samples.values.iter().any(|value| is_stale(*value)) {
             let kept = |at: &usize| !is_stale(samples.values[*at]);
             let kept = || (0..samples.values.len()).filter(kept);
-            held.floats = Some((
+            copied.floats = Some((
                 kept().map(|at| samples.times[at]).collect(),
                 kept().map(|at| samples.values[at]).collect(),
                 kept().filter_map(|at| samples.starts.get(at).copied()).collect(),
@@ -104,17 +104,17 @@ impl Held {
             if is_stale(histogram.sum) {
                 continue;
             }
-            held.histogram_times.push(samples.histogram_times[at]);
+            copied.histogram_times.push(samples.histogram_times[at]);
             if let Some(start) = samples.histogram_starts.get(at) {
-                held.histogram_starts.push(*start);
+                copied.histogram_starts.push(*start);
             }
-            held.histograms.push(Arc::new(match skips_buckets {
+            copied.histograms.push(Arc::new(match skips_buckets {
                 true => with_found_reset(histogram, before),
                 false => histogram.clone(),
             }));
             before = Some(histogram);
         }
-        held
+        copied
     }
 
     pub(super) fn slice<'a>(&'a self, samples: &Samples<'a>) -> Slice<'a> {
@@ -205,7 +205,7 @@ impl Scope<'_> {
         metric: &str,
         at: TextRange,
         mut visit: impl FnMut(usize, &Window<'_>, &mut Notes<'_>) -> Result<()>,
-    ) -> Result<Looked> {
+    ) -> Result<WindowSizes> {
         let (mut floats, mut histograms) = (Ends::default(), Ends::default());
         let sizes = sizes(slice.histograms);
         let mut noted = Noted::default();
@@ -245,7 +245,7 @@ impl Scope<'_> {
         }
         tally.hand_over();
         self.annotate_notes(&noted, metric, at);
-        Ok(Looked { widest, last })
+        Ok(WindowSizes { widest, last })
     }
 
     fn annotate_notes(&self, noted: &Noted, metric: &str, at: TextRange) {
@@ -303,7 +303,7 @@ impl<'a> Tally<'a> {
 
 /// Sizes of windows, in samples. One window of one series is held at a time.
 #[derive(Debug)]
-pub(super) struct Looked {
+pub(super) struct WindowSizes {
     pub(super) widest: usize,
     /// Size of the window of the last step, which is held until the next series.
     pub(super) last: usize,

@@ -54,15 +54,15 @@ pub fn parse_duration(text: &str) -> Result<i64, DurationError> {
             .find(|at: char| at.is_ascii_digit())
             .unwrap_or(behind.len());
         let (unit, behind) = behind.split_at(letters);
-        let Some(place) = UNITS.iter().position(|(name, _)| *name == unit) else {
+        let Some(index) = UNITS.iter().position(|(name, _)| *name == unit) else {
             let (unit, text) = (quote(unit), quote(text));
             return Err(DurationError(format!("unknown unit {unit} in duration {text}")));
         };
-        if place < next_unit {
+        if index < next_unit {
             return Err(invalid());
         }
-        next_unit = place + 1;
-        let added = count.checked_mul(UNITS[place].1).filter(|added| *added <= MAX);
+        next_unit = index + 1;
+        let added = count.checked_mul(UNITS[index].1).filter(|added| *added <= MAX);
         sum += added.ok_or_else(out_of_range)?;
         rest = behind;
     }

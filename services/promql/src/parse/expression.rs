@@ -244,7 +244,7 @@ impl Parser<'_> {
         let offset = self.within("offset", "number, duration, step(), or range()", offset)?;
         let at = expr.at();
         let end = self.last_end;
-        let Some((shift, place)) = shift_of(expr) else {
+        let Some((shift, range)) = shift_of(expr) else {
             let message = "offset modifier must be preceded by an instant vector selector or range vector selector \
                            or a subquery";
             return Err(self.error(at, message));
@@ -254,7 +254,7 @@ impl Parser<'_> {
         }
         // Prometheus treats an offset of zero like no offset.
         shift.offset = Some(as_value(offset)).filter(|offset| *offset != DurationValue::Fixed(0));
-        place.end = end;
+        range.end = end;
         Ok(())
     }
 
@@ -264,7 +264,7 @@ impl Parser<'_> {
         let modifier = self.within("@", "timestamp", modifier)?;
         let at = expr.at();
         let end = self.last_end;
-        let Some((shift, place)) = shift_of(expr) else {
+        let Some((shift, range)) = shift_of(expr) else {
             let message = "@ modifier must be preceded by an instant vector selector or range vector selector \
                            or a subquery";
             return Err(self.error(at, message));
@@ -273,7 +273,7 @@ impl Parser<'_> {
             return Err(self.error(at, "@ <timestamp> may not be set multiple times"));
         }
         shift.at = Some(modifier);
-        place.end = end;
+        range.end = end;
         Ok(())
     }
 

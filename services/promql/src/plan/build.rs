@@ -231,7 +231,7 @@ impl Planner {
 
     fn call<'a>(&mut self, call: &'a ast::Call, buckets: Buckets) -> Result<(Kind<'a>, ValueType, Fate)> {
         let name = call.function.name;
-        if let Some(number) = self.number_of_question(name) {
+        if let Some(number) = self.number_of_query(name) {
             let fate = Fate {
                 is_invariant: true,
                 is_worth_it: false,
@@ -277,7 +277,7 @@ impl Planner {
     }
 
     /// Returns the result of functions that depend only on the query's parameters.
-    fn number_of_question(&self, name: &str) -> Option<f64> {
+    fn number_of_query(&self, name: &str) -> Option<f64> {
         let milliseconds = match name {
             "start" => self.start,
             "end" => self.end,

@@ -27,7 +27,7 @@ impl Spans {
             DurationValue::Computed(expr) => {
                 let seconds = self.seconds(expr)?;
                 if seconds <= 0.0 {
-                    return Err(fault(place(expr), "duration must be greater than 0"));
+                    return Err(fault(range_of(expr), "duration must be greater than 0"));
                 }
                 self.milliseconds(expr)
             }
@@ -37,10 +37,10 @@ impl Spans {
     fn milliseconds(self, expr: &DurationExpr) -> Result<i64> {
         let seconds = self.seconds(expr)?;
         if !seconds.is_finite() {
-            return Err(fault(place(expr), "duration is NaN or infinite"));
+            return Err(fault(range_of(expr), "duration is NaN or infinite"));
         }
         if seconds.abs() > SECONDS_MAX {
-            return Err(fault(place(expr), "duration is out of range"));
+            return Err(fault(range_of(expr), "duration is out of range"));
         }
         Ok((seconds * 1000.0) as i64)
     }
@@ -60,10 +60,12 @@ impl Spans {
             DurationExpr::Binary(op, left, right) => {
                 let (left, right) = (self.seconds(left)?, self.seconds(right)?);
                 match op {
-                    BinaryOp::Divide if right == 0.0 => return Err(fault(place(expr), "division by zero")),
-                    BinaryOp::Modulo if right == 0.0 => return Err(fault(place(expr), "modulo by zero")),
+                    BinaryOp::Divide if right == 0.0 => {
+                        return Err(fault(range_of(expr), "division by zero"));
+                    }
+                    BinaryOp::Modulo if right == 0.0 => return Err(fault(range_of(expr), "modulo by zero")),
                     _ => crate::math::arithmetic(*op, left, right)
-                        .ok_or_else(|| fault(place(expr), "unexpected duration expression operator"))?,
+                        .ok_or_else(|| fault(range_of(expr), "unexpected duration expression operator"))?,
                 }
             }
         })
@@ -74,7 +76,7 @@ fn fault(at: TextRange, what: &str) -> PromqlError {
     PromqlError::Invalid(format!("{}:{}: {what}", at.start, at.end))
 }
 
-fn place(expr: &DurationExpr) -> TextRange {
+fn range_of(expr: &DurationExpr) -> TextRange {
     match expr {
         DurationExpr::Number(number) => number.at,
         DurationExpr::Step(at)
@@ -84,8 +86,8 @@ fn place(expr: &DurationExpr) -> TextRange {
         | DurationExpr::Sign(_, _, at)
         | DurationExpr::Paren(_, at) => *at,
         DurationExpr::Binary(_, left, right) => TextRange {
-            start: place(left).start,
-            end: place(right).end,
+            start: range_of(left).start,
+            end: range_of(right).end,
         },
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::placed::{Either, Placed};
+use super::stamped_sample::{Either, StampedSample};
 use super::{Extent, Window};
 
 pub(super) fn changes(window: &Window<'_>) -> Option<f64> {
@@ -64,7 +64,7 @@ impl Window<'_> {
         &self,
         mut floats: usize,
         mut histograms: usize,
-        differs: impl Fn(Placed<'_>, Placed<'_>) -> bool,
+        differs: impl Fn(StampedSample<'_>, StampedSample<'_>) -> bool,
     ) -> f64 {
         let mut count = 0;
         let mut before = None;
@@ -78,11 +78,11 @@ impl Window<'_> {
             let sample = match is_float {
                 true => {
                     floats += 1;
-                    self.placed_number(floats - 1)
+                    self.float_sample(floats - 1)
                 }
                 false => {
                     histograms += 1;
-                    self.placed_histogram(histograms - 1)
+                    self.histogram_sample(histograms - 1)
                 }
             };
             if let Some(before) = before.replace(sample) {

@@ -16,7 +16,7 @@ pub(super) fn sum(histograms: &[Arc<Histogram>], notes: &mut Notes<'_>) -> Optio
         .iter()
         .try_for_each(|histogram| sum.add(histogram));
     let total = added.and_then(|()| sum.total());
-    tell(total, histograms, sum.bounds_reconciled, notes)
+    report(total, histograms, sum.bounds_reconciled, notes)
 }
 
 /// Returns the average. If the sum overflows, an incremental mean is computed. Returns `None`, with a note,
@@ -24,7 +24,7 @@ pub(super) fn sum(histograms: &[Arc<Histogram>], notes: &mut Notes<'_>) -> Optio
 pub(super) fn average(histograms: &[Arc<Histogram>], notes: &mut Notes<'_>) -> Option<Histogram> {
     let mut sum = Sum::of(histograms);
     let average = try_average(histograms, &mut sum);
-    tell(average, histograms, sum.bounds_reconciled, notes)
+    report(average, histograms, sum.bounds_reconciled, notes)
 }
 
 fn try_average(histograms: &[Arc<Histogram>], sum: &mut Sum) -> Result<Histogram, HistogramError> {
@@ -103,7 +103,7 @@ impl Sum {
     }
 }
 
-fn tell(
+fn report(
     result: Result<Histogram, HistogramError>,
     histograms: &[Arc<Histogram>],
     bounds_reconciled: bool,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tideline_histogram::ResetHint;
 
 use super::Window;
-use super::placed::{Either, Placed};
 use super::rate::subtract;
+use super::stamped_sample::{Either, StampedSample};
 use crate::note::{Note, Notes};
 use crate::value::Point;
 
@@ -65,10 +65,10 @@ pub(super) fn last_two(window: &Window<'_>, two: Two, notes: &mut Notes<'_>) -> 
 impl Window<'_> {
     /// Returns the last two samples, floats and histograms together. At equal timestamps, the histogram is the
     /// later sample.
-    fn last_two(&self) -> Option<(Placed<'_>, Placed<'_>)> {
-        let float = |back: usize| Some(self.placed_number(self.times.len().checked_sub(back)?));
+    fn last_two(&self) -> Option<(StampedSample<'_>, StampedSample<'_>)> {
+        let float = |back: usize| Some(self.float_sample(self.times.len().checked_sub(back)?));
         let histogram =
-            |back: usize| Some(self.placed_histogram(self.histogram_times.len().checked_sub(back)?));
+            |back: usize| Some(self.histogram_sample(self.histogram_times.len().checked_sub(back)?));
         let (mut floats, mut histograms) = (1, 1);
         let mut take_last = || {
             let (number, distribution) = (float(floats), histogram(histograms));

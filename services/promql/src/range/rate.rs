@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resets_are_found_wherever_parts_of_a_window_meet() {
+    fn resets_are_found_where_parts_of_a_window_join() {
         let rising: Vec<f64> = (0..200).map(f64::from).collect();
         for count in 0..rising.len() {
             assert_eq!(with_resets(1.0, &rising[..count]).to_bits(), 1.0_f64.to_bits());

@@ -4,19 +4,19 @@
 
 use std::fmt::Write;
 
-use tideline_promql::{Answer, Point, PromqlError, QueryValue, Result, Settings};
+use tideline_promql::{Point, PromqlError, QueryResult, QueryValue, Result, Settings};
 
 use super::memory::{Memory, settings};
 
 const MINUTE: i64 = 60_000;
 
 /// Evaluates an instant query with a limit on samples.
-fn ask(memory: &Memory, query: &str, max_samples: usize) -> Result<Answer> {
+fn evaluate(memory: &Memory, query: &str, max_samples: usize) -> Result<QueryResult> {
     let settings = Settings {
         max_samples,
         ..settings()
     };
-    memory.ask(query, (10 * MINUTE, 10 * MINUTE, 0), &settings)
+    memory.evaluate(query, (10 * MINUTE, 10 * MINUTE, 0), &settings)
 }
 
 fn loaded(series: &str) -> Memory {
@@ -26,8 +26,8 @@ fn loaded(series: &str) -> Memory {
 }
 
 /// Returns the numbers of an instant vector.
-fn numbers(answer: Answer) -> Vec<f64> {
-    let QueryValue::Vector(samples) = answer.value else {
+fn numbers(result: QueryResult) -> Vec<f64> {
+    let QueryValue::Vector(samples) = result.value else {
         panic!()
     };
     let number = |point: &Point| match point {
@@ -37,7 +37,7 @@ fn numbers(answer: Answer) -> Vec<f64> {
     samples.iter().map(|sample| number(&sample.value)).collect()
 }
 
-fn is_too_many(result: &Result<Answer>) -> bool {
+fn is_too_many(result: &Result<QueryResult>) -> bool {
     matches!(result, Err(PromqlError::TooMany(_)))
 }
 
@@ -56,28 +56,31 @@ fn a_series_for_each_step_is_too_many() {
             800_000,
         ),
     ] {
-        assert!(is_too_many(&ask(&memory, query, max)), "{query}");
+        assert!(is_too_many(&evaluate(&memory, query, max)), "{query}");
     }
     let few = "count(last_over_time(count_values(\"v\", vector(time()))[1s:1ms]))";
-    assert_eq!(numbers(ask(&memory, few, 100_000).unwrap()), [1_000.0]);
+    assert_eq!(numbers(evaluate(&memory, few, 100_000).unwrap()), [1_000.0]);
     let few = "count(last_over_time(histogram_quantiles(h_bucket, \"q\", time() / 1e9)[1s:1ms]))";
-    assert_eq!(numbers(ask(&memory, few, 100_000).unwrap()), [1_000.0]);
+    assert_eq!(numbers(evaluate(&memory, few, 100_000).unwrap()), [1_000.0]);
     // Output series cost nothing extra if there are not more of them than input series.
     let many: String = (0..1_000)
         .map(|at| format!(" x{{i=\"{at}\"}} {at}x20\n"))
         .collect();
     let query = "count(count_values(\"v\", x))";
-    assert_eq!(numbers(ask(&loaded(&many), query, 4_000).unwrap()), [1_000.0]);
+    assert_eq!(
+        numbers(evaluate(&loaded(&many), query, 4_000).unwrap()),
+        [1_000.0]
+    );
 }
 
 #[test]
 fn quantiles_that_vary_are_remarked_on_by_their_ends() {
     let memory = loaded(" x 1x20\n");
     let query = "sum_over_time(histogram_quantile(time() - 595, nosuch)[10s:1s])";
-    let answer = ask(&memory, query, 100_000).unwrap();
+    let result = evaluate(&memory, query, 100_000).unwrap();
     let wrong =
         |value: &str| format!("PromQL warning: quantile value should be between 0 and 1, got {value} (1:34)");
-    assert_eq!(answer.warnings, [wrong("-4"), wrong("5")]);
+    assert_eq!(result.warnings, [wrong("-4"), wrong("5")]);
 }
 
 #[test]
@@ -89,7 +92,7 @@ fn threads_wait_for_room_instead_of_failing() {
         ..settings()
     };
     for _ in 0..100 {
-        memory.ask("x", (0, 10 * MINUTE, MINUTE), &settings).unwrap();
+        memory.evaluate("x", (0, 10 * MINUTE, MINUTE), &settings).unwrap();
     }
 }
 
@@ -104,10 +107,10 @@ fn series_of_both_sides_that_follow_each_other_are_paired_one_by_one() {
     }
     let memory = loaded(&series.replace(" _x0 ", " "));
     let query = "many * on () group_left (j) one";
-    let answer = memory
-        .ask(query, (MINUTE, 59 * MINUTE, MINUTE), &settings())
+    let result = memory
+        .evaluate(query, (MINUTE, 59 * MINUTE, MINUTE), &settings())
         .unwrap();
-    let QueryValue::Matrix(found) = answer.value else {
+    let QueryValue::Matrix(found) = result.value else {
         panic!()
     };
     assert_eq!(found.len(), 1_200 * 59);
@@ -122,7 +125,7 @@ fn long_columns_are_aggregated_whole() {
         |operator| format!("count_over_time(({operator}(vector(time())) == vector(time()))[10s:1ms])");
     for query in ["sum", "avg", "min", "max"].map(equal).into_iter().chain([count]) {
         assert_eq!(
-            numbers(ask(&memory, &query, 1_000_000).unwrap()),
+            numbers(evaluate(&memory, &query, 1_000_000).unwrap()),
             [10_000.0],
             "{query}"
         );
@@ -134,6 +137,10 @@ fn lines_from_the_ends_of_time_do_no_harm() {
     let memory = loaded(" x 1+1x20\n");
     for at in ["-9223372036000000", "9223372036000000"] {
         let query = format!("predict_linear(vector(time())[10m:1m] @ {at}, 1)");
-        assert_eq!(numbers(ask(&memory, &query, 1_000).unwrap()).len(), 1, "{query}");
+        assert_eq!(
+            numbers(evaluate(&memory, &query, 1_000).unwrap()).len(),
+            1,
+            "{query}"
+        );
     }
 }

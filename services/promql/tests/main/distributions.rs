@@ -82,7 +82,7 @@ fn quantiles_of_classic_histograms() {
 }
 
 #[test]
-fn falling_counts_are_raised_and_told() {
+fn falling_counts_are_raised_and_reported() {
     let mut notes = Vec::new();
     let falling = [(1.0, 4.0), (2.0, 3.0), (3.0, 1.0), (INFINITY, 8.0)];
     assert_eq!(

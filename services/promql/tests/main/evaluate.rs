@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use tideline_promql::{Answer, PromqlError, QueryValue, Settings};
+use tideline_promql::{PromqlError, QueryResult, QueryValue, Settings};
 
 use super::memory::{Memory, settings};
 
@@ -69,7 +69,7 @@ const QUERIES: [&str; 22] = [
 ];
 
 #[test]
-fn answers_do_not_depend_on_the_order_of_series() {
+fn results_do_not_depend_on_the_order_of_series() {
     let mut memory = memory();
     for delayed_name_removal in [false, true] {
         let settings = Settings {
@@ -79,10 +79,10 @@ fn answers_do_not_depend_on_the_order_of_series() {
         for query in QUERIES {
             for times in [(0, 60 * MINUTE, MINUTE), (13 * MINUTE, 13 * MINUTE, 0)] {
                 memory.is_shuffled = false;
-                let wanted = memory.ask(query, times, &settings).unwrap();
+                let wanted = memory.evaluate(query, times, &settings).unwrap();
                 memory.is_shuffled = true;
                 for _ in 0..3 {
-                    let got = memory.ask(query, times, &settings).unwrap();
+                    let got = memory.evaluate(query, times, &settings).unwrap();
                     assert_eq!(got.value, wanted.value, "{query}");
                     assert_eq!(got.warnings, wanted.warnings, "{query}");
                     assert_eq!(
@@ -96,18 +96,18 @@ fn answers_do_not_depend_on_the_order_of_series() {
 }
 
 #[test]
-fn steps_of_a_range_are_what_instants_answer() {
+fn steps_of_a_range_equal_instant_queries() {
     let memory = memory();
     for query in QUERIES.into_iter().filter(|query| !query.contains("end()")) {
         let range = memory
-            .ask(query, (0, 60 * MINUTE, 7 * MINUTE), &settings())
+            .evaluate(query, (0, 60 * MINUTE, 7 * MINUTE), &settings())
             .unwrap();
         let QueryValue::Matrix(series) = range.value else {
             panic!()
         };
         for minute in (0..=60).step_by(7) {
             let time = minute * MINUTE;
-            let instant = memory.ask(query, (time, time, 0), &settings()).unwrap();
+            let instant = memory.evaluate(query, (time, time, 0), &settings()).unwrap();
             let mut wanted = match instant.value {
                 QueryValue::Vector(samples) => samples,
                 other => panic!("{other:?}"),
@@ -155,11 +155,11 @@ fn what_a_source_computes_is_what_samples_come_to() {
             ] {
                 for times in [(0, 60 * MINUTE, 7 * MINUTE), (13 * MINUTE, 13 * MINUTE, 0)] {
                     memory.computes = false;
-                    let wanted = memory.ask(&query, times, &settings()).unwrap();
+                    let wanted = memory.evaluate(&query, times, &settings()).unwrap();
                     memory.computes = true;
-                    let got = memory.ask(&query, times, &settings()).unwrap();
+                    let got = memory.evaluate(&query, times, &settings()).unwrap();
                     assert_eq!(got.value, wanted.value, "{query}");
-                    let samples = |answer: &Answer| answer.stats.samples_per_step.clone();
+                    let samples = |result: &QueryResult| result.stats.samples_per_step.clone();
                     assert_eq!(samples(&got), samples(&wanted), "{query}");
                 }
             }
@@ -176,7 +176,7 @@ fn too_many_samples_are_refused() {
             max_samples,
             ..settings()
         };
-        memory.ask(query, times, &settings)
+        memory.evaluate(query, times, &settings)
     };
     let message = "query processing would load too many samples into memory in query execution";
     let hour = (0, 60 * MINUTE, MINUTE);
@@ -211,8 +211,10 @@ fn too_many_samples_are_refused() {
 fn what_is_held_is_counted_and_given_back() {
     let memory = memory();
     let peak = |query: &str| {
-        let answer = memory.ask(query, (0, 60 * MINUTE, MINUTE), &settings()).unwrap();
-        answer.stats.samples_peak
+        let result = memory
+            .evaluate(query, (0, 60 * MINUTE, MINUTE), &settings())
+            .unwrap();
+        result.stats.samples_peak
     };
     assert_eq!(peak("m_total"), 12 * 61);
     // Input, output, and the values of one step.
@@ -232,11 +234,11 @@ fn what_is_held_is_counted_and_given_back() {
 }
 
 #[test]
-fn samples_that_are_looked_at_are_counted_by_steps() {
+fn processed_samples_are_counted_by_steps() {
     let memory = memory();
     let stats = |query: &str| {
         let times = (10 * MINUTE, 12 * MINUTE, MINUTE);
-        memory.ask(query, times, &settings()).unwrap().stats
+        memory.evaluate(query, times, &settings()).unwrap().stats
     };
     let steps = |count: u64| {
         (10..=12)
@@ -260,13 +262,13 @@ fn an_evaluation_ends_when_its_client_leaves() {
         memory.is_shuffled = true;
         let times = (0, 60 * MINUTE, MINUTE);
         memory.checks.store(0, std::sync::atomic::Ordering::Relaxed);
-        memory.ask(query, times, &settings()).unwrap();
+        memory.evaluate(query, times, &settings()).unwrap();
         let checks = memory.checks.load(std::sync::atomic::Ordering::Relaxed);
         assert!(checks >= 4, "{query} was checked {checks} times");
         for checks_max in [0, checks / 2, checks - 1] {
             memory.checks_max = Some(checks_max);
             memory.checks.store(0, std::sync::atomic::Ordering::Relaxed);
-            let error = memory.ask(query, times, &settings()).unwrap_err();
+            let error = memory.evaluate(query, times, &settings()).unwrap_err();
             assert!(matches!(error, PromqlError::Canceled(_)), "{query}: {error}");
         }
     }
@@ -278,15 +280,15 @@ fn wide_windows_of_one_series_end_with_their_client() {
     let query = "quantile_over_time(0.5, m_total{host=\"h0\",path=\"/\"}[1d])";
     // Most windows of the 20,000 steps contain 60 samples: more than a million samples in total.
     let times = (60 * MINUTE, 60 * MINUTE + 20_000, 1);
-    memory.ask(query, times, &settings()).unwrap();
+    memory.evaluate(query, times, &settings()).unwrap();
     let checks = memory.checks.swap(0, std::sync::atomic::Ordering::Relaxed);
     memory.checks_max = Some(checks - 2);
-    let error = memory.ask(query, times, &settings()).unwrap_err();
+    let error = memory.evaluate(query, times, &settings()).unwrap_err();
     assert!(matches!(error, PromqlError::Canceled(_)), "{error}");
     memory.checks_max = None;
     memory.checks.store(0, std::sync::atomic::Ordering::Relaxed);
     memory
-        .ask(query, (60 * MINUTE, 60 * MINUTE, 0), &settings())
+        .evaluate(query, (60 * MINUTE, 60 * MINUTE, 0), &settings())
         .unwrap();
     assert!(
         memory.checks.into_inner() < checks,
@@ -302,7 +304,7 @@ fn names_are_dropped_by_each_function_unless_it_is_delayed() {
             delayed_name_removal,
             ..settings()
         };
-        memory.ask(query, (MINUTE, MINUTE, 0), &settings)
+        memory.evaluate(query, (MINUTE, MINUTE, 0), &settings)
     };
     let both = "{__name__=~\"m_total|g\", host=\"h0\", path=\"/\"}";
     assert!(series(&format!("count by (__name__) ({both})"), false).is_ok());
@@ -318,7 +320,7 @@ fn names_are_dropped_by_each_function_unless_it_is_delayed() {
         ..settings()
     };
     let query = format!("sum by (__name__) (sum_over_time({both}[2m]))");
-    let kept = memory.ask(&query, (MINUTE, MINUTE, 0), &settings).unwrap();
+    let kept = memory.evaluate(&query, (MINUTE, MINUTE, 0), &settings).unwrap();
     let QueryValue::Vector(samples) = kept.value else {
         panic!()
     };
@@ -406,13 +408,17 @@ eval instant at 1m info(n)
 fn ranges_need_an_expression_with_steps() {
     let memory = memory();
     for (query, name) in [("m_total[5m]", "range vector"), ("\"text\"", "string")] {
-        let error = memory.ask(query, (0, MINUTE, MINUTE), &settings()).unwrap_err();
+        let error = memory
+            .evaluate(query, (0, MINUTE, MINUTE), &settings())
+            .unwrap_err();
         let message =
             format!("invalid expression type \"{name}\" for range query, must be Scalar or instant Vector");
         assert_eq!(error, PromqlError::Invalid(message));
-        assert!(memory.ask(query, (0, 0, 0), &settings()).is_ok());
+        assert!(memory.evaluate(query, (0, 0, 0), &settings()).is_ok());
     }
-    let backwards = memory.ask("m_total", (MINUTE, 0, MINUTE), &settings()).unwrap();
+    let backwards = memory
+        .evaluate("m_total", (MINUTE, 0, MINUTE), &settings())
+        .unwrap();
     assert_eq!(backwards.value, QueryValue::Matrix(Vec::new()));
 }
 
@@ -420,14 +426,14 @@ fn ranges_need_an_expression_with_steps() {
 fn deep_expressions_are_evaluated() {
     let memory = memory();
     let chain = vec!["sum(m_total)"; 150].join(" + ");
-    let answer = memory.ask(&chain, (MINUTE, MINUTE, 0), &settings()).unwrap();
-    let QueryValue::Vector(samples) = answer.value else {
+    let result = memory.evaluate(&chain, (MINUTE, MINUTE, 0), &settings()).unwrap();
+    let QueryValue::Vector(samples) = result.value else {
         panic!()
     };
     assert_eq!(samples[0].value, tideline_promql::Point::Float(150.0 * 30.0));
     let nested = format!("{}g{}", "abs(".repeat(150), ")".repeat(150));
     memory
-        .ask(&nested, (0, 60 * MINUTE, MINUTE), &settings())
+        .evaluate(&nested, (0, 60 * MINUTE, MINUTE), &settings())
         .unwrap();
 }
 
@@ -436,10 +442,10 @@ fn instants_at_the_ends_of_time_do_no_harm() {
     let memory = memory();
     for query in QUERIES {
         for time in [i64::MIN, -1, i64::MAX] {
-            let _ = memory.ask(query, (time, time, 0), &settings());
+            let _ = memory.evaluate(query, (time, time, 0), &settings());
         }
-        let _ = memory.ask(query, (i64::MIN, i64::MAX, i64::MAX), &settings());
-        let _ = memory.ask(
+        let _ = memory.evaluate(query, (i64::MIN, i64::MAX, i64::MAX), &settings());
+        let _ = memory.evaluate(
             &format!("({query}) and g @ 9223372036854775.8"),
             (0, 0, 0),
             &settings(),

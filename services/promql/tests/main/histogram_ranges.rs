@@ -104,7 +104,7 @@ fn histograms_that_do_not_go_together_have_no_rate() {
 }
 
 #[test]
-fn different_bounds_are_told() {
+fn different_bounds_are_reported() {
     let bounds = Range::until(20, 20).histograms(&[
         (
             10,

@@ -13,7 +13,7 @@ fn passes(script: &str) {
 }
 
 #[test]
-fn of_equal_values_at_the_cut_the_heap_tells_which_stays() {
+fn of_equal_values_at_the_cut_the_heap_decides_which_stays() {
     passes(
         r#"
 load 1m
@@ -91,7 +91,7 @@ eval instant at 0 histogram_quantile(0.5, h_bucket)
 }
 
 #[test]
-fn what_info_selects_by_labels_has_its_conditions_wherever_it_looks() {
+fn info_applies_its_label_conditions_everywhere() {
     passes(
         r#"
 load 1m
@@ -114,7 +114,7 @@ eval range from 0 to 2m step 1m info(up, {__name__=~".*_info"})
 }
 
 #[test]
-fn info_series_of_many_targets_are_found_and_looked_at_once() {
+fn info_series_of_many_targets_are_found_and_read_once() {
     let mut series = String::from("load 1m\n");
     for at in 0..1_100 {
         writeln!(series, " up{{instance=\"{at}\", job=\"j\"}} 1").unwrap();
@@ -127,9 +127,9 @@ fn info_series_of_many_targets_are_found_and_looked_at_once() {
     series.push_str(" target_info{instance=\"none\", job=\"j\", x=\"none\"} 1\n");
     let mut memory = Memory::default();
     memory.load_script(&series);
-    let answer = memory.ask("info(up)", (0, 0, 0), &settings()).unwrap();
-    assert_eq!(answer.stats.samples_total, 2 * 1_100);
-    let QueryValue::Vector(samples) = answer.value else {
+    let result = memory.evaluate("info(up)", (0, 0, 0), &settings()).unwrap();
+    assert_eq!(result.stats.samples_total, 2 * 1_100);
+    let QueryValue::Vector(samples) = result.value else {
         panic!()
     };
     assert_eq!(samples.len(), 1_100);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tideline_histogram::{Histogram, ResetHint, is_stale};
 use tideline_promql::source::{NO_RESULT_BITS, OverTime, OverTimeFunction, SeriesData, Visit};
 use tideline_promql::{
-    Labels, Point, PromqlError, Question, Result, Samples, Select, Settings, Source, evaluate, parse,
+    Labels, Point, PromqlError, QueryParameters, Result, Samples, Select, Settings, Source, evaluate, parse,
 };
 use tideline_promqltest::{Answer, LoadedSeries, Target};
 
@@ -167,21 +167,21 @@ impl Memory {
         assert_eq!(report.failures, []);
     }
 
-    pub(crate) fn ask(
+    pub(crate) fn evaluate(
         &self,
         query: &str,
         times: (i64, i64, i64),
         settings: &Settings,
-    ) -> Result<tideline_promql::Answer> {
+    ) -> Result<tideline_promql::QueryResult> {
         let expr = parse(query)?;
-        let question = Question {
+        let parameters = QueryParameters {
             text: query,
             start: times.0,
             end: times.1,
             step: times.2,
             lookback_delta: None,
         };
-        evaluate(self, &expr, &question, settings)
+        evaluate(self, &expr, &parameters, settings)
     }
 
     fn answer(&self, query: &str, times: (i64, i64, i64)) -> std::result::Result<Answer, String> {
@@ -190,7 +190,7 @@ impl Memory {
             ..settings()
         };
         let answer = self
-            .ask(query, times, &settings)
+            .evaluate(query, times, &settings)
             .map_err(|error| error.to_string())?;
         Ok(Answer {
             value: answer.value,

@@ -125,11 +125,11 @@ fn name_of(note: Note) -> String {
 }
 
 #[test]
-fn distributions_answer_what_prometheus_answers() {
+fn distributions_return_what_prometheus_returns() {
     let mut count = 0;
     for line in lines(include_str!("../oracle/distributions.txt")) {
         let fields: Vec<_> = line.split('|').map(str::trim).collect();
-        let [question, distribution, parameters @ .., expected] = fields.as_slice() else {
+        let [quantity, distribution, parameters @ .., expected] = fields.as_slice() else {
             panic!("{line}")
         };
         let parameters = parameters
@@ -137,7 +137,7 @@ fn distributions_answer_what_prometheus_answers() {
             .flat_map(|all| all.split(' '))
             .map(number)
             .collect::<Vec<_>>();
-        let (found, noted) = answer(question, distribution, &parameters);
+        let (found, noted) = evaluate(quantity, distribution, &parameters);
         let mut expected = expected.split(' ');
         let value = number(expected.next().unwrap());
         let is_same = found == value || (found.is_nan() && value.is_nan());
@@ -148,7 +148,7 @@ fn distributions_answer_what_prometheus_answers() {
     assert!(count > 100, "{count}");
 }
 
-fn answer(question: &str, distribution: &str, parameters: &[f64]) -> (f64, String) {
+fn evaluate(quantity: &str, distribution: &str, parameters: &[f64]) -> (f64, String) {
     let mut noted = String::new();
     let notes = &mut |note| {
         noted = match note {
@@ -174,7 +174,7 @@ fn answer(question: &str, distribution: &str, parameters: &[f64]) -> (f64, Strin
         distribution.split(' ').map(bucket).collect::<Vec<_>>()
     };
     let native = || Histogram::parse(distribution).unwrap();
-    let found = match (question, parameters) {
+    let found = match (quantity, parameters) {
         ("numbers", [phi]) => {
             let mut numbers: Vec<_> = distribution.split_whitespace().map(number).collect();
             quantile(*phi, &mut numbers)

@@ -201,7 +201,7 @@ fn ranges_and_shifts_are_read_in_any_order() {
 }
 
 #[test]
-fn durations_are_computed_from_the_question() {
+fn durations_are_computed_from_the_query() {
     let Ok(Expr::Matrix(matrix)) = parse("up[max_of(1m, 2 * step())] offset -range()") else {
         panic!();
     };
@@ -248,7 +248,7 @@ fn the_pairing_of_series_is_read() {
 }
 
 #[test]
-fn faults_are_told_in_the_words_of_prometheus() {
+fn faults_are_reported_in_the_words_of_prometheus() {
     let table = [
         ("", "unknown position: parse error: no expression found in input"),
         ("# only this\n", "1:1: parse error: no expression found in input"),

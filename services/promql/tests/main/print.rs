@@ -130,7 +130,7 @@ fn long_expressions_are_opened_level_by_level() {
 }
 
 #[test]
-fn trees_are_told_as_prometheus_tells_them() {
+fn trees_are_printed_as_prometheus_prints_them() {
     let json = to_json(&parse("sum by (x) (rate(a{b='c'}[5m] offset 1m)) > bool 0.5").unwrap());
     let wanted = json!({
         "type": "binaryExpr", "op": ">", "bool": true, "matching": null,

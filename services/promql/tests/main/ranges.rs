@@ -164,7 +164,7 @@ fn one_sample_has_no_rate_unless_its_start_is_known() {
 }
 
 #[test]
-fn start_timestamps_tell_resets_that_values_do_not() {
+fn start_timestamps_show_resets_that_values_do_not() {
     let hidden = Range::until(30, 30).floats(&[(10, 5.0), (20, 7.0), (30, 9.0)]);
     assert_eq!(hidden.number("resets"), Some(0.0));
     let hidden = hidden.starts(&[-60, -60, 25]);

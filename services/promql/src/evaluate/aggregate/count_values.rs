@@ -49,19 +49,19 @@ impl Scope<'_> {
                     Cell::Float(value) => number::plain(value),
                     Cell::Histogram(histogram) => histogram.to_string(),
                 };
-                let place = match &known[at] {
-                    Some((before, place)) if *before == value => *place,
+                let position = match &known[at] {
+                    Some((before, position)) if *before == value => *position,
                     _ => {
                         let labels = with_label(&bases[at], label, &value).filtered(keeps);
-                        let place = result.place(&labels, false)?;
-                        known[at] = Some((value, place));
-                        place
+                        let position = result.position(&labels, false)?;
+                        known[at] = Some((value, position));
+                        position
                     }
                 };
-                *counts.entry(place).or_default() += 1;
+                *counts.entry(position).or_default() += 1;
             }
-            for (place, count) in counts {
-                result.push(place, step, Cell::Float(count as f64))?;
+            for (position, count) in counts {
+                result.push(position, step, Cell::Float(count as f64))?;
             }
         }
         let result = result.finish();

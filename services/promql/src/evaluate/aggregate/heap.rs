@@ -17,15 +17,15 @@ impl Heap {
 
     /// Inserts a value if fewer than `count` are held or it is larger than the smallest, which it then
     /// replaces. `count` must be at least 1.
-    pub(super) fn offer(&mut self, value: f64, place: usize, count: usize) {
+    pub(super) fn offer(&mut self, value: f64, position: usize, count: usize) {
         if self.0.len() < count {
-            self.0.push((value, place));
+            self.0.push((value, position));
             self.rise();
             return;
         }
         let top = &mut self.0[0];
         if top.0 < value || (top.0.is_nan() && !value.is_nan()) {
-            *top = (value, place);
+            *top = (value, position);
             self.sink();
         }
     }
@@ -44,7 +44,7 @@ impl Heap {
         } else {
             values.sort_by(|a, b| by_falling_value(a.0, b.0));
         }
-        values.iter().map(|(_, place)| *place)
+        values.iter().map(|(_, position)| *position)
     }
 
     fn is_less(&self, left: usize, right: usize) -> bool {

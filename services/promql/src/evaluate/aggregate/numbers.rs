@@ -68,8 +68,8 @@ impl Scope<'_> {
         for block in blocks(group.steps()) {
             counts.clear();
             counts.resize(block.len(), 0_u64);
-            for (place, column) in group.members.iter().enumerate() {
-                self.check_now_and_then(place)?;
+            for (position, column) in group.members.iter().enumerate() {
+                self.check_now_and_then(position)?;
                 for step in column.first.max(block.start)..column.end().min(block.end) {
                     counts[step - block.start] += u64::from(column.cell(step).is_some());
                 }
@@ -100,8 +100,8 @@ impl Scope<'_> {
         for block in blocks(group.steps()) {
             states.clear();
             states.resize(block.len(), None);
-            for (place, column) in group.members.iter().enumerate() {
-                self.check_now_and_then(place)?;
+            for (position, column) in group.members.iter().enumerate() {
+                self.check_now_and_then(position)?;
                 let steps = column.first.max(block.start)..column.end().min(block.end);
                 if steps.is_empty() {
                     continue;

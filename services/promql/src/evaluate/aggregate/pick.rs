@@ -108,9 +108,9 @@ impl Picker {
             return;
         }
         self.heap.clear();
-        for (place, column) in group.members.iter().enumerate() {
+        for (position, column) in group.members.iter().enumerate() {
             if let Some(Cell::Float(value)) = column.cell(step) {
-                self.heap.offer(value * sign, place, count);
+                self.heap.offer(value * sign, position, count);
             }
         }
         self.picked.extend(self.heap.sorted());

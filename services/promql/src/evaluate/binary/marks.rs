@@ -25,7 +25,7 @@ impl Marks {
     }
 
     /// Returns true if the two sets intersect.
-    pub(super) fn meets(&self, other: &Self) -> bool {
+    pub(super) fn intersects(&self, other: &Self) -> bool {
         let both = self.steps().start.max(other.steps().start)..self.steps().end.min(other.steps().end);
         let mut pairs = self.within(both.clone()).iter().zip(other.within(both));
         pairs.any(|(left, right)| *left && *right)
@@ -88,9 +88,9 @@ mod tests {
         let mut all = marks(&[]);
         for part in [&[5, 8][..], &[], &[2, 6], &[11], &[7]] {
             let part = marks(part);
-            assert!(!all.meets(&part) && !part.meets(&all));
+            assert!(!all.intersects(&part) && !part.intersects(&all));
             all.add(&part);
-            assert!(part.size() == 0 || (all.meets(&part) && part.meets(&all)));
+            assert!(part.size() == 0 || (all.intersects(&part) && part.intersects(&all)));
         }
         let there: Vec<usize> = (0..20).filter(|step| all.has(*step)).collect();
         assert_eq!(there, [2, 5, 6, 7, 8, 11]);

@@ -108,11 +108,11 @@ impl<'a> Pairing<'a> {
         let there = match group.fills {
             true => self
                 .scope
-                .steps_with_any(one.iter().map(|place| &self.one[*place])),
+                .steps_with_any(one.iter().map(|position| &self.one[*position])),
             false => Vec::new(),
         };
-        for (number, (place, one)) in group.pairs().enumerate() {
-            let many = &self.many[place];
+        for (number, (position, one)) in group.pairs().enumerate() {
+            let many = &self.many[position];
             let paired = match (one, fill_one) {
                 (Some(one), _) => self.met(many, &self.one[one], is_watched)?,
                 (None, Some(fill)) => self.filled_one(many, &there, fill, is_watched)?,
@@ -123,19 +123,19 @@ impl<'a> Pairing<'a> {
             }
             let labels = match labels.get(number) {
                 Some(labels) => labels.clone(),
-                None => self.labels_of_pair(place, one),
+                None => self.labels_of_pair(position, one),
             };
             self.watch(&paired, &labels, &mut meetings)?;
-            self.finish(place, labels, paired)?;
+            self.finish(position, labels, paired)?;
         }
         let Some(fill) = fill_many else { return Ok(()) };
         let met = meetings.any.clone();
-        for &place in one {
-            let series = &self.one[place];
+        for &position in one {
+            let series = &self.one[position];
             let labels = self.result_labels(&matching_labels(&series.labels, self.matching), &series.labels);
             let paired = self.filled_many(series, fill, &met)?;
             self.watch(&paired, &labels, &mut meetings)?;
-            self.finish(self.many.len() + place, labels, paired)?;
+            self.finish(self.many.len() + position, labels, paired)?;
         }
         Ok(())
     }
@@ -174,11 +174,11 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    fn finish(&mut self, place: usize, labels: Labels, paired: Paired) -> Result<()> {
+    fn finish(&mut self, position: usize, labels: Labels, paired: Paired) -> Result<()> {
         if let Some(column) = paired.builder.finish(labels, self.operation.return_bool) {
             self.making.take_series(&column.labels)?;
             self.making.take(column.cost())?;
-            self.result.push((place, column));
+            self.result.push((position, column));
         }
         Ok(())
     }
@@ -189,7 +189,7 @@ impl<'a> Pairing<'a> {
         if one.len() <= 1 {
             return Ok(());
         }
-        let columns = || one.iter().map(|place| &self.one[*place]);
+        let columns = || one.iter().map(|position| &self.one[*position]);
         let first = columns().map(|column| column.first).min().unwrap_or(0);
         let end = columns().map(Column::end).max().unwrap_or(0);
         // Position in the group plus one; zero means no series.
@@ -235,7 +235,7 @@ impl<'a> Pairing<'a> {
         }
         for step in steps {
             if let (Some(many), Some(one)) = (many.cell(step), one.cell(step)) {
-                self.meet(step, many, one, &mut paired)?;
+                self.push_pair(step, many, one, &mut paired)?;
             }
         }
         Ok(paired)
@@ -279,7 +279,7 @@ impl<'a> Pairing<'a> {
     fn filled_one(&mut self, many: &Column, there: &[bool], fill: f64, is_watched: bool) -> Result<Paired> {
         let mut paired = Paired::of(many.end(), is_watched);
         for (step, cell) in many.cells().filter(|(step, _)| !there[*step]) {
-            self.meet(step, cell, Cell::Float(fill), &mut paired)?;
+            self.push_pair(step, cell, Cell::Float(fill), &mut paired)?;
         }
         Ok(paired)
     }
@@ -288,15 +288,15 @@ impl<'a> Pairing<'a> {
     fn filled_many(&mut self, one: &Column, fill: f64, met: &Marks) -> Result<Paired> {
         let mut paired = Paired::of(one.end(), true);
         for (step, cell) in one.cells().filter(|(step, _)| !met.has(*step)) {
-            self.meet(step, Cell::Float(fill), cell, &mut paired)?;
+            self.push_pair(step, Cell::Float(fill), cell, &mut paired)?;
         }
         Ok(paired)
     }
 
     /// Counts processed steps and checks for timeout and cancellation once per [`UNCHECKED_MAX`]. Each call
     /// adds one step for the pair.
-    fn check_after(&mut self, places: usize) -> Result<()> {
-        self.unchecked += places + 1;
+    fn check_after(&mut self, positions: usize) -> Result<()> {
+        self.unchecked += positions + 1;
         if self.unchecked < UNCHECKED_MAX {
             return Ok(());
         }
@@ -304,7 +304,7 @@ impl<'a> Pairing<'a> {
         self.scope.check()
     }
 
-    fn meet(&mut self, step: usize, many: Cell<'_>, one: Cell<'_>, paired: &mut Paired) -> Result<()> {
+    fn push_pair(&mut self, step: usize, many: Cell<'_>, one: Cell<'_>, paired: &mut Paired) -> Result<()> {
         self.check_after(0)?;
         let (left, right) = if self.swaps { (one, many) } else { (many, one) };
         let outcome = operate(self.operation.op, left, right);
@@ -348,7 +348,7 @@ impl<'a> Pairing<'a> {
                 )
             }
         };
-        if known.meets(met) {
+        if known.intersects(met) {
             return Err(PromqlError::Execution(message.to_owned()));
         }
         let before = known.size();

@@ -7,7 +7,7 @@ use super::starts::Stamp;
 
 /// Sample with its timestamps.
 #[derive(Clone, Copy)]
-pub(super) struct Placed<'a> {
+pub(super) struct StampedSample<'a> {
     pub(super) stamp: Stamp,
     pub(super) value: Either<'a>,
 }
@@ -21,16 +21,16 @@ pub(super) enum Either<'a> {
 
 impl Window<'_> {
     /// Returns the float sample at an index.
-    pub(super) fn placed_number(&self, at: usize) -> Placed<'_> {
-        Placed {
+    pub(super) fn float_sample(&self, at: usize) -> StampedSample<'_> {
+        StampedSample {
             stamp: Stamp::at(self.times, self.starts, at),
             value: Either::Float(self.values[at]),
         }
     }
 
     /// Returns the histogram sample at an index.
-    pub(super) fn placed_histogram(&self, at: usize) -> Placed<'_> {
-        Placed {
+    pub(super) fn histogram_sample(&self, at: usize) -> StampedSample<'_> {
+        StampedSample {
             stamp: Stamp::at(self.histogram_times, self.histogram_starts, at),
             value: Either::Histogram(&self.histograms[at]),
         }

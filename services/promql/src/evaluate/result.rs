@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 
 use super::column::{Cell, Column};
 use super::grid::Grid;
-use super::{Answer, Question, Scalar, Scope, Shared, Stats, Value};
+use super::{QueryParameters, QueryResult, Scalar, Scope, Shared, Stats, Value};
 use crate::ast::ValueType;
 use crate::error::Result;
 use crate::labels::Labels;
@@ -14,12 +14,12 @@ use crate::plan::{Kind, Node};
 use crate::value::{QueryValue, Sample, Series};
 
 /// Evaluates the root of a plan and builds the query result.
-pub(super) fn answer(
+pub(super) fn result_of(
     shared: &Shared<'_>,
     root: &Node<'_>,
     grid: Grid,
-    question: &Question<'_>,
-) -> Result<Answer> {
+    parameters: &QueryParameters<'_>,
+) -> Result<QueryResult> {
     let scope = Scope::new(shared, grid)?;
     let value = match &root.kind {
         _ if grid.steps == 0 => QueryValue::Matrix(Vec::new()),
@@ -37,20 +37,20 @@ pub(super) fn answer(
                 time: grid.start,
                 value,
             },
-            Value::Scalar(scalar) if question.step == 0 => QueryValue::Scalar {
+            Value::Scalar(scalar) if parameters.step == 0 => QueryValue::Scalar {
                 time: grid.start,
                 value: scalar.at(0),
             },
             Value::Scalar(scalar) => QueryValue::Matrix(vec![scalar_series(&scalar, grid)]),
-            Value::Vector(columns) => vector(scope.cleaned(columns)?, grid, question.step == 0),
+            Value::Vector(columns) => vector(scope.cleaned(columns)?, grid, parameters.step == 0),
         },
     };
     scope.check()?;
-    debug_assert!(question.step == 0 || root.value_type != ValueType::Matrix);
+    debug_assert!(parameters.step == 0 || root.value_type != ValueType::Matrix);
     let samples = scope.samples.into_inner().unwrap_or_else(PoisonError::into_inner);
     let annotations = shared.annotations.lock().unwrap_or_else(PoisonError::into_inner);
-    let (warnings, infos) = annotations.texts(question.text);
-    Ok(Answer {
+    let (warnings, infos) = annotations.texts(parameters.text);
+    Ok(QueryResult {
         value,
         warnings,
         infos,
