@@ -53,13 +53,13 @@ fn main() {
         if tier == "cold" {
             move_to_cold(&engine, &table);
         }
-        ask_all(tier, &querier, &table, steps);
+        run_all(tier, &querier, &table, steps);
     }
     engine.close().expect("closed");
 }
 
 /// Runs and measures all selections and queries on the points of a tier.
-fn ask_all(tier: &str, querier: &Querier, table: &Table, steps: usize) {
+fn run_all(tier: &str, querier: &Querier, table: &Table, steps: usize) {
     let hours = (steps / 360).max(1);
     let range = TimeRange::new(START, START + hours as i64 * HOUR);
     measure(

@@ -16,13 +16,13 @@ use tideline_query::{PointReader, QueryError};
 
 use crate::error::{self, RequestError};
 use crate::failure;
-use crate::held::Held;
+use crate::held_bytes::HeldBytes;
 use crate::json::{put_comma, put_labels, write_list};
 use crate::labels;
 use crate::names::EXEMPLAR_FIELD;
 use crate::number::{NumberForm, put_number, put_time};
 use crate::parameters::Parameters;
-use crate::reach::selectors;
+use crate::read_range::selectors;
 use crate::request::SeriesRequest;
 use crate::samples::rows;
 use crate::scope::{Found, Scope};
@@ -56,7 +56,7 @@ pub struct SeriesExemplars {
 #[derive(Debug)]
 struct HeldExemplars<'w> {
     exemplars: Vec<Exemplar>,
-    held: Held<'w>,
+    held: HeldBytes<'w>,
 }
 
 /// Stored form of an exemplar.
@@ -110,7 +110,7 @@ impl SeriesRequest for ExemplarRequest {
         self.query.clone()
     }
 
-    fn reach(&self) -> Option<(i64, i64)> {
+    fn read_range(&self) -> Option<(i64, i64)> {
         Some(self.range)
     }
 
@@ -205,7 +205,7 @@ impl SeriesView<'_> {
     ) -> std::result::Result<HeldExemplars<'_>, QueryError> {
         let mut of_it = HeldExemplars {
             exemplars: Vec::new(),
-            held: Held::new(&self.watch, "bytes of exemplars"),
+            held: HeldBytes::new(&self.watch, "bytes of exemplars"),
         };
         reader.timeline(timeline.id, &mut |run| {
             let (mut added, mut bytes) = (0, 0);

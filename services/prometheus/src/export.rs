@@ -77,7 +77,7 @@ impl SeriesRequest for Export {
         self.text.clone()
     }
 
-    fn reach(&self) -> Option<(i64, i64)> {
+    fn read_range(&self) -> Option<(i64, i64)> {
         Some(self.range)
     }
 

@@ -17,7 +17,7 @@ pub(crate) const TRUNCATED: &str = "results truncated due to limit";
 pub(crate) const SUCCESS: &[u8] = b"{\"status\":\"success\",\"data\":";
 
 /// Buffer size in bytes at which the text of an incomplete series is written to the client.
-const PIECE_BYTES: usize = 64 << 10;
+const FLUSH_BYTES: usize = 64 << 10;
 
 /// Writes a response whose data is an array; `put` appends one item.
 pub(crate) fn write_list<T>(
@@ -122,7 +122,7 @@ fn put_sample(sample: &Sample, text: &mut Vec<u8>) {
 }
 
 fn put_series(series: &Series, text: &mut Vec<u8>, out: &mut dyn Write) -> Result<()> {
-    let mut pass_long = |text: &mut Vec<u8>| match text.len() >= PIECE_BYTES {
+    let mut pass_long = |text: &mut Vec<u8>| match text.len() >= FLUSH_BYTES {
         true => pass(text, out),
         false => Ok(()),
     };

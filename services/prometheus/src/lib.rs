@@ -21,7 +21,7 @@
 //! | [`settings`] | settings of the API, budgets |
 //! | [`request`] | [`SeriesRequest`], trait of requests that read series |
 //! | [`query`] | queries at a time and over a range |
-//! | `reach` | time range that an expression reads |
+//! | `read_range` | time range that an expression reads |
 //! | [`list`] | lists of series, label names, label values |
 //! | [`exemplars`] | single observations with a trace |
 //! | [`metadata`] | metadata of metrics |
@@ -45,9 +45,9 @@
 //! | [`source`] | samples of series, for PromQL |
 //! | [`transfer`] | page-by-page transfer of encoded samples |
 //! | `samples`, `steps` | runs of points → samples or windows of series |
-//! | `union` | merge of series with several timelines |
+//! | `series_merge` | merge of series with several timelines |
 //! | `page` | page of a transfer |
-//! | `held` | accounting of held bytes against the budget |
+//! | `held_bytes` | accounting of held bytes against the budget |
 //!
 //! # Out of scope
 //!
@@ -61,7 +61,7 @@ pub mod exemplars;
 pub mod export;
 mod failure;
 pub mod federation;
-mod held;
+mod held_bytes;
 pub mod import;
 mod json;
 mod labels;
@@ -74,17 +74,17 @@ mod number;
 mod page;
 pub mod parameters;
 pub mod query;
-mod reach;
+mod read_range;
 pub mod remote_read;
 pub mod request;
 mod samples;
 mod scope;
+mod series_merge;
 pub mod settings;
 pub mod source;
 mod steps;
 mod time;
 pub mod transfer;
-mod union;
 pub mod view;
 
 pub use cardinality::Cardinality;
@@ -105,5 +105,5 @@ pub use tideline_ingest_protocols::prometheus::{ImportOptions, TextFormat};
 pub use tideline_promql::ast::Expr;
 pub use tideline_promql::{PromqlError, pretty, to_json};
 pub use time::millis;
-pub use transfer::Piece;
+pub use transfer::SeriesFragment;
 pub use view::{SeriesView, reaches_cold};

@@ -96,7 +96,7 @@ impl SeriesRequest for ListRequest {
         self.text.clone()
     }
 
-    fn reach(&self) -> Option<(i64, i64)> {
+    fn read_range(&self) -> Option<(i64, i64)> {
         None
     }
 

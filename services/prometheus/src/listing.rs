@@ -14,7 +14,7 @@ use tideline_promql::labels::METRIC_NAME;
 use tideline_promql::{Labels, Matcher, Result};
 
 use crate::failure;
-use crate::held::Held;
+use crate::held_bytes::HeldBytes;
 use crate::labels;
 use crate::names::measurements;
 use crate::scope::{Found, Scope, Selection, for_each_entry, retain_seen, seen};
@@ -68,7 +68,7 @@ impl SeriesView<'_> {
         let span = range.map(Span::of_millis);
         let mut series = FoundSeries {
             all: HashSet::new(),
-            held: Held::new(&self.watch, LISTED),
+            held: HeldBytes::new(&self.watch, LISTED),
             count_max: limit.map_or(usize::MAX, |limit| limit.saturating_add(1)),
         };
         for matchers in selectors {
@@ -186,7 +186,7 @@ impl SeriesView<'_> {
         let selectors = if selectors.is_empty() { &of_all } else { selectors };
         let mut gathered = Gathered {
             known: HashSet::new(),
-            held: Held::new(&self.watch, LISTED),
+            held: HeldBytes::new(&self.watch, LISTED),
             waiting: Vec::new(),
         };
         for matchers in selectors {
@@ -208,7 +208,7 @@ impl SeriesView<'_> {
 /// Series found so far.
 struct FoundSeries<'w> {
     all: HashSet<Labels>,
-    held: Held<'w>,
+    held: HeldBytes<'w>,
     /// Number of series at which the search stops.
     count_max: usize,
 }
@@ -245,7 +245,7 @@ impl FoundSeries<'_> {
 /// Texts found so far, and texts of timelines whose time range has not been looked up yet.
 struct Gathered<'w> {
     known: HashSet<String>,
-    held: Held<'w>,
+    held: HeldBytes<'w>,
     waiting: Vec<(Found, Vec<String>)>,
 }
 
@@ -271,7 +271,7 @@ impl Gathered<'_> {
         };
         let mut bytes = 0;
         for ((_, texts), seen) in self.waiting.drain(..).zip(seen) {
-            if span.is_none_or(|span| span.meets(seen)) {
+            if span.is_none_or(|span| span.overlaps(seen)) {
                 for text in texts {
                     let length = text.len();
                     if self.known.insert(text) {

@@ -57,8 +57,8 @@ impl<'m> Split<'m> {
 
     /// Returns true if a timeline matches the matchers that the index does not support.
     pub(crate) fn takes(&self, entry: &Entry<'_>) -> bool {
-        let meets = |matcher: &&Matcher| matcher.matches(entry.tag(&matcher.name).unwrap_or(""));
-        self.rest.iter().all(meets)
+        let matches = |matcher: &&Matcher| matcher.matches(entry.tag(&matcher.name).unwrap_or(""));
+        self.rest.iter().all(matches)
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_everything_meets_is_no_condition_and_what_the_index_cannot_take_is_left() {
+    fn matchers_of_everything_are_no_condition_and_the_rest_is_left_to_the_index() {
         let matcher = |op, value: &str| Matcher::new("host", op, value).expect("an expression");
         let long = format!("a{}.*", "b".repeat(PATTERN_BYTES_MAX));
         let matchers = [

@@ -13,14 +13,14 @@ use tideline_promql::{Labels, PromqlError, Result, Samples};
 use tideline_query::{PointReader, QueryError};
 
 use crate::failure;
-use crate::held::Held;
+use crate::held_bytes::HeldBytes;
 use crate::labels;
 use crate::samples::{Gathered, Layout, SampleBuffer, between};
 use crate::scope::Found;
+use crate::series_merge::merge_buffers;
 use crate::source::{BEFORE_HISTOGRAMS, GATHERED};
 use crate::time::Span;
 use crate::transfer::{Transfer, Unit, Write};
-use crate::union::united;
 
 /// Units of a transfer that are read together.
 pub(crate) struct Page<'p> {
@@ -45,12 +45,12 @@ struct Outcome<'p> {
     parts: usize,
     /// First millisecond that was not read.
     cut: Option<i64>,
-    held: Held<'p>,
+    held: HeldBytes<'p>,
 }
 
 /// Part of a unit, by the timeline that it is read from.
 #[derive(Debug, Clone, Copy)]
-struct Want {
+struct ReadPart {
     found: Found,
     /// Index of the unit.
     unit: usize,
@@ -62,15 +62,15 @@ impl<'p> Page<'p> {
     /// Reads units from a millisecond on, until they end or the page is full. A full page cuts or omits some units,
     /// but never all.
     pub(crate) fn read(transfer: &'p Transfer<'p>, units: &'p [Unit<'p>], from: i64) -> Result<Self> {
-        let wants = wants(units);
-        let (layouts, fields, has_histograms) = layouts(transfer, &wants);
+        let read_parts = read_parts(units);
+        let (layouts, fields, has_histograms) = layouts(transfer, &read_parts);
         let outcome = |_| {
             Mutex::new(Outcome {
                 encoded: Vec::new(),
                 samples: Vec::new(),
                 parts: 0,
                 cut: None,
-                held: Held::new(&transfer.view.watch, GATHERED),
+                held: HeldBytes::new(&transfer.view.watch, GATHERED),
             })
         };
         let page = Self {
@@ -88,15 +88,15 @@ impl<'p> Page<'p> {
         };
         let range = Span::of_millis((first, transfer.range.1)).range();
         let view = transfer.view;
-        let timelines: Vec<&[Want]> = wants.chunk_by(|a, b| a.found.id == b.found.id).collect();
+        let timelines: Vec<&[ReadPart]> = read_parts.chunk_by(|a, b| a.found.id == b.found.id).collect();
         let scanned = view.querier.scan(view.table, range, &view.watch, |scan| {
-            let id = |wants: &&[Want]| wants[0].found.id;
+            let id = |read_parts: &&[ReadPart]| read_parts[0].found.id;
             scan.shares(&timelines, id, &fields, |share, reader| {
                 let mut gathered = Gathered::default();
-                let mut held = Held::new(&view.watch, GATHERED);
+                let mut held = HeldBytes::new(&view.watch, GATHERED);
                 share
                     .iter()
-                    .try_for_each(|wants| page.timeline(wants, reader, &mut gathered, &mut held))
+                    .try_for_each(|read_parts| page.timeline(read_parts, reader, &mut gathered, &mut held))
             })
         });
         if let Some(failure) = page.failure.lock().take() {
@@ -124,8 +124,8 @@ impl<'p> Page<'p> {
             if let Some(labels) = unit.labels().filter(|_| !outcome.samples.is_empty()) {
                 // For equal timestamps the timeline that was registered later wins.
                 outcome.samples.sort_by_key(|(ordinal, _)| *ordinal);
-                let mut united = united(outcome.samples.into_iter().map(|(_, samples)| samples));
-                if let Some(samples) = between(united.samples(), self.from, outcome.cut) {
+                let mut merged = merge_buffers(outcome.samples.into_iter().map(|(_, samples)| samples));
+                if let Some(samples) = between(merged.samples(), self.from, outcome.cut) {
                     (self.transfer.encode)(labels, samples, &mut outcome.encoded)?;
                 }
             }
@@ -145,16 +145,16 @@ impl<'p> Page<'p> {
     /// Reads a timeline for all units that need it.
     fn timeline(
         &self,
-        wants: &[Want],
+        read_parts: &[ReadPart],
         reader: &mut PointReader<'_>,
         gathered: &mut Gathered,
-        held: &mut Held<'_>,
+        held: &mut HeldBytes<'_>,
     ) -> std::result::Result<(), QueryError> {
         // A unit that is alone on its page is read even if the page is full, because it must advance.
         if self.is_full() && self.units.len() > 1 {
             return Ok(());
         }
-        let found = wants[0].found;
+        let found = read_parts[0].found;
         let layout = &self.layouts[&found.measurement];
         gathered.begin(layout.metrics);
         let (kept, mut grown, mut cut) = (gathered.bytes(), 0, None);
@@ -175,8 +175,8 @@ impl<'p> Page<'p> {
                 None => ControlFlow::Continue(()),
             })
         })?;
-        for want in wants {
-            self.take(want, gathered, cut)?;
+        for part in read_parts {
+            self.take(part, gathered, cut)?;
         }
         self.bytes.fetch_sub(grown, Ordering::Relaxed);
         Ok(())
@@ -185,14 +185,14 @@ impl<'p> Page<'p> {
     /// Adds the gathered samples that a unit needs.
     fn take(
         &self,
-        want: &Want,
+        part: &ReadPart,
         gathered: &mut Gathered,
         cut: Option<i64>,
     ) -> std::result::Result<(), QueryError> {
-        let mut outcome = self.outcomes[want.unit].lock();
+        let mut outcome = self.outcomes[part.unit].lock();
         let outcome = &mut *outcome;
         let series = &mut gathered.series;
-        match &self.units[want.unit] {
+        match &self.units[part.unit] {
             Unit::Timeline(found) => {
                 let measurement = found.measurement as usize;
                 let metrics = self.transfer.measurements[measurement].metrics.iter();
@@ -212,8 +212,8 @@ impl<'p> Page<'p> {
                 self.encode(&one.labels, samples, cut, &mut outcome.encoded)?;
             }
             Unit::Series(_) => {
-                let samples = want.metric.map(|metric| series[metric].clone());
-                let found = samples.map(|samples| (want.found.ordinal, samples));
+                let samples = part.metric.map(|metric| series[metric].clone());
+                let found = samples.map(|samples| (part.found.ordinal, samples));
                 outcome.samples.extend(found);
             }
         }
@@ -253,37 +253,37 @@ impl<'p> Page<'p> {
 }
 
 /// Returns the parts of the units, in ascending order of timeline id.
-fn wants(units: &[Unit<'_>]) -> Vec<Want> {
-    let mut wants = Vec::with_capacity(units.len());
+fn read_parts(units: &[Unit<'_>]) -> Vec<ReadPart> {
+    let mut read_parts = Vec::with_capacity(units.len());
     for (at, unit) in units.iter().enumerate() {
         match unit {
-            Unit::Timeline(found) => wants.push(Want {
+            Unit::Timeline(found) => read_parts.push(ReadPart {
                 found: *found,
                 unit: at,
                 metric: None,
             }),
-            Unit::Series(parts) => wants.extend(parts.iter().map(|part| Want {
+            Unit::Series(parts) => read_parts.extend(parts.iter().map(|part| ReadPart {
                 found: part.found,
                 unit: at,
                 metric: Some(part.metric),
             })),
         }
     }
-    wants.sort_unstable_by_key(|want| want.found.id);
-    wants
+    read_parts.sort_unstable_by_key(|part| part.found.id);
+    read_parts
 }
 
 /// Returns the layouts of the wanted metrics by measurement, their fields, and true if some have histograms.
-fn layouts(transfer: &Transfer<'_>, wants: &[Want]) -> (BTreeMap<u32, Layout>, Vec<FieldId>, bool) {
+fn layouts(transfer: &Transfer<'_>, read_parts: &[ReadPart]) -> (BTreeMap<u32, Layout>, Vec<FieldId>, bool) {
     let mut wanted: BTreeMap<u32, Vec<bool>> = BTreeMap::new();
-    for want in wants {
-        let shared = &transfer.shared[want.found.measurement as usize];
-        let metrics = || match want.metric {
+    for part in read_parts {
+        let shared = &transfer.shared[part.found.measurement as usize];
+        let metrics = || match part.metric {
             Some(_) => vec![false; shared.len()],
             None => shared.iter().map(|shared| !shared).collect(),
         };
-        let metrics = wanted.entry(want.found.measurement).or_insert_with(metrics);
-        if let Some(metric) = want.metric {
+        let metrics = wanted.entry(part.found.measurement).or_insert_with(metrics);
+        if let Some(metric) = part.metric {
             metrics[metric] = true;
         }
     }

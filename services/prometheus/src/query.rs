@@ -13,7 +13,7 @@ use tideline_promql::{PromqlError, QueryParameters, QueryValue, Result, Stats};
 use crate::error::{self, RequestError};
 use crate::json::{SUCCESS, TRUNCATED, pass, put_notes, put_result};
 use crate::parameters::{Parameters, wrong};
-use crate::reach::reach;
+use crate::read_range::read_range;
 use crate::request::SeriesRequest;
 use crate::settings::Settings;
 use crate::view::SeriesView;
@@ -197,11 +197,11 @@ impl SeriesRequest for Query {
         self.text.clone()
     }
 
-    fn reach(&self) -> Option<(i64, i64)> {
+    fn read_range(&self) -> Option<(i64, i64)> {
         let (start, end, _) = self.options.times;
         let lookback = self.options.lookback_delta;
         let lookback = lookback.unwrap_or(self.options.settings.lookback_delta);
-        reach(&self.expr, (start, end), lookback)
+        read_range(&self.expr, (start, end), lookback)
     }
 
     fn write(&self, view: &SeriesView<'_>, waited: Duration, out: &mut dyn Write) -> Result<()> {

@@ -5,12 +5,12 @@
 //! | `message` | messages of the response |
 //! | `chunk` | chunks in the format of Prometheus' storage |
 //! | `bits` | bit encoding of chunks |
-//! | `whole` | response in one snappy block |
+//! | `snappy_block` | response in one snappy block |
 
 mod bits;
 mod chunk;
 mod message;
-mod whole;
+mod snappy_block;
 
 use std::io::Write;
 use std::time::Duration;
@@ -22,12 +22,12 @@ use tideline_ingest_protocols::prometheus::{
 use tideline_promql::{Labels, MatchOp, Matcher, Result, Samples};
 
 use self::message::{put_chunked_series, put_samples};
-use self::whole::WholeAnswer;
+use self::snappy_block::SnappyBlock;
 use crate::error::{self, RequestError};
 use crate::failure::client_left;
 use crate::parameters::{TIME_MAX, TIME_MIN};
 use crate::request::SeriesRequest;
-use crate::transfer::Piece;
+use crate::transfer::SeriesFragment;
 use crate::view::SeriesView;
 
 /// Maximum number of queries of a request.
@@ -79,14 +79,14 @@ impl RemoteRead {
     }
 
     fn write_samples(&self, view: &SeriesView<'_>, out: &mut dyn Write) -> Result<()> {
-        let mut answer = WholeAnswer::new(view.engine().memory());
+        let mut answer = SnappyBlock::new(view.engine().memory());
         let encode = |_: &Labels, samples: Samples<'_>, bytes: &mut Vec<u8>| {
             put_samples(&samples, bytes);
             Ok(())
         };
         for Query { selector, range } in &self.queries {
             answer.begin()?;
-            let mut take = |piece: Piece<'_>| answer.take(piece);
+            let mut take = |fragment: SeriesFragment<'_>| answer.take(fragment);
             view.transfer_sorted(selector, *range, &encode, &mut take)?;
         }
         answer.write(out)
@@ -99,7 +99,7 @@ impl RemoteRead {
                 put_chunked_series(labels, &samples, index, bytes);
                 Ok(())
             };
-            let mut write = |piece: Piece<'_>| out.write_all(piece.bytes).map_err(client_left);
+            let mut write = |fragment: SeriesFragment<'_>| out.write_all(fragment.bytes).map_err(client_left);
             view.transfer_sorted(selector, *range, &encode, &mut write)?;
         }
         Ok(())
@@ -112,7 +112,7 @@ impl SeriesRequest for RemoteRead {
         texts.collect::<Vec<_>>().join("; ")
     }
 
-    fn reach(&self) -> Option<(i64, i64)> {
+    fn read_range(&self) -> Option<(i64, i64)> {
         let ranges = self.queries.iter().map(|query| query.range);
         ranges.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
     }

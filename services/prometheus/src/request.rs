@@ -14,7 +14,7 @@ pub trait SeriesRequest: Send + 'static {
     fn text(&self) -> String;
 
     /// Returns the time range that is read, in milliseconds, both ends included; `None` if no samples are read.
-    fn reach(&self) -> Option<(i64, i64)>;
+    fn read_range(&self) -> Option<(i64, i64)>;
 
     /// Writes the response. `waited` is the time that the request waited for a permit.
     ///

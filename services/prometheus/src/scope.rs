@@ -13,7 +13,7 @@ use tideline_engine::model::{Ordinal, TimelineId};
 use tideline_engine::points::Seen;
 use tideline_promql::{Matcher, PromqlError, Result};
 
-use crate::held::HeldBeside;
+use crate::held_bytes::AccountBytes;
 use crate::matching::Split;
 use crate::names::{Measurement, measurements};
 use crate::time::Span;
@@ -43,7 +43,7 @@ pub(crate) struct Scope<'v> {
     /// Timelines of these measurements.
     pub(crate) timelines: Vec<Found>,
     /// Bytes of `timelines`, and of the lists that are derived from them for reading.
-    _held: HeldBeside<'v>,
+    _held: AccountBytes<'v>,
 }
 
 /// Selected timeline.
@@ -142,7 +142,7 @@ impl<'v> Scope<'v> {
         let selection = Selection::new(view, matchers)?;
         let each = size_of::<Ordinal>() + size_of::<Found>() + 2 * size_of::<TimelineId>();
         let bytes = (selection.timelines_max() * each) as u64;
-        let held = HeldBeside::new(&view.watch, bytes).map_err(|error| crate::failure::of_query(&error))?;
+        let held = AccountBytes::new(&view.watch, bytes).map_err(|error| crate::failure::of_query(&error))?;
         let mut timelines = Vec::with_capacity(selection.timelines_max());
         selection.groups(view, LOCKED_GROUP, |mut group| {
             timelines.append(&mut group);
@@ -181,7 +181,7 @@ pub(crate) fn retain_seen(
     if let Some(span) = span {
         let ids: Vec<TimelineId> = timelines.iter().map(|timeline| timeline.id).collect();
         let mut seen = seen(view, &ids)?.into_iter();
-        timelines.retain(|_| seen.next().is_some_and(|seen| span.meets(seen)));
+        timelines.retain(|_| seen.next().is_some_and(|seen| span.overlaps(seen)));
     }
     Ok(())
 }

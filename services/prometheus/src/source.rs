@@ -14,14 +14,14 @@ use tideline_promql::{Labels, PromqlError, Result};
 use tideline_query::{PointReader, QueryError, Scan};
 
 use crate::failure;
-use crate::held::Held;
+use crate::held_bytes::HeldBytes;
 use crate::labels;
 use crate::names::START_FIELD;
 use crate::samples::{Gathered, Layout};
 use crate::scope::{Found, Scope};
+use crate::series_merge::{SeriesMerge, shared_names};
 use crate::steps::Steps;
 use crate::time::Span;
-use crate::union::{Unions, shared_names};
 use crate::view::SeriesView;
 
 /// Milliseconds by which the scan starts earlier if histograms are wanted: the preceding histogram determines whether
@@ -94,7 +94,7 @@ struct Reading<'r> {
     has_histograms: bool,
     over_time: Option<OverTime>,
     visit: &'r Visit<'r>,
-    unions: Unions<'r>,
+    merge: SeriesMerge<'r>,
     /// Timelines whose windows cannot be computed without their samples.
     doubtful: Mutex<Vec<Found>>,
     /// True if timestamps were found that are not whole milliseconds; summaries are then useless.
@@ -104,9 +104,9 @@ struct Reading<'r> {
 }
 
 /// Buffers that a worker reuses from timeline to timeline.
-struct Space<'w> {
+struct WorkerBuffers<'w> {
     gathered: Gathered,
-    held: Held<'w>,
+    held: HeldBytes<'w>,
     steps: Steps,
 }
 
@@ -137,17 +137,17 @@ impl<'r> Reading<'r> {
             has_histograms,
             over_time: select.over_time.filter(Steps::can_compute),
             visit,
-            unions: Unions::new(&view.watch),
+            merge: SeriesMerge::new(&view.watch),
             doubtful: Mutex::default(),
             has_fractions: AtomicBool::new(false),
             failure: Mutex::default(),
         }
     }
 
-    fn space(&self) -> Space<'r> {
-        Space {
+    fn buffers(&self) -> WorkerBuffers<'r> {
+        WorkerBuffers {
             gathered: Gathered::default(),
-            held: Held::new(&self.view.watch, GATHERED),
+            held: HeldBytes::new(&self.view.watch, GATHERED),
             steps: Steps::default(),
         }
     }
@@ -155,17 +155,17 @@ impl<'r> Reading<'r> {
     fn scan(&self, scan: &Scan<'_>) -> std::result::Result<(), QueryError> {
         let id = |found: &Found| found.id;
         scan.shares(&self.scope.timelines, id, &self.fields, |share, reader| {
-            let mut space = self.space();
+            let mut buffers = self.buffers();
             share.iter().try_for_each(|found| {
-                let is_told = match &self.over_time {
+                let is_computed = match &self.over_time {
                     Some(over_time) if self.has_steps(found) => {
-                        self.steps(found, over_time, reader, &mut space)?
+                        self.steps(found, over_time, reader, &mut buffers)?
                     }
                     _ => false,
                 };
-                match is_told {
+                match is_computed {
                     true => Ok(()),
-                    false => self.samples(found, reader, &mut space),
+                    false => self.samples(found, reader, &mut buffers),
                 }
             })
         })?;
@@ -175,10 +175,10 @@ impl<'r> Reading<'r> {
         }
         doubtful.sort_unstable_by_key(|found| found.id);
         scan.shares(&doubtful, id, &self.fields, |share, reader| {
-            let mut space = self.space();
+            let mut buffers = self.buffers();
             share
                 .iter()
-                .try_for_each(|found| self.samples(found, reader, &mut space))
+                .try_for_each(|found| self.samples(found, reader, &mut buffers))
         })
     }
 
@@ -188,7 +188,7 @@ impl<'r> Reading<'r> {
             return Err(failure);
         }
         scanned.map_err(|error| failure::of_query(&error))?;
-        self.unions.finish(self.visit)
+        self.merge.finish(self.visit)
     }
 
     /// Returns true if the windows of a timeline's series can be computed here: they hold only numbers, and no
@@ -209,10 +209,10 @@ impl<'r> Reading<'r> {
         found: &Found,
         over_time: &OverTime,
         reader: &mut PointReader<'_>,
-        space: &mut Space<'_>,
+        buffers: &mut WorkerBuffers<'_>,
     ) -> std::result::Result<bool, QueryError> {
         let layout = &self.layouts[found.measurement as usize];
-        let steps = &mut space.steps;
+        let steps = &mut buffers.steps;
         steps.begin(over_time, layout.metrics);
         let flow = |go_on| match go_on {
             true => ControlFlow::Continue(()),
@@ -247,10 +247,10 @@ impl<'r> Reading<'r> {
         &self,
         found: &Found,
         reader: &mut PointReader<'_>,
-        space: &mut Space<'_>,
+        buffers: &mut WorkerBuffers<'_>,
     ) -> std::result::Result<(), QueryError> {
         let layout = &self.layouts[found.measurement as usize];
-        let Space { gathered, held, .. } = space;
+        let WorkerBuffers { gathered, held, .. } = buffers;
         gathered.begin(layout.metrics);
         reader.timeline(found.id, &mut |run| {
             gathered.take(run, layout).map_err(|error| self.fail(error))?;
@@ -268,7 +268,7 @@ impl<'r> Reading<'r> {
             let labels = labels()?;
             Some(match reading.shared[found.measurement as usize][metric] {
                 true => {
-                    let put = reading.unions.put(labels, found.ordinal, series);
+                    let put = reading.merge.put(labels, found.ordinal, series);
                     put.map_err(|error| failure::of_query(&error))
                 }
                 false => (reading.visit)(&labels, SeriesData::Samples(series.samples())),

@@ -95,7 +95,7 @@ impl Steps {
     /// Adds a part of a read with summaries; parts can come in any order. Returns false if samples are needed, so
     /// that reading can stop.
     pub(crate) fn take_part(&mut self, part: Part<'_>, layout: &Layout) -> bool {
-        let is_told = match part {
+        let is_computed = match part {
             Part::Run(run) => {
                 self.has_fractions |= run.timestamps.iter().any(|nanos| nanos % NANOS_PER_MILLI != 0);
                 self.last = None;
@@ -109,8 +109,8 @@ impl Steps {
                 None => true,
             },
         };
-        self.is_doubtful |= !is_told;
-        is_told
+        self.is_doubtful |= !is_computed;
+        is_computed
     }
 
     /// Adds a summary to its window, and its first value to the previous window if it is at the boundary; `None` if
@@ -131,13 +131,13 @@ impl Steps {
         let since = begin.checked_sub(first)?;
         let window = since.div_euclid(step) + 1;
         let is_before = since.rem_euclid(step) == 0;
-        let place = |window: i64| {
+        let index = |window: i64| {
             let window = usize::try_from(window).ok().filter(|window| *window < steps)?;
             Some(metric * steps + window)
         };
         let value = number(summary.first.1);
         if is_before {
-            let before = &mut self.cells[place(window - 1)?];
+            let before = &mut self.cells[index(window - 1)?];
             before.value.add(value);
             before.count += 1;
         }
@@ -145,7 +145,7 @@ impl Steps {
         if count == 0 {
             return Some(());
         }
-        let rest = &mut self.cells[place(window)?];
+        let rest = &mut self.cells[index(window)?];
         rest.count += count;
         match (summary.sum, summary.first.1) {
             (Sum::Integer(sum), Number::Signed(value)) if is_before => {
@@ -213,9 +213,9 @@ impl Steps {
             .extend(self.cells.iter().map(|cell| cell.result(over_time.function)));
         self.counts.clear();
         self.counts.extend(self.cells.iter().map(|cell| cell.count));
-        let told =
+        let is_complete =
             |(cell, result): (&Cell, &f64)| cell.count == 0 || (result.is_finite() && !cell.is_cancelled());
-        if !self.cells.iter().zip(&self.results).all(told) {
+        if !self.cells.iter().zip(&self.results).all(is_complete) {
             return false;
         }
         self.has_any.clear();

@@ -29,7 +29,7 @@ impl Span {
     }
 
     /// Returns true if a timeline with this time range may have a point in the span.
-    pub(crate) fn meets(self, seen: Option<Seen>) -> bool {
+    pub(crate) fn overlaps(self, seen: Option<Seen>) -> bool {
         seen.is_some_and(|seen| seen.first <= self.last && seen.last >= self.first)
     }
 }

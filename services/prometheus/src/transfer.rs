@@ -10,13 +10,13 @@ use std::ops::ControlFlow;
 use tideline_promql::{Labels, Matcher, Result, Samples};
 
 use crate::failure;
-use crate::held::Held;
+use crate::held_bytes::HeldBytes;
 use crate::labels;
 use crate::names::Measurement;
 use crate::page::Page;
 use crate::scope::{Found, Selection, for_each_entry, retain_seen};
+use crate::series_merge::shared_names;
 use crate::time::Span;
-use crate::union::shared_names;
 use crate::view::SeriesView;
 
 /// Number of timelines that are looked up and held at once.
@@ -39,7 +39,7 @@ pub type Encode<'a> = dyn Fn(&Labels, Samples<'_>, &mut Vec<u8>) -> Result<()> +
 
 /// Encoded fragment of a series.
 #[derive(Debug, Clone, Copy)]
-pub struct Piece<'p> {
+pub struct SeriesFragment<'p> {
     /// Labels of the series.
     pub labels: &'p Labels,
     /// Encoded samples; empty if the series has no samples in this fragment.
@@ -114,7 +114,7 @@ impl SeriesView<'_> {
             let selection = Selection::new(self, matchers)?;
             let transfer = Transfer::new(self, &selection.measurements, range, encode, &selectors[..at]);
             let mut joined = Vec::new();
-            let mut held = Held::new(&self.watch, ORDERED);
+            let mut held = HeldBytes::new(&self.watch, ORDERED);
             selection.groups(self, GROUP_TIMELINES, |mut group| {
                 transfer.name(&group, true, &mut joined, &mut held)?;
                 group.retain(|found| transfer.shared[found.measurement as usize].contains(&false));
@@ -140,12 +140,12 @@ impl SeriesView<'_> {
         matchers: &[Matcher],
         range: (i64, i64),
         encode: &Encode<'_>,
-        write: &mut dyn FnMut(Piece<'_>) -> Result<()>,
+        write: &mut dyn FnMut(SeriesFragment<'_>) -> Result<()>,
     ) -> Result<()> {
         let selection = Selection::new(self, matchers)?;
         let transfer = Transfer::new(self, &selection.measurements, range, encode, &[]);
         let mut all = Vec::new();
-        let mut held = Held::new(&self.watch, ORDERED);
+        let mut held = HeldBytes::new(&self.watch, ORDERED);
         let span = Some(Span::of_millis(range));
         selection.groups(self, GROUP_TIMELINES, |mut group| {
             retain_seen(self, &mut group, span)?;
@@ -153,7 +153,7 @@ impl SeriesView<'_> {
             Ok(ControlFlow::Continue(()))
         })?;
         transfer.run_ordered(all, &mut |labels, bytes, is_last| match labels {
-            Some(labels) => write(Piece {
+            Some(labels) => write(SeriesFragment {
                 labels,
                 bytes,
                 is_last,
@@ -184,8 +184,8 @@ impl<'t> Transfer<'t> {
 
     /// Returns true if the series has already been written.
     pub(crate) fn is_written(&self, labels: &Labels) -> bool {
-        let meets = |matcher: &Matcher| matcher.matches(labels.get(&matcher.name).unwrap_or(""));
-        self.earlier.iter().any(|matchers| matchers.iter().all(meets))
+        let overlaps = |matcher: &Matcher| matcher.matches(labels.get(&matcher.name).unwrap_or(""));
+        self.earlier.iter().any(|matchers| matchers.iter().all(overlaps))
     }
 
     /// Adds the series of some timelines to a list. If `only_shared` is true, only series whose metric names
@@ -195,7 +195,7 @@ impl<'t> Transfer<'t> {
         timelines: &[Found],
         only_shared: bool,
         list: &mut Vec<Named>,
-        held: &mut Held<'_>,
+        held: &mut HeldBytes<'_>,
     ) -> Result<()> {
         let is_wanted =
             |found: &Found, metric: usize| !only_shared || self.shared[found.measurement as usize][metric];

@@ -116,7 +116,7 @@ fn exemplars_and_lists_count() {
 }
 
 #[test]
-fn a_list_of_series_with_a_limit_looks_no_further_than_that() {
+fn a_list_of_series_with_a_limit_stops_there() {
     let world = World::new();
     let each = (0..5_000).map(|at| (format!("m,host=h{at:04}"), 5 * MILLI, float(1.0)));
     world.write_at(&each.collect::<Vec<_>>());

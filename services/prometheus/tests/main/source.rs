@@ -295,7 +295,7 @@ fn exemplars_are_of_the_series_named_as_its_measurement() {
 }
 
 #[test]
-fn histograms_say_what_the_one_before_tells_of_a_reset() {
+fn histograms_have_reset_hints_from_the_one_before() {
     let of = |count: u64| {
         let text = format!("{{{{count:{count} sum:1 buckets:[{count}]}}}}");
         vec![("histogram", histogram(&text))]

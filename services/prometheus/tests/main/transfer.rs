@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use tideline_histogram::Histogram;
 use tideline_model::ColumnData;
-use tideline_prometheus::{Piece, SeriesView};
+use tideline_prometheus::{SeriesFragment, SeriesView};
 use tideline_promql::source::{SeriesData, Source};
 use tideline_promql::{Labels, Matcher, PromqlError, Result, Samples, Select};
 use tideline_query::{Budget, Cancel};
@@ -60,18 +60,18 @@ fn transferred(
 fn sorted(view: &SeriesView<'_>, matchers: &[Matcher], range: (i64, i64)) -> Result<Found> {
     let mut found = Found::new();
     let mut before: Option<(Labels, bool)> = None;
-    view.transfer_sorted(matchers, range, &encode, &mut |piece: Piece<'_>| {
+    view.transfer_sorted(matchers, range, &encode, &mut |fragment: SeriesFragment<'_>| {
         if let Some((labels, is_last)) = &before {
             assert_eq!(
-                labels == piece.labels,
+                labels == fragment.labels,
                 !is_last,
                 "{labels} before {}",
-                piece.labels
+                fragment.labels
             );
-            assert!(labels <= piece.labels, "{labels} before {}", piece.labels);
+            assert!(labels <= fragment.labels, "{labels} before {}", fragment.labels);
         }
-        before = Some((piece.labels.clone(), piece.is_last));
-        read(piece.bytes, &mut found);
+        before = Some((fragment.labels.clone(), fragment.is_last));
+        read(fragment.bytes, &mut found);
         Ok(())
     })?;
     assert!(before.is_none_or(|(_, is_last)| is_last));

@@ -181,7 +181,7 @@ fn summaries_stand_for_samples_where_they_are_exact() {
 }
 
 #[test]
-fn instants_between_milliseconds_are_told_by_samples() {
+fn instants_between_milliseconds_are_computed_from_samples() {
     summaries(5);
 }
 

@@ -57,9 +57,9 @@ impl Caller {
     ) -> Result<Response> {
         let app = self.app.clone();
         let is_cold = request
-            .reach()
+            .read_range()
             .zip(app.engine.table(&self.table).ok())
-            .is_some_and(|(reach, table)| reaches_cold(&app.querier, &table, reach));
+            .is_some_and(|(read_range, table)| reaches_cold(&app.querier, &table, read_range));
         let permits = if is_cold { &app.cold_queries } else { &app.queries };
         let budget = app.settings.prometheus.query_budget();
         self.run_with(permits, budget, resource, time_max, content_type, request)

@@ -9,13 +9,13 @@ use crate::parameters::{TIME_MAX, TIME_MIN};
 
 /// Returns the first and last timestamp that an expression reads when it is evaluated over `span`, in milliseconds;
 /// `None` if it reads no samples. A range or offset that must be computed first counts as all time.
-pub(crate) fn reach(expr: &Expr, span: (i64, i64), lookback: i64) -> Option<(i64, i64)> {
+pub(crate) fn read_range(expr: &Expr, span: (i64, i64), lookback: i64) -> Option<(i64, i64)> {
     let mut all: Option<(i64, i64)> = None;
-    let reach = Reach {
-        whole: span,
+    let walk = SelectorWalk {
+        query_span: span,
         lookback,
     };
-    reach.walk(expr, span, &mut |_, (start, end)| {
+    walk.walk(expr, span, &mut |_, (start, end)| {
         let (first, last) = all.unwrap_or((start, end));
         all = Some((first.min(start), last.max(end)));
     });
@@ -25,11 +25,11 @@ pub(crate) fn reach(expr: &Expr, span: (i64, i64), lookback: i64) -> Option<(i64
 /// Returns the matchers of every selector of an expression.
 pub(crate) fn selectors(expr: &Expr) -> Vec<Vec<Matcher>> {
     let mut found = Vec::new();
-    let reach = Reach {
-        whole: (0, 0),
+    let walk = SelectorWalk {
+        query_span: (0, 0),
         lookback: 0,
     };
-    reach.walk(expr, (0, 0), &mut |selector, _| {
+    walk.walk(expr, (0, 0), &mut |selector, _| {
         found.push(selector.matchers.clone());
     });
     found
@@ -38,13 +38,13 @@ pub(crate) fn selectors(expr: &Expr) -> Vec<Vec<Matcher>> {
 /// Callback for a selector and the time range that it reads.
 type Take<'a> = dyn FnMut(&VectorSelector, (i64, i64)) + 'a;
 
-struct Reach {
+struct SelectorWalk {
     /// Start and end of the query.
-    whole: (i64, i64),
+    query_span: (i64, i64),
     lookback: i64,
 }
 
-impl Reach {
+impl SelectorWalk {
     fn walk(&self, expr: &Expr, span: (i64, i64), take: &mut Take<'_>) {
         match expr {
             Expr::Number(_) | Expr::String(_) => {}
@@ -101,8 +101,8 @@ impl Reach {
         let (start, end) = match shift.at {
             None => span,
             Some(AtModifier::Instant(at)) => (at, at),
-            Some(AtModifier::Start) => (self.whole.0, self.whole.0),
-            Some(AtModifier::End) => (self.whole.1, self.whole.1),
+            Some(AtModifier::Start) => (self.query_span.0, self.query_span.0),
+            Some(AtModifier::End) => (self.query_span.1, self.query_span.1),
         };
         match shift.offset {
             None => (start, end),
@@ -133,11 +133,11 @@ mod tests {
             let Ok(expr) = tideline_promql::parse(text) else {
                 continue;
             };
-            let found = reach(&expr, (start, end), 5 * minute);
+            let found = read_range(&expr, (start, end), 5 * minute);
             assert_eq!(found, Some((first * minute, last * minute)), "{text}");
         }
         let expr = tideline_promql::parse("1 + 1").expect("parses");
-        assert_eq!(reach(&expr, (start, end), minute), None);
+        assert_eq!(read_range(&expr, (start, end), minute), None);
     }
 
     #[test]

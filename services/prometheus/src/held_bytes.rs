@@ -4,7 +4,7 @@ use tideline_query::{QueryError, Watch};
 
 /// Bytes held for one purpose. They are charged to the budget until the value is dropped.
 #[derive(Debug)]
-pub(crate) struct Held<'w> {
+pub(crate) struct HeldBytes<'w> {
     watch: &'w Watch,
     /// Name of the bytes in errors.
     what: &'static str,
@@ -14,12 +14,12 @@ pub(crate) struct Held<'w> {
 /// Bytes that are charged to the memory account of the process, but not to the budget of the request, until the
 /// value is dropped.
 #[derive(Debug)]
-pub(crate) struct HeldBeside<'w> {
+pub(crate) struct AccountBytes<'w> {
     watch: &'w Watch,
     bytes: u64,
 }
 
-impl<'w> HeldBeside<'w> {
+impl<'w> AccountBytes<'w> {
     /// Charges bytes; returns an error if the account has no room.
     pub(crate) fn new(watch: &'w Watch, bytes: u64) -> Result<Self, QueryError> {
         // Created first, so that a failed charge is released as well.
@@ -29,14 +29,14 @@ impl<'w> HeldBeside<'w> {
     }
 }
 
-impl Drop for HeldBeside<'_> {
+impl Drop for AccountBytes<'_> {
     fn drop(&mut self) {
         // Releasing memory cannot fail.
         let _ = self.watch.hold_beside(self.bytes, 0);
     }
 }
 
-impl<'w> Held<'w> {
+impl<'w> HeldBytes<'w> {
     /// Returns an accounting of zero bytes.
     pub(crate) fn new(watch: &'w Watch, what: &'static str) -> Self {
         let bytes = 0;
@@ -63,7 +63,7 @@ impl<'w> Held<'w> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldBytes<'_> {
     fn drop(&mut self) {
         // Releasing memory cannot fail.
         let _ = self.set(0);

@@ -13,18 +13,18 @@ use tideline_wire::varint;
 
 use super::message::put_labels;
 use crate::failure::client_left;
-use crate::transfer::Piece;
+use crate::transfer::SeriesFragment;
 
 /// Maximum number of compressed bytes of a response.
 const HELD_BYTES_MAX: usize = 256 << 20;
 /// Bytes of a fragment before compression.
-const PIECE_BYTES: usize = 64 << 10;
+const FRAGMENT_BYTES: usize = 64 << 10;
 
 /// Builder of a response.
-pub(crate) struct WholeAnswer {
+pub(crate) struct SnappyBlock {
     encoder: snap::raw::Encoder,
     /// Output buffer of the encoder.
-    space: Vec<u8>,
+    buffer: Vec<u8>,
     results: Vec<Packed>,
     /// Encoded samples of the current series.
     series: Vec<u8>,
@@ -36,19 +36,19 @@ pub(crate) struct WholeAnswer {
 /// Message in compressed fragments.
 #[derive(Default)]
 struct Packed {
-    pieces: Vec<Box<[u8]>>,
+    fragments: Vec<Box<[u8]>>,
     /// Bytes that are not compressed yet.
     rest: Vec<u8>,
     /// Bytes before compression.
     bytes: usize,
 }
 
-impl WholeAnswer {
+impl SnappyBlock {
     /// Returns an empty response that reserves its bytes in an account.
     pub(crate) fn new(memory: &MemoryAccount) -> Self {
         Self {
             encoder: snap::raw::Encoder::new(),
-            space: vec![0; snap::raw::max_compress_len(PIECE_BYTES)],
+            buffer: vec![0; snap::raw::max_compress_len(FRAGMENT_BYTES)],
             results: Vec::new(),
             series: Vec::new(),
             packed_bytes: 0,
@@ -64,14 +64,14 @@ impl WholeAnswer {
     }
 
     /// Appends encoded samples of a series.
-    pub(crate) fn take(&mut self, piece: Piece<'_>) -> Result<()> {
-        self.series.extend_from_slice(piece.bytes);
+    pub(crate) fn take(&mut self, fragment: SeriesFragment<'_>) -> Result<()> {
+        self.series.extend_from_slice(fragment.bytes);
         self.hold()?;
-        if !piece.is_last || self.series.is_empty() {
+        if !fragment.is_last || self.series.is_empty() {
             return Ok(());
         }
         let mut head = Vec::new();
-        put_labels(piece.labels, &mut head);
+        put_labels(fragment.labels, &mut head);
         let mut frame = Vec::new();
         frame.put_bytes_head(1, head.len() + self.series.len());
         let series = std::mem::take(&mut self.series);
@@ -79,7 +79,7 @@ impl WholeAnswer {
             self.put(part)?;
         }
         // A large buffer is not reused.
-        if series.capacity() <= PIECE_BYTES {
+        if series.capacity() <= FRAGMENT_BYTES {
             self.series = series;
             self.series.clear();
         }
@@ -103,8 +103,8 @@ impl WholeAnswer {
         for (result, head) in std::mem::take(&mut self.results).into_iter().zip(heads) {
             let head = self.pack(&head)?;
             out.write_all(&head).map_err(client_left)?;
-            for piece in result.pieces {
-                out.write_all(&piece).map_err(client_left)?;
+            for fragment in result.fragments {
+                out.write_all(&fragment).map_err(client_left)?;
             }
         }
         Ok(())
@@ -116,12 +116,12 @@ impl WholeAnswer {
             let Some(result) = self.results.last_mut() else {
                 return Ok(());
             };
-            let room = PIECE_BYTES - result.rest.len();
+            let room = FRAGMENT_BYTES - result.rest.len();
             let (now, later) = bytes.split_at(bytes.len().min(room));
             result.rest.extend_from_slice(now);
             result.bytes += now.len();
             bytes = later;
-            if result.rest.len() == PIECE_BYTES {
+            if result.rest.len() == FRAGMENT_BYTES {
                 self.pack_rest()?;
             }
         }
@@ -137,11 +137,11 @@ impl WholeAnswer {
         if rest.is_empty() {
             return Ok(());
         }
-        let piece = self.pack(&rest)?;
-        self.packed_bytes += piece.len();
+        let fragment = self.pack(&rest)?;
+        self.packed_bytes += fragment.len();
         rest.clear();
         if let Some(result) = self.results.last_mut() {
-            result.pieces.push(piece);
+            result.fragments.push(fragment);
             result.rest = rest;
         }
         self.hold()
@@ -149,12 +149,12 @@ impl WholeAnswer {
 
     /// Compresses at most one fragment and strips its length.
     fn pack(&mut self, bytes: &[u8]) -> Result<Box<[u8]>> {
-        let packed = self.encoder.compress(bytes, &mut self.space);
+        let packed = self.encoder.compress(bytes, &mut self.buffer);
         let packed = packed.map_err(|error| PromqlError::Storage {
             message: format!("the response could not be compressed: {error}"),
             is_overloaded: false,
         })?;
-        Ok(self.space[varint::len(bytes.len() as u64)..packed].into())
+        Ok(self.buffer[varint::len(bytes.len() as u64)..packed].into())
     }
 
     fn hold(&mut self) -> Result<()> {
@@ -168,7 +168,7 @@ impl WholeAnswer {
         if bytes as u64 <= self.memory.bytes() {
             return Ok(());
         }
-        let wanted = bytes.div_ceil(PIECE_BYTES) * PIECE_BYTES;
+        let wanted = bytes.div_ceil(FRAGMENT_BYTES) * FRAGMENT_BYTES;
         let grown = self.memory.resize(wanted as u64);
         grown.map_err(|full| match full.is_retryable() {
             true => PromqlError::Storage {
@@ -189,17 +189,17 @@ mod tests {
     /// Returns the block of a response with one series of the given size per result, passed in fragments. A
     /// size of 0 means no series.
     fn block(results: &[usize], memory: &MemoryAccount) -> Result<Vec<u8>> {
-        let mut answer = WholeAnswer::new(memory);
+        let mut answer = SnappyBlock::new(memory);
         let labels = Labels::from_sorted([("__name__", "up")]);
         for bytes in results {
             answer.begin()?;
             let samples: Vec<u8> = (0..*bytes).map(|at| (at / 7 * at % 251) as u8).collect();
-            let mut pieces = samples.chunks(50_000).peekable();
-            while let Some(bytes) = pieces.next() {
-                answer.take(Piece {
+            let mut fragments = samples.chunks(50_000).peekable();
+            while let Some(bytes) = fragments.next() {
+                answer.take(SeriesFragment {
                     labels: &labels,
                     bytes,
-                    is_last: pieces.peek().is_none(),
+                    is_last: fragments.peek().is_none(),
                 })?;
             }
         }

@@ -10,13 +10,13 @@ use tideline_promql::{Labels, Result};
 use tideline_query::{QueryError, Watch};
 
 use crate::failure;
-use crate::held::Held;
+use crate::held_bytes::HeldBytes;
 use crate::names::Measurement;
 use crate::samples::{Line, SampleBuffer};
 
 /// Samples of series whose names occur in several measurements, held until all these measurements are read.
 #[derive(Debug)]
-pub(crate) struct Unions<'w> {
+pub(crate) struct SeriesMerge<'w> {
     watch: &'w Watch,
     series: Mutex<HashMap<Labels, Vec<Part<'w>>>>,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Unions<'w> {
 struct Part<'w> {
     ordinal: Ordinal,
     samples: SampleBuffer,
-    _held: Held<'w>,
+    _held: HeldBytes<'w>,
 }
 
 /// Returns a flag for each metric of each measurement: true if another measurement has a metric of the same name.
@@ -44,7 +44,7 @@ pub(crate) fn shared_names(measurements: &[Measurement]) -> Vec<Vec<bool>> {
         .collect()
 }
 
-impl<'w> Unions<'w> {
+impl<'w> SeriesMerge<'w> {
     /// Creates an empty set; held bytes count against the budget of `watch`.
     pub(crate) fn new(watch: &'w Watch) -> Self {
         let series = Mutex::default();
@@ -58,7 +58,7 @@ impl<'w> Unions<'w> {
         ordinal: Ordinal,
         samples: &SampleBuffer,
     ) -> std::result::Result<(), QueryError> {
-        let mut held = Held::new(self.watch, "bytes of series shared by several measurements");
+        let mut held = HeldBytes::new(self.watch, "bytes of series shared by several measurements");
         let samples = samples.clone();
         held.set(samples.bytes())?;
         let part = Part {
@@ -81,23 +81,23 @@ impl<'w> Unions<'w> {
             }
             // The samples are held twice during the merge.
             let bytes = parts.iter().map(|part| part.samples.bytes()).sum();
-            let mut held = Held::new(self.watch, "bytes of series shared by several measurements");
+            let mut held = HeldBytes::new(self.watch, "bytes of series shared by several measurements");
             held.set(bytes).map_err(|error| failure::of_query(&error))?;
-            let mut united = united(parts.into_iter().map(|part| part.samples));
-            visit(&labels, SeriesData::Samples(united.samples()))?;
+            let mut merged = merge_buffers(parts.into_iter().map(|part| part.samples));
+            visit(&labels, SeriesData::Samples(merged.samples()))?;
         }
         Ok(())
     }
 }
 
 /// Merges the samples of several buffers; for equal timestamps those of the last buffer win.
-pub(crate) fn united(parts: impl Iterator<Item = SampleBuffer>) -> SampleBuffer {
+pub(crate) fn merge_buffers(parts: impl Iterator<Item = SampleBuffer>) -> SampleBuffer {
     let (numbers, histograms) = parts.map(|part| (part.numbers, part.histograms)).unzip();
-    SampleBuffer::of(merged(numbers), merged(histograms))
+    SampleBuffer::of(merge_lines(numbers), merge_lines(histograms))
 }
 
 /// Merges lines in ascending time order; for equal timestamps the last line wins.
-fn merged<T>(lines: Vec<Line<T>>) -> Line<T> {
+fn merge_lines<T>(lines: Vec<Line<T>>) -> Line<T> {
     let mut all: Vec<(i64, T, i64)> = Vec::new();
     for line in lines {
         let starts = line.starts.into_iter().chain(std::iter::repeat(0));
