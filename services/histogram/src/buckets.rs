@@ -28,14 +28,14 @@ pub struct Bucket {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Slot {
     /// Position within the histogram.
-    pub place: Place,
+    pub index: BucketIndex,
     /// Number of observations.
     pub count: f64,
 }
 
 /// Position of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum BucketIndex {
     /// Index of a negative bucket, counted away from zero like its positive mirror image.
     Negative(i32),
     /// Zero bucket.
@@ -49,7 +49,7 @@ impl Histogram {
     /// included only if its count is positive and the buckets are not custom.
     pub fn slots(&self) -> impl DoubleEndedIterator<Item = Slot> + '_ {
         let zero = (self.zero_count > 0.0 && !self.uses_custom_buckets()).then_some(Slot {
-            place: Place::Zero,
+            index: BucketIndex::Zero,
             count: self.zero_count,
         });
         self.negative_slots()
@@ -61,7 +61,7 @@ impl Histogram {
     /// Iterates over the positive or custom buckets in rising order.
     pub fn positive_slots(&self) -> impl DoubleEndedIterator<Item = Slot> + '_ {
         side_slots(&self.positive_spans, &self.positive_buckets).map(|(index, count)| Slot {
-            place: Place::Positive(index),
+            index: BucketIndex::Positive(index),
             count,
         })
     }
@@ -69,7 +69,7 @@ impl Histogram {
     /// Iterates over the negative buckets, starting next to zero.
     pub fn negative_slots(&self) -> impl DoubleEndedIterator<Item = Slot> + '_ {
         side_slots(&self.negative_spans, &self.negative_buckets).map(|(index, count)| Slot {
-            place: Place::Negative(index),
+            index: BucketIndex::Negative(index),
             count,
         })
     }
@@ -99,9 +99,13 @@ impl Histogram {
     /// bucket.
     pub fn bucket(&self, slot: Slot) -> Bucket {
         let mut bucket = self.uncut_bucket(slot);
-        match slot.place {
-            Place::Positive(_) if bucket.lower > 0.0 => bucket.lower = bucket.lower.max(self.zero_threshold),
-            Place::Negative(_) if bucket.upper < 0.0 => bucket.upper = bucket.upper.min(-self.zero_threshold),
+        match slot.index {
+            BucketIndex::Positive(_) if bucket.lower > 0.0 => {
+                bucket.lower = bucket.lower.max(self.zero_threshold);
+            }
+            BucketIndex::Negative(_) if bucket.upper < 0.0 => {
+                bucket.upper = bucket.upper.min(-self.zero_threshold);
+            }
             _ => {}
         }
         bucket
@@ -109,14 +113,14 @@ impl Histogram {
 
     /// Computes the bounds of a slot by the schema alone, without the cut at the zero bucket.
     pub(crate) fn uncut_bucket(&self, slot: Slot) -> Bucket {
-        let (lower, upper) = match slot.place {
-            Place::Positive(index) => (self.bound(index - 1), self.bound(index)),
-            Place::Negative(index) => (-self.bound(index), -self.bound(index - 1)),
-            Place::Zero => (-self.zero_threshold, self.zero_threshold),
+        let (lower, upper) = match slot.index {
+            BucketIndex::Positive(index) => (self.bound(index - 1), self.bound(index)),
+            BucketIndex::Negative(index) => (-self.bound(index), -self.bound(index - 1)),
+            BucketIndex::Zero => (-self.zero_threshold, self.zero_threshold),
         };
-        let (lower_inclusive, upper_inclusive) = match slot.place {
-            Place::Zero => (true, true),
-            Place::Positive(index) if self.uses_custom_buckets() => (index == 0, true),
+        let (lower_inclusive, upper_inclusive) = match slot.index {
+            BucketIndex::Zero => (true, true),
+            BucketIndex::Positive(index) if self.uses_custom_buckets() => (index == 0, true),
             _ => (lower < 0.0, upper > 0.0),
         };
         Bucket {

@@ -42,7 +42,7 @@ mod trim;
 mod validate;
 mod zero;
 
-pub use buckets::{Bucket, Interpolation, Place, Slot};
+pub use buckets::{Bucket, BucketIndex, Interpolation, Slot};
 pub use classic::{ClassicError, ClassicHistogram};
 pub use codec::{BUCKETS_MAX, CodecError};
 pub use histogram::{Histogram, ResetHint, STALE_NAN_BITS, Span, is_stale};

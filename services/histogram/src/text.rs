@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::buckets::{Bucket, Place, Slot};
+use crate::buckets::{Bucket, BucketIndex, Slot};
 use crate::histogram::Histogram;
 
 /// Number displayed with the fewest digits that identify the double. From a million on and below a
@@ -42,7 +42,7 @@ impl fmt::Display for Histogram {
             Shortest(self.sum)
         )?;
         let zero = (self.zero_count != 0.0).then_some(Slot {
-            place: Place::Zero,
+            index: BucketIndex::Zero,
             count: self.zero_count,
         });
         let slots = self

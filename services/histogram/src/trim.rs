@@ -3,7 +3,7 @@
 //! A bucket that contains the bound keeps the interpolated part of its count. The new sum is estimated from
 //! the midpoints of the remaining parts.
 
-use crate::buckets::{Bucket, Interpolation, Place, Slot};
+use crate::buckets::{Bucket, BucketIndex, Interpolation, Slot};
 use crate::histogram::Histogram;
 
 /// Side of the bound whose observations are kept.
@@ -72,7 +72,7 @@ impl Histogram {
             return None;
         }
         let is_linear = self.uses_custom_buckets();
-        let is_positive = matches!(slot.place, Place::Positive(_));
+        let is_positive = matches!(slot.index, BucketIndex::Positive(_));
         let middle = |lower, upper| middle(lower, upper, is_positive, is_linear);
         let (is_whole, is_cut) = match keep {
             Keep::Below => (bucket.upper <= bound, bucket.lower < bound),

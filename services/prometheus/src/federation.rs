@@ -8,7 +8,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tideline_histogram::{Histogram, Place, Slot, is_stale};
+use tideline_histogram::{BucketIndex, Histogram, Slot, is_stale};
 use tideline_promql::source::SeriesData;
 use tideline_promql::{Labels, Matcher, Result, Samples, Select, Source};
 
@@ -223,7 +223,7 @@ fn put_buckets(
     let mut below = 0.0;
     let mut counts = histogram.positive_slots().peekable();
     for (at, bound) in histogram.custom_values.iter().enumerate() {
-        let is_below = |slot: &Slot| matches!(slot.place, Place::Positive(index) if index <= at as i32);
+        let is_below = |slot: &Slot| matches!(slot.index, BucketIndex::Positive(index) if index <= at as i32);
         while let Some(slot) = counts.next_if(is_below) {
             below += slot.count;
         }

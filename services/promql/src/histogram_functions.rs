@@ -6,7 +6,7 @@ mod native;
 
 use std::cmp::Ordering;
 
-use tideline_histogram::{Histogram, Place};
+use tideline_histogram::{BucketIndex, Histogram};
 use tideline_model::CompensatedSum;
 
 pub use classic::{Bucket, bucket_fraction, bucket_quantile};
@@ -58,11 +58,11 @@ pub fn variance(histogram: &Histogram) -> f64 {
     let mut squares = CompensatedSum::default();
     for slot in histogram.slots().filter(|slot| slot.count != 0.0) {
         let bucket = histogram.bucket(slot);
-        let middle = match slot.place {
+        let middle = match slot.index {
             _ if histogram.uses_custom_buckets() => (bucket.upper + bucket.lower) / 2.0,
             _ if bucket.lower <= 0.0 && bucket.upper >= 0.0 => 0.0,
-            Place::Negative(_) => -(bucket.upper * bucket.lower).sqrt(),
-            Place::Zero | Place::Positive(_) => (bucket.upper * bucket.lower).sqrt(),
+            BucketIndex::Negative(_) => -(bucket.upper * bucket.lower).sqrt(),
+            BucketIndex::Zero | BucketIndex::Positive(_) => (bucket.upper * bucket.lower).sqrt(),
         };
         let distance = middle - mean;
         squares.add(bucket.count * distance * distance);

@@ -99,7 +99,7 @@ fn a_zero_threshold_of_nan_ends() {
 }
 
 #[test]
-fn different_bounds_meet_at_those_that_both_have() {
+fn different_bounds_are_reduced_to_common_ones() {
     let left = "{{schema:-53 count:10 sum:1 custom_values:[1 2 3 4] buckets:[1 2 3 4 0]}}";
     let right = "{{schema:-53 count:6 sum:2 custom_values:[2 4 8] buckets:[1 2 3]}}";
     let (sum, outcome) = added(left, right);
@@ -418,7 +418,7 @@ fn far_buckets_do_not_fill_the_memory() {
 }
 
 #[test]
-fn a_series_tells_what_was_compared() {
+fn a_series_reports_what_was_compared() {
     use ResetHint::{Gauge, NotReset, Reset, Unknown};
     let stale = Histogram {
         sum: f64::from_bits(tideline_histogram::STALE_NAN_BITS),
