@@ -3,7 +3,7 @@
 use parking_lot::RwLock;
 
 use crate::growth::Growth;
-use crate::heat::Heat;
+use crate::hot_ranges::HotRanges;
 
 /// Activity of one table since the start.
 #[derive(Debug, Default)]
@@ -14,5 +14,5 @@ pub(crate) struct Activity {
     /// New timelines of the last minute.
     pub(crate) growth: Growth,
     /// Points written and timelines read in the last minute.
-    pub(crate) heat: Heat,
+    pub(crate) hot_ranges: HotRanges,
 }

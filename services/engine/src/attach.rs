@@ -220,10 +220,10 @@ impl Engine {
                 return Err(AttachStop::Unwanted);
             }
         }
-        let mut places = named(&file)?;
+        let mut slots = named(&file)?;
         let attached = self
             .store
-            .attach(&table.points, &described, files, from, &mut places)?;
+            .attach(&table.points, &described, files, from, &mut slots)?;
         newcomers.end();
         match attached {
             Some(segment) => {
@@ -302,9 +302,9 @@ fn named(
     impl Iterator<Item = std::result::Result<(tideline_model::TimelineId, tideline_archive::Extent), StoreError>>,
     AttachStop,
 > {
-    let place = |run: tideline_archive::Result<TimelineRun>| match run {
+    let slot = |run: tideline_archive::Result<TimelineRun>| match run {
         Ok(run) => run.who.is_some().then_some(Ok((run.id, run.extent))),
         Err(error) => Some(Err(error.into())),
     };
-    Ok(file.runs().map_err(StoreError::from)?.filter_map(place))
+    Ok(file.runs().map_err(StoreError::from)?.filter_map(slot))
 }

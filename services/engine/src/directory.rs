@@ -27,7 +27,7 @@ use crate::activity::Activity;
 /// All catalogs by table, with the activity of each table.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogs {
-    by_table: RwLock<HashMap<TableId, Member>>,
+    by_table: RwLock<HashMap<TableId, TableState>>,
     backend: OnceLock<Arc<dyn Backend>>,
     /// True after the journal has been replayed.
     replayed: AtomicBool,
@@ -40,7 +40,7 @@ const UNFLUSHED_BYTES_MAX: u64 = 16 << 20;
 
 /// Engine state of one table.
 #[derive(Debug, Clone)]
-pub(crate) struct Member {
+pub(crate) struct TableState {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) activity: Arc<Activity>,
 }
@@ -75,31 +75,31 @@ impl Catalogs {
         &self.unflushed
     }
 
-    pub(crate) fn get(&self, table: TableId) -> Option<Member> {
+    pub(crate) fn get(&self, table: TableId) -> Option<TableState> {
         self.by_table.read().get(&table).cloned()
     }
 
     /// Returns the state of a table; `catalog` creates the catalog of a new one.
-    pub(crate) fn get_or_insert(&self, table: TableId, catalog: impl FnOnce() -> Catalog) -> Member {
+    pub(crate) fn get_or_insert(&self, table: TableId, catalog: impl FnOnce() -> Catalog) -> TableState {
         if let Some(known) = self.get(table) {
             return known;
         }
         let mut by_table = self.by_table.write();
-        let member = by_table.entry(table).or_insert_with(|| Member {
+        let table_state = by_table.entry(table).or_insert_with(|| TableState {
             catalog: Arc::new(catalog()),
             activity: Arc::default(),
         });
-        member.clone()
+        table_state.clone()
     }
 
     /// Removes a table and returns its state.
-    pub(crate) fn remove(&self, table: TableId) -> Option<Member> {
+    pub(crate) fn remove(&self, table: TableId) -> Option<TableState> {
         self.by_table.write().remove(&table)
     }
 
     /// Restores a table whose rows could not be removed.
-    pub(crate) fn put_back(&self, table: TableId, member: Member) {
-        self.by_table.write().insert(table, member);
+    pub(crate) fn put_back(&self, table: TableId, table_state: TableState) {
+        self.by_table.write().insert(table, table_state);
     }
 
     /// Returns the ids of all tables.
@@ -108,10 +108,10 @@ impl Catalogs {
     }
 
     fn all(&self) -> Vec<Arc<Catalog>> {
-        let members = self.by_table.read();
-        members
+        let states = self.by_table.read();
+        states
             .values()
-            .map(|member| Arc::clone(&member.catalog))
+            .map(|table_state| Arc::clone(&table_state.catalog))
             .collect()
     }
 

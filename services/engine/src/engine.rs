@@ -16,7 +16,7 @@ use tideline_search_index::{IndexOptions, IndexStatus, SearchIndex};
 use tideline_series_store::{Recovery, Replayed, SeriesStore, StoreStats};
 use tideline_timeline_catalog::{Catalog, CatalogChange, CatalogOptions, CommitError};
 
-use crate::directory::{CatalogEntry, CatalogModel, CatalogReplay, Catalogs, Member};
+use crate::directory::{CatalogEntry, CatalogModel, CatalogReplay, Catalogs, TableState};
 use crate::error::Result;
 use crate::growth::TableLimits;
 use crate::models::check_served;
@@ -225,8 +225,8 @@ impl Engine {
         };
         for table in engine.store.tables() {
             match engine.catalogs.get(table.id()) {
-                Some(member) => engine.index.attach(member.catalog),
-                None => drop(engine.member(&table)),
+                Some(table_state) => engine.index.attach(table_state.catalog),
+                None => drop(engine.table_state(&table)),
             }
         }
         // A table dropped just before a crash may still be in the index.
@@ -303,23 +303,26 @@ impl Engine {
     /// Returns counts and sizes.
     pub fn stats(&self) -> EngineStats {
         let tables = self.store.tables();
-        let members: Vec<Member> = tables
+        let states: Vec<TableState> = tables
             .iter()
             .filter_map(|table| self.catalogs.get(table.id()))
             .collect();
         EngineStats {
             store: self.store.stats(),
             index: self.index.status(),
-            timelines: members.iter().map(|member| member.catalog.len()).sum(),
-            timelines_refused: members
+            timelines: states.iter().map(|table_state| table_state.catalog.len()).sum(),
+            timelines_refused: states
                 .iter()
-                .map(|member| member.activity.growth.refused())
+                .map(|table_state| table_state.activity.growth.refused())
                 .sum(),
-            timelines_oversized: members
+            timelines_oversized: states
                 .iter()
-                .map(|member| member.activity.growth.oversized())
+                .map(|table_state| table_state.activity.growth.oversized())
                 .sum(),
-            catalog_bytes: members.iter().map(|member| member.catalog.memory_bytes()).sum(),
+            catalog_bytes: states
+                .iter()
+                .map(|table_state| table_state.catalog.memory_bytes())
+                .sum(),
             tables: tables.len(),
             replayed: self.replayed,
         }
@@ -372,18 +375,18 @@ impl Engine {
     }
 
     /// Returns the state of a table; creates and indexes it if the table is new.
-    pub(crate) fn member(&self, table: &tideline_series_store::Table) -> Member {
+    pub(crate) fn table_state(&self, table: &tideline_series_store::Table) -> TableState {
         let mut is_new = false;
-        let member = self.catalogs.get_or_insert(table.id(), || {
+        let table_state = self.catalogs.get_or_insert(table.id(), || {
             is_new = true;
             let source_tags = table.spec().source_tags.clone();
             let options = catalog_options(&self.settings, &self.catalogs, source_tags);
             Catalog::new(table.id(), options)
         });
         if is_new {
-            self.index.attach(Arc::clone(&member.catalog));
+            self.index.attach(Arc::clone(&table_state.catalog));
         }
-        member
+        table_state
     }
 }
 

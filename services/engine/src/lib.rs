@@ -28,7 +28,7 @@
 //! | [`clean`] | removal of timelines without visible points |
 //! | [`watch`] | stream of writes after a cursor |
 //! | [`check`] | offline check of everything that a backend stores |
-//! | [`heat`], [`partitions`] | busy key ranges, large machines |
+//! | [`hot_ranges`], [`partitions`] | busy key ranges, large machines |
 //! | `warm` | read-ahead after a start |
 //! | `activity` | writers and readers of a table |
 //! | `directory` | catalogs of all tables: replay and flush |
@@ -81,7 +81,7 @@ pub mod engine;
 pub mod error;
 pub mod find;
 pub mod growth;
-pub mod heat;
+pub mod hot_ranges;
 mod line_order;
 mod models;
 pub mod moves;
@@ -106,7 +106,7 @@ pub use engine::{Engine, EngineStats, FailedTier, Readiness, Settings};
 pub use error::{EngineError, ErrorKind, Result};
 pub use find::{FacetCounts, FoundTimeline, Timeline, TimelinePage};
 pub use growth::TableLimits;
-pub use heat::HotRange;
+pub use hot_ranges::HotRange;
 pub use partitions::Partition;
 pub use resolve::BatchResolver;
 pub use suggest::{NameKind, Suggestion};

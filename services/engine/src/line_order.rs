@@ -63,13 +63,13 @@ pub(crate) fn in_line_order(
 
 /// Returns the part of each row of each group; `None` if all rows go into one part.
 fn parts(groups: &[ShapedGroup]) -> Option<Vec<Vec<usize>>> {
-    let meeting = meeting(groups);
-    let scattered = scattered(&meeting);
+    let overlapping = overlapping(groups);
+    let scattered = scattered(&overlapping);
     if scattered.is_empty() {
         return None;
     }
     let mut rows = Vec::new();
-    for (at, group) in meeting {
+    for (at, group) in overlapping {
         let of_scattered = (0..group.rows()).filter(|row| scattered.contains(&group.timelines[*row]));
         rows.extend(of_scattered.map(|row| {
             (
@@ -106,7 +106,7 @@ fn parts(groups: &[ShapedGroup]) -> Option<Vec<Vec<usize>>> {
 }
 
 /// Returns the groups, with their indexes, that share a measurement and one of its fields with another group.
-fn meeting(groups: &[ShapedGroup]) -> Vec<(usize, &PointGroup)> {
+fn overlapping(groups: &[ShapedGroup]) -> Vec<(usize, &PointGroup)> {
     if groups.len() < 2 {
         return Vec::new();
     }
@@ -117,7 +117,7 @@ fn meeting(groups: &[ShapedGroup]) -> Vec<(usize, &PointGroup)> {
         .map(|name| &**name)
         .filter(|name| !seen.insert(*name))
         .collect();
-    let mut meets = vec![false; groups.len()];
+    let mut overlaps = vec![false; groups.len()];
     let mut first_with: HashMap<(&str, &str), usize> = HashMap::new();
     for (at, (group, _)) in groups.iter().enumerate() {
         for name in group
@@ -129,8 +129,8 @@ fn meeting(groups: &[ShapedGroup]) -> Vec<(usize, &PointGroup)> {
             for field in &group.fields {
                 match first_with.entry((name, field)) {
                     Entry::Occupied(first) => {
-                        meets[*first.get()] = true;
-                        meets[at] = true;
+                        overlaps[*first.get()] = true;
+                        overlaps[at] = true;
                     }
                     Entry::Vacant(vacant) => {
                         vacant.insert(at);
@@ -140,7 +140,7 @@ fn meeting(groups: &[ShapedGroup]) -> Vec<(usize, &PointGroup)> {
         }
     }
     let groups = groups.iter().map(|(group, _)| group).enumerate();
-    groups.filter(|(at, _)| meets[*at]).collect()
+    groups.filter(|(at, _)| overlaps[*at]).collect()
 }
 
 /// Returns the timelines with rows in several of these groups.
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_do_not_meet_stay_together() {
+    fn rows_that_do_not_overlap_stay_together() {
         let groups = vec![
             group(&["a"], &[(1, 5, 1), (1, 5, 3)]),
             group(&["a", "b"], &[(1, 7, 2), (2, 5, 4)]),

@@ -6,7 +6,7 @@ use hashbrown::{HashMap, HashSet};
 use tideline_model::Ordinal;
 
 use crate::engine::Engine;
-use crate::heat::machine_of;
+use crate::hot_ranges::machine_of;
 use crate::tables::Table;
 
 /// Sealed bytes of one machine above which a warning is given.
@@ -14,7 +14,7 @@ pub const PARTITION_WARNING_BYTES: u64 = 8 << 30;
 /// Largest number of machines listed.
 const PARTITIONS_MAX: usize = 20;
 /// Number of timelines read under one lock of the catalog.
-const LOOK_GROUP: usize = 8_192;
+const LOOKUP_BATCH: usize = 8_192;
 
 /// Stored points of one machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +80,7 @@ fn names(table: &Table, mut wanted: HashSet<[u8; 8]>) -> HashMap<[u8; 8], String
     let mut names = HashMap::new();
     let mut rest = visible.iter().map(Ordinal);
     while !wanted.is_empty() {
-        let group: Vec<Ordinal> = rest.by_ref().take(LOOK_GROUP).collect();
+        let group: Vec<Ordinal> = rest.by_ref().take(LOOKUP_BATCH).collect();
         if group.is_empty() {
             break;
         }

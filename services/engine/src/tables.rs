@@ -13,7 +13,7 @@ use tideline_series_store::{HeadSurvey, SegmentSurvey, StoreError, TableSurvey};
 use tideline_timeline_catalog::{Catalog, SavedSearches};
 
 use crate::activity::Activity;
-use crate::directory::Member;
+use crate::directory::TableState;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::models::check_served;
@@ -239,16 +239,16 @@ impl Engine {
         }
         for id in ids {
             self.index.detach(id);
-            let Some(member) = self.catalogs.remove(id) else {
+            let Some(table_state) = self.catalogs.remove(id) else {
                 continue;
             };
             // A running edit of timelines could leave rows behind; later edits fail because the table does not exist.
-            let no_edits = member.activity.writers.write();
+            let no_edits = table_state.activity.writers.write();
             let stamps = self.store.stamps();
             let removed = Catalog::remove_all(self.store.backend().as_ref(), id, &mut || stamps.next());
             drop(no_edits);
             if let Err(error) = removed {
-                self.catalogs.put_back(id, member);
+                self.catalogs.put_back(id, table_state);
                 return Err(error.into());
             }
         }
@@ -322,7 +322,7 @@ impl Engine {
     }
 
     pub(crate) fn joined(&self, points: Arc<tideline_series_store::Table>) -> Table {
-        let Member { catalog, activity } = self.member(&points);
+        let TableState { catalog, activity } = self.table_state(&points);
         Table {
             points,
             catalog,

@@ -59,11 +59,11 @@ pub struct WatchRequest {
     /// True if an empty `fields` includes the fields that accompany samples: start timestamps and exemplars.
     pub details: bool,
     /// True if points are reported.
-    pub tell_points: bool,
+    pub includes_points: bool,
     /// True if new and edited timelines are reported.
-    pub tell_timelines: bool,
+    pub includes_timelines: bool,
     /// True if deletes are reported.
-    pub tell_deletes: bool,
+    pub includes_deletes: bool,
     /// Cursor to continue from; `None` = from now.
     pub from: Option<WatchCursor>,
 }
@@ -145,7 +145,7 @@ pub struct Watcher {
     /// Timelines already checked against the condition.
     known: RoaringBitmap,
     /// Timelines that match the condition; valid only for those in `known`.
-    met: RoaringBitmap,
+    matching: RoaringBitmap,
 }
 
 /// Delta decoded for watchers.
@@ -238,7 +238,7 @@ impl Engine {
             matcher,
             cursor,
             known: RoaringBitmap::new(),
-            met: RoaringBitmap::new(),
+            matching: RoaringBitmap::new(),
         })
     }
 
@@ -295,7 +295,7 @@ impl Watcher {
         let table = &self.table.clone();
         engine.check_exists(table)?;
         let mut parts = Vec::new();
-        while !self.tell_edits(engine, table, &mut parts)? {
+        while !self.add_edits(engine, table, &mut parts)? {
             if parts.len() >= STEP_PARTS_MAX {
                 return Ok(parts);
             }
@@ -314,7 +314,7 @@ impl Watcher {
                 self.cursor.rows = 0;
             }
             self.cursor.sequence = entry.sequence;
-            if !self.tell(engine, table, &delta, &mut parts)? {
+            if !self.add_delta(engine, table, &delta, &mut parts)? {
                 return Ok(parts);
             }
             self.pass(SequenceNumber(entry.sequence.0 + 1));
@@ -336,7 +336,7 @@ impl Watcher {
 
     /// Adds the next timelines whose attributes were edited and that match the condition now. Returns true if there
     /// are no more.
-    fn tell_edits(&mut self, engine: &Engine, table: &Table, parts: &mut Vec<WatchPart>) -> Result<bool> {
+    fn add_edits(&mut self, engine: &Engine, table: &Table, parts: &mut Vec<WatchPart>) -> Result<bool> {
         let (edited, newest): (Vec<(u64, Ordinal)>, u64) = {
             let reader = table.catalog.reader();
             let edited = reader.numbered_edits_since(self.cursor.edits);
@@ -348,16 +348,16 @@ impl Watcher {
         let is_all = edited.len() < PART_TIMELINES_MAX;
         // A counter that decreased means that a crash undid edits.
         self.cursor.edits = edited.last().map_or(newest, |(number, _)| *number);
-        if self.request.tell_timelines {
+        if self.request.includes_timelines {
             let ordinals = edited.into_iter().map(|(_, ordinal)| ordinal);
-            let met: Vec<Ordinal> = ordinals.filter(|ordinal| self.meets(table, *ordinal)).collect();
-            self.put_timelines(engine, table, &met, parts)?;
+            let matching: Vec<Ordinal> = ordinals.filter(|ordinal| self.matches(table, *ordinal)).collect();
+            self.put_timelines(engine, table, &matching, parts)?;
         }
         Ok(is_all)
     }
 
     /// Adds the events of a delta from the cursor's row on. Returns true if the end of the delta was reached.
-    fn tell(
+    fn add_delta(
         &mut self,
         engine: &Engine,
         table: &Table,
@@ -371,21 +371,21 @@ impl Watcher {
                 self.known.clear();
             }
             // A delete has no rows.
-            return Ok(!self.request.tell_deletes || self.tell_delete(table, delete, parts));
+            return Ok(!self.request.includes_deletes || self.add_delete(table, delete, parts));
         }
         let ordinals: Vec<Option<Ordinal>> = decoded
             .ordinals
             .iter()
-            .map(|ordinal| ordinal.filter(|ordinal| self.meets(table, *ordinal)))
+            .map(|ordinal| ordinal.filter(|ordinal| self.matches(table, *ordinal)))
             .collect();
-        if self.request.tell_timelines && self.cursor.rows == 0 {
+        if self.request.includes_timelines && self.cursor.rows == 0 {
             let new: Vec<TimelineId> = delta.new_timelines.iter().map(|timeline| timeline.id).collect();
-            let new: Vec<Ordinal> = self.wanted(table, &new).into_iter().flatten().collect();
+            let new: Vec<Ordinal> = self.matching(table, &new).into_iter().flatten().collect();
             // The cursor stays before the rows of this delta: a watcher that continues from it reports the timelines
             // again.
             self.put_timelines(engine, table, &new, parts)?;
         }
-        if !self.request.tell_points || ordinals.iter().all(Option::is_none) {
+        if !self.request.includes_points || ordinals.iter().all(Option::is_none) {
             return Ok(true);
         }
         let mut before = 0;
@@ -396,7 +396,7 @@ impl Watcher {
                 ordinals,
                 before,
             };
-            if !self.tell_rows(table, &rows, parts) {
+            if !self.add_rows(table, &rows, parts) {
                 return Ok(false);
             }
             before += group.rows() as u64;
@@ -405,11 +405,11 @@ impl Watcher {
     }
 
     /// Adds the events of a delete from the cursor's timeline on. Returns true if the end of the delete was reached.
-    fn tell_delete(&mut self, table: &Table, delete: &DeleteRecord, parts: &mut Vec<WatchPart>) -> bool {
-        let told = usize::try_from(self.cursor.rows).unwrap_or(usize::MAX);
+    fn add_delete(&mut self, table: &Table, delete: &DeleteRecord, parts: &mut Vec<WatchPart>) -> bool {
+        let reported = usize::try_from(self.cursor.rows).unwrap_or(usize::MAX);
         for ids in delete
             .timelines
-            .get(told..)
+            .get(reported..)
             .unwrap_or_default()
             .chunks(PART_TIMELINES_MAX)
         {
@@ -417,13 +417,13 @@ impl Watcher {
             if parts.len() >= STEP_PARTS_MAX && self.cursor.rows > 0 {
                 return false;
             }
-            let wanted = self.wanted(table, ids);
+            let matching = self.matching(table, ids);
             // Looked up after matching: a timeline removed in between is reported, not lost.
             let timelines: Vec<TimelineId> = {
                 let reader = table.catalog.reader();
-                let pairs = wanted.into_iter().zip(ids);
-                let told = pairs.filter(|(ordinal, id)| ordinal.is_some() || reader.by_id(**id).is_none());
-                told.map(|(_, id)| *id).collect()
+                let pairs = matching.into_iter().zip(ids);
+                let deleted = pairs.filter(|(ordinal, id)| ordinal.is_some() || reader.by_id(**id).is_none());
+                deleted.map(|(_, id)| *id).collect()
             };
             self.cursor.rows += ids.len() as u64;
             if !timelines.is_empty() {
@@ -441,24 +441,24 @@ impl Watcher {
     }
 
     /// Adds the rows of a group from the cursor's row on. Returns true if the end of the group was reached.
-    fn tell_rows(&mut self, table: &Table, rows: &GroupRows<'_>, parts: &mut Vec<WatchPart>) -> bool {
+    fn add_rows(&mut self, table: &Table, rows: &GroupRows<'_>, parts: &mut Vec<WatchPart>) -> bool {
         let GroupRows {
             group,
             ordinals,
             before,
         } = *rows;
-        let told = self.cursor.rows.saturating_sub(before);
-        let mut at = usize::try_from(told).unwrap_or(usize::MAX);
+        let reported = self.cursor.rows.saturating_sub(before);
+        let mut at = usize::try_from(reported).unwrap_or(usize::MAX);
         let WatchRequest { fields, details, .. } = &self.request;
-        let is_wanted = |place: &usize| {
-            let name: &str = &group.fields[*place];
+        let is_wanted = |position: &usize| {
+            let name: &str = &group.fields[*position];
             match fields.is_empty() {
-                true => *details || !is_sample_detail(name, group.columns[*place].value_type().kind()),
+                true => *details || !is_sample_detail(name, group.columns[*position].value_type().kind()),
                 false => fields.iter().any(|field| field == name),
             }
         };
-        let places: Vec<usize> = (0..group.fields.len()).filter(is_wanted).collect();
-        if places.is_empty() {
+        let positions: Vec<usize> = (0..group.fields.len()).filter(is_wanted).collect();
+        if positions.is_empty() {
             return true;
         }
         while at < group.rows() {
@@ -466,7 +466,7 @@ impl Watcher {
             if parts.len() >= STEP_PARTS_MAX && self.cursor.rows > 0 {
                 return false;
             }
-            let mut part = Part::new(group, &places);
+            let mut part = Part::new(group, &positions);
             while at < group.rows() && !part.is_full() {
                 let timeline = group.timelines[at] as usize;
                 if ordinals[timeline].is_some() {
@@ -488,18 +488,18 @@ impl Watcher {
     }
 
     /// Returns the ordinal of each timeline; `None` if it is removed or does not match the condition.
-    fn wanted(&mut self, table: &Table, ids: &[TimelineId]) -> Vec<Option<Ordinal>> {
+    fn matching(&mut self, table: &Table, ids: &[TimelineId]) -> Vec<Option<Ordinal>> {
         let ordinals: Vec<Option<Ordinal>> = {
             let reader = table.catalog.reader();
             ids.iter().map(|id| reader.by_id(*id)).collect()
         };
-        let wanted = ordinals.into_iter();
-        wanted
-            .map(|ordinal| ordinal.filter(|ordinal| self.meets(table, *ordinal)))
+        let matching = ordinals.into_iter();
+        matching
+            .map(|ordinal| ordinal.filter(|ordinal| self.matches(table, *ordinal)))
             .collect()
     }
 
-    fn meets(&mut self, table: &Table, ordinal: Ordinal) -> bool {
+    fn matches(&mut self, table: &Table, ordinal: Ordinal) -> bool {
         if self.known.insert(ordinal.0) {
             let reader = table.catalog.reader();
             let entry = reader.entry(ordinal);
@@ -509,12 +509,12 @@ impl Watcher {
                     seen: None,
                 })
             }) {
-                self.met.insert(ordinal.0);
+                self.matching.insert(ordinal.0);
             } else {
-                self.met.remove(ordinal.0);
+                self.matching.remove(ordinal.0);
             }
         }
-        self.met.contains(ordinal.0)
+        self.matching.contains(ordinal.0)
     }
 
     /// Adds timelines in their current state.
@@ -551,7 +551,7 @@ struct GroupRows<'a> {
 /// Rows of one group, collected by timeline.
 struct Part<'a> {
     group: &'a DeltaGroup,
-    places: &'a [usize],
+    positions: &'a [usize],
     /// Timelines in order of first occurrence, with their rows.
     rows: Vec<(usize, Vec<usize>)>,
     place_of: HashMap<usize, usize>,
@@ -560,10 +560,10 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    fn new(group: &'a DeltaGroup, places: &'a [usize]) -> Self {
+    fn new(group: &'a DeltaGroup, positions: &'a [usize]) -> Self {
         Self {
             group,
-            places,
+            positions,
             rows: Vec::new(),
             place_of: HashMap::new(),
             count: 0,
@@ -576,27 +576,33 @@ impl<'a> Part<'a> {
     }
 
     fn push(&mut self, timeline: usize, row: usize) {
-        let place = *self.place_of.entry(timeline).or_insert_with(|| {
+        let position = *self.place_of.entry(timeline).or_insert_with(|| {
             self.rows.push((timeline, Vec::new()));
             self.rows.len() - 1
         });
-        self.rows[place].1.push(row);
+        self.rows[position].1.push(row);
         self.count += 1;
-        let bytes = |place: &usize| self.group.columns[*place].bytes_at(row);
-        self.bytes += size_of::<i64>() + self.places.iter().map(bytes).sum::<usize>();
+        let bytes = |position: &usize| self.group.columns[*position].bytes_at(row);
+        self.bytes += size_of::<i64>() + self.positions.iter().map(bytes).sum::<usize>();
     }
 
     fn into_series(self, describe: impl Fn(usize) -> Option<Timeline>) -> Vec<WatchedSeries> {
         let Self {
-            group, places, rows, ..
+            group,
+            positions,
+            rows,
+            ..
         } = self;
         let series = |(timeline, rows): (usize, Vec<usize>)| {
             Some(WatchedSeries {
                 timeline: describe(timeline)?,
-                fields: places.iter().map(|place| group.fields[*place].clone()).collect(),
-                columns: places
+                fields: positions
                     .iter()
-                    .map(|place| group.columns[*place].pick(rows.iter().copied()))
+                    .map(|position| group.fields[*position].clone())
+                    .collect(),
+                columns: positions
+                    .iter()
+                    .map(|position| group.columns[*position].pick(rows.iter().copied()))
                     .collect(),
                 timestamps: rows.iter().map(|row| group.timestamps[*row]).collect(),
             })

@@ -27,7 +27,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 use crate::bounds::Bounds;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::heat::Kind;
+use crate::hot_ranges::AccessKind;
 use crate::line_order::{ShapedGroup, in_line_order, keep_rows};
 use crate::tables::Table;
 
@@ -260,8 +260,8 @@ impl Engine {
         let weighted = delta.timelines.iter().copied().zip(rows.iter().copied());
         table
             .activity
-            .heat
-            .note(self.clock.monotonic(), Kind::Write, weighted);
+            .hot_ranges
+            .note(self.clock.monotonic(), AccessKind::Write, weighted);
         if self.commit_named(table, delta, shapes, durability, generation)? {
             self.index.notify();
         }
@@ -360,7 +360,7 @@ impl WriteOutcome {
             rejects: kept()
                 .map(|reject| (reject.line, reject.reason.to_string(), reject.excerpt.clone()))
                 .collect(),
-            retryable_rejects: Some(retryable.map(|(place, _)| place).collect()),
+            retryable_rejects: Some(retryable.map(|(index, _)| index).collect()),
             digest: Some(format!("{digest:032x}")),
         };
         serde_json::to_vec(&remembered).expect("plain structures always serialise")
@@ -377,17 +377,17 @@ fn remembered(outcome: &[u8], request: &IdempotentRequest) -> Result<WriteOutcom
     if stored.digest.is_some_and(|stored| stored != digest) {
         return Err(EngineError::KeyReused(request.key.clone()));
     }
-    let is_retryable = |place: usize| match &stored.retryable_rejects {
-        Some(places) => places.contains(&place),
+    let is_retryable = |index: usize| match &stored.retryable_rejects {
+        Some(indexes) => indexes.contains(&index),
         // Repeating one line too many does no harm.
         None => stored.retryable > 0,
     };
     let rejects = stored.rejects.into_iter().enumerate();
-    let rejects = rejects.map(|(place, (line, text, excerpt))| LineReject {
+    let rejects = rejects.map(|(index, (line, text, excerpt))| LineReject {
         line,
         reason: RejectReason::Remembered(Box::new(RememberedReject {
             text,
-            is_retryable: is_retryable(place),
+            is_retryable: is_retryable(index),
         })),
         excerpt,
     });
@@ -445,8 +445,8 @@ fn shape_of_good_rows(
 /// Rejects the rows of measurements that contradict the schema.
 fn reject_conflicts(schema: &TableSchema, group: &mut PointGroup, rejects: &mut Vec<LineReject>) {
     let mut reasons = vec![None; group.measurements.names().len()];
-    for (place, error) in schema.conflicts(group.measurements.names(), &group.fields, &group.columns) {
-        reasons[place] = Some(Arc::new(error));
+    for (index, error) in schema.conflicts(group.measurements.names(), &group.fields, &group.columns) {
+        reasons[index] = Some(Arc::new(error));
     }
     let reason = |row: usize| reasons[group.measurements.place(row)].as_ref();
     let keep: Vec<bool> = (0..group.rows()).map(|row| reason(row).is_none()).collect();
@@ -473,20 +473,20 @@ fn shapes_of(table: &Table, delta: &Delta) -> Result<Vec<Arc<Shape>>> {
 /// Returns the number of rows of each timeline.
 fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) -> Vec<u32> {
     let reader = table.catalog.reader();
-    let mut places = Places::default();
+    let mut indexes = TimelineIndexes::default();
     let mut rows: Vec<u32> = Vec::new();
     for group in groups {
-        let place = |ordinal: Ordinal| {
-            let place = places.of(ordinal);
-            if place as usize == rows.len() {
+        let index = |ordinal: Ordinal| {
+            let index = indexes.of(ordinal);
+            if index as usize == rows.len() {
                 if reader.needs_announcement(ordinal) {
                     delta.new_timelines.push(introduced(&reader, ordinal));
                 }
                 delta.timelines.push(reader.id(ordinal));
                 rows.push(0);
             }
-            rows[place as usize] += 1;
-            place
+            rows[index as usize] += 1;
+            index
         };
         let PointGroup {
             timelines,
@@ -501,7 +501,7 @@ fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) -> 
             fields,
             columns,
             // Reuses the memory of the ordinals.
-            timelines: timelines.into_iter().map(place).collect(),
+            timelines: timelines.into_iter().map(index).collect(),
             timestamps,
         });
     }
@@ -511,13 +511,13 @@ fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) -> 
 /// Index of each timeline in a delta. Ordinals are assigned in order of first appearance, and senders keep that
 /// order. Therefore most ordinals are higher than all previous ones; such an ordinal is new and needs no look-up.
 #[derive(Debug, Default)]
-struct Places {
+struct TimelineIndexes {
     ordinals: Vec<Ordinal>,
     /// All ordinals; filled when the first one arrives out of order.
     by_ordinal: HashMap<Ordinal, u32>,
 }
 
-impl Places {
+impl TimelineIndexes {
     /// Returns the index of a timeline, the next free one if it is new.
     fn of(&mut self, ordinal: Ordinal) -> u32 {
         let next = u32::try_from(self.ordinals.len()).expect("rows of a request are bounded by its body");
@@ -562,9 +562,9 @@ mod tests {
 
     #[test]
     fn a_timeline_has_one_place_in_whatever_order_they_come() {
-        let mut places = Places::default();
+        let mut indexes = TimelineIndexes::default();
         let of: Vec<u32> = [3, 3, 5, 9, 9, 4, 5, 10, 3, 10, 9]
-            .map(|ordinal| places.of(Ordinal(ordinal)))
+            .map(|ordinal| indexes.of(Ordinal(ordinal)))
             .to_vec();
         assert_eq!(of, [0, 0, 1, 2, 2, 3, 1, 4, 0, 4, 2]);
     }

@@ -39,9 +39,9 @@ pub(super) struct NewTimelines {
 }
 
 /// Timeline of a segment.
-struct Member {
+struct ArchivedTimeline {
     id: TimelineId,
-    who: Identity,
+    identity: Identity,
     attributes: Option<String>,
 }
 
@@ -83,22 +83,29 @@ impl NewTimelines {
     }
 
     /// Returns the next timelines with an identity, at most [`BATCH`].
-    fn next(&mut self, runs: &mut TimelineRuns) -> std::result::Result<Vec<Member>, AttachStop> {
-        let mut members = Vec::new();
+    fn next(&mut self, runs: &mut TimelineRuns) -> std::result::Result<Vec<ArchivedTimeline>, AttachStop> {
+        let mut timelines = Vec::new();
         for run in runs {
             let TimelineRun {
-                id, who, attributes, ..
+                id,
+                who: identity,
+                attributes,
+                ..
             } = run.map_err(StoreError::from)?;
             if self.last.replace(id) == Some(id) {
                 continue;
             }
-            let Some(who) = who else { continue };
-            members.push(Member { id, who, attributes });
-            if members.len() == BATCH {
+            let Some(identity) = identity else { continue };
+            timelines.push(ArchivedTimeline {
+                id,
+                identity,
+                attributes,
+            });
+            if timelines.len() == BATCH {
                 break;
             }
         }
-        Ok(members)
+        Ok(timelines)
     }
 }
 
@@ -111,15 +118,15 @@ impl Engine {
         newcomers: &mut NewTimelines,
         progress: &mut AttachProgress,
     ) -> std::result::Result<bool, AttachStop> {
-        let members = newcomers.next(runs)?;
-        if members.is_empty() {
+        let timelines = newcomers.next(runs)?;
+        if timelines.is_empty() {
             return Ok(false);
         }
         let generation = table.points.timeline_generation();
-        let ordinals = register(table, &members)?;
+        let ordinals = register(table, &timelines)?;
         let mut delta = Delta {
             table: table.points.id(),
-            timelines: members.iter().map(|member| member.id).collect(),
+            timelines: timelines.iter().map(|timeline| timeline.id).collect(),
             ..Delta::default()
         };
         {
@@ -133,9 +140,9 @@ impl Engine {
         if !delta.new_timelines.is_empty() {
             self.commit_named(table, delta, Vec::new(), Durability::Synced, generation)?;
         }
-        self.take_attributes(table, &members, &ordinals, newcomers)?;
+        self.take_attributes(table, &timelines, &ordinals, newcomers)?;
         newcomers.now.extend(ordinals.iter().map(|ordinal| ordinal.0));
-        progress.entries += members.len() as u64;
+        progress.entries += timelines.len() as u64;
         self.index.notify();
         Ok(true)
     }
@@ -144,14 +151,16 @@ impl Engine {
     fn take_attributes(
         &self,
         table: &Table,
-        members: &[Member],
+        timelines: &[ArchivedTimeline],
         ordinals: &[Ordinal],
         newcomers: &mut NewTimelines,
     ) -> std::result::Result<(), AttachStop> {
         let mut edits: Vec<(Ordinal, AttributeChanges)> = Vec::new();
-        for (member, ordinal) in members.iter().zip(ordinals) {
-            let Some(json) = &member.attributes else { continue };
-            if newcomers.seen.contains(ordinal.0) || self.is_held(&newcomers.earlier, member.id)? {
+        for (timeline, ordinal) in timelines.iter().zip(ordinals) {
+            let Some(json) = &timeline.attributes else {
+                continue;
+            };
+            if newcomers.seen.contains(ordinal.0) || self.is_held(&newcomers.earlier, timeline.id)? {
                 continue;
             }
             let is_bare = {
@@ -162,7 +171,7 @@ impl Engine {
             match changes(json) {
                 Some(changes) if is_bare => edits.push((*ordinal, changes)),
                 Some(_) => {}
-                None => newcomers.refuse(|| format!("timeline {}: invalid attributes {json}", member.id)),
+                None => newcomers.refuse(|| format!("timeline {}: invalid attributes {json}", timeline.id)),
             }
         }
         if edits.is_empty() {
@@ -191,39 +200,39 @@ impl Engine {
 
 /// Registers timelines under their ids in the file. The ids of all timelines are checked before the first is
 /// registered.
-fn register(table: &Table, members: &[Member]) -> std::result::Result<Vec<Ordinal>, AttachStop> {
+fn register(table: &Table, timelines: &[ArchivedTimeline]) -> std::result::Result<Vec<Ordinal>, AttachStop> {
     let source_tags = table.catalog.reader().source_tags().to_vec();
     let mut encoded = Vec::new();
-    for member in members {
+    for timeline in timelines {
         encoded.clear();
-        member.who.encode(&mut encoded);
-        let source = member.who.source(&source_tags);
-        if !(0..SALTS).any(|salt| timeline_id(source, &encoded, salt) == member.id) {
+        timeline.identity.encode(&mut encoded);
+        let source = timeline.identity.source(&source_tags);
+        if !(0..SALTS).any(|salt| timeline_id(source, &encoded, salt) == timeline.id) {
             return Err(AttachStop::Problem(format!(
                 "the id of timeline {} does not match its tags under source_tags {source_tags:?}; create the \
                  table with the source_tags of the archive and attach to it",
-                member.id
+                timeline.id
             )));
         }
     }
-    let register = |member: &Member| {
-        let registered = table.catalog.register(&member.who, None)?;
-        match registered.id == member.id {
+    let register = |timeline: &ArchivedTimeline| {
+        let registered = table.catalog.register(&timeline.identity, None)?;
+        match registered.id == timeline.id {
             true => Ok(registered.ordinal),
             false => Err(AttachStop::Problem(format!(
                 "timeline {} has a different id in this database",
-                member.id
+                timeline.id
             ))),
         }
     };
-    members.iter().map(register).collect()
+    timelines.iter().map(register).collect()
 }
 
 /// Parses attributes in JSON into changes that set them; `None` if they are invalid.
 fn changes(json: &str) -> Option<AttributeChanges> {
-    let told: BTreeMap<String, Value> = serde_json::from_str(json).ok()?;
+    let attributes: BTreeMap<String, Value> = serde_json::from_str(json).ok()?;
     let change = |(key, value)| Some((key, Some(value_of(&value)?)));
-    told.into_iter().map(change).collect()
+    attributes.into_iter().map(change).collect()
 }
 
 /// Parses a value in the JSON form that [`TimelineMetadata`](tideline_archive::TimelineMetadata) writes.

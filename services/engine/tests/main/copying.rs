@@ -93,7 +93,7 @@ fn a_copy_answers_as_what_it_was_made_of_and_again() {
 }
 
 #[test]
-fn a_copy_has_the_range_alone_ends_when_told_and_says_what_was_refused() {
+fn a_copy_has_the_range_alone_ends_on_request_and_reports_what_was_refused() {
     let fixture = Fixture::new();
     let engine = fixture.open();
     let from = table_with(&engine, "from", Policy::default());
@@ -121,13 +121,13 @@ fn a_copy_has_the_range_alone_ends_when_told_and_says_what_was_refused() {
             .is_some_and(|reason| reason.contains("retention"))
     );
     let part = table_with(&engine, "part", Policy::default());
-    let mut told: Vec<PointsCopied> = Vec::new();
+    let mut reported: Vec<PointsCopied> = Vec::new();
     let copied = engine.copy_points(&from, &part, TimeRange::ALL, &mut |progress| {
-        told.push(progress.clone());
+        reported.push(progress.clone());
         false
     });
     let copied = copied.expect("a part of it");
     assert!(copied.points > 0 && copied.points < 20_001, "{copied:?}");
-    assert_eq!((copied.seen, copied.timelines), (0, 3), "{told:?}");
+    assert_eq!((copied.seen, copied.timelines), (0, 3), "{reported:?}");
     assert!(engine.copy_points(&from, &from, range, &mut |_| true).is_err());
 }

@@ -7,7 +7,7 @@ mod clock;
 mod copying;
 mod deletes;
 mod growth;
-mod heat;
+mod hot_ranges;
 mod lost_rows;
 mod models;
 mod open_edits;

@@ -17,20 +17,20 @@ fn request(condition: Condition) -> WatchRequest {
         details: false,
         timelines: TimelineSelector::Condition(condition),
         fields: Vec::new(),
-        tell_points: true,
-        tell_timelines: false,
-        tell_deletes: false,
+        includes_points: true,
+        includes_timelines: false,
+        includes_deletes: false,
         from: None,
     }
 }
 
 /// Returns all pending events as text, each with the cursor after it.
-fn told(watcher: &mut Watcher, engine: &Engine) -> Vec<(String, WatchCursor)> {
-    let mut told = Vec::new();
+fn reported(watcher: &mut Watcher, engine: &Engine) -> Vec<(String, WatchCursor)> {
+    let mut reported = Vec::new();
     loop {
         let parts = watcher.step(engine).expect("a step");
         if parts.is_empty() {
-            return told;
+            return reported;
         }
         for part in parts {
             let WatchPart { cursor, events } = part;
@@ -43,11 +43,11 @@ fn told(watcher: &mut Watcher, engine: &Engine) -> Vec<(String, WatchCursor)> {
                             let values: Vec<String> = values
                                 .map(|(field, column)| format!("{field}={}", shown(column, row)))
                                 .collect();
-                            told.push((format!("{host} {time} {}", values.join(",")), cursor));
+                            reported.push((format!("{host} {time} {}", values.join(",")), cursor));
                         }
                     }
                 }
-                WatchEvents::Timelines(timelines) => told.extend(timelines.into_iter().map(|timeline| {
+                WatchEvents::Timelines(timelines) => reported.extend(timelines.into_iter().map(|timeline| {
                     assert!(timeline.seen.is_some(), "each has points: {timeline:?}");
                     let attributes: Vec<&String> = timeline.attributes.keys().collect();
                     (format!("{} has {attributes:?}", timeline.tags[0].1), cursor)
@@ -55,7 +55,7 @@ fn told(watcher: &mut Watcher, engine: &Engine) -> Vec<(String, WatchCursor)> {
                 WatchEvents::Deleted(deleted) => {
                     let what = if deleted.is_removed { "removed" } else { "deleted" };
                     let range = deleted.range;
-                    told.extend(deleted.timelines.iter().map(|id| {
+                    reported.extend(deleted.timelines.iter().map(|id| {
                         let text = match deleted.is_removed {
                             true => format!("{id} {what}"),
                             false => format!("{id} {what} {}..{}", range.start, range.end),
@@ -79,8 +79,8 @@ fn shown(column: &ColumnData, row: usize) -> String {
     }
 }
 
-fn texts(told: &[(String, WatchCursor)]) -> Vec<&str> {
-    told.iter().map(|(text, _)| text.as_str()).collect()
+fn texts(reported: &[(String, WatchCursor)]) -> Vec<&str> {
+    reported.iter().map(|(text, _)| text.as_str()).collect()
 }
 
 fn table(engine: &Engine) -> Table {
@@ -88,7 +88,7 @@ fn table(engine: &Engine) -> Table {
 }
 
 #[test]
-fn what_is_written_from_now_on_to_wanted_timelines_is_told_in_order() {
+fn new_points_of_matching_timelines_are_reported_in_order() {
     let fixture = Fixture::new();
     let engine = fixture.open();
     let table = table(&engine);
@@ -96,14 +96,14 @@ fn what_is_written_from_now_on_to_wanted_timelines_is_told_in_order() {
     let mut watcher = engine
         .watch(&table, request(Condition::tag("host", "a")))
         .expect("a watch");
-    assert!(told(&mut watcher, &engine).is_empty());
+    assert!(reported(&mut watcher, &engine).is_empty());
     write(
         &engine,
         &table,
         "m,host=a f=1,g=\"x\" 2\nm,host=b f=9 2\nm,host=a f=2 1\n",
     );
     write(&engine, &table, "m,host=b f=9 3\n");
-    let got = told(&mut watcher, &engine);
+    let got = reported(&mut watcher, &engine);
     assert_eq!(texts(&got), ["a 2 f=1,g=\"x\"", "a 1 f=2"]);
     let of_field = WatchRequest {
         fields: vec!["g".into()],
@@ -112,12 +112,12 @@ fn what_is_written_from_now_on_to_wanted_timelines_is_told_in_order() {
     };
     let mut of_field = engine.watch(&table, of_field).expect("a watch");
     write(&engine, &table, "m,host=b f=1,g=\"y\" 4\nm,host=b f=2 5\n");
-    assert_eq!(texts(&told(&mut of_field, &engine)), ["b 4 g=\"y\""]);
-    assert!(told(&mut watcher, &engine).is_empty());
+    assert_eq!(texts(&reported(&mut of_field, &engine)), ["b 4 g=\"y\""]);
+    assert!(reported(&mut watcher, &engine).is_empty());
 }
 
 #[test]
-fn from_any_cursor_on_the_rest_is_told_once_also_after_a_restart() {
+fn from_any_cursor_on_the_rest_is_reported_once_also_after_a_restart() {
     let fixture = Fixture::new();
     let (all, begin) = {
         let engine = fixture.open();
@@ -131,7 +131,7 @@ fn from_any_cursor_on_the_rest_is_told_once_also_after_a_restart() {
             .collect();
         write(&engine, &table, &lines.replace("i ", " "));
         write(&engine, &table, "m,host=a f=1 1\n");
-        let all = told(&mut watcher, &engine);
+        let all = reported(&mut watcher, &engine);
         engine.close().expect("a clean close");
         (all, begin)
     };
@@ -150,10 +150,10 @@ fn from_any_cursor_on_the_rest_is_told_once_also_after_a_restart() {
         let mut watcher = engine.watch(&table, resumed).expect("a watch");
         let told_before = all
             .iter()
-            .rposition(|(_, told)| *told == cursor)
+            .rposition(|(_, reported)| *reported == cursor)
             .map_or(0, |last| last + 1);
         assert_eq!(
-            texts(&told(&mut watcher, &engine)),
+            texts(&reported(&mut watcher, &engine)),
             texts(&all[told_before..]),
             "from {text}"
         );
@@ -161,14 +161,14 @@ fn from_any_cursor_on_the_rest_is_told_once_also_after_a_restart() {
 }
 
 #[test]
-fn timelines_are_told_when_they_come_and_when_an_edit_makes_them_wanted() {
+fn timelines_are_reported_when_new_and_when_an_edit_makes_them_match() {
     let fixture = Fixture::new();
     let engine = fixture.open();
     let table = table(&engine);
     write(&engine, &table, "m,host=a f=1 1\n");
     let owned = Condition::leaf(Subject::Attribute("owner".into()), Exists(true));
     let wanted = WatchRequest {
-        tell_timelines: true,
+        includes_timelines: true,
         ..request(Condition::Or(vec![Condition::tag("host", "b"), owned]))
     };
     let mut watcher = engine.watch(&table, wanted).expect("a watch");
@@ -177,16 +177,16 @@ fn timelines_are_told_when_they_come_and_when_an_edit_makes_them_wanted() {
         &table,
         "m,host=a f=1 2\nm,host=b f=1 2\nm,host=c f=1 2\n",
     );
-    assert_eq!(texts(&told(&mut watcher, &engine)), ["b has []", "b 2 f=1"]);
+    assert_eq!(texts(&reported(&mut watcher, &engine)), ["b has []", "b 2 f=1"]);
     let a = found(&engine, &table, Condition::tag("host", "a"))["a"].id;
     set_owner(&engine, &table, a, "me");
-    assert_eq!(texts(&told(&mut watcher, &engine)), ["a has [\"owner\"]"]);
+    assert_eq!(texts(&reported(&mut watcher, &engine)), ["a has [\"owner\"]"]);
     write(&engine, &table, "m,host=a f=1 3\n");
-    assert_eq!(texts(&told(&mut watcher, &engine)), ["a 3 f=1"]);
+    assert_eq!(texts(&reported(&mut watcher, &engine)), ["a 3 f=1"]);
 }
 
 #[test]
-fn what_cannot_be_told_is_refused_by_name() {
+fn what_cannot_be_reported_is_refused_by_name() {
     let fixture = Fixture::new();
     let engine = fixture.open();
     let table = table(&engine);
@@ -228,7 +228,7 @@ fn what_cannot_be_told_is_refused_by_name() {
 }
 
 #[test]
-fn deletes_are_told_with_the_timelines_that_meet_the_condition_also_after_a_restart() {
+fn deletes_are_reported_with_the_matching_timelines_also_after_a_restart() {
     let fixture = Fixture::new();
     let engine = fixture.open();
     let of_default = table(&engine);
@@ -240,7 +240,7 @@ fn deletes_are_told_with_the_timelines_that_meet_the_condition_also_after_a_rest
     let all = found(&engine, &of_default, Condition::All);
     let id = |host: &str| all[host].id;
     let wanted = WatchRequest {
-        tell_deletes: true,
+        includes_deletes: true,
         ..request(Condition::tag("host", "a"))
     };
     let watcher = engine.watch(&of_default, wanted.clone()).expect("a watch");
@@ -266,7 +266,7 @@ fn deletes_are_told_with_the_timelines_that_meet_the_condition_also_after_a_rest
     ];
     let ask = |engine: &Engine, request: WatchRequest| {
         let mut watcher = engine.watch(&table(engine), request).expect("a watch");
-        told(&mut watcher, engine)
+        reported(&mut watcher, engine)
     };
     let from = |cursor| WatchRequest {
         from: Some(cursor),
@@ -279,14 +279,14 @@ fn deletes_are_told_with_the_timelines_that_meet_the_condition_also_after_a_rest
     assert_eq!(texts(&ask(&engine, from(begin))), expected);
     assert_eq!(texts(&ask(&engine, from(first[1].1))), expected[2..]);
     let not_asked = WatchRequest {
-        tell_deletes: false,
+        includes_deletes: false,
         ..from(begin)
     };
     assert_eq!(texts(&ask(&engine, not_asked)), expected[2..3]);
 }
 
 #[test]
-fn a_delete_of_very_many_timelines_is_told_to_its_end_from_any_cursor_on() {
+fn a_delete_of_very_many_timelines_is_reported_to_its_end_from_any_cursor_on() {
     let fixture = Fixture::new();
     let engine = fixture.open();
     let table = table(&engine);
@@ -295,7 +295,7 @@ fn a_delete_of_very_many_timelines_is_told_to_its_end_from_any_cursor_on() {
         .collect();
     write(&engine, &table, &lines);
     let wanted = WatchRequest {
-        tell_deletes: true,
+        includes_deletes: true,
         ..request(Condition::All)
     };
     let mut watcher = engine.watch(&table, wanted.clone()).expect("a watch");
@@ -303,7 +303,7 @@ fn a_delete_of_very_many_timelines_is_told_to_its_end_from_any_cursor_on() {
     engine
         .delete_points(&table, &every, TimeRange::new(0, 9), NEVER)
         .expect("deleted");
-    let all = told(&mut watcher, &engine);
+    let all = reported(&mut watcher, &engine);
     assert_eq!(all.len(), 12_000);
     let middle = all[7_000].1;
     let behind = all.iter().skip_while(|(_, cursor)| *cursor != middle);
@@ -314,11 +314,11 @@ fn a_delete_of_very_many_timelines_is_told_to_its_end_from_any_cursor_on() {
         ..wanted
     };
     let mut resumed = engine.watch(&table, resumed).expect("a watch");
-    assert_eq!(told(&mut resumed, &engine).len(), behind);
+    assert_eq!(reported(&mut resumed, &engine).len(), behind);
 }
 
 #[test]
-fn a_watcher_that_stays_away_too_long_is_told_so() {
+fn a_watcher_that_stays_away_too_long_gets_an_error() {
     let fixture = Fixture::new();
     let engine = fixture.open_with(|settings| settings.store.log.tail_bytes_max = 200);
     let table = table(&engine);
@@ -332,32 +332,32 @@ fn a_watcher_that_stays_away_too_long_is_told_so() {
 }
 
 #[test]
-fn a_batch_of_very_many_new_timelines_is_told_to_its_end() {
+fn a_batch_of_very_many_new_timelines_is_reported_to_its_end() {
     let fixture = Fixture::new();
     let engine = fixture.open();
     let table = table(&engine);
     let wanted = WatchRequest {
-        tell_timelines: true,
+        includes_timelines: true,
         ..request(Condition::All)
     };
     let mut watcher = engine.watch(&table, wanted).expect("a watch");
     let lines: String = (0..9_000).map(|host| format!("m,host=h{host} f=1 1\n")).collect();
     write(&engine, &table, &lines);
-    let all = told(&mut watcher, &engine);
+    let all = reported(&mut watcher, &engine);
     let points = all.iter().filter(|(text, _)| text.ends_with(" 1 f=1")).count();
     assert_eq!((all.len(), points), (18_000, 9_000));
 }
 
 #[test]
-fn many_edits_are_told_from_any_cursor_on() {
+fn many_edits_are_reported_from_any_cursor_on() {
     let fixture = Fixture::new();
     let engine = fixture.open();
     let table = table(&engine);
     let lines: String = (0..1_200).map(|host| format!("m,host=h{host} f=1 1\n")).collect();
     write(&engine, &table, &lines);
     let wanted = WatchRequest {
-        tell_points: false,
-        tell_timelines: true,
+        includes_points: false,
+        includes_timelines: true,
         ..request(Condition::All)
     };
     let mut watcher = engine.watch(&table, wanted.clone()).expect("a watch");
@@ -367,7 +367,7 @@ fn many_edits_are_told_from_any_cursor_on() {
     engine
         .set_attributes_of(&table, &all, &changes, &mut |_| true)
         .expect("edits");
-    let told_of = told(&mut watcher, &engine);
+    let told_of = reported(&mut watcher, &engine);
     assert_eq!(told_of.len(), 1_200);
     let first = told_of[0].1;
     let behind = told_of.iter().filter(|(_, cursor)| *cursor != first).count();
@@ -376,7 +376,7 @@ fn many_edits_are_told_from_any_cursor_on() {
         ..wanted
     };
     let mut resumed = engine.watch(&table, resumed).expect("a watch");
-    assert_eq!(told(&mut resumed, &engine).len(), behind);
+    assert_eq!(reported(&mut resumed, &engine).len(), behind);
     assert!(behind > 0);
 }
 
@@ -393,7 +393,7 @@ fn writes_to_a_table_that_is_gone_do_not_end_cursors_of_others() {
         write(&engine, &table(&engine), "m,host=a f=1 1\n");
         write(&engine, &other, "m,host=a f=1 1\n");
         engine.drop_table("other").expect("it goes");
-        assert_eq!(told(&mut watcher, &engine).len(), 1);
+        assert_eq!(reported(&mut watcher, &engine).len(), 1);
         engine.close().expect("a clean close");
         watcher.cursor()
     };
@@ -403,7 +403,7 @@ fn writes_to_a_table_that_is_gone_do_not_end_cursors_of_others() {
         ..request(Condition::All)
     };
     let mut resumed = engine.watch(&table(&engine), resumed).expect("a watch");
-    assert!(told(&mut resumed, &engine).is_empty());
+    assert!(reported(&mut resumed, &engine).is_empty());
 }
 
 #[test]
@@ -456,7 +456,7 @@ fn a_dropped_table_and_a_crash_do_not_take_sequences_back() {
         for at in 0..10 {
             write(&engine, &doomed, &format!("m,host=a f=0 {at}\n"));
         }
-        assert!(told(&mut watcher, &engine).is_empty());
+        assert!(reported(&mut watcher, &engine).is_empty());
         engine.drop_table("doomed").expect("dropped");
         watcher.cursor()
         // The points are unsealed, so the next start replays the journal.
@@ -468,12 +468,12 @@ fn a_dropped_table_and_a_crash_do_not_take_sequences_back() {
         ..request(Condition::All)
     };
     let mut watcher = engine.watch(&kept, resumed).expect("a watch");
-    assert!(told(&mut watcher, &engine).is_empty());
+    assert!(reported(&mut watcher, &engine).is_empty());
     for at in 1..20 {
         write(&engine, &kept, &format!("m,host=a f={at} {at}\n"));
     }
     let expected: Vec<String> = (1..20).map(|at| format!("a {at} f={at}")).collect();
-    assert_eq!(texts(&told(&mut watcher, &engine)), expected);
+    assert_eq!(texts(&reported(&mut watcher, &engine)), expected);
     drop(watcher);
     drop((kept, engine));
     // Each entry keeps its position in the journal over another start.
@@ -483,5 +483,5 @@ fn a_dropped_table_and_a_crash_do_not_take_sequences_back() {
         ..request(Condition::All)
     };
     let mut watcher = engine.watch(&table(&engine), resumed).expect("a watch");
-    assert_eq!(texts(&told(&mut watcher, &engine)), expected);
+    assert_eq!(texts(&reported(&mut watcher, &engine)), expected);
 }

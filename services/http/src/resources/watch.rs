@@ -216,13 +216,13 @@ fn to_engine(app: &App, request: WatchRequest, last_event: Option<&str>) -> Resu
         .map(str::parse::<WatchCursor>)
         .transpose()
         .map_err(Failure::invalid)?;
-    let tells = |kind| request.tell.is_empty() || request.tell.contains(&kind);
+    let includes = |kind| request.tell.is_empty() || request.tell.contains(&kind);
     Ok(EngineRequest {
         details: request.sample_details,
         timelines: selector.transpose()?.unwrap_or(everything),
-        tell_points: tells(WatchKind::Points),
-        tell_timelines: tells(WatchKind::Timelines),
-        tell_deletes: tells(WatchKind::Deletes),
+        includes_points: includes(WatchKind::Points),
+        includes_timelines: includes(WatchKind::Timelines),
+        includes_deletes: includes(WatchKind::Deletes),
         fields: request.fields,
         from,
     })

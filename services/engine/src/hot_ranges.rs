@@ -34,7 +34,7 @@ const MACHINES_NAMED: usize = 3;
 /// Number of machines above which the fair share does not change any more.
 const MACHINES_COUNTED: usize = BINS;
 /// Number of timelines read under one lock of the catalog.
-const LOOK_GROUP: usize = 8_192;
+const LOOKUP_BATCH: usize = 8_192;
 
 /// Key range with more than four times its fair share, or more than half, of the writes or reads of the last minute.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,7 +59,7 @@ impl Engine {
     /// The fair share is that of one machine, or that of one range if there are more machines than ranges.
     pub fn hot_ranges(&self, table: &Table) -> Vec<HotRange> {
         let machines = count_machines(table);
-        let bins = table.activity.heat.bins(self.clock.monotonic());
+        let bins = table.activity.hot_ranges.bins(self.clock.monotonic());
         let fair = 1.0 / machines.clamp(1, BINS) as f64;
         let limit = (HOT_SHARES * fair).min(HOT_SHARE);
         let hot = |bin: &&Bin| bin.share_of_writes > limit || bin.share_of_reads > limit;
@@ -74,8 +74,8 @@ impl Engine {
         let counted = ids.iter().map(|id| (*id, 1));
         table
             .activity
-            .heat
-            .note(self.clock.monotonic(), Kind::Read, counted);
+            .hot_ranges
+            .note(self.clock.monotonic(), AccessKind::Read, counted);
     }
 }
 
@@ -104,7 +104,7 @@ fn count_machines(table: &Table) -> usize {
     let mut machines = HashSet::new();
     let mut rest = visible.iter().map(Ordinal);
     loop {
-        let group: Vec<Ordinal> = rest.by_ref().take(LOOK_GROUP).collect();
+        let group: Vec<Ordinal> = rest.by_ref().take(LOOKUP_BATCH).collect();
         if group.is_empty() || machines.len() >= MACHINES_COUNTED {
             return machines.len();
         }
@@ -122,7 +122,7 @@ pub(crate) fn machine_of(id: TimelineId) -> [u8; 8] {
 
 /// Kind of access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum AccessKind {
     /// Points written.
     Write,
     /// Timelines read.
@@ -131,7 +131,7 @@ pub(crate) enum Kind {
 
 /// Load of one table in the last minute.
 #[derive(Debug, Default)]
-pub(crate) struct Heat {
+pub(crate) struct HotRanges {
     state: Mutex<State>,
 }
 
@@ -160,12 +160,12 @@ struct Bin {
     machines: Vec<(u64, TimelineId)>,
 }
 
-impl Heat {
+impl HotRanges {
     /// Counts timelines with their weights. `now` is monotonic.
     pub(crate) fn note(
         &self,
         now: Duration,
-        kind: Kind,
+        kind: AccessKind,
         timelines: impl Iterator<Item = (TimelineId, u32)> + Clone,
     ) {
         let mut counted = [0u32; BINS];
@@ -174,11 +174,11 @@ impl Heat {
             *bin = bin.saturating_add(weight);
         }
         let mut state = self.state.lock();
-        state.turn(now.as_secs() / SLOT_SECONDS);
+        state.advance(now.as_secs() / SLOT_SECONDS);
         if let Some(slot) = state.slots.last_mut() {
             let bins = match kind {
-                Kind::Write => &mut slot.writes,
-                Kind::Read => &mut slot.reads,
+                AccessKind::Write => &mut slot.writes,
+                AccessKind::Read => &mut slot.reads,
             };
             for (bin, counted) in bins.iter_mut().zip(counted) {
                 *bin = bin.saturating_add(counted);
@@ -189,7 +189,7 @@ impl Heat {
 
     fn bins(&self, now: Duration) -> Vec<Bin> {
         let mut state = self.state.lock();
-        state.turn(now.as_secs() / SLOT_SECONDS);
+        state.advance(now.as_secs() / SLOT_SECONDS);
         let mut bins = state.shares();
         for (bin, machines) in &state.tracked {
             bins[usize::from(*bin)].machines = machines.counted.clone();
@@ -200,7 +200,7 @@ impl Heat {
 
 impl State {
     /// Starts the slot with this number unless it has started: drops old slots and determines the hot bins.
-    fn turn(&mut self, number: u64) {
+    fn advance(&mut self, number: u64) {
         if self.slots.last().is_some_and(|slot| slot.number >= number) {
             return;
         }
@@ -229,12 +229,12 @@ impl State {
         if self.tracked.is_empty() {
             return;
         }
-        let mut place = [UNTRACKED; BINS];
+        let mut tracker = [UNTRACKED; BINS];
         for (at, (bin, _)) in self.tracked.iter().enumerate() {
-            place[usize::from(*bin)] = at;
+            tracker[usize::from(*bin)] = at;
         }
         for (id, weight) in timelines {
-            let at = place[usize::from(id.0[0])];
+            let at = tracker[usize::from(id.0[0])];
             if at != UNTRACKED {
                 self.tracked[at].1.add(id, u64::from(weight));
             }
