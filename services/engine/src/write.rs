@@ -448,7 +448,7 @@ fn reject_conflicts(schema: &TableSchema, group: &mut PointGroup, rejects: &mut 
     for (index, error) in schema.conflicts(group.measurements.names(), &group.fields, &group.columns) {
         reasons[index] = Some(Arc::new(error));
     }
-    let reason = |row: usize| reasons[group.measurements.place(row)].as_ref();
+    let reason = |row: usize| reasons[group.measurements.name_index(row)].as_ref();
     let keep: Vec<bool> = (0..group.rows()).map(|row| reason(row).is_none()).collect();
     rejects.extend((0..group.rows()).filter_map(|row| {
         Some(LineReject {

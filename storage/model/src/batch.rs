@@ -222,14 +222,14 @@ impl ColumnData {
     ///
     /// Panics if an index is out of range.
     #[must_use]
-    pub fn pick(&self, places: impl Iterator<Item = usize>) -> Self {
+    pub fn pick(&self, positions: impl Iterator<Item = usize>) -> Self {
         match self {
-            Self::Float(values) => Self::Float(places.map(|at| values[at]).collect()),
-            Self::Signed(values) => Self::Signed(places.map(|at| values[at]).collect()),
-            Self::Unsigned(values) => Self::Unsigned(places.map(|at| values[at]).collect()),
-            Self::Boolean(values) => Self::Boolean(places.map(|at| values[at]).collect()),
-            Self::String(values) => Self::String(places.map(|at| values.get(at)).collect()),
-            Self::Histogram(values) => Self::Histogram(places.map(|at| values.get(at)).collect()),
+            Self::Float(values) => Self::Float(positions.map(|at| values[at]).collect()),
+            Self::Signed(values) => Self::Signed(positions.map(|at| values[at]).collect()),
+            Self::Unsigned(values) => Self::Unsigned(positions.map(|at| values[at]).collect()),
+            Self::Boolean(values) => Self::Boolean(positions.map(|at| values[at]).collect()),
+            Self::String(values) => Self::String(positions.map(|at| values.get(at)).collect()),
+            Self::Histogram(values) => Self::Histogram(positions.map(|at| values.get(at)).collect()),
         }
     }
 }

@@ -22,7 +22,10 @@ impl Measurements {
     /// Panics if `names` is empty or an index is out of range.
     pub fn of_rows(names: Vec<Box<str>>, of_rows: Vec<u32>) -> Self {
         assert!(
-            !names.is_empty() && of_rows.iter().all(|place| (*place as usize) < names.len()),
+            !names.is_empty()
+                && of_rows
+                    .iter()
+                    .all(|name_index| (*name_index as usize) < names.len()),
             "each row has a measurement"
         );
         let of_rows = if names.len() == 1 { Vec::new() } else { of_rows };
@@ -35,18 +38,18 @@ impl Measurements {
     }
 
     /// Returns each row's index in [`names`](Self::names); empty if all rows have the first name.
-    pub fn places(&self) -> &[u32] {
+    pub fn name_indexes(&self) -> &[u32] {
         &self.of_rows
     }
 
     /// Returns the index in [`names`](Self::names) of a row's measurement.
-    pub fn place(&self, row: usize) -> usize {
-        self.of_rows.get(row).map_or(0, |place| *place as usize)
+    pub fn name_index(&self, row: usize) -> usize {
+        self.of_rows.get(row).map_or(0, |name_index| *name_index as usize)
     }
 
     /// Returns the measurement of a row.
     pub fn of(&self, row: usize) -> &str {
-        &self.names[self.place(row)]
+        &self.names[self.name_index(row)]
     }
 
     /// Returns true if `name` is the only measurement.
@@ -61,11 +64,11 @@ impl Measurements {
         }
         let mut kept = keep.iter();
         self.of_rows.retain(|_| kept.next().copied().unwrap_or(false));
-        let mut places = vec![None; self.names.len()];
+        let mut name_indexes = vec![None; self.names.len()];
         let mut names = Vec::new();
-        for place in &mut self.of_rows {
-            let old = *place as usize;
-            *place = *places[old].get_or_insert_with(|| {
+        for name_index in &mut self.of_rows {
+            let old = *name_index as usize;
+            *name_index = *name_indexes[old].get_or_insert_with(|| {
                 names.push(std::mem::take(&mut self.names[old]));
                 names.len() as u32 - 1
             });
@@ -110,12 +113,12 @@ mod tests {
             (vec!["b".into(), "c".into(), "b".into()], 2)
         );
         some.retain(&[true, false, true]);
-        assert!(some.are("b") && some.places().is_empty());
+        assert!(some.are("b") && some.name_indexes().is_empty());
         assert_eq!(of(&some, 2), ["b", "b"]);
         some.retain(&[false, false]);
         assert_eq!(some, "b".into());
         let mut none = all;
         none.retain(&[false; 4]);
-        assert_eq!((none.names().len(), none.places().len()), (1, 0));
+        assert_eq!((none.names().len(), none.name_indexes().len()), (1, 0));
     }
 }

@@ -77,7 +77,7 @@ impl Delta {
                 return Err(DeltaError::Malformed("fields and columns differ in number"));
             }
             let rows = group.rows();
-            let places = group.measurements.places().len();
+            let places = group.measurements.name_indexes().len();
             if places != 0 && places != rows {
                 return Err(DeltaError::Malformed("a row has no measurement"));
             }
@@ -154,7 +154,7 @@ fn put_new_timelines(timelines: &[NewTimeline], encoder: &mut ColumnEncoder, out
 }
 
 fn put_group(group: &DeltaGroup, encoder: &mut ColumnEncoder, out: &mut Vec<u8>) {
-    let (names, places) = (group.measurements.names(), group.measurements.places());
+    let (names, places) = (group.measurements.names(), group.measurements.name_indexes());
     if names.len() > 1 {
         put_varint(names.len() as u64, out);
     }
