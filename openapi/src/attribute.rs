@@ -50,7 +50,7 @@ impl<'de> Deserialize<'de> for AttributeValue {
             Literal::Time { time } => Self::Time {
                 time: TimeInput(time),
             },
-            Literal::Point(condition::Place { lat, lon }) => Self::Point(Place { lat, lon }),
+            Literal::Point(condition::LatLon { lat, lon }) => Self::Point(Place { lat, lon }),
             Literal::Texts(texts) => Self::Texts(texts),
             Literal::Numbers(numbers) => Self::Numbers(numbers),
         })

@@ -344,7 +344,7 @@ impl Edge {
     /// inconsistent between adjacent edges.
     fn above(&self, point: GeoPoint) -> Above {
         let (from, to) = (self.west.latitude(), self.east.latitude());
-        let [west, east, at] = [self.west, self.east, point].map(|place| meridian(place.longitude()));
+        let [west, east, at] = [self.west, self.east, point].map(|point| meridian(point.longitude()));
         if west == east {
             let is_on = at == west && (from.min(to)..=from.max(to)).contains(&point.latitude());
             return if is_on { Above::On } else { Above::No };

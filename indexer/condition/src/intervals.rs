@@ -107,18 +107,18 @@ impl Intervals {
     }
 
     /// Returns true if an interval overlaps the inclusive range of doubles.
-    pub fn meets_floats(&self, min: f64, max: f64) -> bool {
-        meets(&self.floats, min, max)
+    pub fn overlaps_floats(&self, min: f64, max: f64) -> bool {
+        overlaps(&self.floats, min, max)
     }
 
     /// Returns true if an interval overlaps the inclusive range of signed integers.
-    pub fn meets_signed(&self, min: i64, max: i64) -> bool {
-        meets(&self.signed, min, max)
+    pub fn overlaps_signed(&self, min: i64, max: i64) -> bool {
+        overlaps(&self.signed, min, max)
     }
 
     /// Returns true if an interval overlaps the inclusive range of unsigned integers.
-    pub fn meets_unsigned(&self, min: u64, max: u64) -> bool {
-        meets(&self.unsigned, min, max)
+    pub fn overlaps_unsigned(&self, min: u64, max: u64) -> bool {
+        overlaps(&self.unsigned, min, max)
     }
 
     fn push(&mut self, from: Bound<&Literal>, to: Bound<&Literal>) -> Result<(), &'static str> {
@@ -236,7 +236,7 @@ fn has<T: PartialOrd + Copy>(intervals: &[(T, T)], value: T) -> bool {
 }
 
 /// Returns true if one of the intervals overlaps an inclusive range.
-fn meets<T: PartialOrd + Copy>(intervals: &[(T, T)], min: T, max: T) -> bool {
+fn overlaps<T: PartialOrd + Copy>(intervals: &[(T, T)], min: T, max: T) -> bool {
     intervals.iter().any(|(low, high)| *low <= max && min <= *high)
 }
 

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize as DeriveSerialize};
 
 use crate::condition::{Condition, Property, Subject};
 use crate::domain::Domain;
-use crate::literal::{AttributeForm, FieldForm, Literal, Place, TimeSpan};
+use crate::literal::{AttributeForm, FieldForm, LatLon, Literal, TimeSpan};
 use crate::operators::{MEMBERS, Test, names_of_operators};
 
 /// JSON member of an operator.
@@ -101,7 +101,7 @@ pub enum Content {
     /// [`Shape::Box`].
     Box(Sides),
     /// [`Shape::Ring`].
-    Ring(Vec<Place>),
+    Ring(Vec<LatLon>),
 }
 
 /// Circle in JSON.
@@ -246,7 +246,7 @@ impl Members {
     }
 
     /// Takes the corners of a polygon.
-    pub(crate) fn ring(&mut self, name: &str) -> Option<Vec<Place>> {
+    pub(crate) fn ring(&mut self, name: &str) -> Option<Vec<LatLon>> {
         match self.take(name)? {
             Content::Ring(corners) => Some(corners),
             _ => None,
@@ -307,7 +307,7 @@ struct Nodes(Domain);
 struct Key(Domain);
 
 /// Known member of a node.
-enum Known {
+enum NodeMember {
     And,
     Or,
     Not,
@@ -334,7 +334,7 @@ fn all_names(domain: Domain) -> Vec<&'static str> {
 }
 
 impl<'de> DeserializeSeed<'de> for Key {
-    type Value = (&'static str, Known);
+    type Value = (&'static str, NodeMember);
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_identifier(self)
@@ -342,7 +342,7 @@ impl<'de> DeserializeSeed<'de> for Key {
 }
 
 impl Visitor<'_> for Key {
-    type Value = (&'static str, Known);
+    type Value = (&'static str, NodeMember);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("field identifier")
@@ -355,13 +355,13 @@ impl Visitor<'_> for Key {
             return Err(E::unknown_field(name, names));
         };
         let known = match name {
-            "and" => Known::And,
-            "or" => Known::Or,
-            "not" => Known::Not,
-            "saved" => Known::Saved,
+            "and" => NodeMember::And,
+            "or" => NodeMember::Or,
+            "not" => NodeMember::Not,
+            "saved" => NodeMember::Saved,
             _ => match members(domain).find(|member| member.name == name) {
-                Some(member) => Known::Operator(member),
-                None => Known::Subject(name),
+                Some(member) => NodeMember::Operator(member),
+                None => NodeMember::Subject(name),
             },
         };
         Ok((name, known))
@@ -447,21 +447,23 @@ impl<'de> Visitor<'de> for Node {
             }
             seen.push(name);
             match known {
-                Known::And => {
+                NodeMember::And => {
                     branches.extend(map.next_value_seed(Nullable(Nodes(domain)))?.map(Condition::And));
                 }
-                Known::Or => {
+                NodeMember::Or => {
                     branches.extend(map.next_value_seed(Nullable(Nodes(domain)))?.map(Condition::Or));
                 }
-                Known::Not => {
+                NodeMember::Not => {
                     let inner = map.next_value_seed(Nullable(self))?;
                     branches.extend(inner.map(|inner| Condition::Not(Box::new(inner))));
                 }
-                Known::Saved => branches.extend(map.next_value::<Option<String>>()?.map(Condition::Saved)),
-                Known::Subject("property") => {
+                NodeMember::Saved => {
+                    branches.extend(map.next_value::<Option<String>>()?.map(Condition::Saved));
+                }
+                NodeMember::Subject("property") => {
                     subjects.extend(map.next_value::<Option<Property>>()?.map(Subject::from));
                 }
-                Known::Subject(name) => {
+                NodeMember::Subject(name) => {
                     let of = |key| match name {
                         "tag" => Subject::Tag(key),
                         "attribute" => Subject::Attribute(key),
@@ -469,7 +471,7 @@ impl<'de> Visitor<'de> for Node {
                     };
                     subjects.extend(map.next_value::<Option<String>>()?.map(of));
                 }
-                Known::Operator(member) => {
+                NodeMember::Operator(member) => {
                     let Some(form) = member.form(domain) else { continue };
                     let content = content(form.shape, &mut map)?;
                     members.found.extend(content.map(|content| (member, content)));
@@ -515,7 +517,7 @@ fn content<'de, A: MapAccess<'de>>(shape: Shape, map: &mut A) -> Result<Option<C
         Shape::Span => map.next_value::<Option<TimeSpan>>()?.map(Content::Span),
         Shape::Circle => map.next_value::<Option<Circle>>()?.map(Content::Circle),
         Shape::Box => map.next_value::<Option<Sides>>()?.map(Content::Box),
-        Shape::Ring => map.next_value::<Option<Vec<Place>>>()?.map(Content::Ring),
+        Shape::Ring => map.next_value::<Option<Vec<LatLon>>>()?.map(Content::Ring),
     })
 }
 

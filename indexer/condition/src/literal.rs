@@ -29,7 +29,7 @@ pub enum Literal {
         time: TimeExpression,
     },
     /// Geo point.
-    Point(Place),
+    Point(LatLon),
     /// List of texts; no operator supports it.
     Texts(Vec<String>),
     /// List of numbers; no operator supports it.
@@ -38,8 +38,8 @@ pub enum Literal {
 
 /// Position in degrees (WGS 84), not validated.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Place {
+#[serde(deny_unknown_fields, rename = "Place")]
+pub struct LatLon {
     /// Degrees north of the equator, -90 to 90.
     pub lat: f64,
     /// Degrees east of Greenwich, -180 to 180.
@@ -100,7 +100,7 @@ impl From<Timestamp> for Literal {
     }
 }
 
-impl From<GeoPoint> for Place {
+impl From<GeoPoint> for LatLon {
     fn from(point: GeoPoint) -> Self {
         Self {
             lat: point.latitude(),
@@ -109,7 +109,7 @@ impl From<GeoPoint> for Place {
     }
 }
 
-impl Place {
+impl LatLon {
     /// Returns the point; `None` if the degrees are out of range.
     pub fn point(self) -> Option<GeoPoint> {
         GeoPoint::new(self.lat, self.lon)
@@ -213,7 +213,7 @@ fn attribute(value: Value) -> Result<Literal, String> {
             };
             let (lat, lon) = (degrees("lat")?, degrees("lon")?);
             only_known(&members, "lat, lon").map_err(|error| format!("a geo point: {error}"))?;
-            Literal::Point(Place { lat, lon })
+            Literal::Point(LatLon { lat, lon })
         }
         Value::Array(values) => list(values)?,
         Value::Object(_) | Value::Null => return Err(forms()),

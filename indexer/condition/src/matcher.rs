@@ -201,8 +201,8 @@ impl Node {
 fn has_text(record: &impl Record, subject: &Subject, test: &TextTest) -> bool {
     let mut is_missing = true;
     let passes = match test {
-        TextTest::Words(asked) => {
-            let mut missing = asked.iter().collect();
+        TextTest::Words(query) => {
+            let mut missing = query.iter().collect();
             record.any_value(subject, |value| {
                 is_missing = false;
                 matches!(value, ValueRef::Text(text) if test.says(&mut missing, text))

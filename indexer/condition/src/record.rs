@@ -43,7 +43,7 @@ impl ValueRef<'_> {
             (Self::Float(value), literal) => literal.as_f64() == Some(*value),
             (Self::Boolean(value), Literal::Boolean(literal)) => value == literal,
             (Self::Time(value), literal) => literal.as_time() == Some(*value),
-            (Self::Point(value), Literal::Point(place)) => place.point() == Some(*value),
+            (Self::Point(value), Literal::Point(lat_lon)) => lat_lon.point() == Some(*value),
             _ => false,
         }
     }

@@ -10,7 +10,7 @@ use tideline_model::ValueType;
 
 use crate::condition::{Condition, Subject};
 use crate::domain::Domain;
-use crate::literal::{Literal, Place};
+use crate::literal::{LatLon, Literal};
 use crate::operators::{Exists, Test};
 
 /// Code of anything without a permanent code: an operator (the JSON of its leaf follows), a saved search, or a literal
@@ -50,9 +50,9 @@ impl StableBytes {
     }
 
     /// Appends the degrees of a position.
-    pub(crate) fn place(&mut self, place: Place) {
-        self.number(place.lat.to_bits());
-        self.number(place.lon.to_bits());
+    pub(crate) fn lat_lon(&mut self, lat_lon: LatLon) {
+        self.number(lat_lon.lat.to_bits());
+        self.number(lat_lon.lon.to_bits());
     }
 
     /// Appends literals.
@@ -183,9 +183,9 @@ impl StableBytes {
                 self.choice(3);
                 self.number(literal.as_time().unwrap_or_default().nanos() as u64);
             }
-            Literal::Point(place) => {
+            Literal::Point(lat_lon) => {
                 self.choice(4);
-                self.place(*place);
+                self.lat_lon(*lat_lon);
             }
             Literal::Texts(texts) => {
                 self.choice(5);

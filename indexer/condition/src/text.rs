@@ -96,10 +96,10 @@ impl TextTest {
                 .binary_search_by(|value| value.as_bytes().cmp(text))
                 .is_ok(),
             Self::Close(close) => !text.is_empty() && close.to(text),
-            Self::Words(asked) => read(text).is_some_and(|text| self.says(&mut asked.iter().collect(), text)),
-            Self::Phrase(asked) => {
+            Self::Words(query) => read(text).is_some_and(|text| self.says(&mut query.iter().collect(), text)),
+            Self::Phrase(query) => {
                 let found: Vec<WordAt<'_>> = read(text).into_iter().flat_map(words_at).collect();
-                phrases(asked, &found).next().is_some()
+                phrases(query, &found).next().is_some()
             }
             Self::Predicate(predicate) => predicate.matches(text),
         }
@@ -126,14 +126,14 @@ impl TextTest {
 }
 
 /// Compiles the words of a search with a maximum number of edits per word.
-pub(crate) fn asked_words(asked: &str, edits_max: u8, compiler: &mut Compiler<'_>) -> Result<Vec<Word>> {
-    limit("bytes of a text search", PATTERN_BYTES_MAX, asked.len())?;
-    let asked: Vec<String> = words(asked).map(Cow::into_owned).collect();
-    limit("words of a text search", WORDS_MAX, asked.len())?;
-    if asked.is_empty() {
+pub(crate) fn query_words(query: &str, edits_max: u8, compiler: &mut Compiler<'_>) -> Result<Vec<Word>> {
+    limit("bytes of a text search", PATTERN_BYTES_MAX, query.len())?;
+    let query: Vec<String> = words(query).map(Cow::into_owned).collect();
+    limit("words of a text search", WORDS_MAX, query.len())?;
+    if query.is_empty() {
         return Err(ConditionError::NoWords);
     }
-    let compiled = asked.into_iter().map(|word| match edits_max {
+    let compiled = query.into_iter().map(|word| match edits_max {
         0 => Ok(Word::Same(word)),
         _ => Close::new(&word, edits_max, compiler).map(Word::Close),
     });
@@ -149,17 +149,17 @@ impl Word {
     /// Returns the number of edits to a word of a text; `None` if it does not match.
     pub fn edits(&self, word: &str) -> Option<u8> {
         match self {
-            Self::Same(asked) => (asked == word).then_some(0),
+            Self::Same(query) => (query == word).then_some(0),
             Self::Close(close) => close.edits(word.as_bytes()),
         }
     }
 }
 
-/// Iterates over the indexes in `found` at which the phrase `asked` begins.
-pub fn phrases(asked: &[Word], found: &[WordAt<'_>]) -> impl Iterator<Item = usize> {
-    let places = found.windows(asked.len()).enumerate();
-    let fits = places.filter(|(_, found)| {
-        let mut pairs = asked.iter().zip(*found);
+/// Iterates over the indexes in `found` at which the phrase `query` begins.
+pub fn phrases(query: &[Word], found: &[WordAt<'_>]) -> impl Iterator<Item = usize> {
+    let positions = found.windows(query.len()).enumerate();
+    let fits = positions.filter(|(_, found)| {
+        let mut pairs = query.iter().zip(*found);
         pairs.all(|(word, found)| word.is(&found.word))
     });
     fits.map(|(at, _)| at)

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn place(latitude: f64, longitude: f64) -> GeoPoint {
+fn geo_point(latitude: f64, longitude: f64) -> GeoPoint {
     GeoPoint::new(latitude, longitude).expect("a valid point")
 }
 
@@ -16,14 +16,14 @@ fn region(area: &Area) -> Region {
 }
 
 fn ring(corners: &[(f64, f64)]) -> Area {
-    Area::Polygon(corners.iter().map(|(lat, lon)| place(*lat, *lon)).collect())
+    Area::Polygon(corners.iter().map(|(lat, lon)| geo_point(*lat, *lon)).collect())
 }
 
 fn assert_holds(area: &Area, inside: &[(f64, f64)], outside: &[(f64, f64)]) {
     let region = region(area);
     for (expected, places) in [(true, inside), (false, outside)] {
         for (latitude, longitude) in places {
-            let point = place(*latitude, *longitude);
+            let point = geo_point(*latitude, *longitude);
             assert_eq!(region.contains(point), expected, "{area:?} {point:?}");
         }
     }
@@ -38,7 +38,7 @@ fn distances_are_those_of_a_sphere() {
         ((10.0, 179.5), (10.0, -179.5), 109_505.0),
         ((90.0, 0.0), (90.0, 123.0), 0.0),
     ] {
-        let found = meters_between(place(one.0, one.1), place(other.0, other.1));
+        let found = meters_between(geo_point(one.0, one.1), geo_point(other.0, other.1));
         assert!((found - meters).abs() < 20.0, "{one:?} {other:?}: {found}");
     }
 }
@@ -123,12 +123,12 @@ fn bad_areas_are_refused_with_the_reason() {
             "once at most",
         ),
         (
-            Area::Polygon((0..1_002).map(|n| place(f64::from(n) / 100.0, 0.0)).collect()),
+            Area::Polygon((0..1_002).map(|n| geo_point(f64::from(n) / 100.0, 0.0)).collect()),
             "corners of a polygon of 1002 is over the limit of 1000",
         ),
         (
             Area::Circle {
-                center: place(0.0, 0.0),
+                center: geo_point(0.0, 0.0),
                 meters: -1.0,
             },
             "0 metres or more",
@@ -159,7 +159,7 @@ fn bad_areas_are_refused_with_the_reason() {
 
 fn places() -> impl Strategy<Value = GeoPoint> {
     let edge = |most: f64| prop_oneof![4 => -most..=most, 1 => Just(most), 1 => Just(-most), 1 => Just(0.0)];
-    (edge(90.0), edge(180.0)).prop_map(|(latitude, longitude)| place(latitude, longitude))
+    (edge(90.0), edge(180.0)).prop_map(|(latitude, longitude)| geo_point(latitude, longitude))
 }
 
 fn areas() -> impl Strategy<Value = Area> {
@@ -202,9 +202,9 @@ proptest! {
     ) {
         let turned = |(latitude, longitude): (i32, i32)| {
             let longitude = (longitude + turn + 180).rem_euclid(360) - 180;
-            place(f64::from(latitude), f64::from(longitude))
+            geo_point(f64::from(latitude), f64::from(longitude))
         };
-        let still = |(latitude, longitude): (i32, i32)| place(f64::from(latitude), f64::from(longitude));
+        let still = |(latitude, longitude): (i32, i32)| geo_point(f64::from(latitude), f64::from(longitude));
         let one = Region::new(&Area::Polygon(corners.iter().copied().map(still).collect()));
         let other = Region::new(&Area::Polygon(corners.iter().copied().map(turned).collect()));
         prop_assert_eq!(one.is_ok(), other.is_ok());

@@ -119,8 +119,8 @@ fn one_of(subject: &Subject, literals: &[Literal]) -> Result<Option<Node>> {
         match literal {
             Literal::Text(text) => texts.push(text.clone()),
             Literal::Texts(_) | Literal::Numbers(_) => return Err(ConditionError::List),
-            Literal::Point(place) => {
-                place.checked()?;
+            Literal::Point(lat_lon) => {
+                lat_lon.checked()?;
                 others.push(literal.clone());
             }
             Literal::Time { .. } if literal.as_time().is_none() => return Err(ConditionError::RelativeTime),

@@ -5,7 +5,7 @@ use crate::Result;
 use crate::condition::Subject;
 use crate::geo::{Area, Region};
 use crate::json::{Circle, Content, Fault, Form, Member, Members, Shape};
-use crate::literal::Place;
+use crate::literal::LatLon;
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
@@ -21,7 +21,7 @@ impl Near {
     /// [`crate::ConditionError::InvalidArea`] if the position is out of range.
     pub fn area(&self) -> Result<Area> {
         let Circle { lat, lon, meters } = self.0;
-        let center = Place { lat, lon }.checked()?;
+        let center = LatLon { lat, lon }.checked()?;
         Ok(Area::Circle { center, meters })
     }
 }
@@ -59,7 +59,7 @@ impl Operator for Near {
         // Areas share a code.
         let Circle { lat, lon, meters } = self.0;
         to.choice(0);
-        to.place(Place { lat, lon });
+        to.lat_lon(LatLon { lat, lon });
         to.number(meters.to_bits());
     }
 }

@@ -6,7 +6,7 @@ use crate::condition::Subject;
 use crate::json::{Content, Fault, Form, Member, Members, Shape};
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
-use crate::text::{TextTest, asked_words};
+use crate::text::{TextTest, query_words};
 
 /// Test that the subject contains the words of `text` one after the other. In a list, one text must contain all of
 /// them.
@@ -63,7 +63,7 @@ impl Operator for Phrase {
         if !(subject.is_text() || *subject == Subject::Any) {
             return Ok(None);
         }
-        let test = TextTest::Phrase(asked_words(&self.text, self.distance, compiler)?);
+        let test = TextTest::Phrase(query_words(&self.text, self.distance, compiler)?);
         Ok(Some(Node::Text(subject.clone(), test)))
     }
 

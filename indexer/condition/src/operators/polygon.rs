@@ -5,13 +5,13 @@ use crate::Result;
 use crate::condition::Subject;
 use crate::geo::{Area, Region};
 use crate::json::{Content, Fault, Form, Member, Members, Shape};
-use crate::literal::Place;
+use crate::literal::LatLon;
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 
 /// Test that the subject is a geo point within the ring of these corners.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Polygon(pub Vec<Place>);
+pub struct Polygon(pub Vec<LatLon>);
 
 impl Polygon {
     /// Returns the area.
@@ -58,7 +58,7 @@ impl Operator for Polygon {
         // Areas share a code.
         to.choice(2);
         to.number(self.0.len() as u64);
-        self.0.iter().for_each(|corner| to.place(*corner));
+        self.0.iter().for_each(|corner| to.lat_lon(*corner));
     }
 }
 

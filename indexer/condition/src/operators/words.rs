@@ -6,7 +6,7 @@ use crate::condition::Subject;
 use crate::json::{Content, Fault, Form, Member, Members, Shape};
 use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
-use crate::text::{TextTest, asked_words};
+use crate::text::{TextTest, query_words};
 
 /// Test that the subject contains all words of `text`. A word is a run of letters and digits; case is ignored. The
 /// words may be spread over the texts of a list.
@@ -53,7 +53,7 @@ impl Operator for Words {
         if !(subject.is_text() || *subject == Subject::Any) {
             return Ok(None);
         }
-        let test = TextTest::Words(asked_words(&self.text, self.distance, compiler)?);
+        let test = TextTest::Words(query_words(&self.text, self.distance, compiler)?);
         Ok(Some(Node::Text(subject.clone(), test)))
     }
 

@@ -7,7 +7,7 @@ use std::ops::Bound;
 
 use proptest::prelude::*;
 use tideline_condition::json::{self, Circle, Sides};
-use tideline_condition::literal::{Place, TimeSpan};
+use tideline_condition::literal::{LatLon, TimeSpan};
 use tideline_condition::operators::{
     Between, Compare, Equals, Exists, Fuzzy, In, Near, NotEquals, Phrase, Polygon, Prefix, Regex, Suffix,
     Wildcard, Within, WithinBox, Words,
@@ -34,8 +34,8 @@ fn time() -> impl Strategy<Value = TimeExpression> {
     ]
 }
 
-fn place() -> impl Strategy<Value = Place> {
-    (number(), number()).prop_map(|(lat, lon)| Place { lat, lon })
+fn lat_lon() -> impl Strategy<Value = LatLon> {
+    (number(), number()).prop_map(|(lat, lon)| LatLon { lat, lon })
 }
 
 fn attribute() -> impl Strategy<Value = Literal> {
@@ -44,7 +44,7 @@ fn attribute() -> impl Strategy<Value = Literal> {
         any::<bool>().prop_map(Literal::Boolean),
         number().prop_map(Literal::Float),
         time().prop_map(|time| Literal::Time { time }),
-        place().prop_map(Literal::Point),
+        lat_lon().prop_map(Literal::Point),
         prop::collection::vec(text(), 1..3).prop_map(Literal::Texts),
         prop::collection::vec(number(), 1..3).prop_map(Literal::Numbers),
     ]
@@ -93,8 +93,9 @@ fn timeline_test() -> BoxedStrategy<Test> {
             end
         })
         .into()),
-        (place(), number()).prop_map(|(Place { lat, lon }, meters)| Near(Circle { lat, lon, meters }).into()),
-        (place(), place()).prop_map(|(one, other)| {
+        (lat_lon(), number())
+            .prop_map(|(LatLon { lat, lon }, meters)| Near(Circle { lat, lon, meters }).into()),
+        (lat_lon(), lat_lon()).prop_map(|(one, other)| {
             let sides = Sides {
                 south: one.lat,
                 west: one.lon,
@@ -103,7 +104,7 @@ fn timeline_test() -> BoxedStrategy<Test> {
             };
             WithinBox(sides).into()
         }),
-        prop::collection::vec(place(), 0..4).prop_map(|corners| Polygon(corners).into()),
+        prop::collection::vec(lat_lon(), 0..4).prop_map(|corners| Polygon(corners).into()),
     ]
     .boxed()
 }

@@ -4,7 +4,7 @@
 
 use tideline_condition::condition::{DEPTH_MAX, NODES_MAX, PATTERN_BYTES_MAX};
 use tideline_condition::json::Circle;
-use tideline_condition::literal::Place;
+use tideline_condition::literal::LatLon;
 use tideline_condition::operators::{
     Equals, Exists, Fuzzy, In, Near, Polygon, Prefix, Regex, Wildcard, Within, Words,
 };
@@ -129,6 +129,6 @@ fn tests_that_a_subject_does_not_have_are_refused() {
     let site = |test: Test| Condition::leaf(Subject::Attribute("site".to_owned()), test);
     let list = site(Equals(Literal::Numbers(vec![1.0])).into());
     assert!(refusal(&list).contains("test for one of its values"));
-    let line = site(Polygon(vec![Place { lat: 1.0, lon: 2.0 }; 9]).into());
+    let line = site(Polygon(vec![LatLon { lat: 1.0, lon: 2.0 }; 9]).into());
     assert!(refusal(&line).contains("three different corners"));
 }

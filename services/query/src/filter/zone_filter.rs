@@ -47,9 +47,9 @@ impl Leaf {
 /// Returns true if an interval overlaps the inclusive range `min` to `max`, or if the types of the two differ.
 fn overlaps(intervals: &Intervals, min: Number, max: Number) -> bool {
     match (min, max) {
-        (Number::Float(min), Number::Float(max)) => intervals.meets_floats(min, max),
-        (Number::Signed(min), Number::Signed(max)) => intervals.meets_signed(min, max),
-        (Number::Unsigned(min), Number::Unsigned(max)) => intervals.meets_unsigned(min, max),
+        (Number::Float(min), Number::Float(max)) => intervals.overlaps_floats(min, max),
+        (Number::Signed(min), Number::Signed(max)) => intervals.overlaps_signed(min, max),
+        (Number::Unsigned(min), Number::Unsigned(max)) => intervals.overlaps_unsigned(min, max),
         _ => true,
     }
 }
