@@ -13,7 +13,9 @@ use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_condition::operators::{Prefix, Regex};
 use tideline_condition::{Condition, Subject};
 use tideline_model::{Identity, Ordinal, TableId};
-use tideline_search_index::{FindRequest, IndexOptions, Order, SearchIndex, Seen, SeenLookup, Sort, SortBy};
+use tideline_search_index::{
+    FindRequest, IndexOptions, SearchIndex, Seen, SeenLookup, Sort, SortBy, SortDirection,
+};
 use tideline_timeline_catalog::{Catalog, CatalogOptions, LastKey};
 
 const TIMELINES: u32 = 200_000;
@@ -42,7 +44,7 @@ fn main() {
         found.len()
     );
     build(&index, &catalog, &path);
-    for (name, condition) in questions() {
+    for (name, condition) in queries() {
         latency(name, |n| {
             index
                 .search(&catalog, &condition(n), &NeverSeen)
@@ -62,7 +64,7 @@ fn main() {
     });
     let by_source = || Sort {
         by: SortBy::Subject(Subject::Source),
-        order: Order::Ascending,
+        order: SortDirection::Ascending,
     };
     latency("page of 100 of all, by source", |_| {
         find(&page(vec![by_source()], Condition::All))
@@ -229,9 +231,9 @@ fn print_bytes(name: &str, bytes: usize) {
     );
 }
 
-type Question = (&'static str, fn(u32) -> Condition);
+type NamedQuery = (&'static str, fn(u32) -> Condition);
 
-fn questions() -> [Question; 9] {
+fn queries() -> [NamedQuery; 9] {
     [
         ("two equals, few hits", two_equals),
         ("two equals, one matches half", |n| {

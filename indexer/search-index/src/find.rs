@@ -58,7 +58,7 @@ pub struct Sort {
     /// Compared quantity.
     pub by: SortBy,
     /// Direction.
-    pub order: Order,
+    pub order: SortDirection,
 }
 
 /// Quantity that timelines are sorted by.
@@ -82,7 +82,7 @@ pub enum SortBy {
 
 /// Direction of a sort key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Order {
+pub enum SortDirection {
     /// Lowest first.
     #[default]
     Ascending,

@@ -48,14 +48,14 @@ pub(crate) fn highlights(root: &Node, entry: &Entry<'_>) -> Vec<Highlight> {
 /// Returns the byte ranges of a text that a test matched.
 fn matched(test: &TextTest, text: &str) -> Vec<Range<usize>> {
     let found: Vec<Range<usize>> = match test {
-        TextTest::Words(asked) => {
-            let said = words_at(text).filter(|found| asked.iter().any(|word| word.is(&found.word)));
-            said.map(|found| found.at).collect()
+        TextTest::Words(query) => {
+            let found = words_at(text).filter(|found| query.iter().any(|word| word.is(&found.word)));
+            found.map(|found| found.at).collect()
         }
-        TextTest::Phrase(asked) => {
+        TextTest::Phrase(query) => {
             let found: Vec<WordAt<'_>> = words_at(text).collect();
-            let places = |first: usize| found[first].at.start..found[first + asked.len() - 1].at.end;
-            phrases(asked, &found).map(places).collect()
+            let spans = |first: usize| found[first].at.start..found[first + query.len() - 1].at.end;
+            phrases(query, &found).map(spans).collect()
         }
         TextTest::Predicate(predicate) if predicate.matches(text.as_bytes()) => {
             Vec::from([predicate.matched(text)])

@@ -124,7 +124,7 @@ impl SearchIndex {
         let table = catalog.table();
         let mut control = self.shared.control.lock();
         control.catalogs.insert(table, Arc::clone(&catalog));
-        control.orders.push(Order::Attach(catalog, edits));
+        control.commands.push(IndexCommand::Attach(catalog, edits));
         self.shared.wake.notify_one();
     }
 
@@ -132,7 +132,7 @@ impl SearchIndex {
     pub fn detach(&self, table: TableId) {
         let mut control = self.shared.control.lock();
         control.catalogs.remove(&table);
-        control.orders.push(Order::Detach(table));
+        control.commands.push(IndexCommand::Detach(table));
         self.shared.wake.notify_one();
     }
 
@@ -140,7 +140,7 @@ impl SearchIndex {
     pub fn detach_others(&self) {
         let mut control = self.shared.control.lock();
         let kept = control.catalogs.keys().copied().collect();
-        control.orders.push(Order::Keep(kept));
+        control.commands.push(IndexCommand::Keep(kept));
         self.shared.wake.notify_one();
     }
 
@@ -195,7 +195,7 @@ impl SearchIndex {
             let mut control = self.shared.control.lock();
             control.status.last_error = Some(fault.0);
             control.status.rebuilding = true;
-            control.orders.push(Order::Rebuild);
+            control.commands.push(IndexCommand::Rebuild);
             self.shared.wake.notify_one();
         }
         // The hits of a stopped search are incomplete.
@@ -240,8 +240,8 @@ impl SearchIndex {
     /// [`SearchError::Commit`] if the commit failed, [`SearchError::Closed`] if the index is closed before the commit.
     pub fn flush(&self) -> Result<()> {
         let mut control = self.shared.control.lock();
-        control.flush_asked += 1;
-        let ticket = control.flush_asked;
+        control.flush_requested += 1;
+        let ticket = control.flush_requested;
         self.shared.wake.notify_one();
         while control.flush_done < ticket {
             if control.closed {
@@ -293,16 +293,16 @@ impl std::fmt::Debug for Shared {
 #[derive(Default)]
 pub(crate) struct Control {
     pub(crate) catalogs: BTreeMap<TableId, Arc<Catalog>>,
-    pub(crate) orders: Vec<Order>,
+    pub(crate) commands: Vec<IndexCommand>,
     pub(crate) notified: bool,
-    pub(crate) flush_asked: u64,
+    pub(crate) flush_requested: u64,
     pub(crate) flush_done: u64,
     pub(crate) closed: bool,
     pub(crate) status: IndexStatus,
 }
 
 /// Change of the indexed tables.
-pub(crate) enum Order {
+pub(crate) enum IndexCommand {
     /// Adds a catalog, with its edit counter at that time.
     Attach(Arc<Catalog>, u64),
     Detach(TableId),

@@ -1,6 +1,6 @@
 //! The indexer thread: commits the timelines that the catalogs contain and the index does not.
 //!
-//! 1. Wait for work: an order, a flush, enough new timelines, or the end of the commit delay.
+//! 1. Wait for work: a command, a flush, enough new timelines, or the end of the commit delay.
 //! 2. Open the index; recreate it if it is unreadable or a checksum is wrong. Reindex each table whose positions do
 //!    not match the catalog.
 //! 3. Commit batches of documents, each with its positions, until nothing is left.
@@ -21,7 +21,7 @@ use std::time::Instant;
 use tideline_model::TableId;
 use tideline_timeline_catalog::Catalog;
 
-use crate::index::{IndexOptions, Order, Shared, THREAD};
+use crate::index::{IndexCommand, IndexOptions, Shared, THREAD};
 use crate::positions::{Difference, Positions};
 
 use writer::OpenIndex;
@@ -42,7 +42,7 @@ pub(crate) struct Indexer {
     attached: BTreeMap<TableId, Attached>,
     /// Tables whose documents the next commit deletes.
     removed: BTreeSet<TableId>,
-    /// Tables to keep, from an order that is not applied yet.
+    /// Tables to keep, from a command that is not applied yet.
     kept: Option<Vec<TableId>>,
     /// Latest start of the round that commits the pending timelines.
     deadline: Option<Instant>,
@@ -53,7 +53,7 @@ pub(crate) struct Indexer {
 /// A catalog that is indexed.
 struct Attached {
     catalog: Arc<Catalog>,
-    /// Edit counter at the time of the attach order.
+    /// Edit counter at the time of the attach command.
     edits: u64,
     /// True if the index content of the table has been compared with the catalog.
     verified: bool,
@@ -61,7 +61,7 @@ struct Attached {
 
 /// Input of a round.
 struct Call {
-    orders: Vec<Order>,
+    commands: Vec<IndexCommand>,
     /// Number of the last flush that this round completes.
     ticket: u64,
 }
@@ -88,8 +88,8 @@ impl Indexer {
     pub(crate) fn run(mut self) {
         while let Some(call) = self.wait() {
             self.options.supervisor.round(THREAD);
-            for order in call.orders {
-                self.take(order);
+            for command in call.commands {
+                self.take(command);
             }
             let mut failure = self.guarded_round();
             if failure.is_some() && self.retry_at.is_none() {
@@ -114,10 +114,10 @@ impl Indexer {
                 if control.closed {
                     return None;
                 }
-                if !control.orders.is_empty() || control.flush_asked > control.flush_done {
+                if !control.commands.is_empty() || control.flush_requested > control.flush_done {
                     return Some(Call {
-                        orders: std::mem::take(&mut control.orders),
-                        ticket: control.flush_asked,
+                        commands: std::mem::take(&mut control.commands),
+                        ticket: control.flush_requested,
                     });
                 }
                 std::mem::take(&mut control.notified)
@@ -134,8 +134,8 @@ impl Indexer {
             if self.deadline.is_some_and(|deadline| deadline <= now) {
                 let control = self.shared.control.lock();
                 let ticket = control.flush_done;
-                let orders = Vec::new();
-                return Some(Call { orders, ticket });
+                let commands = Vec::new();
+                return Some(Call { commands, ticket });
             }
             self.sleep(now);
         }
@@ -152,8 +152,8 @@ impl Indexer {
         let mut control = self.shared.control.lock();
         let called = control.notified
             || control.closed
-            || !control.orders.is_empty()
-            || control.flush_asked > control.flush_done;
+            || !control.commands.is_empty()
+            || control.flush_requested > control.flush_done;
         if called {
             return;
         }
@@ -185,9 +185,9 @@ impl Indexer {
         self.attached.iter().map(of).sum()
     }
 
-    fn take(&mut self, order: Order) {
-        match order {
-            Order::Attach(catalog, edits) => {
+    fn take(&mut self, command: IndexCommand) {
+        match command {
+            IndexCommand::Attach(catalog, edits) => {
                 let verified = false;
                 let attached = Attached {
                     catalog,
@@ -196,12 +196,12 @@ impl Indexer {
                 };
                 self.attached.insert(attached.catalog.table(), attached);
             }
-            Order::Detach(table) => {
+            IndexCommand::Detach(table) => {
                 self.attached.remove(&table);
                 self.removed.insert(table);
             }
-            Order::Keep(tables) => self.kept = Some(tables),
-            Order::Rebuild => {
+            IndexCommand::Keep(tables) => self.kept = Some(tables),
+            IndexCommand::Rebuild => {
                 self.open = None;
                 self.remake = true;
             }

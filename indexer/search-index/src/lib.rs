@@ -80,7 +80,7 @@ mod segment;
 
 pub use error::SearchError;
 pub use facet::{FacetGroup, FacetOrder, FacetRequest, Facets};
-pub use find::{FindPage, FindRequest, Hit, Order, Sort, SortBy};
+pub use find::{FindPage, FindRequest, Hit, Sort, SortBy, SortDirection};
 pub use highlight::Highlight;
 pub use index::{IndexOptions, IndexStatus, SearchIndex};
 pub use record::{Seen, SeenLookup, TimelineRecord};

@@ -9,35 +9,35 @@ use tideline_timeline_catalog::{AttributeRef, Entry};
 use crate::record::{Property, texts_of};
 
 /// Words of a condition, each list with the subject that it applies to.
-pub(crate) struct Asked<'a>(Vec<(&'a Subject, &'a [Word])>);
+pub(crate) struct QueryWords<'a>(Vec<(&'a Subject, &'a [Word])>);
 
-impl<'a> Asked<'a> {
+impl<'a> QueryWords<'a> {
     /// Collects the words of all word and phrase tests that are not below a `Not`.
     pub(crate) fn of(root: &'a Node) -> Self {
-        let mut asked = Vec::new();
+        let mut query = Vec::new();
         each_text(root, &mut |subject, test| {
             if let TextTest::Words(words) | TextTest::Phrase(words) = test {
-                asked.push((subject, words.as_slice()));
+                query.push((subject, words.as_slice()));
             }
         });
-        Self(asked)
+        Self(query)
     }
 
     /// Returns the score as defined at [`crate::SortBy::Relevance`], summed over all words.
     pub(crate) fn score(&self, entry: &Entry<'_>) -> f64 {
         self.0
             .iter()
-            .map(|(subject, asked)| score(subject, asked, entry))
+            .map(|(subject, query)| score(subject, query, entry))
             .sum()
     }
 }
 
-fn score(subject: &Subject, asked: &[Word], entry: &Entry<'_>) -> f64 {
-    let mut best = vec![0.0f64; asked.len()];
+fn score(subject: &Subject, query: &[Word], entry: &Entry<'_>) -> f64 {
+    let mut best = vec![0.0f64; query.len()];
     for (_, text) in texts(subject, entry) {
         let found: Vec<Cow<'_, str>> = words(text).collect();
         let brief = 0.5 + 0.5 / found.len().max(1) as f64;
-        for (word, best) in asked.iter().zip(&mut best) {
+        for (word, best) in query.iter().zip(&mut best) {
             let edits = found.iter().filter_map(|found| word.edits(found)).min();
             if let Some(edits) = edits {
                 *best = best.max(brief / (1.0 + f64::from(edits)));

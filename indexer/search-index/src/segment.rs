@@ -226,7 +226,7 @@ impl<'a> SegmentView<'a> {
                 }
                 every.min(listed * values.len() as u64 / sampled.len().max(1) as u64)
             }
-            Node::Text(subject, TextTest::Words(asked)) => self.saying_estimate(subject, asked)?,
+            Node::Text(subject, TextTest::Words(query)) => self.documents_with_estimate(subject, query)?,
             Node::Ids(ids) => ids.len() as u64,
             Node::Time(Subject::FirstSeen | Subject::LastSeen, _) => u64::MAX / 2,
             Node::Text(..)

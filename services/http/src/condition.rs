@@ -5,7 +5,7 @@
 use tideline_engine::catalog::AttributeValue;
 use tideline_engine::condition::Subject;
 use tideline_engine::model::{GeoPoint, TimeRange, TimelineId, Timestamp};
-use tideline_engine::search::{Order, Sort, SortBy};
+use tideline_engine::search::{Sort, SortBy, SortDirection};
 use tideline_engine::{Engine, EngineError, TimelineSelector};
 use tideline_openapi::condition::{Property, TimeSpan};
 use tideline_openapi::geo::Place;
@@ -42,9 +42,9 @@ pub(crate) fn to_sort(key: SortKey) -> Result<Sort> {
         }
     };
     let order = match (key.order, &by) {
-        (Some(SortOrder::Ascending), _) => Order::Ascending,
-        (Some(SortOrder::Descending), _) | (None, SortBy::Relevance) => Order::Descending,
-        (None, _) => Order::Ascending,
+        (Some(SortOrder::Ascending), _) => SortDirection::Ascending,
+        (Some(SortOrder::Descending), _) | (None, SortBy::Relevance) => SortDirection::Descending,
+        (None, _) => SortDirection::Ascending,
     };
     Ok(Sort { by, order })
 }

@@ -10,7 +10,7 @@ use tideline_model::Ordinal;
 use tideline_timeline_catalog::Entry;
 
 use super::FindRequest;
-use super::order::{Facts, Key, Ranking};
+use super::order::{Key, Ranking, SortInputs};
 use crate::Result;
 use crate::error::limit;
 use crate::record::Seen;
@@ -78,18 +78,18 @@ impl<'a> Collect<'a> {
 
     pub(super) fn offer(&mut self, entry: &Entry<'_>, seen: Option<Seen>) -> Result<()> {
         self.total += 1;
-        let facts = self.ranking.facts(entry, seen);
+        let sort_inputs = self.ranking.sort_inputs(entry, seen);
         match &mut self.groups {
-            Some(groups) => groups.offer(self.ranking, entry, facts),
+            Some(groups) => groups.offer(self.ranking, entry, sort_inputs),
             None => {
-                self.offer_alone(entry, facts);
+                self.offer_alone(entry, sort_inputs);
                 Ok(())
             }
         }
     }
 
-    fn offer_alone(&mut self, entry: &Entry<'_>, facts: Facts) {
-        let comes_after = |key: &Key| self.ranking.compare(entry, facts, key) == Ordering::Greater;
+    fn offer_alone(&mut self, entry: &Entry<'_>, sort_inputs: SortInputs) {
+        let comes_after = |key: &Key| self.ranking.compare(entry, sort_inputs, key) == Ordering::Greater;
         if self.after.as_ref().is_some_and(|after| !comes_after(after)) {
             return;
         }
@@ -101,7 +101,7 @@ impl<'a> Collect<'a> {
             self.kept.pop();
         }
         self.kept.push(Kept {
-            key: self.ranking.key(entry, facts),
+            key: self.ranking.key(entry, sort_inputs),
             ordinal: entry.ordinal(),
             timelines: 1,
         });
@@ -134,7 +134,7 @@ impl<'a> Collect<'a> {
 }
 
 impl Groups<'_> {
-    fn offer(&mut self, ranking: &Ranking<'_>, entry: &Entry<'_>, facts: Facts) -> Result<()> {
+    fn offer(&mut self, ranking: &Ranking<'_>, entry: &Entry<'_>, sort_inputs: SortInputs) -> Result<()> {
         let value = entry.tag(self.tag);
         let known = match value {
             Some(value) => self.by_value.get(value).copied(),
@@ -154,7 +154,7 @@ impl Groups<'_> {
                 None => self.without = Some(at),
             }
             self.first.push(Kept {
-                key: ranking.key(entry, facts),
+                key: ranking.key(entry, sort_inputs),
                 ordinal: entry.ordinal(),
                 timelines: 1,
             });
@@ -162,8 +162,8 @@ impl Groups<'_> {
         };
         let first = &mut self.first[at];
         first.timelines += 1;
-        if ranking.compare(entry, facts, &first.key) == Ordering::Less {
-            first.key = ranking.key(entry, facts);
+        if ranking.compare(entry, sort_inputs, &first.key) == Ordering::Less {
+            first.key = ranking.key(entry, sort_inputs);
             first.ordinal = entry.ordinal();
         }
         Ok(())

@@ -10,19 +10,19 @@ use tideline_condition::{Node, Subject};
 use tideline_model::TimelineId;
 use tideline_timeline_catalog::{AttributeRef, Entry};
 
-use super::{Order, Sort, SortBy};
+use super::{Sort, SortBy, SortDirection};
 use crate::record::Seen;
-use crate::relevance::Asked;
+use crate::relevance::QueryWords;
 
 /// Sort keys and the words that relevance is computed for.
 pub(super) struct Ranking<'a> {
     pub(super) sort: &'a [Sort],
-    asked: Option<Asked<'a>>,
+    query: Option<QueryWords<'a>>,
 }
 
 /// Times of the points of a timeline, and its relevance score.
 #[derive(Clone, Copy)]
-pub(super) struct Facts {
+pub(super) struct SortInputs {
     seen: Option<Seen>,
     score: f64,
 }
@@ -36,7 +36,7 @@ pub(super) struct Key {
 
 /// Value that is compared in the direction of its sort key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Directed(pub(super) SortValue<String>, pub(super) Order);
+pub(super) struct Directed(pub(super) SortValue<String>, pub(super) SortDirection);
 
 impl Ord for Directed {
     fn cmp(&self, other: &Self) -> Ordering {
@@ -50,7 +50,7 @@ impl PartialOrd for Directed {
     }
 }
 
-impl Order {
+impl SortDirection {
     fn apply(self, ordering: Ordering) -> Ordering {
         match self {
             Self::Ascending => ordering,
@@ -64,7 +64,7 @@ impl<'a> Ranking<'a> {
         let by_relevance = sort.iter().any(|sort| sort.by == SortBy::Relevance);
         Self {
             sort,
-            asked: by_relevance.then(|| Asked::of(root)),
+            query: by_relevance.then(|| QueryWords::of(root)),
         }
     }
 
@@ -74,14 +74,14 @@ impl<'a> Ranking<'a> {
         self.sort.iter().any(is_time)
     }
 
-    pub(super) fn facts(&self, entry: &Entry<'_>, seen: Option<Seen>) -> Facts {
-        let score = self.asked.as_ref().map_or(0.0, |asked| asked.score(entry));
-        Facts { seen, score }
+    pub(super) fn sort_inputs(&self, entry: &Entry<'_>, seen: Option<Seen>) -> SortInputs {
+        let score = self.query.as_ref().map_or(0.0, |query| query.score(entry));
+        SortInputs { seen, score }
     }
 
-    pub(super) fn key(&self, entry: &Entry<'_>, facts: Facts) -> Key {
+    pub(super) fn key(&self, entry: &Entry<'_>, sort_inputs: SortInputs) -> Key {
         let values = self.sort.iter().map(|sort| {
-            let value = sorted_by(&sort.by, entry, facts).into_owned();
+            let value = sorted_by(&sort.by, entry, sort_inputs).into_owned();
             Directed(value, sort.order)
         });
         Key {
@@ -91,9 +91,9 @@ impl<'a> Ranking<'a> {
     }
 
     /// Compares `entry` with `key` without building its own key.
-    pub(super) fn compare(&self, entry: &Entry<'_>, facts: Facts, key: &Key) -> Ordering {
+    pub(super) fn compare(&self, entry: &Entry<'_>, sort_inputs: SortInputs, key: &Key) -> Ordering {
         for (sort, theirs) in self.sort.iter().zip(&key.values) {
-            let ours = sorted_by(&sort.by, entry, facts);
+            let ours = sorted_by(&sort.by, entry, sort_inputs);
             let ordering = sort.order.apply(ours.compare(&theirs.0));
             if ordering != Ordering::Equal {
                 return ordering;
@@ -167,10 +167,10 @@ impl SortValue<&str> {
 }
 
 /// Returns the value of a sort key for one timeline.
-fn sorted_by<'a>(by: &SortBy, entry: &Entry<'a>, facts: Facts) -> SortValue<&'a str> {
+fn sorted_by<'a>(by: &SortBy, entry: &Entry<'a>, sort_inputs: SortInputs) -> SortValue<&'a str> {
     match by {
-        SortBy::Subject(subject) => value(subject, entry, facts.seen),
-        SortBy::Relevance => SortValue::Number(facts.score),
+        SortBy::Subject(subject) => value(subject, entry, sort_inputs.seen),
+        SortBy::Relevance => SortValue::Number(sort_inputs.score),
         SortBy::Distance { key, from } => SortValue::Number(match entry.attribute(key) {
             Some(AttributeRef::Point(point)) => meters_between(*from, point),
             _ => f64::INFINITY,

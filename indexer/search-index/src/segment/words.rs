@@ -33,17 +33,17 @@ impl SegmentView<'_> {
     ) -> tantivy::Result<Bounded> {
         let terms = self.terms_of(property);
         match test {
-            TextTest::Words(asked) => {
-                let all = asked.iter().map(|word| self.saying(&terms, word));
+            TextTest::Words(query) => {
+                let all = query.iter().map(|word| self.documents_with(&terms, word));
                 Ok(Bounded::exact(all_in(all)?))
             }
-            TextTest::Phrase(asked) => {
-                let all = all_in(asked.iter().map(|word| self.saying(&terms, word)))?;
-                if asked.len() > 1 && all.len() > PHRASE_DOCUMENTS_MAX {
+            TextTest::Phrase(query) => {
+                let all = all_in(query.iter().map(|word| self.documents_with(&terms, word)))?;
+                if query.len() > 1 && all.len() > PHRASE_DOCUMENTS_MAX {
                     // Testing each distinct value once may be cheaper than verifying that many documents.
                     return Ok(Bounded::exact(self.values(&terms.values, test)?));
                 }
-                Ok(phrase(all, asked, bound))
+                Ok(phrase(all, query, bound))
             }
             TextTest::Close(close) => {
                 let infos = self.close(&terms.values, close, &|_| true)?;
@@ -60,19 +60,19 @@ impl SegmentView<'_> {
             let word_alone = TextTest::Words(vec![word.clone()]);
             let mut found = self.measured(&|text| word_alone.matches(text))?;
             for terms in &properties {
-                found |= self.saying(terms, word)?;
+                found |= self.documents_with(terms, word)?;
             }
             Ok(found)
         };
         match test {
-            TextTest::Words(asked) => Ok(Bounded::exact(all_in(asked.iter().map(anywhere))?)),
-            TextTest::Phrase(asked) => {
+            TextTest::Words(query) => Ok(Bounded::exact(all_in(query.iter().map(anywhere))?)),
+            TextTest::Phrase(query) => {
                 let in_measurement = self.measured(&|text| test.matches(text))?;
                 let mut found = RoaringBitmap::new();
                 for terms in &properties {
-                    found |= all_in(asked.iter().map(|word| self.saying(terms, word)))?;
+                    found |= all_in(query.iter().map(|word| self.documents_with(terms, word)))?;
                 }
-                let mut bounded = phrase(found, asked, bound);
+                let mut bounded = phrase(found, query, bound);
                 bounded.documents |= in_measurement;
                 Ok(bounded)
             }
@@ -83,7 +83,7 @@ impl SegmentView<'_> {
 
     /// Estimates the number of documents that contain all given words: the frequency of the rarest exact word. If there
     /// is no estimate, returns one more than the number of documents.
-    pub(super) fn saying_estimate(&self, subject: &Subject, asked: &[Word]) -> tantivy::Result<u64> {
+    pub(super) fn documents_with_estimate(&self, subject: &Subject, query: &[Word]) -> tantivy::Result<u64> {
         let every = u64::from(self.segment.max_doc());
         let terms = match subject {
             Subject::Tag(key) => self.terms_of(Keyed::Tag(key)),
@@ -91,7 +91,7 @@ impl SegmentView<'_> {
             _ => return Ok(every + 1),
         };
         let mut rarest = every + 1;
-        for word in asked {
+        for word in query {
             if let Word::Same(word) = word {
                 let in_texts = self.frequency(&with_value(terms.words.clone(), word))?;
                 let alone = self.frequency(&with_value(terms.values.clone(), word))?;
@@ -144,7 +144,7 @@ impl SegmentView<'_> {
     }
 
     /// Returns the documents that contain a word in a property.
-    fn saying(&self, terms: &Terms, word: &Word) -> tantivy::Result<RoaringBitmap> {
+    fn documents_with(&self, terms: &Terms, word: &Word) -> tantivy::Result<RoaringBitmap> {
         match word {
             Word::Same(word) => {
                 let alone = is_word(word).then(|| with_value(terms.values.clone(), word));
@@ -183,8 +183,8 @@ impl SegmentView<'_> {
 }
 
 /// Returns the bound of a phrase from the documents with all its words. The index holds no word order.
-fn phrase(documents: RoaringBitmap, asked: &[Word], bound: Bound) -> Bounded {
-    if asked.len() == 1 {
+fn phrase(documents: RoaringBitmap, query: &[Word], bound: Bound) -> Bounded {
+    if query.len() == 1 {
         return Bounded::exact(documents);
     }
     Bounded {

@@ -174,7 +174,7 @@ fn leaf() -> impl Strategy<Value = Condition> {
         2 => Just(Exists(true).into()),
         2 => select(vec!["", "1", "-1", "b", "ü"]).prop_map(|text| Suffix(text.to_owned()).into()),
         3 => (select(FUZZY.to_vec()), 0..=2u8).prop_map(|(text, distance)| Fuzzy { text: text.to_owned(), distance }.into()),
-        3 => said(),
+        3 => text_test(),
         2 => numbers().prop_map(|range| Compare::from(range).into()),
     ];
     let typed = prop_oneof![
@@ -194,13 +194,13 @@ fn leaf() -> impl Strategy<Value = Condition> {
     prop_oneof![
         8 => (subject, test).prop_map(|(subject, test)| Condition::leaf(subject, test)),
         5 => (attribute_key, typed).prop_map(|(subject, test)| Condition::leaf(subject, test)),
-        3 => said().prop_map(|said| Condition::leaf(Subject::Any, said)),
+        3 => text_test().prop_map(|text_test| Condition::leaf(Subject::Any, text_test)),
         2 => (time, range()).prop_map(|(subject, range)| Condition::leaf(subject, Within::from(range))),
         1 => Just(Condition::All),
     ]
 }
 
-fn said() -> impl Strategy<Value = Test> {
+fn text_test() -> impl Strategy<Value = Test> {
     (select(WORDS.to_vec()), 0..=2u8, any::<bool>()).prop_map(|(text, distance, is_phrase)| {
         let text = text.to_owned();
         match is_phrase {

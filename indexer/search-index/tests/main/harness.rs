@@ -248,7 +248,7 @@ fn next(stamp: &mut u64) -> tideline_backend::Result<Stamp> {
 impl Model {
     /// Returns the ordinals of the timelines that match a condition.
     pub(crate) fn matching(&self, condition: &Condition) -> Vec<u32> {
-        let matching = self.0.iter().filter(|(_, timeline)| timeline.meets(condition));
+        let matching = self.0.iter().filter(|(_, timeline)| timeline.matches(condition));
         matching.map(|(ordinal, _)| *ordinal).collect()
     }
 }
@@ -258,12 +258,12 @@ impl Modelled {
         SOURCE_TAGS.iter().find_map(|key| self.tags.get(*key))
     }
 
-    fn meets(&self, condition: &Condition) -> bool {
+    fn matches(&self, condition: &Condition) -> bool {
         match condition {
             Condition::All => true,
-            Condition::And(conditions) => conditions.iter().all(|condition| self.meets(condition)),
-            Condition::Or(conditions) => conditions.iter().any(|condition| self.meets(condition)),
-            Condition::Not(condition) => !self.meets(condition),
+            Condition::And(conditions) => conditions.iter().all(|condition| self.matches(condition)),
+            Condition::Or(conditions) => conditions.iter().any(|condition| self.matches(condition)),
+            Condition::Not(condition) => !self.matches(condition),
             Condition::Saved(name) => panic!("{name} was not expanded"),
             Condition::Leaf { subject, test } => self.passes(subject, test),
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use tideline_condition::operators::{Equals, Phrase, Prefix, Suffix, Wildcard, Words};
 use tideline_condition::{Condition, Literal, Subject, Test};
 use tideline_model::TableId;
-use tideline_search_index::{FindRequest, Hit, Order, SearchError, Sort, SortBy};
+use tideline_search_index::{FindRequest, Hit, SearchError, Sort, SortBy, SortDirection};
 use tideline_timeline_catalog::AttributeValue;
 
 use crate::harness::{Database, edits, words};
@@ -41,7 +41,7 @@ fn database() -> Database {
     database
 }
 
-fn said(text: &str, distance: u8, is_phrase: bool) -> Test {
+fn text_test(text: &str, distance: u8, is_phrase: bool) -> Test {
     let text = text.to_owned();
     match is_phrase {
         true => Phrase { text, distance }.into(),
@@ -67,7 +67,7 @@ fn all_hits(database: &Database, request: &FindRequest) -> (Vec<Hit>, u64) {
 #[test]
 fn a_value_is_one_hit_on_all_pages_together() {
     let database = database();
-    for order in [Order::Ascending, Order::Descending] {
+    for order in [SortDirection::Ascending, SortDirection::Descending] {
         for limit in [1, 4, 1_000] {
             let request = FindRequest {
                 sort: vec![Sort {
@@ -89,7 +89,7 @@ fn a_value_is_one_hit_on_all_pages_together() {
             let mut expected: Vec<(&String, u32, u64)> = Vec::new();
             for hosts in groups.values_mut() {
                 hosts.sort();
-                let first = if order == Order::Ascending {
+                let first = if order == SortDirection::Ascending {
                     hosts.first()
                 } else {
                     hosts.last()
@@ -98,7 +98,7 @@ fn a_value_is_one_hit_on_all_pages_together() {
                 expected.push((host, *ordinal, hosts.len() as u64));
             }
             expected.sort();
-            if order == Order::Descending {
+            if order == SortDirection::Descending {
                 expected.reverse();
             }
             let (hits, total) = all_hits(&database, &request);
@@ -155,12 +155,12 @@ fn the_best_come_first() {
         ("backup store", 0),
         ("rack backup", 2),
     ] {
-        let condition = Condition::leaf(Subject::Any, said(text, distance, false));
+        let condition = Condition::leaf(Subject::Any, text_test(text, distance, false));
         let request = FindRequest {
             condition: condition.clone(),
             sort: vec![Sort {
                 by: SortBy::Relevance,
-                order: Order::Descending,
+                order: SortDirection::Descending,
             }],
             limit: 7,
             ..FindRequest::default()
@@ -186,7 +186,7 @@ fn marked(database: &Database, condition: Condition) -> Vec<String> {
         condition,
         sort: vec![Sort {
             by: SortBy::Subject(Subject::Source),
-            order: Order::Ascending,
+            order: SortDirection::Ascending,
         }],
         limit: 1,
         highlight: true,
@@ -216,24 +216,24 @@ fn highlights_say_which_text_matched_and_where() {
     let title = || Subject::Attribute("title".to_owned());
     let leaf = Condition::leaf;
     assert_eq!(
-        marked(&database, leaf(Subject::Any, said("backup", 1, false))),
+        marked(&database, leaf(Subject::Any, text_test("backup", 1, false))),
         [
             "Attribute(\"labels\") [backup]",
             "Attribute(\"title\") [Backup] Store, hall 3"
         ]
     );
     assert_eq!(
-        marked(&database, leaf(title(), said("STORE hall", 0, true))),
+        marked(&database, leaf(title(), text_test("STORE hall", 0, true))),
         ["Attribute(\"title\") Backup [Store, hall] 3"]
     );
     assert_eq!(
-        marked(&database, leaf(title(), said("ober", 1, false))),
+        marked(&database, leaf(title(), text_test("ober", 1, false))),
         ["Attribute(\"title\") [Über]-Store"]
     );
     let both = Condition::And(vec![
         leaf(Subject::Source, Prefix("h".into()).into()),
         leaf(Subject::Source, Suffix("0".into()).into()),
-        Condition::Not(Box::new(leaf(title(), said("nothing", 0, false)))),
+        Condition::Not(Box::new(leaf(title(), text_test("nothing", 0, false)))),
         Condition::Or(vec![
             leaf(title(), Wildcard("b*".into()).into()),
             leaf(Subject::Measurement, Equals(Literal::Text("cpu".into())).into()),
@@ -274,7 +274,7 @@ fn values_that_are_nearly_one_word_are_found_by_their_words() {
             for subject in &subjects {
                 let condition = Condition::Leaf {
                     subject: subject.clone(),
-                    test: said(text, distance, is_phrase),
+                    test: text_test(text, distance, is_phrase),
                 };
                 found += database.check(&condition).len();
             }

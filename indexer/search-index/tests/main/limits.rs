@@ -59,7 +59,7 @@ fn limits_name_the_limit_and_what_was_given() {
 fn fuzzy_and_word_searches_are_bounded() {
     let fuzzy = |text: String, distance| host(Fuzzy { text, distance });
     let words = |text: String| host(Words { text, distance: 0 });
-    for (condition, said) in [
+    for (condition, reason) in [
         (
             fuzzy("a".into(), 3),
             "distance of a fuzzy search of 3 is over the limit of 2",
@@ -76,7 +76,7 @@ fn fuzzy_and_word_searches_are_bounded() {
         (words("- /".into()), "at least one word"),
     ] {
         let refusal = refusal(&condition);
-        assert!(refusal.contains(said), "{refusal}");
+        assert!(refusal.contains(reason), "{refusal}");
     }
 }
 

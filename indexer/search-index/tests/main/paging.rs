@@ -6,13 +6,13 @@ use std::cmp::Ordering;
 
 use tideline_condition::{Condition, Subject};
 use tideline_model::TableId;
-use tideline_search_index::{FindRequest, Order, SearchError, Sort, SortBy};
+use tideline_search_index::{FindRequest, SearchError, Sort, SortBy, SortDirection};
 use tideline_timeline_catalog::AttributeValue;
 
 use crate::harness::{Database, Modelled};
 use crate::places::place;
 
-fn sort(subject: Subject, order: Order) -> Sort {
+fn sort(subject: Subject, order: SortDirection) -> Sort {
     Sort {
         by: SortBy::Subject(subject),
         order,
@@ -100,28 +100,28 @@ fn pages_put_together_are_the_full_sort() {
     let attribute = |key: &str| Subject::Attribute(key.to_owned());
     let sorts = [
         vec![],
-        vec![sort(Subject::Source, Order::Descending)],
+        vec![sort(Subject::Source, SortDirection::Descending)],
         vec![
-            sort(tag("dc"), Order::Ascending),
-            sort(Subject::Source, Order::Descending),
+            sort(tag("dc"), SortDirection::Ascending),
+            sort(Subject::Source, SortDirection::Descending),
         ],
         vec![
-            sort(attribute("on"), Order::Ascending),
-            sort(attribute("owner"), Order::Descending),
-            sort(attribute("rack"), Order::Descending),
+            sort(attribute("on"), SortDirection::Ascending),
+            sort(attribute("owner"), SortDirection::Descending),
+            sort(attribute("rack"), SortDirection::Descending),
         ],
-        vec![sort(attribute("site"), Order::Descending)],
-        vec![sort(attribute("ports"), Order::Ascending)],
+        vec![sort(attribute("site"), SortDirection::Descending)],
+        vec![sort(attribute("ports"), SortDirection::Ascending)],
         vec![Sort {
             by: SortBy::Distance {
                 key: "site".into(),
                 from: place(0.0, 20.5),
             },
-            order: Order::Ascending,
+            order: SortDirection::Ascending,
         }],
         vec![
-            sort(Subject::LastSeen, Order::Ascending),
-            sort(tag("dc"), Order::Descending),
+            sort(Subject::LastSeen, SortDirection::Ascending),
+            sort(tag("dc"), SortDirection::Descending),
         ],
     ];
     for sort in sorts {
@@ -132,7 +132,7 @@ fn pages_put_together_are_the_full_sort() {
         expected.sort_by(|(_, a), (_, b)| {
             let by_keys = sort.iter().map(|sort| {
                 let ordering = key(a, &sort.by).cmp(&key(b, &sort.by));
-                if sort.order == Order::Descending {
+                if sort.order == SortDirection::Descending {
                     ordering.reverse()
                 } else {
                     ordering
@@ -175,7 +175,7 @@ fn a_token_is_good_for_its_own_search_only() {
     let find = |request: &FindRequest| database.index.find(&database.catalog, request, &database.model);
     let request = FindRequest {
         condition: Condition::All,
-        sort: vec![sort(Subject::Source, Order::Ascending)],
+        sort: vec![sort(Subject::Source, SortDirection::Ascending)],
         limit: 10,
         ..FindRequest::default()
     };
