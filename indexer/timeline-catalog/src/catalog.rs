@@ -318,7 +318,7 @@ impl Catalog {
 
 impl State {
     fn find_or_insert(&mut self, identity: &Identity, bytes: &[u8]) -> Result<Registered> {
-        let (id, known) = self.place(identity, bytes)?;
+        let (id, known) = self.locate(identity, bytes)?;
         if let Some(ordinal) = known {
             let new = false;
             return Ok(Registered { ordinal, id, new });
@@ -330,11 +330,11 @@ impl State {
     }
 
     fn find(&self, identity: &Identity, bytes: &[u8]) -> Result<Option<Ordinal>> {
-        Ok(self.place(identity, bytes)?.1)
+        Ok(self.locate(identity, bytes)?.1)
     }
 
     /// Returns the id of an identity, and its ordinal if the timeline is registered.
-    fn place(&self, identity: &Identity, bytes: &[u8]) -> Result<(TimelineId, Option<Ordinal>)> {
+    fn locate(&self, identity: &Identity, bytes: &[u8]) -> Result<(TimelineId, Option<Ordinal>)> {
         let source = identity.source(&self.source_tags);
         for salt in 0..=u32::MAX {
             let id = timeline_id(source, bytes, salt);

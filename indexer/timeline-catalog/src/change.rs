@@ -14,7 +14,7 @@ use tideline_wire::varint;
 
 use crate::catalog::{Catalog, CatalogOptions};
 use crate::editing::Edit;
-use crate::metadata::Known;
+use crate::metadata::StoredMetadata;
 use crate::value::Parts;
 use crate::{CatalogError, Result};
 
@@ -132,7 +132,7 @@ pub(crate) enum Changed {
     /// A saved search and its text; `None` if it is deleted.
     Search(String, Option<Arc<str>>),
     /// Changed metadata of metrics.
-    Metrics(Vec<(Box<str>, Known)>),
+    Metrics(Vec<(Box<str>, StoredMetadata)>),
 }
 
 /// Content of a change, shared by the catalog and the log.

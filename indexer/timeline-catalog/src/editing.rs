@@ -144,7 +144,7 @@ impl Catalog {
                 actual: edits.len(),
             });
         }
-        let _turn = self.editing.lock();
+        let _editing = self.editing.lock();
         let mut outcomes = Vec::with_capacity(edits.len());
         while outcomes.len() < edits.len() {
             let Batch {

@@ -40,7 +40,7 @@ const REPLACED_AGAIN_AFTER: i64 = 60 * 1_000_000_000;
 /// Rows per write. A row has at most a few kilobytes, so these rows stay within the byte limit of a write.
 const ROWS_PER_WRITE: usize = WRITE_BYTES_MAX / (4 * HELP_BYTES_MAX);
 /// Minimum time between two warnings about dropped metadata, in nanoseconds.
-const TOLD_AGAIN_AFTER: i64 = 3_600 * 1_000_000_000;
+const WARNED_AGAIN_AFTER: i64 = 3_600 * 1_000_000_000;
 
 /// Metadata of a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,7 +119,7 @@ pub struct MetadataOfMetrics {
 
 #[derive(Debug, Default)]
 struct Remembered {
-    by_name: BTreeMap<Box<str>, Known>,
+    by_name: BTreeMap<Box<str>, StoredMetadata>,
     /// Bytes in the sense of [`METADATA_BYTES_MAX`].
     bytes: usize,
 }
@@ -129,11 +129,11 @@ struct Remembered {
 struct LeftOut {
     count: u64,
     /// Time of the last warning.
-    told: Option<Timestamp>,
+    warned: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct StoredMetadata {
     kind: MetricKind,
     help: Box<str>,
     unit: Box<str>,
@@ -144,11 +144,11 @@ pub(crate) struct Known {
 /// Changes that result from given metadata.
 #[derive(Default)]
 struct Changes<'m> {
-    changed: BTreeMap<&'m str, Known>,
+    changed: BTreeMap<&'m str, StoredMetadata>,
     left_out: usize,
 }
 
-impl Known {
+impl StoredMetadata {
     fn of(metric: &MetricMetadata) -> Self {
         Self {
             kind: metric.kind,
@@ -160,7 +160,7 @@ impl Known {
 
     /// Returns true if the given metadata contains nothing new. An unknown type and empty texts are never new.
     fn has(&self, kind: MetricKind, help: &str, unit: &str) -> bool {
-        let has = |known: &str, said: &str| said.is_empty() || known == said;
+        let has = |known: &str, given: &str| given.is_empty() || known == given;
         (kind == MetricKind::Unknown || kind == self.kind)
             && has(&self.help, cut(help, HELP_BYTES_MAX))
             && has(&self.unit, cut(unit, UNIT_BYTES_MAX))
@@ -168,18 +168,18 @@ impl Known {
 
     /// Returns the metadata merged with `metric`; `None` if nothing changes, or if a value was replaced within the
     /// last [`REPLACED_AGAIN_AFTER`].
-    fn told(&self, metric: &MetricMetadata, now: Timestamp) -> Option<Self> {
+    fn merged(&self, metric: &MetricMetadata, now: Timestamp) -> Option<Self> {
         if self.has(metric.kind, &metric.help, &metric.unit) {
             return None;
         }
-        let said = Self::of(metric);
+        let given = Self::of(metric);
         let mut is_replaced = false;
-        let mut text = |known: &str, said: Box<str>| -> Box<str> {
-            is_replaced |= !known.is_empty() && !said.is_empty() && *known != *said;
-            if said.is_empty() { known.into() } else { said }
+        let mut text = |known: &str, given: Box<str>| -> Box<str> {
+            is_replaced |= !known.is_empty() && !given.is_empty() && *known != *given;
+            if given.is_empty() { known.into() } else { given }
         };
-        let (help, unit) = (text(&self.help, said.help), text(&self.unit, said.unit));
-        let kind = match said.kind {
+        let (help, unit) = (text(&self.help, given.help), text(&self.unit, given.unit));
+        let kind = match given.kind {
             MetricKind::Unknown => self.kind,
             kind => kind,
         };
@@ -215,7 +215,7 @@ impl Known {
 }
 
 impl Remembered {
-    fn insert(&mut self, name: &str, known: Known) {
+    fn insert(&mut self, name: &str, known: StoredMetadata) {
         self.bytes += known.bytes(name);
         if let Some(before) = self.by_name.insert(name.into(), known) {
             self.bytes -= before.bytes(name);
@@ -230,9 +230,9 @@ impl Remembered {
             let name = metric.name.as_str();
             let before = changes.changed.get(name).or_else(|| self.by_name.get(name));
             let after = match before {
-                Some(before) => before.told(metric, now),
+                Some(before) => before.merged(metric, now),
                 None if (1..=METRIC_NAME_BYTES_MAX).contains(&name.len()) && count < METRICS_MAX => {
-                    Some(Known::of(metric))
+                    Some(StoredMetadata::of(metric))
                 }
                 None => {
                     changes.left_out += 1;
@@ -321,7 +321,7 @@ impl MetadataOfMetrics {
     }
 
     /// Applies committed metadata.
-    pub(crate) fn apply(&self, metrics: Vec<(Box<str>, Known)>) {
+    pub(crate) fn apply(&self, metrics: Vec<(Box<str>, StoredMetadata)>) {
         let names = metrics.iter().map(|(name, _)| name.clone());
         self.unsaved.add(names);
         let mut remembered = self.remembered.write();
@@ -353,15 +353,18 @@ impl MetadataOfMetrics {
         self.unsaved.synced(written);
     }
 
-    /// Counts dropped metadata, and logs a warning at most once per [`TOLD_AGAIN_AFTER`].
+    /// Counts dropped metadata, and logs a warning at most once per [`WARNED_AGAIN_AFTER`].
     fn note_left_out(&self, left_out: usize, now: Timestamp) {
         if left_out == 0 {
             return;
         }
         let mut noted = self.left_out.lock();
         noted.count += left_out as u64;
-        if noted.told.is_none_or(|at| has_passed(at, now, TOLD_AGAIN_AFTER)) {
-            noted.told = Some(now);
+        if noted
+            .warned
+            .is_none_or(|at| has_passed(at, now, WARNED_AGAIN_AFTER))
+        {
+            noted.warned = Some(now);
             tracing::warn!(
                 table = %self.table,
                 left_out = noted.count,
@@ -403,7 +406,7 @@ impl Catalog {
         let metadata = &self.metadata;
         let mut changes = metadata.remembered.read().changes(metrics, now);
         if !changes.changed.is_empty() {
-            let _turn = metadata.editing.lock();
+            let _editing = metadata.editing.lock();
             // Another call may have changed the metadata meanwhile.
             changes = metadata.remembered.read().changes(metrics, now);
             let mut changed = changes.changed.into_iter().peekable();
@@ -423,7 +426,7 @@ impl Catalog {
 }
 
 /// Callback for a decoded metadata row, or for its error.
-type VisitMetric<'a> = dyn FnMut(Result<(&str, Known)>) + 'a;
+type VisitMetric<'a> = dyn FnMut(Result<(&str, StoredMetadata)>) + 'a;
 
 /// Passes each decoded metadata row of a table, or its error, to `visit`.
 fn each_metric(backend: &dyn Backend, table: TableId, visit: &mut VisitMetric<'_>) -> Result<()> {

@@ -31,7 +31,7 @@ pub(crate) struct RawKeyCache {
 pub struct LastKey {
     is_elder: bool,
     /// Index of the entry in its half.
-    place: Option<u32>,
+    index: Option<u32>,
 }
 
 impl RawKeyCache {
@@ -54,19 +54,19 @@ impl RawKeyCache {
         if let Some((guess, entry)) = half.after(*last)
             && entry.key(&half.text) == key
         {
-            last.place = Some(guess);
+            last.index = Some(guess);
             return Some(entry.ordinal);
         }
         let found = self.find(key)?;
-        let before = last.place.and_then(|place| half.entries.get(place as usize));
-        if let (Some(before), (true, Some(place))) = (before, (found.is_elder == last.is_elder, found.place))
+        let before = last.index.and_then(|index| half.entries.get(index as usize));
+        if let (Some(before), (true, Some(index))) = (before, (found.is_elder == last.is_elder, found.index))
         {
-            before.next.store(place, Ordering::Relaxed);
+            before.next.store(index, Ordering::Relaxed);
         }
         *last = found;
         found
-            .place
-            .map(|place| self.half(found).entries[place as usize].ordinal)
+            .index
+            .map(|index| self.half(found).entries[index as usize].ordinal)
     }
 
     /// Returns the ordinal of the key that probably follows `last`, if `is_it` returns true for its bytes. `last` is
@@ -78,7 +78,7 @@ impl RawKeyCache {
         if !is_it(entry.key(&half.text)) {
             return None;
         }
-        last.place = Some(guess);
+        last.index = Some(guess);
         Some(entry.ordinal)
     }
 
@@ -91,10 +91,10 @@ impl RawKeyCache {
         let hash = xxh3_64_with_seed(key, self.seed);
         let halves = [(false, &self.younger), (true, &self.elder)];
         halves.into_iter().find_map(|(is_elder, half)| {
-            let place = half.find(hash, key)?;
+            let index = half.find(hash, key)?;
             Some(LastKey {
                 is_elder,
-                place: Some(place),
+                index: Some(index),
             })
         })
     }
@@ -117,7 +117,7 @@ impl RawKeyCache {
         [&self.younger, &self.elder]
             .map(|half| {
                 let entries = half.entries.capacity() * size_of::<KeyEntry>();
-                half.text.capacity() + entries + half.places.allocation_size()
+                half.text.capacity() + entries + half.indexes.allocation_size()
             })
             .iter()
             .sum()
@@ -133,7 +133,7 @@ struct Half {
     /// Entries in insertion order.
     entries: Vec<KeyEntry>,
     /// Index of each entry, hashed by its key.
-    places: HashTable<u32>,
+    indexes: HashTable<u32>,
 }
 
 #[derive(Debug)]
@@ -158,29 +158,29 @@ impl Half {
 
     /// Returns the index and entry of the key that probably follows `last`.
     fn after(&self, last: LastKey) -> Option<(u32, &KeyEntry)> {
-        let before = self.entries.get(last.place? as usize)?;
+        let before = self.entries.get(last.index? as usize)?;
         let guess = before.next.load(Ordering::Relaxed);
         Some((guess, self.entries.get(guess as usize)?))
     }
 
     fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
-        let is_it = |place: &u32| self.entries[*place as usize].key(&self.text) == key;
-        self.places.find(hash, is_it).copied()
+        let is_it = |index: &u32| self.entries[*index as usize].key(&self.text) == key;
+        self.indexes.find(hash, is_it).copied()
     }
 
     /// Inserts a key. The caller has checked that the key fits and is new.
     fn insert(&mut self, hash: u64, key: &[u8], ordinal: Ordinal, seed: u64) {
-        let place = u32::try_from(self.entries.len()).expect("each takes more than a byte of 4 GiB");
+        let index = u32::try_from(self.entries.len()).expect("each takes more than a byte of 4 GiB");
         self.entries.push(KeyEntry {
             offset: self.text.len() as u32,
             length: key.len() as u32,
             ordinal,
-            next: AtomicU32::new(place.saturating_add(1)),
+            next: AtomicU32::new(index.saturating_add(1)),
         });
         self.text.extend_from_slice(key);
         let (text, entries) = (&self.text, &self.entries);
-        self.places.insert_unique(hash, place, |place| {
-            xxh3_64_with_seed(entries[*place as usize].key(text), seed)
+        self.indexes.insert_unique(hash, index, |index| {
+            xxh3_64_with_seed(entries[*index as usize].key(text), seed)
         });
     }
 }

@@ -136,7 +136,7 @@ impl Catalog {
         if text.len() > SEARCH_TEXT_BYTES_MAX {
             return over("bytes of a saved search", SEARCH_TEXT_BYTES_MAX, text.len());
         }
-        let _turn = self.searches.editing.lock();
+        let _editing = self.searches.editing.lock();
         let is_new = self.searches.get(name).is_none();
         let count = self.searches.by_name.read().len() + usize::from(is_new);
         if count > SEARCHES_MAX {
@@ -151,7 +151,7 @@ impl Catalog {
     ///
     /// [`CatalogError::NotCommitted`] if the commit fails.
     pub fn delete_search(self: &Arc<Self>, name: &str, commit: &Commit<'_>) -> Result<bool> {
-        let _turn = self.searches.editing.lock();
+        let _editing = self.searches.editing.lock();
         if self.searches.get(name).is_none() {
             return Ok(false);
         }

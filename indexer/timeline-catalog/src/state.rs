@@ -211,11 +211,11 @@ impl State {
             return Ok(*number);
         }
         let number = u32::try_from(self.shapes.len()).map_err(|_| CatalogError::Full("shapes"))?;
-        let place = |source: &String| {
+        let position = |source: &String| {
             let symbol = self.symbols.get(source)?;
             keys.iter().position(|key| *key == symbol)
         };
-        let source = self.source_tags.iter().find_map(place);
+        let source = self.source_tags.iter().find_map(position);
         self.shapes.push(Shape {
             measurement,
             keys: keys.into(),

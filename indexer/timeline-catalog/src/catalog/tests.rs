@@ -278,13 +278,13 @@ fn a_timeline_is_admitted_by_the_tags_that_are_new_with_it() {
     let known = identity("cpu", &[("host", "a"), ("pod", "1")]);
     let registered = catalog.register(&known, None).expect("room");
     catalog.announced(&[registered.ordinal]);
-    let mut asked: Vec<Vec<(String, String)>> = Vec::new();
+    let mut requested: Vec<Vec<(String, String)>> = Vec::new();
     let mut offer = |identity: &Identity, answer: bool| {
         let admit = |novel: &[(&str, &str)]| {
             let owned = novel
                 .iter()
                 .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-            asked.push(owned.collect());
+            requested.push(owned.collect());
             answer
         };
         catalog
@@ -298,7 +298,7 @@ fn a_timeline_is_admitted_by_the_tags_that_are_new_with_it() {
     assert!(taken.new);
     assert_eq!(offer(&other, false).map(|known| known.new), Some(false));
     let pod = vec![("pod".to_owned(), "2".to_owned())];
-    assert_eq!(asked, [pod.clone(), pod], "no admission for known timelines");
+    assert_eq!(requested, [pod.clone(), pod], "no admission for known timelines");
     assert_eq!(
         catalog.reader().by_key(b"2", &mut LastKey::default()),
         Some(taken.ordinal)

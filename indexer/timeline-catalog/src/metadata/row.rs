@@ -2,12 +2,12 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Known, MetricKind};
+use super::{MetricKind, StoredMetadata};
 
 /// Version of the row layout.
 const VERSION: u8 = 1;
 
-pub(super) fn encode(name: &str, known: &Known) -> Vec<u8> {
+pub(super) fn encode(name: &str, known: &StoredMetadata) -> Vec<u8> {
     let mut row = vec![VERSION, known.kind as u8, known.unit.len() as u8];
     row.extend_from_slice(known.unit.as_bytes());
     row.extend_from_slice(known.help.as_bytes());
@@ -17,7 +17,7 @@ pub(super) fn encode(name: &str, known: &Known) -> Vec<u8> {
 }
 
 /// Decodes the row of the metric with this name; `None` if it is damaged.
-pub(super) fn decode(name: &str, row: &[u8]) -> Option<Known> {
+pub(super) fn decode(name: &str, row: &[u8]) -> Option<StoredMetadata> {
     let (content, stored) = row.split_last_chunk::<4>()?;
     if checksum(name, content) != *stored {
         return None;
@@ -26,7 +26,7 @@ pub(super) fn decode(name: &str, row: &[u8]) -> Option<Known> {
         return None;
     };
     let (unit, help) = texts.split_at_checked(usize::from(*unit))?;
-    Some(Known {
+    Some(StoredMetadata {
         kind: *MetricKind::ALL.get(usize::from(*kind))?,
         help: std::str::from_utf8(help).ok()?.into(),
         unit: std::str::from_utf8(unit).ok()?.into(),

@@ -39,7 +39,7 @@ fn metric(name: &str, kind: MetricKind, help: &str, unit: &str) -> MetricMetadat
 /// Rows are stored on disk: these bytes must remain readable forever.
 #[test]
 fn golden_row() {
-    let known = Known::of(&metric("up", MetricKind::Gauge, "Is it up?", "s"));
+    let known = StoredMetadata::of(&metric("up", MetricKind::Gauge, "Is it up?", "s"));
     let row = encode("up", &known);
     let golden = [&[1, 2, 1][..], b"sIs it up?", &[135, 35, 87, 125]].concat();
     assert_eq!(row, golden);
@@ -66,7 +66,7 @@ fn what_is_said_is_replayed_and_saved_and_what_is_known_is_not_written_again() {
     let (backend, mut stamp) = backend();
     let journal = Journal::default();
     let kept = catalog(TableId(7));
-    let said = [
+    let given = [
         metric("b", MetricKind::Counter, "old", ""),
         metric("a", MetricKind::Unknown, "", "bytes"),
         metric("b", MetricKind::Counter, "new", ""),
@@ -74,8 +74,8 @@ fn what_is_said_is_replayed_and_saved_and_what_is_known_is_not_written_again() {
         metric(&"n".repeat(1_025), MetricKind::Counter, "long", ""),
         metric("long", MetricKind::Info, &"ä".repeat(2_000), &"ü".repeat(65)),
     ];
-    for (said, left_out) in [(&said[..], 2), (&said[1..3], 0), (&said[5..], 0)] {
-        assert_eq!(put(&kept, said, 0, &journal), left_out);
+    for (given, left_out) in [(&given[..], 2), (&given[1..3], 0), (&given[5..], 0)] {
+        assert_eq!(put(&kept, given, 0, &journal), left_out);
     }
     assert_eq!(journal.entries().len(), 1, "one entry for all that was new");
     let load = |table| Catalog::load(&backend, TableId(table), options()).expect("sound rows");
@@ -90,13 +90,13 @@ fn what_is_said_is_replayed_and_saved_and_what_is_known_is_not_written_again() {
         journal.replay(&loaded);
         let loaded = loaded.metadata();
         assert_eq!(loaded.all(), kept.metadata().all());
-        assert_eq!(loaded.get("b"), Some(said[2].clone()));
-        assert_eq!(loaded.get("a"), Some(said[1].clone()));
+        assert_eq!(loaded.get("b"), Some(given[2].clone()));
+        assert_eq!(loaded.get("a"), Some(given[1].clone()));
         let long = loaded.get("long").expect("known");
         assert_eq!((long.help.len(), long.unit.len()), (2_048, 128));
     }
     let others = catalog(TableId(8));
-    put(&others, &said[..1], 0, &journal);
+    put(&others, &given[..1], 0, &journal);
     save(&others, &backend, &mut stamp).expect("written");
     Catalog::remove_all(&backend, TableId(7), &mut stamp).expect("written");
     for (table, left) in [(7, 0), (8, 1)] {
@@ -105,8 +105,8 @@ fn what_is_said_is_replayed_and_saved_and_what_is_known_is_not_written_again() {
 }
 
 /// Stores metadata at the given second and returns the number of dropped items.
-fn put(catalog: &Arc<Catalog>, said: &[MetricMetadata], second: i64, journal: &Journal) -> usize {
-    let left_out = catalog.put_metadata(said, at(second), &journal.commit());
+fn put(catalog: &Arc<Catalog>, given: &[MetricMetadata], second: i64, journal: &Journal) -> usize {
+    let left_out = catalog.put_metadata(given, at(second), &journal.commit());
     left_out.expect("committed")
 }
 
@@ -126,15 +126,15 @@ fn there_is_an_end_to_how_many_are_remembered() {
 #[test]
 fn senders_that_disagree_cost_a_write_a_minute() {
     let (journal, kept) = (Journal::default(), catalog(TableId(7)));
-    let said = |kind: MetricKind, help: &str, unit: &str| [metric("m", kind, help, unit)];
+    let given = |kind: MetricKind, help: &str, unit: &str| [metric("m", kind, help, unit)];
     let put = |metrics: &[MetricMetadata], second: i64| {
         assert_eq!(put(&kept, metrics, second, &journal), 0);
         let known = kept.metadata().get("m").expect("known");
         (known.kind, known.help, known.unit)
     };
     let (one, other) = (
-        said(MetricKind::Counter, "One.", "s"),
-        said(MetricKind::Counter, "Other.", "s"),
+        given(MetricKind::Counter, "One.", "s"),
+        given(MetricKind::Counter, "Other.", "s"),
     );
     for second in 0..=150 {
         let (_, first, _) = put(&one, second);
@@ -172,16 +172,16 @@ fn nothing_takes_the_place_of_something() {
 }
 
 #[test]
-fn a_damaged_row_is_passed_over_told_and_written_anew() {
+fn a_damaged_row_is_skipped_reported_and_written_anew() {
     let (backend, mut stamp) = backend();
     let journal = Journal::default();
     let table = TableId(7);
-    let said = [
+    let given = [
         metric("a", MetricKind::Gauge, "A.", ""),
         metric("b", MetricKind::Gauge, "B.", ""),
     ];
     let kept = catalog(table);
-    put(&kept, &said, 0, &journal);
+    put(&kept, &given, 0, &journal);
     save(&kept, &backend, &mut stamp).expect("written");
     let (partition, _) = table_rows(space::METADATA, table);
     let damaged = RowChange {
@@ -204,10 +204,13 @@ fn a_damaged_row_is_passed_over_told_and_written_anew() {
     };
     assert_eq!(findings(), ["the metadata row of metric \"a\" is damaged"]);
     let loaded = Arc::new(Catalog::load(&backend, table, options()).expect("it starts"));
-    assert_eq!(loaded.metadata().all(), said[1..]);
-    put(&loaded, &said, 0, &journal);
+    assert_eq!(loaded.metadata().all(), given[1..]);
+    put(&loaded, &given, 0, &journal);
     save(&loaded, &backend, &mut stamp).expect("written");
-    assert_eq!((loaded.metadata().all(), findings()), (said.to_vec(), Vec::new()));
+    assert_eq!(
+        (loaded.metadata().all(), findings()),
+        (given.to_vec(), Vec::new())
+    );
 }
 
 #[test]
