@@ -12,7 +12,7 @@ use tideline_model::{Clock, Timestamp};
 pub(crate) struct LogClock {
     clock: Arc<dyn Clock>,
     trusted: Mutex<TrustedClock>,
-    turns: AtomicU64,
+    regressions: AtomicU64,
 }
 
 impl LogClock {
@@ -21,7 +21,7 @@ impl LogClock {
         Self {
             clock,
             trusted: Mutex::new(trusted),
-            turns: AtomicU64::new(0),
+            regressions: AtomicU64::new(0),
         }
     }
 
@@ -35,7 +35,7 @@ impl LogClock {
         let mut trusted = self.trusted.lock();
         let before = trusted.now();
         let shown = trusted.observe(wall, monotonic);
-        self.count_turn(before, &trusted);
+        self.count_regression(before, &trusted);
         shown
     }
 
@@ -45,7 +45,7 @@ impl LogClock {
         let mut trusted = self.trusted.lock();
         let before = trusted.now();
         trusted.confirm(wall, monotonic);
-        self.count_turn(before, &trusted);
+        self.count_regression(before, &trusted);
     }
 
     /// Records the newest timestamp that is stored.
@@ -54,13 +54,13 @@ impl LogClock {
     }
 
     /// Returns how often the trusted time went back since the start.
-    pub(crate) fn turns(&self) -> u64 {
-        self.turns.load(Ordering::SeqCst)
+    pub(crate) fn regressions(&self) -> u64 {
+        self.regressions.load(Ordering::SeqCst)
     }
 
-    fn count_turn(&self, before: Timestamp, trusted: &TrustedClock) {
+    fn count_regression(&self, before: Timestamp, trusted: &TrustedClock) {
         if trusted.now() < before {
-            self.turns.fetch_add(1, Ordering::SeqCst);
+            self.regressions.fetch_add(1, Ordering::SeqCst);
         }
     }
 }

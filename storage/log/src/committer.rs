@@ -314,7 +314,7 @@ impl Worker {
         let (backend, ownership) = (self.log.backend.as_ref(), &self.log.ownership);
         backend
             .append(SHARD, ownership.epoch, &entries, durability)
-            .inspect_err(|error| ownership.look_into(error, backend))?;
+            .inspect_err(|error| ownership.check_error(error, backend))?;
         // A newer owner may have closed this epoch before the append arrived.
         if let Err(lost) = self.log.check_lease() {
             let reason = format!("when the append was acknowledged, {lost}");

@@ -107,7 +107,7 @@ impl Ownership {
     }
 
     /// Renews the lease if `error` indicates that this process may no longer be the owner.
-    pub(crate) fn look_into(&self, error: &BackendError, backend: &dyn Backend) {
+    pub(crate) fn check_error(&self, error: &BackendError, backend: &dyn Backend) {
         if error.kind() == ErrorKind::Refused {
             self.renew(backend);
         }

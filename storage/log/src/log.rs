@@ -206,8 +206,8 @@ impl Log {
     }
 
     /// Returns how often the trusted time went back since the start. Each time, expired data may become visible again.
-    pub fn clock_turns(&self) -> u64 {
-        self.clock.turns()
+    pub fn clock_regressions(&self) -> u64 {
+        self.clock.regressions()
     }
 
     /// Accepts the wall clock as right, as confirmed by an operator. Stores the new trusted time at once, so that the

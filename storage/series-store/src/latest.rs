@@ -55,7 +55,7 @@ pub(crate) struct TableLatest {
     shards: Box<[Mutex<Shard>]>,
     generation: AtomicU64,
     /// Number of backward steps of the clock that these values account for.
-    turns: AtomicU64,
+    regressions: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -124,7 +124,7 @@ impl Default for TableLatest {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             generation: AtomicU64::new(0),
-            turns: AtomicU64::new(0),
+            regressions: AtomicU64::new(0),
         }
     }
 }
@@ -228,8 +228,8 @@ impl TableLatest {
 
     /// Forgets all timelines if the trusted clock has gone back since the last call. Points that were expired when
     /// chunks were read may be visible again; the values in memory do not include them.
-    pub(crate) fn follow(&self, clock_turns: u64) {
-        if self.turns.fetch_max(clock_turns, Ordering::SeqCst) < clock_turns {
+    pub(crate) fn follow(&self, clock_regressions: u64) {
+        if self.regressions.fetch_max(clock_regressions, Ordering::SeqCst) < clock_regressions {
             self.forget_all();
         }
     }

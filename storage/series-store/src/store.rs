@@ -519,7 +519,7 @@ impl SeriesStore {
     /// may lack points that are visible again.
     fn follow_clock(&self, table: &Table) -> i64 {
         let visible = self.visible_from(table);
-        table.latest().follow(self.log().clock_turns());
+        table.latest().follow(self.log().clock_regressions());
         visible
     }
 
