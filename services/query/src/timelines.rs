@@ -27,7 +27,7 @@ impl<'r> TimelineReader<'r> {
     ) -> Self {
         Self {
             context,
-            reader: context.snapshot.reader(selection).screened(zone_filter),
+            reader: context.snapshot.reader(selection).with_zone_filter(zone_filter),
             metered: 0,
         }
     }

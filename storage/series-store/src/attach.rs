@@ -117,7 +117,7 @@ impl SeriesStore {
         self.shared().files_of(segment)
     }
 
-    /// Attaches a described segment to a table. Returns `None` if its files are already attached or `places` is empty.
+    /// Attaches a described segment to a table. Returns `None` if its files are already attached or `slots` is empty.
     ///
     /// `from` is the result of [`raise_sequences`](Self::raise_sequences): deletes from that sequence on apply to
     /// the segment. Blocks until the load is done.
@@ -125,7 +125,7 @@ impl SeriesStore {
     /// # Errors
     ///
     /// [`StoreError::Clash`] as in [`check_attach`](Self::check_attach); [`StoreError::NoCommonWindow`] if no window
-    /// contains its points; [`StoreError::TableDropped`]; the errors of `places`, of the backend and of
+    /// contains its points; [`StoreError::TableDropped`]; the errors of `slots`, of the backend and of
     /// [`tideline_log::Log::edit`].
     pub fn attach(
         &self,
@@ -133,9 +133,9 @@ impl SeriesStore {
         described: &Segment,
         files: ArchiveCopy,
         from: SequenceNumber,
-        places: &mut TimelineSlots<'_>,
+        slots: &mut TimelineSlots<'_>,
     ) -> Result<Option<Arc<Segment>>> {
-        self.shared().attach(table, described, files, from, places)
+        self.shared().attach(table, described, files, from, slots)
     }
 
     /// Turns a copied data folder into a separate database. Existing files remain those of the original, and new
@@ -232,7 +232,7 @@ impl Shared {
         described: &Segment,
         files: ArchiveCopy,
         from: SequenceNumber,
-        places: &mut TimelineSlots<'_>,
+        slots: &mut TimelineSlots<'_>,
     ) -> Result<Option<Arc<Segment>>> {
         let manifest = Arc::clone(&self.state.read().manifest);
         if is_attached(&manifest, table.id(), &files) {
@@ -248,7 +248,7 @@ impl Shared {
         };
         let bits = bucket_bits(described.chunks * EXTENT_BYTES, self.settings.bucket_bytes);
         let made = around("attach", "load", || {
-            let mut rows = places.map(|next| {
+            let mut rows = slots.map(|next| {
                 let (id, extent) = next.map_err(|error| BackendError::corrupt(error.to_string()))?;
                 loaded.count(id, &extent);
                 Ok(row(id, &extent, &[]))

@@ -184,14 +184,14 @@ struct Part {
 }
 
 /// Throttle for one of several outputs. Adds the cost of the previous outputs.
-struct PartPace<'a> {
-    pace: &'a mut dyn Throttle,
+struct PartThrottle<'a> {
+    throttle: &'a mut dyn Throttle,
     before: RewriteCost,
 }
 
-impl Throttle for PartPace<'_> {
+impl Throttle for PartThrottle<'_> {
     fn step(&mut self, cost: &RewriteCost) -> ControlFlow<()> {
-        self.pace.step(&(self.before + *cost))
+        self.throttle.step(&(self.before + *cost))
     }
 }
 
@@ -252,7 +252,7 @@ impl Drop for Claim<'_> {
 
 impl Shared {
     /// Performs a rewrite; see the module documentation.
-    pub(crate) fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Throttle) -> Result<Rewritten> {
+    pub(crate) fn rewrite(&self, rewrite: &Rewrite, throttle: &mut dyn Throttle) -> Result<Rewritten> {
         self.check_not_read_only()?;
         let _claim = Claim::take(self, &rewrite.inputs)?;
         let state = self.state.read().clone();
@@ -277,8 +277,11 @@ impl Shared {
             let place = self.place_part(&state.manifest, rewrite, &inputs, part, &places);
             places.push((part, place));
             archiving.extend((part.tier == Tier::Archive).then(|| Archiving::begin(self, place.segment)));
-            let mut pace = PartPace { pace, before: cost };
-            match self.load_part(rewrite, &inputs, deletes, (part, place), &mut pace) {
+            let mut throttle = PartThrottle {
+                throttle,
+                before: cost,
+            };
+            match self.load_part(rewrite, &inputs, deletes, (part, place), &mut throttle) {
                 Ok(loaded) => {
                     cost += loaded.cost;
                     published.extend(loaded.output);
@@ -346,7 +349,7 @@ impl Shared {
         inputs: &[Arc<Segment>],
         deletes: Option<&TableDeletes>,
         (part, place): (Part, SegmentRef),
-        pace: &mut dyn Throttle,
+        throttle: &mut dyn Throttle,
     ) -> Result<Loaded> {
         let written = inputs
             .iter()
@@ -374,8 +377,8 @@ impl Shared {
         };
         self.check_row(&(load.describe)(SegmentTotals::default()))?;
         let made = match part.tier {
-            Tier::Archive => self.load_files(&load, pace),
-            _ => self.load_chunks(&load, pace),
+            Tier::Archive => self.load_files(&load, throttle),
+            _ => self.load_chunks(&load, throttle),
         };
         let Loaded {
             output,
@@ -412,7 +415,7 @@ impl Shared {
     }
 
     /// Loads the merged inputs as chunks. Returns the output if any point is left.
-    fn load_chunks(&self, load: &Load<'_>, pace: &mut dyn Throttle) -> Result<Loaded> {
+    fn load_chunks(&self, load: &Load<'_>, throttle: &mut dyn Throttle) -> Result<Loaded> {
         let Load {
             rewrite,
             part,
@@ -420,7 +423,7 @@ impl Shared {
             ..
         } = load;
         let writer = SegmentWriter::new(part.tier);
-        let mut stream = Stream::new(self, load, pace, Output::Chunks(Box::new(writer)));
+        let mut stream = Stream::new(self, load, throttle, Output::Chunks(Box::new(writer)));
         let place = describe(SegmentTotals::default()).reference();
         let bytes = load.inputs.iter().map(|segment| segment.bytes).sum();
         let bits = bucket_bits(bytes, self.settings.bucket_bytes);

@@ -14,9 +14,9 @@ use tideline_model::{ColumnData, FieldId, SequenceNumber, TimelineId, Value, Val
 
 use crate::merge::value_at;
 use crate::pages::Pages;
-use crate::places::{NO_SLOT, TimelineSlots};
 use crate::schema::Shape;
 use crate::sharding::{DeltaRow, SHARDS, ShardedDelta, shard_of, warm};
+use crate::timeline_slots::{NO_SLOT, TimelineSlots};
 
 /// Newest value of one field.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,7 +60,7 @@ pub(crate) struct TableLatest {
 
 #[derive(Debug, Default)]
 struct Shard {
-    places: TimelineSlots,
+    slots: TimelineSlots,
     timelines: Pages<TimelineLatest>,
 }
 
@@ -70,7 +70,7 @@ struct Shard {
 #[repr(align(64))]
 struct TimelineLatest {
     /// Newest row of the first shape. Nearly every timeline has only one shape.
-    lane: Option<ShapeRow>,
+    shape_row: Option<ShapeRow>,
     /// Timestamps of the oldest and the newest point; `first` is greater than `last` while there are no points.
     seen: Seen,
     /// State that timelines with one number per row do not need.
@@ -83,7 +83,7 @@ struct TimelineLatest {
 
 #[derive(Debug, Default)]
 struct More {
-    /// Other values of the row in `lane`.
+    /// Other values of the row in `shape_row`.
     tail: ShapeRowRest,
     /// Newest rows of further shapes.
     others: Vec<(ShapeRow, ShapeRowRest)>,
@@ -113,7 +113,7 @@ struct ShapeRowRest {
 
 /// Latest values of one timeline that are available without reading chunks.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Known {
+pub(crate) struct CachedLatest {
     pub(crate) row: LatestRow,
     /// True if chunks hold no further values.
     pub(crate) complete: bool,
@@ -169,10 +169,10 @@ impl TableLatest {
     }
 
     /// Returns the values of a timeline that are in memory; `None` if there is no entry for it.
-    pub(crate) fn known(&self, id: TimelineId) -> Option<Known> {
+    pub(crate) fn known(&self, id: TimelineId) -> Option<CachedLatest> {
         let shard = self.shard(id);
         let latest = shard.get(id)?;
-        Some(Known {
+        Some(CachedLatest {
             row: latest.row(),
             complete: latest.complete,
         })
@@ -247,7 +247,7 @@ impl TableLatest {
 
 impl Shard {
     fn get(&self, id: TimelineId) -> Option<&TimelineLatest> {
-        let slot = self.places.get(id)?;
+        let slot = self.slots.get(id)?;
         Some(&self.timelines[slot as usize])
     }
 
@@ -259,7 +259,7 @@ impl Shard {
 
     /// Returns the slot of a timeline, known or new. `before` is the slot of the previous timeline.
     fn slot(&mut self, id: TimelineId, before: u32) -> u32 {
-        let slot = self.places.of(id, before);
+        let slot = self.slots.of(id, before);
         if slot as usize == self.timelines.len() {
             self.timelines.push(TimelineLatest::default());
         }
@@ -267,7 +267,7 @@ impl Shard {
     }
 
     fn remove(&mut self, id: TimelineId) {
-        if let Some(slot) = self.places.remove(id) {
+        if let Some(slot) = self.slots.remove(id) {
             self.timelines[slot as usize] = TimelineLatest::default();
         }
     }
@@ -276,7 +276,7 @@ impl Shard {
 impl Default for TimelineLatest {
     fn default() -> Self {
         Self {
-            lane: None,
+            shape_row: None,
             seen: Seen {
                 first: i64::MAX,
                 last: i64::MIN,
@@ -291,25 +291,25 @@ impl Default for TimelineLatest {
 impl TimelineLatest {
     fn take(&mut self, row: DeltaRow<'_>, sequence: SequenceNumber) {
         self.widen(row.group.timestamps[row.row]);
-        let lane = self.lane.get_or_insert_with(|| ShapeRow::new(row.shape));
-        if Arc::ptr_eq(&lane.shape, row.shape) {
-            return lane.take(row, sequence, || &mut self.more.get_or_insert_default().tail);
+        let shape_row = self.shape_row.get_or_insert_with(|| ShapeRow::new(row.shape));
+        if Arc::ptr_eq(&shape_row.shape, row.shape) {
+            return shape_row.take(row, sequence, || &mut self.more.get_or_insert_default().tail);
         }
         let others = &mut self.more.get_or_insert_default().others;
         let known = others
             .iter()
-            .position(|(lane, _)| Arc::ptr_eq(&lane.shape, row.shape));
+            .position(|(shape_row, _)| Arc::ptr_eq(&shape_row.shape, row.shape));
         let at = known.unwrap_or_else(|| {
             others.push((ShapeRow::new(row.shape), ShapeRowRest::default()));
             others.len() - 1
         });
-        let (lane, tail) = &mut others[at];
-        lane.take(row, sequence, || tail);
+        let (shape_row, tail) = &mut others[at];
+        shape_row.take(row, sequence, || tail);
     }
 
     /// Returns the word that the next row probably overwrites.
     fn last_word(&self) -> u64 {
-        self.lane.as_ref().map_or(0, |lane| lane.first)
+        self.shape_row.as_ref().map_or(0, |shape_row| shape_row.first)
     }
 
     fn seen(&self) -> Option<Seen> {
@@ -333,16 +333,16 @@ impl TimelineLatest {
     fn row(&self) -> LatestRow {
         let (nothing, more) = (ShapeRowRest::default(), self.more.as_deref());
         let first = self
-            .lane
+            .shape_row
             .iter()
-            .map(|lane| (lane, more.map_or(&nothing, |more| &more.tail)));
+            .map(|shape_row| (shape_row, more.map_or(&nothing, |more| &more.tail)));
         let others = more.into_iter().flat_map(|more| &more.others);
-        let lanes = first.chain(others.map(|(lane, tail)| (lane, tail)));
-        let of_lanes = lanes.flat_map(|(lane, tail)| lane.fields(tail));
+        let shape_rows = first.chain(others.map(|(shape_row, tail)| (shape_row, tail)));
+        let of_shapes = shape_rows.flat_map(|(shape_row, tail)| shape_row.fields(tail));
         let stored = more.into_iter().flat_map(|more| &more.stored);
         let stored = stored.map(|field| (field.clone(), SequenceNumber(0)));
         let mut newest: Vec<(LatestField, SequenceNumber)> = Vec::new();
-        for (candidate, sequence) in stored.chain(of_lanes) {
+        for (candidate, sequence) in stored.chain(of_shapes) {
             match newest.iter_mut().find(|(have, _)| have.field == candidate.field) {
                 Some((have, written)) => {
                     if (candidate.timestamp, sequence) > (have.timestamp, *written) {

@@ -329,10 +329,10 @@ impl SeriesStore {
     /// # Errors
     ///
     /// [`StoreError::SegmentGone`], [`StoreError::Interleaved`], [`StoreError::NoCommonWindow`], [`StoreError::Cut`]
-    /// or [`StoreError::NoCopy`] if the inputs cannot be rewritten this way; [`StoreError::Cancelled`] if `pace`
+    /// or [`StoreError::NoCopy`] if the inputs cannot be rewritten this way; [`StoreError::Cancelled`] if `throttle`
     /// stops it; the errors of the backend, of the archive and of [`Log::edit`].
-    pub fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Throttle) -> Result<Rewritten> {
-        self.shared.rewrite(rewrite, pace)
+    pub fn rewrite(&self, rewrite: &Rewrite, throttle: &mut dyn Throttle) -> Result<Rewritten> {
+        self.shared.rewrite(rewrite, throttle)
     }
 
     /// Drops whole segments with their points. Returns the number of dropped segments. The caller must ensure that

@@ -149,7 +149,7 @@ impl<'a> AggregateScan<'a> {
             order: Order::Ascending,
             tier: self.query.tier,
         });
-        reader = reader.screened(self.stages.zone_filter());
+        reader = reader.with_zone_filter(self.stages.zone_filter());
         let mut states: Vec<Option<GroupState>> = Vec::new();
         states.resize_with(groups, || None);
         let mut cutter = Cutter::new(self.windows.clone());

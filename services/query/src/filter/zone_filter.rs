@@ -8,7 +8,7 @@ use tideline_engine::points::{ColumnSummary, Number};
 use super::{Filter, Leaf, Node};
 
 impl ZoneFilter for Filter {
-    fn looks_at(&self) -> &[FieldId] {
+    fn filtered_fields(&self) -> &[FieldId] {
         &self.stored
     }
 

@@ -90,7 +90,7 @@ impl FilesOutput<'_> {
 
 impl Shared {
     /// Writes the points of the inputs into files, and loads their extents. Returns the output if any point is left.
-    pub(super) fn load_files(&self, load: &Load<'_>, pace: &mut dyn Throttle) -> Result<Loaded> {
+    pub(super) fn load_files(&self, load: &Load<'_>, throttle: &mut dyn Throttle) -> Result<Loaded> {
         let Load {
             rewrite,
             inputs,
@@ -124,7 +124,7 @@ impl Shared {
         let last = inputs.iter().map(|input| input.last).max().unwrap_or(0);
         let writer = writer.expecting(points, first, last);
         let sent = writer.sent();
-        let made = self.send_files(load, pace, (archive, &table, &place), writer);
+        let made = self.send_files(load, throttle, (archive, &table, &place), writer);
         let objects = ObjectsToRemove {
             target,
             keys: sent.newest_first(),
@@ -145,7 +145,7 @@ impl Shared {
     fn send_files(
         &self,
         load: &Load<'_>,
-        pace: &mut dyn Throttle,
+        throttle: &mut dyn Throttle,
         (archive, table, place): (&Archive, &Table, &SegmentTarget),
         writer: ArchiveWriter<'_>,
     ) -> Result<Loaded> {
@@ -155,15 +155,18 @@ impl Shared {
             totals: SegmentTotals::default(),
             timeline: None,
         };
-        let mut stream = Stream::new(self, load, pace, Output::Files(Box::new(output)));
+        let mut stream = Stream::new(self, load, throttle, Output::Files(Box::new(output)));
         let written = around("arc", "write", || -> Result<_> {
             stream.write_files()?;
             let Stream {
-                output, cost, pace, ..
+                output,
+                cost,
+                throttle,
+                ..
             } = stream;
             match output {
                 Output::Files(files) if !files.writer.is_empty() => {
-                    let written = files.writer.finish(&mut || pace.step(&cost).is_continue());
+                    let written = files.writer.finish(&mut || throttle.step(&cost).is_continue());
                     Ok((Some((written.map_err(given_up)?, files.totals)), cost))
                 }
                 _ => Ok((None, cost)),

@@ -40,24 +40,24 @@ impl Shared {
         let found = tables.get(&table).ok_or(StoreError::TableDropped(table))?;
         let age = i64::try_from(ORPHAN_AGE.as_nanos()).unwrap_or(i64::MAX);
         let (names, state) = self.named_objects()?;
-        let mut sweep = Sweep {
+        let mut collection = GarbageCollection {
             archive,
             names: &names,
             before: now.now.nanos().saturating_sub(age),
-            swept: 0,
+            removed: 0,
             failure: None,
         };
         if let Some(own) = state.manifest.common.cursor.origin {
             let own = format!("{own:016x}");
             for target in targets(archive, &tables, &names) {
-                sweep.gone_tables(&target, &tables, &own);
-                sweep.table(&target, found.name().as_str(), &own);
+                collection.gone_tables(&target, &tables, &own);
+                collection.table(&target, found.name().as_str(), &own);
             }
         }
         for adopted in found.adopted() {
-            sweep.table(&adopted.target, adopted.table.as_str(), &adopted.origin);
+            collection.table(&adopted.target, adopted.table.as_str(), &adopted.origin);
         }
-        sweep.outcome()
+        collection.outcome()
     }
 
     /// Collects the objects of all segments, of readers that are not done, of jobs that run or whose outcome is in
@@ -144,17 +144,17 @@ fn targets(archive: &Archive, tables: &HashMap<TableId, Arc<Table>>, names: &Nam
 }
 
 /// Garbage collection at all targets.
-struct Sweep<'a> {
+struct GarbageCollection<'a> {
     archive: &'a Archive,
     /// Objects that must stay.
     names: &'a NamedObjects,
     /// Only objects written before this time are removed.
     before: i64,
-    swept: u64,
+    removed: u64,
     failure: Option<ArchiveError>,
 }
 
-impl Sweep<'_> {
+impl GarbageCollection<'_> {
     /// Removes objects from the folders of tables that this database no longer has.
     fn gone_tables(&mut self, target: &str, tables: &HashMap<TableId, Arc<Table>>, own: &str) {
         let at_target = match self.archive.tables(target) {
@@ -171,7 +171,7 @@ impl Sweep<'_> {
     fn table(&mut self, target: &str, table: &str, origin: &str) {
         let is_named = |key: &str| self.names.hold(key);
         match self.archive.sweep(target, table, origin, self.before, &is_named) {
-            Ok(removed) => self.swept += removed,
+            Ok(removed) => self.removed += removed,
             Err(error) => self.fail(error),
         }
     }
@@ -183,7 +183,7 @@ impl Sweep<'_> {
     fn outcome(self) -> Result<u64> {
         match self.failure {
             Some(error) => Err(given_up(error)),
-            None => Ok(self.swept),
+            None => Ok(self.removed),
         }
     }
 }

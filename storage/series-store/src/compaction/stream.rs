@@ -47,7 +47,7 @@ pub(super) struct Stream<'a> {
     tier: Tier,
     /// Time range of the wanted points.
     range: TimeRange,
-    pub(super) pace: &'a mut dyn Throttle,
+    pub(super) throttle: &'a mut dyn Throttle,
     pub(super) output: Output<'a>,
     ready: VecDeque<Row>,
     buffer: Buffer,
@@ -78,7 +78,7 @@ impl<'a> Stream<'a> {
     pub(super) fn new(
         shared: &'a Shared,
         load: &Load<'a>,
-        pace: &'a mut dyn Throttle,
+        throttle: &'a mut dyn Throttle,
         output: Output<'a>,
     ) -> Self {
         let inputs = load.inputs;
@@ -105,7 +105,7 @@ impl<'a> Stream<'a> {
             deletes: load.deletes,
             tier: load.part.tier,
             range: load.part.range,
-            pace,
+            throttle,
             output,
             ready: VecDeque::new(),
             buffer: Buffer::default(),
@@ -117,7 +117,7 @@ impl<'a> Stream<'a> {
     /// Writes everything into files.
     pub(super) fn write_files(&mut self) -> Result<()> {
         while self.advance()? {
-            if self.pace.step(&self.cost).is_break() {
+            if self.throttle.step(&self.cost).is_break() {
                 return Err(StoreError::Cancelled);
             }
         }
@@ -337,7 +337,7 @@ impl Iterator for Stream<'_> {
             }
             let failure = match self.advance() {
                 Ok(false) => return None,
-                Ok(true) if self.pace.step(&self.cost).is_break() => StoreError::Cancelled,
+                Ok(true) if self.throttle.step(&self.cost).is_break() => StoreError::Cancelled,
                 Ok(true) => continue,
                 Err(error) => error,
             };

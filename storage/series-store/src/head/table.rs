@@ -12,8 +12,8 @@ use super::Growth;
 use super::series::{HeadFragments, SeriesHead};
 use crate::error::{Result, StoreError};
 use crate::pages::Pages;
-use crate::places::{EXTENT_BYTES, NO_SLOT, TimelineSlots};
 use crate::sharding::{DeltaRow, SHARDS, ShardedDelta, shard_of, warm};
+use crate::timeline_slots::{EXTENT_BYTES, NO_SLOT, TimelineSlots};
 
 const UNKNOWN: u32 = u32::MAX;
 
@@ -29,7 +29,7 @@ pub struct TableHead {
 
 #[derive(Debug, Default)]
 struct Shard {
-    places: TimelineSlots,
+    slots: TimelineSlots,
     series: Pages<SeriesHead>,
 }
 
@@ -110,7 +110,7 @@ impl TableHead {
         let mut growth = Growth::default();
         for id in ids {
             let mut shard = self.shards[shard_of(*id)].lock();
-            if let Some(slot) = shard.places.get(*id) {
+            if let Some(slot) = shard.slots.get(*id) {
                 let deleted = shard.series[slot as usize].delete(range);
                 growth.add(deleted.map_err(|cause| StoreError::chunk(*id, cause))?);
             }
@@ -122,7 +122,7 @@ impl TableHead {
     /// Returns the fragments of one timeline in the head, oldest write first; `None` if it was not written here.
     pub(crate) fn fragments(&self, id: TimelineId) -> Option<HeadFragments> {
         let shard = self.shards[shard_of(id)].lock();
-        let slot = shard.places.get(id)?;
+        let slot = shard.slots.get(id)?;
         Some(shard.series[slot as usize].fragments())
     }
 
@@ -141,7 +141,7 @@ impl TableHead {
         let mut ids: Vec<TimelineId> = self
             .shards
             .iter()
-            .flat_map(|shard| shard.lock().places.ids().collect::<Vec<_>>())
+            .flat_map(|shard| shard.lock().slots.ids().collect::<Vec<_>>())
             .collect();
         ids.sort_unstable();
         ids
@@ -175,7 +175,7 @@ impl Shard {
     }
 
     fn slot(&mut self, id: TimelineId, before: u32, growth: &mut Growth) -> u32 {
-        let slot = self.places.of(id, before);
+        let slot = self.slots.of(id, before);
         if slot as usize == self.series.len() {
             self.series.push(SeriesHead::default());
             growth.timelines += 1;

@@ -23,7 +23,7 @@ const LIMIT: PageLimit = PageLimit {
 /// Fetched chunks.
 #[derive(Debug, Default)]
 pub(super) struct BatchedSeeks {
-    segments: Vec<Place>,
+    segments: Vec<SegmentLocation>,
     /// Timelines whose chunks are fetched, in increasing order.
     timelines: Vec<TimelineId>,
     /// Chunks with their request numbers: index of the timeline × number of segments + index of the segment.
@@ -32,7 +32,7 @@ pub(super) struct BatchedSeeks {
 
 /// Location of the chunks of a segment.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct SegmentLocation {
     segment: SegmentRef,
     bucket_bits: u8,
 }
@@ -40,7 +40,7 @@ struct Place {
 impl BatchedSeeks {
     /// Adds a segment. Returns its index.
     pub(super) fn add(&mut self, segment: &Segment) -> usize {
-        self.segments.push(Place {
+        self.segments.push(SegmentLocation {
             segment: segment.reference(),
             bucket_bits: segment.bucket_bits,
         });

@@ -39,8 +39,8 @@ pub(super) trait ReadFiles {
 #[derive(Debug, Default)]
 pub(super) struct OverlapGroupReader {
     buffer: Buffer,
-    cover: SummaryPushDown,
-    screen: ZoneFilterReader,
+    push_down: SummaryPushDown,
+    zone_filter_reader: ZoneFilterReader,
     /// Summaries of the columns of one field.
     columns: Vec<Vec<ColumnSummary>>,
     /// True for each fragment of the overlap group from which something was read.
@@ -63,22 +63,22 @@ impl OverlapGroupReader {
 
     /// Passes the rows of an overlap group that a zone filter admits to `visit`, in runs in the given order. Includes
     /// further rows if summaries cannot exclude them.
-    pub(super) fn screened(
+    pub(super) fn filtered(
         &mut self,
         id: TimelineId,
         fragments: &[Fragment],
         wanted: Wanted<'_>,
-        screen: &dyn ZoneFilter,
+        zone_filter: &dyn ZoneFilter,
         order: Order,
         visit: VisitRun<'_>,
     ) -> Result<ControlFlow<()>> {
         self.begin(fragments.len());
-        let mut reader = std::mem::take(&mut self.screen);
+        let mut reader = std::mem::take(&mut self.zone_filter_reader);
         let admitted = match fragments {
             [fragment] => match &fragment.data {
                 FragmentData::Chunk(bytes) => {
                     let chunk = Chunk::open_trusted(bytes).map_err(|cause| StoreError::chunk(id, cause))?;
-                    reader.admitted(&chunk, wanted.range, screen)
+                    reader.admitted(&chunk, wanted.range, zone_filter)
                 }
                 FragmentData::Open(_) | FragmentData::Archived(..) | FragmentData::Read(..) => None,
             },
@@ -96,7 +96,7 @@ impl OverlapGroupReader {
                 break;
             }
         }
-        self.screen = reader;
+        self.zone_filter_reader = reader;
         Ok(flow)
     }
 
@@ -112,7 +112,7 @@ impl OverlapGroupReader {
     ) -> Result<ControlFlow<()>> {
         self.begin(fragments.len());
         let damaged = |cause| StoreError::chunk(id, cause);
-        self.cover.begin();
+        self.push_down.begin();
         for at in 0..fragments.len() {
             let flow = match &fragments[at].data {
                 FragmentData::Chunk(bytes) => {
@@ -137,7 +137,7 @@ impl OverlapGroupReader {
                 return Ok(flow);
             }
         }
-        let mut rest = std::mem::take(&mut self.cover);
+        let mut rest = std::mem::take(&mut self.push_down);
         let mut flow = ControlFlow::Continue(());
         for span in rest.rest(fragments, wanted.range) {
             files.read(fragments, span.range)?;
@@ -151,7 +151,7 @@ impl OverlapGroupReader {
                 break;
             }
         }
-        self.cover = rest;
+        self.push_down = rest;
         Ok(flow)
     }
 
@@ -165,7 +165,9 @@ impl OverlapGroupReader {
         grid: Grid,
         visit: VisitPart<'_>,
     ) -> Result<ControlFlow<()>> {
-        if self.cover.offer(fragments, at, summaries.buckets(), wanted, grid)
+        if self
+            .push_down
+            .offer(fragments, at, summaries.buckets(), wanted, grid)
             && self.columns(columns, summaries, visit)?.is_break()
         {
             return Ok(ControlFlow::Break(()));
@@ -244,7 +246,7 @@ impl OverlapGroupReader {
                 next = columns.next_if(|(other, _)| *other == field);
             }
             let columns = &mut self.columns[..count];
-            self.cover.settle(field, columns);
+            self.push_down.settle(field, columns);
             for column in columns.iter().filter(|column| !column.is_empty()) {
                 if visit(Part::Summaries(field, column))?.is_break() {
                     return Ok(ControlFlow::Break(()));
@@ -256,7 +258,7 @@ impl OverlapGroupReader {
 
     /// Counts the buckets of a fragment whose summaries replace rows.
     fn count_summaries(&mut self, fragments: &[Fragment], at: usize) {
-        for points in self.cover.summarized() {
+        for points in self.push_down.summarized() {
             if !std::mem::replace(&mut self.taken[at], true) {
                 self.cost.count_piece(&fragments[at]);
             }

@@ -37,7 +37,7 @@ pub struct ScanReader<'a> {
     deletes: Option<&'a TableDeletes>,
     fragments: Vec<Fragment>,
     overlap_groups: OverlapGroupReader,
-    screen: Option<&'a dyn ZoneFilter>,
+    zone_filter: Option<&'a dyn ZoneFilter>,
 }
 
 /// Segment of the read.
@@ -82,15 +82,15 @@ impl<'a> ScanReader<'a> {
             selection,
             fragments: Vec::new(),
             overlap_groups: OverlapGroupReader::default(),
-            screen: None,
+            zone_filter: None,
         }
     }
 
     /// Excludes rows that a zone filter does not admit, where summaries allow it. Elsewhere, rows that the filter does
     /// not admit may still be returned.
     #[must_use]
-    pub fn screened(mut self, screen: Option<&'a dyn ZoneFilter>) -> Self {
-        self.screen = screen;
+    pub fn with_zone_filter(mut self, zone_filter: Option<&'a dyn ZoneFilter>) -> Self {
+        self.zone_filter = zone_filter;
         self
     }
 
@@ -109,11 +109,13 @@ impl<'a> ScanReader<'a> {
         id: TimelineId,
         visit: &mut dyn FnMut(&Run) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        let (screen, order) = (self.screen, self.selection.order);
-        self.sweep(id, |overlap_groups, fragments, files, wanted| {
+        let (zone_filter, order) = (self.zone_filter, self.selection.order);
+        self.scan(id, |overlap_groups, fragments, files, wanted| {
             files.read(fragments, wanted.range)?;
-            match screen {
-                Some(screen) => overlap_groups.screened(id, fragments, wanted, screen, order, visit),
+            match zone_filter {
+                Some(zone_filter) => {
+                    overlap_groups.filtered(id, fragments, wanted, zone_filter, order, visit)
+                }
                 None => overlap_groups.rows(id, fragments, wanted, visit),
             }
         })
@@ -134,7 +136,7 @@ impl<'a> ScanReader<'a> {
         grid: Grid,
         visit: &mut dyn FnMut(Part<'_>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        self.sweep(id, |overlap_groups, fragments, files, wanted| {
+        self.scan(id, |overlap_groups, fragments, files, wanted| {
             overlap_groups.summarized(id, fragments, files, (wanted, grid), visit)
         })
     }
@@ -164,7 +166,7 @@ impl<'a> ScanReader<'a> {
     }
 
     /// Collects the fragments of a timeline and reads them, one overlap group at a time.
-    fn sweep(
+    fn scan(
         &mut self,
         id: TimelineId,
         mut read: impl FnMut(

@@ -12,7 +12,7 @@ use tideline_model::{FieldId, TimeRange};
 /// Filter of rows by the summaries of their values.
 pub trait ZoneFilter: fmt::Debug + Sync {
     /// Returns the stored fields that the filter uses.
-    fn looks_at(&self) -> &[FieldId];
+    fn filtered_fields(&self) -> &[FieldId];
 
     /// Returns true if a row of a bucket may be wanted, or if that cannot be determined.
     fn admits(&self, bucket: Bucket<'_>) -> bool;
@@ -59,11 +59,11 @@ impl ZoneFilterReader {
         &mut self,
         chunk: &Chunk<'_>,
         range: TimeRange,
-        screen: &dyn ZoneFilter,
+        zone_filter: &dyn ZoneFilter,
     ) -> Option<&[TimeRange]> {
         let summaries = chunk.summaries()?;
         let mut count = 0;
-        for info in chunk.columns_of(Some(screen.looks_at())) {
+        for info in chunk.columns_of(Some(zone_filter.filtered_fields())) {
             if count == self.columns.len() {
                 self.columns.push(Column::default());
             }
@@ -77,7 +77,7 @@ impl ZoneFilterReader {
         for (number, bucket) in summaries.buckets().iter().enumerate() {
             let of_bucket = TimeRange::new(bucket.first_timestamp, bucket.last_timestamp.saturating_add(1));
             let columns = &self.columns[..count];
-            if !of_bucket.overlaps(&range) || !screen.admits(Bucket { columns, number }) {
+            if !of_bucket.overlaps(&range) || !zone_filter.admits(Bucket { columns, number }) {
                 is_open = false;
                 continue;
             }

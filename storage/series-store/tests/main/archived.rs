@@ -15,7 +15,7 @@ use tideline_model::{ManualClock, SegmentId, SequenceNumber, TableName, Tier, Ti
 use tideline_series_store::scan::{Grid, Part};
 use tideline_series_store::{Order, Rewrite, RewriteCause, Selection, SeriesStore, Settings};
 
-use crate::fixture::{Half, Place, Point, TARGET, archived_table, read, timeline, tiny, write};
+use crate::fixture::{Half, Point, TARGET, TestBackend, archived_table, read, timeline, tiny, write};
 use crate::moves::all_steps;
 
 /// Time later than any file that a test writes.
@@ -32,14 +32,16 @@ fn copy_of(store: &SeriesStore) -> Arc<ArchiveCopy> {
 
 /// Writes files like a job that ended before anything referenced them. Returns their number.
 fn orphans(archive: &Archive, store: &SeriesStore, origin: &str, table: &str) -> u64 {
-    let place = SegmentTarget {
+    let test_backend = SegmentTarget {
         origin: origin.into(),
         table: TableName::new(table).expect("valid"),
         segment: SegmentId(1_000_000),
         target: TARGET.into(),
     };
     let of = store.table("default").expect("it is there");
-    let mut writer = archive.writer(place, &Half, of.schema()).expect("it begins");
+    let mut writer = archive
+        .writer(test_backend, &Half, of.schema())
+        .expect("it begins");
     let run = tideline_chunk::Run {
         timestamps: vec![1],
         columns: Vec::new(),
@@ -61,7 +63,7 @@ pub(crate) fn leftovers(
     is_described: bool,
 ) -> BTreeSet<String> {
     static NEXT: AtomicU64 = AtomicU64::new(2_000_000);
-    let place = SegmentTarget {
+    let test_backend = SegmentTarget {
         origin: origin.into(),
         table: TableName::new("default").expect("valid"),
         segment: SegmentId(NEXT.fetch_add(1, Ordering::Relaxed)),
@@ -69,7 +71,7 @@ pub(crate) fn leftovers(
     };
     let of = store.table("default").expect("it is there");
     let mut writer = archive
-        .writer(place.clone(), &Half, of.schema())
+        .writer(test_backend.clone(), &Half, of.schema())
         .expect("it begins");
     let sent = writer.sent();
     let run = tideline_chunk::Run {
@@ -85,23 +87,25 @@ pub(crate) fn leftovers(
     if is_described {
         let description = Description {
             format: tideline_archive::FORMAT,
-            table: place.table.clone(),
+            table: test_backend.table.clone(),
             spec: None,
             fields: Some(written.fields),
-            segment: serde_json::json!({"id": place.segment.0}),
+            segment: serde_json::json!({"id": test_backend.segment.0}),
             archive: written.copy,
         };
-        archive.describe(&place, &description, &sent).expect("described");
+        archive
+            .describe(&test_backend, &description, &sent)
+            .expect("described");
     }
     sent.newest_first().into_iter().collect()
 }
 
 #[test]
 fn unreferenced_files_are_removed_also_of_dropped_tables() {
-    let place = Place::Memory(MemoryDisk::new(Character::Embedded));
+    let test_backend = TestBackend::Memory(MemoryDisk::new(Character::Embedded));
     let clock = ManualClock::new(Timestamp::from_nanos_clamped(LATE));
     let settings = tiny();
-    let (store, _) = place.open_at(&settings, &clock);
+    let (store, _) = test_backend.open_at(&settings, &clock);
     let archive = settings.archive.clone().expect("there is one");
     store.alter_table("default", archived_table()).expect("a policy");
     let table = store.table("default").expect("it is there");
@@ -154,13 +158,13 @@ fn days_of_few_points_are_aggregated_without_a_request_and_read_once() {
         let settings = ArchiveSettings::new(folder.path().join("temporary"));
         Arc::new(Archive::open(settings).expect("it opens"))
     };
-    let place = Place::Memory(MemoryDisk::new(Character::Embedded));
+    let test_backend = TestBackend::Memory(MemoryDisk::new(Character::Embedded));
     let settings = |archive: &Arc<Archive>| Settings {
         archive: Some(Arc::clone(archive)),
         ..Settings::default()
     };
     let archive = open();
-    let (store, _) = place.open(&settings(&archive));
+    let (store, _) = test_backend.open(&settings(&archive));
     let mut spec = archived_table();
     spec.policy
         .archive
@@ -190,7 +194,7 @@ fn days_of_few_points_are_aggregated_without_a_request_and_read_once() {
     let files = copy_of(&store).files.len() as u64;
     store.close().expect("closed");
     let archive = open();
-    let (store, _) = place.open(&settings(&archive));
+    let (store, _) = test_backend.open(&settings(&archive));
     let table = store.table("default").expect("it is there");
     let gets = || archive.target(&target).expect("known").traffic().gets;
     let mut sums = vec![0; DAYS as usize];

@@ -13,7 +13,7 @@ use tideline_log::{
 use tideline_model::{Durability, ManualClock, SequenceNumber, TableId, Timestamp, Value};
 use tideline_series_store::{Recovery, SeriesStore, Settings};
 
-use crate::fixture::{Names, Place, timeline, write};
+use crate::fixture::{Names, TestBackend, timeline, write};
 
 const TABLE: TableId = TableId(77);
 
@@ -89,9 +89,9 @@ impl LogModel for Notes {
     fn abandon(&self, _: &[SegmentRef]) {}
 }
 
-fn open(place: &Place) -> (SeriesStore, Notes) {
+fn open(test_backend: &TestBackend) -> (SeriesStore, Notes) {
     let clock = Arc::new(ManualClock::new(Timestamp::EPOCH));
-    let recovery = Recovery::begin(place.backend(), clock, Settings::default()).expect("it begins");
+    let recovery = Recovery::begin(test_backend.backend(), clock, Settings::default()).expect("it begins");
     let notes = Notes::default();
     let models = |_: &Arc<tideline_log::Log>| vec![Arc::new(notes.clone()) as Arc<dyn LogModel>];
     let directory = Arc::new(Names::default());
@@ -106,8 +106,8 @@ fn put(store: &SeriesStore, notes: &Notes, text: &str) -> SequenceNumber {
 
 #[test]
 fn two_models_share_sequences_freezes_and_restarts() {
-    for (name, place) in Place::all() {
-        let (store, notes) = open(&place);
+    for (name, test_backend) in TestBackend::all() {
+        let (store, notes) = open(&test_backend);
         let table = store.table("default").expect("the default table");
         let point = |at: i64| (timeline(1), at, vec![("v", Value::Signed(at))]);
         write(&store, &table, &[point(1)], &[timeline(1)]).expect("a write");
@@ -122,7 +122,7 @@ fn two_models_share_sequences_freezes_and_restarts() {
         let second = put(&store, &notes, "second");
         write(&store, &table, &[point(3)], &[]).expect("a write");
         drop(store);
-        let (store, notes) = open(&place);
+        let (store, notes) = open(&test_backend);
         assert_eq!(
             notes.0.lock().notes,
             [(second, Bytes::from("TTsecond"))],

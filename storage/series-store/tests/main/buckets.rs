@@ -3,7 +3,7 @@
 use tideline_model::{TimeRange, TimelineId, Value};
 use tideline_series_store::{Order, Rewrite, RewriteCause, SeriesStore, Settings, Table};
 
-use crate::fixture::{Place, Point, Rows, checked, read, timeline, write};
+use crate::fixture::{Point, Rows, TestBackend, checked, read, timeline, write};
 use crate::moves::all_steps;
 
 const TIMELINES: u64 = 400;
@@ -37,12 +37,12 @@ fn reads(store: &SeriesStore, table: &Table) -> Vec<Vec<Rows>> {
 
 #[test]
 fn a_segment_in_buckets_is_read_rewritten_and_checked_whole() {
-    for (name, place) in Place::all() {
+    for (name, test_backend) in TestBackend::all() {
         let settings = Settings {
             bucket_bytes: 1 << 10,
             ..Settings::default()
         };
-        let (store, _) = place.open(&settings);
+        let (store, _) = test_backend.open(&settings);
         let table = store.table("default").expect("the default table");
         for from in [0, 100] {
             write(&store, &table, &points(from), &ids(1)).expect("a write");
@@ -65,7 +65,7 @@ fn a_segment_in_buckets_is_read_rewritten_and_checked_whole() {
         assert_eq!(reads(&store, &table), before, "{name}: moved");
         drop((survey, table, store));
         // The segments were written with another bucket size.
-        let (store, _) = place.open(&Settings::default());
+        let (store, _) = test_backend.open(&Settings::default());
         let table = store.table("default").expect("the default table");
         assert_eq!(reads(&store, &table), before, "{name}: opened again");
         let checked = checked(&store);

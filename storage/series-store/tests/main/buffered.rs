@@ -6,7 +6,7 @@ use tideline_backend::memory::{Character, MemoryDisk};
 use tideline_model::{Durability, TimeRange, Value};
 use tideline_series_store::{Order, Settings};
 
-use crate::fixture::{Place, Point, read, timeline, write_as};
+use crate::fixture::{Point, TestBackend, read, timeline, write_as};
 
 /// Maximum loss that the guide promises.
 const PROMISE: Duration = Duration::from_secs(1);
@@ -23,8 +23,8 @@ fn point(at: i64) -> Point {
 #[test]
 fn steady_load_does_not_delay_the_sync_of_buffered_writes() {
     let disk = MemoryDisk::new(Character::Embedded);
-    let place = Place::Memory(disk.clone());
-    let (store, _) = place.open(&Settings::default());
+    let test_backend = TestBackend::Memory(disk.clone());
+    let (store, _) = test_backend.open(&Settings::default());
     let table = store.table("default").expect("the default table");
     let began = Instant::now();
     // Times at which each write was sent and acknowledged.
@@ -48,7 +48,7 @@ fn steady_load_does_not_delay_the_sync_of_buffered_writes() {
         .iter()
         .take_while(|(_, acknowledged)| *acknowledged + PROMISE <= sent_before_last);
     let promised = promised.count();
-    let (store, _) = place.open(&Settings::default());
+    let (store, _) = test_backend.open(&Settings::default());
     let table = store.table("default").expect("the default table");
     let found = read(
         &store,
@@ -73,8 +73,8 @@ fn steady_load_does_not_delay_the_sync_of_buffered_writes() {
 #[test]
 fn buffered_writes_are_synced_when_nothing_follows() {
     let disk = MemoryDisk::new(Character::Embedded);
-    let place = Place::Memory(disk.clone());
-    let (store, _) = place.open(&Settings::default());
+    let test_backend = TestBackend::Memory(disk.clone());
+    let (store, _) = test_backend.open(&Settings::default());
     let table = store.table("default").expect("the default table");
     write_as(&store, &table, &[point(1)], &[timeline(1)], Durability::Buffered).expect("a write");
     // A synced write is acknowledged after the sync, and a sync covers all writes before it.
@@ -82,7 +82,7 @@ fn buffered_writes_are_synced_when_nothing_follows() {
     write_as(&store, &table, &[point(3)], &[], Durability::Buffered).expect("a write");
     store.close().expect("closing syncs");
     disk.cut_power();
-    let (store, _) = place.open(&Settings::default());
+    let (store, _) = test_backend.open(&Settings::default());
     let table = store.table("default").expect("the default table");
     let found = read(
         &store,

@@ -14,7 +14,9 @@ use tideline_series_store::{
     Throttle,
 };
 
-use crate::fixture::{Place, Point, Rows, archive, archived_table, checked, read, timeline, tiny, write};
+use crate::fixture::{
+    Point, Rows, TestBackend, archive, archived_table, checked, read, timeline, tiny, write,
+};
 
 const TIMELINES: u64 = 5;
 const POINTS: i64 = 200;
@@ -36,8 +38,8 @@ struct Kept {
 }
 
 impl Kept {
-    fn new(place: &Place) -> Self {
-        let (store, _) = place.open(&tiny());
+    fn new(test_backend: &TestBackend) -> Self {
+        let (store, _) = test_backend.open(&tiny());
         let table = store.alter_table("default", archived_table()).expect("a policy");
         let kept = Self { store, table };
         kept.write(0..POINTS);
@@ -54,9 +56,9 @@ impl Kept {
         self.store.seal().expect("a seal");
     }
 
-    fn again(self, place: &Place) -> Self {
+    fn again(self, test_backend: &TestBackend) -> Self {
         self.store.close().expect("a clean close");
-        let (store, _) = place.open(&tiny());
+        let (store, _) = test_backend.open(&tiny());
         let table = store.table("default").expect("it is there");
         Self { store, table }
     }
@@ -165,15 +167,15 @@ fn is_there(files: &ArchiveCopy) -> bool {
 
 #[test]
 fn a_copy_is_not_read_until_it_replaces_its_segment() {
-    for (name, place) in Place::all() {
-        let kept = Kept::new(&place);
+    for (name, test_backend) in TestBackend::all() {
+        let kept = Kept::new(&test_backend);
         let before = (kept.only(), kept.rows());
         kept.copy().expect("it is one clean cold segment");
         let copied = kept.only();
         assert_eq!((copied.id, copied.tier), (before.0.id, Tier::Cold), "{name}");
         assert_eq!((kept.rows(), kept.held()), (before.1.clone(), 2), "{name}");
         // A start must not treat a copy, which has no readers, as an orphan of a crash.
-        let kept = kept.again(&place);
+        let kept = kept.again(&test_backend);
         assert_eq!((kept.only(), kept.held()), (copied.clone(), 2), "{name}");
         assert!(checked(&kept.store).findings.is_empty());
         let evicted = kept.evict();
@@ -191,7 +193,7 @@ fn a_copy_is_not_read_until_it_replaces_its_segment() {
         kept.wait_until_held(1);
         assert_eq!(kept.rows(), before.1, "{name}");
         assert_eq!(kept.evict(), Evicted::default(), "{name}: nothing is left to do");
-        let kept = kept.again(&place);
+        let kept = kept.again(&test_backend);
         assert_eq!((kept.rows(), kept.held()), (before.1, 1), "{name}");
         kept.store.close().expect("a clean close");
     }
@@ -199,8 +201,8 @@ fn a_copy_is_not_read_until_it_replaces_its_segment() {
 
 #[test]
 fn a_copy_goes_with_the_points_that_it_was_made_of() {
-    for (name, place) in Place::all() {
-        let kept = Kept::new(&place);
+    for (name, test_backend) in TestBackend::all() {
+        let kept = Kept::new(&test_backend);
         kept.copy().expect("it is one clean cold segment");
         let old = files(&kept.only());
         kept.delete(TimeRange::new(0, 50));
@@ -253,8 +255,8 @@ fn a_copy_goes_with_the_points_that_it_was_made_of() {
 
 #[test]
 fn a_delete_holds_in_whichever_takes_the_place_of_the_other() {
-    for (name, place) in Place::all() {
-        let kept = Kept::new(&place);
+    for (name, test_backend) in TestBackend::all() {
+        let kept = Kept::new(&test_backend);
         kept.copy().expect("it is one clean cold segment");
         kept.delete(TimeRange::new(0, 50));
         let expected = kept.rows();
@@ -281,8 +283,8 @@ fn a_delete_holds_in_whichever_takes_the_place_of_the_other() {
 
 #[test]
 fn what_comes_back_keeps_its_files() {
-    for (name, place) in Place::all() {
-        let kept = Kept::new(&place);
+    for (name, test_backend) in TestBackend::all() {
+        let kept = Kept::new(&test_backend);
         let expected = kept.rows();
         kept.rewrite(Tier::Archive, RewriteCause::Archive)
             .expect("it moves");
@@ -292,7 +294,7 @@ fn what_comes_back_keeps_its_files() {
         assert_eq!(restored.copy.as_deref(), Some(archived.as_ref()), "{name}");
         assert_eq!(kept.restore(12).stays_until, Some(12), "{name}: asked for again");
         assert_eq!(kept.restore(3).stays_until, Some(12), "{name}: for no less");
-        let kept = kept.again(&place);
+        let kept = kept.again(&test_backend);
         assert_eq!((kept.rows(), kept.held()), (expected.clone(), 2), "{name}");
         kept.write(POINTS..POINTS + 1);
         kept.rewrite(Tier::Cold, RewriteCause::Fold).expect("a fold");
@@ -307,8 +309,8 @@ fn what_comes_back_keeps_its_files() {
 
 #[test]
 fn points_stay_where_files_of_theirs_are_missing() {
-    for (name, place) in Place::all() {
-        let kept = Kept::new(&place);
+    for (name, test_backend) in TestBackend::all() {
+        let kept = Kept::new(&test_backend);
         let expected = kept.rows();
         kept.copy().expect("it is one clean cold segment");
         archive().remove(&files(&kept.only())).expect("memory forgets");

@@ -17,7 +17,7 @@ use tideline_series_store::{
     Delete, Order, Rewrite, RewriteCause, Selection, SeriesStore, Settings, StoreError, Table,
 };
 
-use crate::fixture::{Place, Point, archived_table, timeline, tiny, write};
+use crate::fixture::{Point, TestBackend, archived_table, timeline, tiny, write};
 use crate::moves::all_steps;
 
 /// Number of flipped bits in a CI run, and in a slow run.
@@ -30,7 +30,7 @@ type Found = Vec<(TimelineId, i64, String)>;
 
 /// Store whose archive is in a folder.
 struct Case {
-    place: Place,
+    test_backend: TestBackend,
     target: String,
     folder: tempfile::TempDir,
 }
@@ -40,7 +40,7 @@ impl Case {
         let folder = tempfile::tempdir().expect("made");
         fs::create_dir(folder.path().join("files")).expect("made");
         let case = Self {
-            place: Place::Memory(MemoryDisk::new(Character::Embedded)),
+            test_backend: TestBackend::Memory(MemoryDisk::new(Character::Embedded)),
             target: format!("file://{}/files", folder.path().display()),
             folder,
         };
@@ -83,7 +83,7 @@ impl Case {
             archive: Some(Arc::new(archive.expect("it opens"))),
             ..tiny()
         };
-        let (store, _) = self.place.open(&settings);
+        let (store, _) = self.test_backend.open(&settings);
         let table = store.table("default").expect("it is there");
         (store, table)
     }

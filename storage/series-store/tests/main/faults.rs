@@ -7,7 +7,7 @@ use tideline_backend::memory::{AppendFault, EditFault, MemoryDisk};
 use tideline_model::{TableName, TableSpec, TimeRange, Value};
 use tideline_series_store::{Order, SeriesStore, Settings, StoreError};
 
-use crate::fixture::{Place, Point, Rows, read, timeline, write};
+use crate::fixture::{Point, Rows, TestBackend, read, timeline, write};
 
 fn point(at: i64, value: i64) -> Point {
     (timeline(1), at, vec![("value", Value::Signed(value))])
@@ -24,8 +24,8 @@ fn rows(points: &[(i64, i64)], field: tideline_model::FieldId) -> Rows {
 fn a_write_of_unknown_outcome_can_be_sent_again_and_is_there_once() {
     for fault in [AppendFault::Lost, AppendFault::Landed, AppendFault::Late] {
         let disk = MemoryDisk::new(Character::Distributed);
-        let place = Place::Memory(disk.clone());
-        let (store, _) = place.open(&Settings::default());
+        let test_backend = TestBackend::Memory(disk.clone());
+        let (store, _) = test_backend.open(&Settings::default());
         let table = store.table("default").expect("the default table");
         disk.fail_append(fault);
         let unknown = write(&store, &table, &[point(1, 10)], &[timeline(1)]).expect_err("an open outcome");
@@ -34,7 +34,7 @@ fn a_write_of_unknown_outcome_can_be_sent_again_and_is_there_once() {
         disk.land_late();
         drop(store);
 
-        let (store, names) = place.open(&Settings::default());
+        let (store, names) = test_backend.open(&Settings::default());
         let table = store.table("default").expect("the default table");
         let field = table.schema().field("value").expect("the field");
         let found = read(
@@ -57,8 +57,8 @@ fn a_write_of_unknown_outcome_can_be_sent_again_and_is_there_once() {
 fn a_seal_whose_edit_has_an_unknown_outcome_loses_and_doubles_nothing() {
     for fault in [EditFault::Lost, EditFault::Applied] {
         let disk = MemoryDisk::new(Character::Distributed);
-        let place = Place::Memory(disk.clone());
-        let (store, _) = place.open(&Settings::default());
+        let test_backend = TestBackend::Memory(disk.clone());
+        let (store, _) = test_backend.open(&Settings::default());
         let table = store.table("default").expect("the default table");
         let points: Vec<Point> = (0..500).map(|at| point(at, at * 3)).collect();
         write(&store, &table, &points, &[timeline(1)]).expect("a write");
@@ -79,7 +79,7 @@ fn a_seal_whose_edit_has_an_unknown_outcome_loses_and_doubles_nothing() {
         assert_eq!(store.stats().segment_points, 500, "{fault:?}");
         drop(store);
 
-        let (store, _) = place.open(&Settings::default());
+        let (store, _) = test_backend.open(&Settings::default());
         let table = store.table("default").expect("the default table");
         let found = read(
             &store,
@@ -115,8 +115,8 @@ fn name(name: &str) -> TableName {
 fn no_write_is_acknowledged_by_a_table_that_may_be_dropped() {
     for fault in [EditFault::Lost, EditFault::Applied] {
         let disk = MemoryDisk::new(Character::Distributed);
-        let place = Place::Memory(disk.clone());
-        let (store, _) = place.open(&Settings::default());
+        let test_backend = TestBackend::Memory(disk.clone());
+        let (store, _) = test_backend.open(&Settings::default());
         let table = store
             .create_table(name("doomed"), TableSpec::default())
             .expect("a table");
@@ -161,7 +161,7 @@ fn no_write_is_acknowledged_by_a_table_that_may_be_dropped() {
         }
         drop((table, other, store));
 
-        let (store, _) = place.open(&Settings::default());
+        let (store, _) = test_backend.open(&Settings::default());
         let expected = match fault {
             EditFault::Applied => Rows::new(),
             EditFault::Lost => expected,
@@ -175,8 +175,8 @@ fn no_write_is_acknowledged_by_a_table_that_may_be_dropped() {
 fn a_table_that_may_have_been_made_is_usable_once_that_is_known() {
     for fault in [EditFault::Lost, EditFault::Applied] {
         let disk = MemoryDisk::new(Character::Distributed);
-        let place = Place::Memory(disk.clone());
-        let (store, _) = place.open(&Settings::default());
+        let test_backend = TestBackend::Memory(disk.clone());
+        let (store, _) = test_backend.open(&Settings::default());
         disk.fail_edit(fault);
         disk.hide_manifest(true);
         let unknown = store.create_table(name("new"), TableSpec::default());
@@ -202,7 +202,7 @@ fn a_table_that_may_have_been_made_is_usable_once_that_is_known() {
         assert_eq!(stored(&store, "new"), rows(&[(1, 10)], field));
         drop((table, store));
 
-        let (store, _) = place.open(&Settings::default());
+        let (store, _) = test_backend.open(&Settings::default());
         assert_eq!(stored(&store, "new"), rows(&[(1, 10)], field), "{fault:?}");
     }
 }
@@ -211,8 +211,8 @@ fn a_table_that_may_have_been_made_is_usable_once_that_is_known() {
 fn a_seal_goes_on_once_it_is_known_whether_its_edit_was_made() {
     for fault in [EditFault::Lost, EditFault::Applied] {
         let disk = MemoryDisk::new(Character::Distributed);
-        let place = Place::Memory(disk.clone());
-        let (store, _) = place.open(&Settings::default());
+        let test_backend = TestBackend::Memory(disk.clone());
+        let (store, _) = test_backend.open(&Settings::default());
         let table = store.table("default").expect("the default table");
         let points: Vec<Point> = (0..500).map(|at| point(at, at * 3)).collect();
         write(&store, &table, &points, &[timeline(1)]).expect("a write");
@@ -228,7 +228,7 @@ fn a_seal_goes_on_once_it_is_known_whether_its_edit_was_made() {
         assert_eq!(stats.seal_error, None);
         drop((table, store));
 
-        let (store, _) = place.open(&Settings::default());
+        let (store, _) = test_backend.open(&Settings::default());
         assert_eq!(stored(&store, "default").len(), 501, "{fault:?} after a restart");
     }
 }
@@ -237,8 +237,8 @@ fn a_seal_goes_on_once_it_is_known_whether_its_edit_was_made() {
 fn settings_of_unknown_outcome_are_those_that_are_durable() {
     for fault in [EditFault::Lost, EditFault::Applied] {
         let disk = MemoryDisk::new(Character::Distributed);
-        let place = Place::Memory(disk.clone());
-        let (store, _) = place.open(&Settings::default());
+        let test_backend = TestBackend::Memory(disk.clone());
+        let (store, _) = test_backend.open(&Settings::default());
         let spec = TableSpec {
             write_past: Some(77),
             ..TableSpec::default()
@@ -254,7 +254,7 @@ fn settings_of_unknown_outcome_are_those_that_are_durable() {
         let now = |store: &SeriesStore| store.table("default").expect("the table").spec().write_past;
         assert_eq!(now(&store), durable, "{fault:?}");
         drop(store);
-        let (store, _) = place.open(&Settings::default());
+        let (store, _) = test_backend.open(&Settings::default());
         assert_eq!(now(&store), durable, "{fault:?} after a restart");
     }
 }

@@ -1,6 +1,6 @@
 //! Test fixtures: backends to open a store on, and helpers that write and read points.
 //!
-//! Tests that use [`Place::all`] run on every backend.
+//! Tests that use [`TestBackend::all`] run on every backend.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -20,26 +20,26 @@ use tideline_series_store::{
 };
 
 /// Location of a store, so that it can be opened again.
-pub(crate) enum Place {
+pub(crate) enum TestBackend {
     /// In memory, with the character of an embedded or a distributed backend.
     Memory(Arc<MemoryDisk>),
     /// In fjall, in a temporary folder.
     Fjall(tempfile::TempDir),
 }
 
-impl Place {
-    pub(crate) fn all() -> Vec<(&'static str, Place)> {
+impl TestBackend {
+    pub(crate) fn all() -> Vec<(&'static str, TestBackend)> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         vec![
             (
                 "memory, embedded",
-                Place::Memory(MemoryDisk::new(Character::Embedded)),
+                TestBackend::Memory(MemoryDisk::new(Character::Embedded)),
             ),
             (
                 "memory, distributed",
-                Place::Memory(MemoryDisk::new(Character::Distributed)),
+                TestBackend::Memory(MemoryDisk::new(Character::Distributed)),
             ),
-            ("fjall", Place::Fjall(folder)),
+            ("fjall", TestBackend::Fjall(folder)),
         ]
     }
 
@@ -201,7 +201,7 @@ pub(crate) fn write_as(
         delete: None,
     };
     for (id, timestamp, fields) in points {
-        let place = delta
+        let test_backend = delta
             .timelines
             .iter()
             .position(|have| have == id)
@@ -231,7 +231,7 @@ pub(crate) fn write_as(
             delta.groups.len() - 1
         });
         let group = &mut delta.groups[at];
-        group.timelines.push(place as u32);
+        group.timelines.push(test_backend as u32);
         group.timestamps.push(*timestamp);
         for (column, (_, value)) in group.columns.iter_mut().zip(fields) {
             push(column, value);

@@ -9,18 +9,18 @@ use tideline_chunk::{Delta, DeltaGroup, NewTimeline};
 use tideline_model::{ColumnData, Durability, Ordinal, TimelineId};
 use tideline_series_store::{HeadBudget, SeriesStore, Settings};
 
-use crate::fixture::{Place, timeline};
+use crate::fixture::{TestBackend, timeline};
 
 /// Timelines of one write.
 const BATCH: u64 = 10_000;
 
 fn open(head: HeadBudget) -> SeriesStore {
-    let place = Place::Memory(MemoryDisk::new(Character::Embedded));
+    let test_backend = TestBackend::Memory(MemoryDisk::new(Character::Embedded));
     let settings = Settings {
         head,
         ..Settings::default()
     };
-    place.open(&settings).0
+    test_backend.open(&settings).0
 }
 
 /// Writes one point of each timeline at a given second. Returns the maximum bytes of the heads after a write.
@@ -79,8 +79,8 @@ fn stream(store: &SeriesStore, timelines: u64, rounds: i64) -> (u64, usize) {
 
 #[test]
 fn by_default_half_a_million_timelines_are_not_sealed_at_their_first_point() {
-    let place = Place::Memory(MemoryDisk::new(Character::Embedded));
-    let (store, _) = place.open(&Settings::default());
+    let test_backend = TestBackend::Memory(MemoryDisk::new(Character::Embedded));
+    let (store, _) = test_backend.open(&Settings::default());
     let timelines = 500_000;
     write_round(&store, timelines, 0);
     let stats = store.stats();

@@ -15,7 +15,9 @@ use tideline_series_store::{
     StoreError, Table, Throttle,
 };
 
-use crate::fixture::{Place, Point, Rows, TARGET, archive, archived_table, checked, read, timeline, write};
+use crate::fixture::{
+    Point, Rows, TARGET, TestBackend, archive, archived_table, checked, read, timeline, write,
+};
 use crate::moves::all_steps;
 
 const DAY: i64 = NANOS_PER_DAY;
@@ -43,8 +45,8 @@ fn ids() -> Vec<TimelineId> {
 
 impl Filled {
     /// Creates a store with one cold segment of many days.
-    fn new(place: &Place, clock: &ManualClock) -> Self {
-        let (store, _) = place.open_at(&settings(), clock);
+    fn new(test_backend: &TestBackend, clock: &ManualClock) -> Self {
+        let (store, _) = test_backend.open_at(&settings(), clock);
         let table = store.alter_table("default", archived_table()).expect("a policy");
         let point = |at: i64| -> Point {
             let time = at / A_DAY * DAY + at % A_DAY;
@@ -60,10 +62,10 @@ impl Filled {
         filled
     }
 
-    fn again(self, place: &Place, clock: &ManualClock) -> Self {
+    fn again(self, test_backend: &TestBackend, clock: &ManualClock) -> Self {
         self.store.close().expect("a clean close");
         drop(self.store);
-        let (store, _) = place.open_at(&settings(), clock);
+        let (store, _) = test_backend.open_at(&settings(), clock);
         let table = store.table("default").expect("it is there");
         Self { store, table }
     }
@@ -78,7 +80,7 @@ impl Filled {
         &self,
         tier: Tier,
         cause: RewriteCause,
-        pace: &mut dyn Throttle,
+        throttle: &mut dyn Throttle,
     ) -> Result<Rewritten, StoreError> {
         let rewrite = Rewrite {
             table: self.table.id(),
@@ -86,7 +88,7 @@ impl Filled {
             tier,
             cause,
         };
-        self.store.rewrite(&rewrite, pace)
+        self.store.rewrite(&rewrite, throttle)
     }
 
     fn rewrite(&self, tier: Tier, cause: RewriteCause) -> Result<Rewritten, StoreError> {
@@ -139,9 +141,9 @@ fn objects(origin: u64) -> BTreeSet<String> {
 
 #[test]
 fn a_segment_with_more_files_than_a_row_holds_takes_every_way() {
-    for (name, place) in Place::all() {
+    for (name, test_backend) in TestBackend::all() {
         let clock = ManualClock::new(Timestamp::EPOCH);
-        let filled = Filled::new(&place, &clock);
+        let filled = Filled::new(&test_backend, &clock);
         let expected = filled.rows();
         assert_eq!(expected.len() as i64, DAYS * A_DAY, "{name}");
         filled
@@ -153,7 +155,7 @@ fn a_segment_with_more_files_than_a_row_holds_takes_every_way() {
         assert_eq!(filled.rows(), expected, "{name}");
         filled.check();
 
-        let filled = filled.again(&place, &clock);
+        let filled = filled.again(&test_backend, &clock);
         assert_eq!(filled.files(), files, "{name}");
         assert_eq!(filled.rows(), expected, "{name}");
         clock.set(Timestamp::from_nanos_clamped(i64::MAX / 2));
@@ -172,7 +174,7 @@ fn a_segment_with_more_files_than_a_row_holds_takes_every_way() {
             (Arc::clone(&files), expected.clone()),
             "{name}"
         );
-        let filled = filled.again(&place, &clock);
+        let filled = filled.again(&test_backend, &clock);
         filled.check();
         let evicted = filled
             .store
@@ -221,9 +223,9 @@ impl Throttle for UntilSent<'_> {
 #[test]
 fn a_job_that_fails_leaves_no_description_and_no_files() {
     let disk = MemoryDisk::new(Character::Distributed);
-    let place = Place::Memory(Arc::clone(&disk));
+    let test_backend = TestBackend::Memory(Arc::clone(&disk));
     let clock = ManualClock::new(Timestamp::EPOCH);
-    let filled = Filled::new(&place, &clock);
+    let filled = Filled::new(&test_backend, &clock);
     let expected = filled.rows();
 
     let given_up = filled.rewrite_at(
@@ -255,9 +257,9 @@ fn a_job_that_fails_leaves_no_description_and_no_files() {
 
 #[test]
 fn what_failed_jobs_have_left_is_found_and_removed_and_nothing_else() {
-    let place = Place::Memory(MemoryDisk::new(Character::Embedded));
+    let test_backend = TestBackend::Memory(MemoryDisk::new(Character::Embedded));
     let clock = ManualClock::new(Timestamp::EPOCH);
-    let filled = Filled::new(&place, &clock);
+    let filled = Filled::new(&test_backend, &clock);
     filled
         .rewrite(Tier::Archive, RewriteCause::Archive)
         .expect("it becomes files");

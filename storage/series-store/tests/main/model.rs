@@ -17,7 +17,7 @@ use tideline_series_store::{
     Delete, Order, Rewrite, RewriteCause, RewriteCost, Seen, SeriesStore, StoreError, Table, Throttle,
 };
 
-use crate::fixture::{Place, Point, Rows, archived_table, read, timeline, tiny, write};
+use crate::fixture::{Point, Rows, TestBackend, archived_table, read, timeline, tiny, write};
 
 /// Steps of one run on one backend.
 const STEPS: usize = 1_000;
@@ -36,9 +36,9 @@ const FIELDS: [&str; 7] = [
 fn a_store_answers_as_a_plain_map_would() {
     let seed = tideline_testkit::seed("model");
     let steps = tideline_testkit::rounds("TIDELINE_STEPS", STEPS, 20 * STEPS);
-    for (name, place) in Place::all() {
+    for (name, test_backend) in TestBackend::all() {
         println!("model: {name}, {steps} steps");
-        Run::new(seed, &place).steps(steps);
+        Run::new(seed, &test_backend).steps(steps);
     }
 }
 
@@ -72,7 +72,7 @@ type Model = BTreeMap<(TimelineId, i64), BTreeMap<&'static str, Value>>;
 
 struct Run<'a> {
     chance: Chance,
-    place: &'a Place,
+    test_backend: &'a TestBackend,
     store: SeriesStore,
     table: Arc<Table>,
     model: Model,
@@ -81,14 +81,14 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(seed: u64, place: &'a Place) -> Self {
+    fn new(seed: u64, test_backend: &'a TestBackend) -> Self {
         let clock = ManualClock::new(Timestamp::EPOCH);
-        let (store, _) = place.open_at(&tiny(), &clock);
+        let (store, _) = test_backend.open_at(&tiny(), &clock);
         let name = TableName::new("metrics").expect("a valid name");
         let table = store.create_table(name, archived_table()).expect("a new table");
         Self {
             chance: Chance(seed),
-            place,
+            test_backend,
             store,
             table,
             model: Model::new(),
@@ -391,7 +391,7 @@ impl<'a> Run<'a> {
 
     fn restart(&mut self) {
         self.store.close().expect("a clean close");
-        let (store, _) = self.place.open_at(&tiny(), &self.clock);
+        let (store, _) = self.test_backend.open_at(&tiny(), &self.clock);
         self.table = store.table("metrics").expect("the table survives");
         self.store = store;
     }

@@ -13,7 +13,7 @@ use tideline_series_store::{
     Throttle,
 };
 
-use crate::fixture::{Place, Point, archived_table, read, timeline, tiny, write};
+use crate::fixture::{Point, TestBackend, archived_table, read, timeline, tiny, write};
 
 const TIMELINES: u64 = 8;
 const POINTS: i64 = 300;
@@ -127,8 +127,8 @@ fn count_in(snapshot: &Snapshot, table: &Table, tier: Option<Tier>) -> usize {
 
 #[test]
 fn readers_see_every_point_once_before_during_and_after_moves() {
-    for (name, place) in Place::all() {
-        let (store, _) = place.open(&tiny());
+    for (name, test_backend) in TestBackend::all() {
+        let (store, _) = test_backend.open(&tiny());
         filled(&store, 6);
         let table = store.table("default").expect("the default table");
         let expected = TIMELINES as usize * POINTS as usize;
@@ -166,8 +166,8 @@ fn readers_see_every_point_once_before_during_and_after_moves() {
 
 #[test]
 fn a_reader_keeps_its_segments_over_many_edits() {
-    for (name, place) in Place::all() {
-        let (store, _) = place.open(&tiny());
+    for (name, test_backend) in TestBackend::all() {
+        let (store, _) = test_backend.open(&tiny());
         filled(&store, 3);
         let table = store.table("default").expect("the default table");
         // Includes the late point, because the snapshot holds the head that is still active when the point is
@@ -199,8 +199,8 @@ fn a_reader_keeps_its_segments_over_many_edits() {
 
 #[test]
 fn what_one_move_left_is_freed_while_the_next_one_runs() {
-    for (name, place) in Place::all() {
-        let (store, _) = place.open(&tiny());
+    for (name, test_backend) in TestBackend::all() {
+        let (store, _) = test_backend.open(&tiny());
         filled(&store, 3);
         let table = store.table("default").expect("the default table");
         let reader = store.snapshot();
@@ -226,8 +226,8 @@ fn what_one_move_left_is_freed_while_the_next_one_runs() {
 
 #[test]
 fn a_move_that_is_given_up_leaves_everything_as_it_was() {
-    for (name, place) in Place::all() {
-        let (store, _) = place.open(&tiny());
+    for (name, test_backend) in TestBackend::all() {
+        let (store, _) = test_backend.open(&tiny());
         filled(&store, 3);
         let table = store.table("default").expect("the default table");
         let inputs = segments(&store);
@@ -250,8 +250,8 @@ fn a_move_that_is_given_up_leaves_everything_as_it_was() {
 
 #[test]
 fn segments_change_places_with_none_between_them() {
-    let place = Place::Memory(MemoryDisk::new(Character::Embedded));
-    let (store, _) = place.open(&tiny());
+    let test_backend = TestBackend::Memory(MemoryDisk::new(Character::Embedded));
+    let (store, _) = test_backend.open(&tiny());
     filled(&store, 3);
     let table = store.table("default").expect("the default table");
     let inputs = segments(&store);
@@ -270,8 +270,8 @@ fn segments_change_places_with_none_between_them() {
 
 #[test]
 fn what_is_deleted_is_gone_from_every_tier_and_its_bytes_after_a_purge() {
-    for (name, place) in Place::all() {
-        let (store, _) = place.open(&tiny());
+    for (name, test_backend) in TestBackend::all() {
+        let (store, _) = test_backend.open(&tiny());
         filled(&store, 2);
         let table = store.table("default").expect("the default table");
         let inputs = segments(&store);
@@ -294,7 +294,7 @@ fn what_is_deleted_is_gone_from_every_tier_and_its_bytes_after_a_purge() {
         };
         left(&store);
         store.close().expect("a clean close");
-        let (store, _) = place.open(&tiny());
+        let (store, _) = test_backend.open(&tiny());
         left(&store);
         let table = store.table("default").expect("the default table");
         let again: Vec<Point> = vec![(timeline(3), 150, vec![("value", Value::Signed(1))])];
@@ -325,8 +325,8 @@ fn what_is_deleted_is_gone_from_every_tier_and_its_bytes_after_a_purge() {
 
 #[test]
 fn a_write_that_takes_a_removed_timeline_for_known_is_refused() {
-    let place = Place::Memory(MemoryDisk::new(Character::Embedded));
-    let (store, names) = place.open(&tiny());
+    let test_backend = TestBackend::Memory(MemoryDisk::new(Character::Embedded));
+    let (store, names) = test_backend.open(&tiny());
     filled(&store, 1);
     let table = store.table("default").expect("the default table");
     let before = table.timeline_generation();

@@ -9,7 +9,7 @@ use tideline_backend::{Backend, Shard};
 use tideline_model::{ManualClock, TimeRange, Timestamp, Value};
 use tideline_series_store::{LogError, Order, Selection, SeriesStore, Settings, StoreError};
 
-use crate::fixture::{Place, Point, read, timeline, write};
+use crate::fixture::{Point, TestBackend, read, timeline, write};
 
 const SHARD: Shard = Shard(0);
 /// Maximum wait for a renewal in these tests.
@@ -49,13 +49,13 @@ fn is_lost(error: &StoreError) -> bool {
 #[test]
 fn a_store_with_a_newer_owner_answers_nothing() {
     let disk = MemoryDisk::new(Character::Distributed);
-    let place = Place::Memory(disk.clone());
-    let (store, _) = place.open(&Settings::default());
+    let test_backend = TestBackend::Memory(disk.clone());
+    let (store, _) = test_backend.open(&Settings::default());
     let table = store.table("default").expect("the default table");
     write(&store, &table, &[point(1)], &[timeline(1)]).expect("a write");
     step(&store).expect("it is served");
 
-    let (newer, _) = place.open(&Settings::default());
+    let (newer, _) = test_backend.open(&Settings::default());
     let refused = write(&store, &table, &[point(2)], &[]).expect_err("another owner");
     assert!(!matches!(refused, StoreError::Log(LogError::Closed)), "{refused}");
     // The refused append has revealed the new owner. All reads then fail, also reads that began before.
@@ -76,7 +76,7 @@ fn a_store_with_a_newer_owner_answers_nothing() {
 fn a_renewal_that_is_refused_ends_the_service() {
     let disk = MemoryDisk::new(Character::Distributed);
     disk.limit_leases(Duration::from_millis(40), 1_000_000);
-    let (store, _) = Place::Memory(disk.clone()).open(&Settings::default());
+    let (store, _) = TestBackend::Memory(disk.clone()).open(&Settings::default());
     store.table("default").expect("the default table");
     MemoryBackend::open(&disk).take(SHARD).expect("a rival takes it");
     until("the loss is noticed without any request", || {
@@ -90,7 +90,7 @@ fn a_lease_that_has_run_out_is_served_again_once_it_is_renewed() {
     let holds = Duration::from_secs(2);
     disk.limit_leases(holds, 1_000_000);
     let clock = ManualClock::new(Timestamp::EPOCH);
-    let (store, _) = Place::Memory(disk.clone()).open_at(&Settings::default(), &clock);
+    let (store, _) = TestBackend::Memory(disk.clone()).open_at(&Settings::default(), &clock);
     let table = store.table("default").expect("the default table");
     write(&store, &table, &[point(1)], &[timeline(1)]).expect("a write");
 
@@ -115,8 +115,8 @@ fn a_lease_that_has_run_out_is_served_again_once_it_is_renewed() {
 fn stamps_stay_within_the_lease_and_above_those_of_earlier_owners() {
     let disk = MemoryDisk::new(Character::Distributed);
     disk.limit_leases(Duration::from_secs(3_600), 10);
-    let place = Place::Memory(disk);
-    let (store, _) = place.open(&Settings::default());
+    let test_backend = TestBackend::Memory(disk);
+    let (store, _) = test_backend.open(&Settings::default());
     let mut given = Vec::new();
     let refused = loop {
         match store.stamps().next() {
@@ -130,7 +130,7 @@ fn stamps_stay_within_the_lease_and_above_those_of_earlier_owners() {
         "{given:?}"
     );
     drop(store);
-    let (store, _) = place.open(&Settings::default());
+    let (store, _) = test_backend.open(&Settings::default());
     let first = store.stamps().next().expect("a new lease");
     assert!(Some(&first) > given.last(), "{first:?} after {given:?}");
 }
@@ -140,7 +140,7 @@ fn a_wall_clock_beyond_the_lease_uses_up_none_of_its_stamps() {
     let disk = MemoryDisk::new(Character::Distributed);
     disk.limit_leases(Duration::from_secs(3_600), 1_000);
     let clock = ManualClock::new(Timestamp::MAX);
-    let (store, _) = Place::Memory(disk).open_at(&Settings::default(), &clock);
+    let (store, _) = TestBackend::Memory(disk).open_at(&Settings::default(), &clock);
     for _ in 0..100 {
         store.stamps().next().expect("a stamp");
     }

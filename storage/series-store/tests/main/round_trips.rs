@@ -4,14 +4,14 @@ use tideline_backend::memory::{Character, MemoryDisk};
 use tideline_model::{TimeRange, TimelineId, Value};
 use tideline_series_store::{Order, Settings};
 
-use crate::fixture::{Place, Point, read, timeline, write};
+use crate::fixture::{Point, TestBackend, read, timeline, write};
 
 const SEGMENTS: i64 = 6;
 
 #[test]
 fn a_sparse_read_has_many_requests_under_way() {
     let disk = MemoryDisk::new(Character::Distributed);
-    let (store, _) = Place::Memory(disk.clone()).open(&Settings::default());
+    let (store, _) = TestBackend::Memory(disk.clone()).open(&Settings::default());
     let table = store.table("default").expect("the default table");
     let mut all: Vec<TimelineId> = (0..2_000).map(timeline).collect();
     all.sort();

@@ -5,7 +5,7 @@ use std::path::Path;
 use tideline_model::{SequenceNumber, Value};
 use tideline_series_store::{RecentError, SeriesStore, Settings};
 
-use crate::fixture::{Place, timeline, write};
+use crate::fixture::{TestBackend, timeline, write};
 
 fn write_one(store: &SeriesStore, at: i64) {
     let table = store.table("default").expect("the default table");
@@ -36,19 +36,19 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn what_a_power_cut_took_does_not_hide_what_is_written_next() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (before, place) = (folder.path().join("before"), Place::Fjall(folder));
-    let Place::Fjall(folder) = &place else {
+    let (before, test_backend) = (folder.path().join("before"), TestBackend::Fjall(folder));
+    let TestBackend::Fjall(folder) = &test_backend else {
         unreachable!()
     };
     let data = folder.path().join("data");
     {
-        let (store, _) = place.open(&Settings::default());
+        let (store, _) = test_backend.open(&Settings::default());
         write_one(&store, 0);
         store.close().expect("a clean close");
     }
     copy(&data, &before);
     let seen = {
-        let (store, _) = place.open(&Settings::default());
+        let (store, _) = test_backend.open(&Settings::default());
         let begun = store.recent_end();
         (1..10).for_each(|at| write_one(&store, at));
         assert_eq!(entries_from(&store, begun), Ok(9));
@@ -60,7 +60,7 @@ fn what_a_power_cut_took_does_not_hide_what_is_written_next() {
     std::fs::remove_dir_all(data.join("journal")).expect("removed");
     copy(&before.join("journal"), &data.join("journal"));
     std::fs::copy(before.join("highwater"), data.join("highwater")).expect("a copy");
-    let (store, _) = place.open(&Settings::default());
+    let (store, _) = test_backend.open(&Settings::default());
     (100..130).for_each(|at| write_one(&store, at));
     assert_eq!(entries_from(&store, seen[0]), Ok(30));
     // This watcher has read the lost entries. It gets an error instead of entries from a later position.

@@ -10,7 +10,7 @@ use tideline_series_store::manifest::Segment;
 use tideline_series_store::window::cold_boundary;
 use tideline_series_store::{Delete, Order, Rewrite, RewriteCause, SeriesStore, Settings, StoreError, Table};
 
-use crate::fixture::{Place, Point, Rows, archived_table, read, timeline, write};
+use crate::fixture::{Point, Rows, TestBackend, archived_table, read, timeline, write};
 use crate::moves::all_steps;
 
 const DAY: i64 = NANOS_PER_DAY;
@@ -33,13 +33,13 @@ fn daily(days: i64, salt: i64) -> Vec<Point> {
     points.collect()
 }
 
-fn open(place: &Place) -> (SeriesStore, Arc<Table>) {
+fn open(test_backend: &TestBackend) -> (SeriesStore, Arc<Table>) {
     let clock = ManualClock::new(Timestamp::from_nanos_clamped(NOW));
     let settings = Settings {
         archive: Some(crate::fixture::archive()),
         ..Settings::default()
     };
-    let (store, _) = place.open_at(&settings, &clock);
+    let (store, _) = test_backend.open_at(&settings, &clock);
     let table = store.table("default").expect("the default table");
     (store, table)
 }
@@ -77,8 +77,8 @@ fn width() -> i64 {
 #[test]
 fn a_sparse_backfill_is_sealed_past_hot_ttl_into_the_cold_tier() {
     for days in [300, 1_500] {
-        for (name, place) in Place::all() {
-            let (store, table) = open(&place);
+        for (name, test_backend) in TestBackend::all() {
+            let (store, table) = open(&test_backend);
             set_policy(&store, Some(5), None);
             write(&store, &table, &daily(days, 0), &ids()).expect("a write");
             let before = rows(&store, &table);
@@ -99,8 +99,8 @@ fn a_sparse_backfill_is_sealed_past_hot_ttl_into_the_cold_tier() {
 
 #[test]
 fn no_window_of_a_seal_spans_the_age_at_which_points_are_archived() {
-    let (_, place) = Place::all().swap_remove(0);
-    let (store, table) = open(&place);
+    let (_, test_backend) = TestBackend::all().swap_remove(0);
+    let (store, table) = open(&test_backend);
     set_policy(&store, Some(5), Some(400));
     write(&store, &table, &daily(1_500, 0), &ids()).expect("a write");
     store.seal().expect("a seal");
@@ -113,8 +113,8 @@ fn no_window_of_a_seal_spans_the_age_at_which_points_are_archived() {
 
 #[test]
 fn a_cut_leaves_no_window_around_it_and_changes_no_answer() {
-    for (name, place) in Place::all() {
-        let (store, table) = open(&place);
+    for (name, test_backend) in TestBackend::all() {
+        let (store, table) = open(&test_backend);
         set_policy(&store, None, None);
         // Written twice, so that every second point is overwritten; a part is deleted.
         write(&store, &table, &daily(700, 0), &ids()).expect("a write");
@@ -169,7 +169,7 @@ fn a_cut_leaves_no_window_around_it_and_changes_no_answer() {
         assert_eq!(rows(&store, &table), before, "{name}");
         store.close().expect("it closes");
         drop((store, table));
-        let (store, table) = open(&place);
+        let (store, table) = open(&test_backend);
         assert_eq!(rows(&store, &table), before, "{name}, opened again");
         assert_eq!(segments(&store, &table).len(), found.len(), "{name}");
         let held = store
@@ -183,8 +183,8 @@ fn a_cut_leaves_no_window_around_it_and_changes_no_answer() {
 
 #[test]
 fn a_cut_that_is_given_up_leaves_nothing_behind() {
-    for (name, place) in Place::all() {
-        let (store, table) = open(&place);
+    for (name, test_backend) in TestBackend::all() {
+        let (store, table) = open(&test_backend);
         set_policy(&store, None, None);
         write(&store, &table, &daily(700, 0), &ids()).expect("a write");
         store.seal().expect("a seal");

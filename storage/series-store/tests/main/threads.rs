@@ -9,7 +9,7 @@ use tideline_model::Value;
 use tideline_runtime::Supervisor;
 use tideline_series_store::{Settings, StoreError};
 
-use crate::fixture::{Place, Point, timeline, write};
+use crate::fixture::{Point, TestBackend, timeline, write};
 
 /// Maximum duration of a call that must not wait for a dead thread.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -35,9 +35,9 @@ fn panicking(thread: &'static str) -> (Settings, mpsc::Sender<()>) {
 
 #[test]
 fn a_dead_committer_refuses_what_waits_and_what_comes() {
-    let place = Place::Memory(MemoryDisk::new(Character::Embedded));
+    let test_backend = TestBackend::Memory(MemoryDisk::new(Character::Embedded));
     let (settings, arm) = panicking("committer");
-    let (store, _) = place.open(&settings);
+    let (store, _) = test_backend.open(&settings);
     let table = store.table("default").expect("the default table");
     write(&store, &table, &[point(1)], &[timeline(1)]).expect("a write");
     arm.send(()).expect("the store listens");
@@ -67,16 +67,16 @@ fn a_dead_committer_refuses_what_waits_and_what_comes() {
     assert!(store.seal().is_err());
     assert!(store.thread_failure().is_some());
     drop(store);
-    let (store, _) = place.open(&Settings::default());
+    let (store, _) = test_backend.open(&Settings::default());
     let table = store.table("default").expect("the default table");
     write(&store, &table, &[point(3)], &[]).expect("a restart takes writes again");
 }
 
 #[test]
 fn a_dead_sealer_holds_up_neither_seals_nor_writers() {
-    let place = Place::Memory(MemoryDisk::new(Character::Embedded));
+    let test_backend = TestBackend::Memory(MemoryDisk::new(Character::Embedded));
     let (settings, arm) = panicking("sealer");
-    let (store, _) = place.open(&settings);
+    let (store, _) = test_backend.open(&settings);
     let table = store.table("default").expect("the default table");
     write(&store, &table, &[point(1)], &[timeline(1)]).expect("a write");
     arm.send(()).expect("the store listens");

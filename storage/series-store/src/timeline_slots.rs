@@ -30,12 +30,12 @@ impl TimelineSlots {
     /// Returns the slot of a timeline.
     pub(crate) fn get(&self, id: TimelineId) -> Option<u32> {
         self.by_id
-            .find(hash_of(id), |place| self.holds(*place, id))
+            .find(hash_of(id), |slot| self.holds(*slot, id))
             .copied()
     }
 
-    fn holds(&self, place: u32, id: TimelineId) -> bool {
-        self.ids[place as usize] == Some(id)
+    fn holds(&self, slot: u32, id: TimelineId) -> bool {
+        self.ids[slot as usize] == Some(id)
     }
 
     /// Returns the slot of a timeline, known or new. `before` is the slot of the previous timeline, or [`NO_SLOT`].
@@ -49,18 +49,18 @@ impl TimelineSlots {
     }
 
     fn by_map(&mut self, id: TimelineId) -> u32 {
-        if let Some(place) = self.get(id) {
-            return place;
+        if let Some(slot) = self.get(id) {
+            return slot;
         }
         let ids = &mut self.ids;
-        let place = self.free.pop().unwrap_or_else(|| {
+        let slot = self.free.pop().unwrap_or_else(|| {
             ids.push(None);
             u32::try_from(ids.len() - 1).expect("timelines of a shard are bounded by memory")
         });
-        ids[place as usize] = Some(id);
-        let rehash = |place: &u32| ids[*place as usize].map_or(0, hash_of);
-        self.by_id.insert_unique(hash_of(id), place, rehash);
-        place
+        ids[slot as usize] = Some(id);
+        let rehash = |slot: &u32| ids[*slot as usize].map_or(0, hash_of);
+        self.by_id.insert_unique(hash_of(id), slot, rehash);
+        slot
     }
 
     /// Removes a timeline. Its slot is reused later.
@@ -68,11 +68,11 @@ impl TimelineSlots {
         let ids = &self.ids;
         let found = self
             .by_id
-            .find_entry(hash_of(id), |place| ids[*place as usize] == Some(id));
-        let (place, _) = found.ok()?.remove();
-        self.ids[place as usize] = None;
-        self.free.push(place);
-        Some(place)
+            .find_entry(hash_of(id), |slot| ids[*slot as usize] == Some(id));
+        let (slot, _) = found.ok()?.remove();
+        self.ids[slot as usize] = None;
+        self.free.push(slot);
+        Some(slot)
     }
 
     /// Iterates over all timelines by slot.
@@ -88,25 +88,25 @@ mod tests {
     #[test]
     fn a_timeline_keeps_its_place_until_it_leaves() {
         let id = |n: u8| TimelineId([n; 16]);
-        let mut places = TimelineSlots::default();
+        let mut slots = TimelineSlots::default();
         let mut before = NO_SLOT;
         for n in 0..10 {
-            before = places.of(id(n), before);
+            before = slots.of(id(n), before);
             assert_eq!(before, u32::from(n));
         }
         // The result depends neither on the previous slot nor on the number of calls.
         for (n, before) in [(3, NO_SLOT), (4, 3), (4, 4), (0, 9), (9, u32::MAX - 1)] {
             assert_eq!(
-                (places.of(id(n), before), places.get(id(n))),
+                (slots.of(id(n), before), slots.get(id(n))),
                 (n.into(), Some(n.into()))
             );
         }
-        assert_eq!((places.remove(id(4)), places.remove(id(4))), (Some(4), None));
-        assert_eq!(places.get(id(4)), None);
-        assert_eq!(places.of(id(5), 4), 5);
+        assert_eq!((slots.remove(id(4)), slots.remove(id(4))), (Some(4), None));
+        assert_eq!(slots.get(id(4)), None);
+        assert_eq!(slots.of(id(5), 4), 5);
         // A free slot is reused for any new timeline.
-        assert_eq!(places.of(id(20), 3), 4);
-        assert_eq!(places.of(id(4), 3), 10);
-        assert_eq!(places.ids().count(), 11);
+        assert_eq!(slots.of(id(20), 3), 4);
+        assert_eq!(slots.of(id(4), 3), 10);
+        assert_eq!(slots.ids().count(), 11);
     }
 }
