@@ -188,7 +188,7 @@ impl JobProgress {
 
 impl JobFilter {
     /// Returns true if a job passes the filter.
-    pub fn wants(&self, job: &Job) -> bool {
+    pub fn matches(&self, job: &Job) -> bool {
         let of_table = |name: &String| job.table.as_ref().is_some_and(|table| table.name == *name);
         self.kind.is_none_or(|kind| kind == job.kind)
             && self.state.is_none_or(|state| state == job.state)

@@ -30,7 +30,7 @@ impl Shared {
             .cloned();
         let waiting = waiting.map(|entry| self.waiting(&state, entry));
         let all = running.into_iter().chain(requested).chain(waiting).chain(past);
-        all.filter(|job| filter.wants(job)).collect()
+        all.filter(|job| filter.matches(job)).collect()
     }
 
     /// Returns a job by id, in whatever state it is.

@@ -173,9 +173,9 @@ fn similar_zone(text: &str) -> Option<&'static str> {
     let text = text.to_ascii_lowercase().replace(' ', "_");
     let distance = |name: &str| {
         let name = name.to_ascii_lowercase();
-        let place = name.rsplit('/').next().unwrap_or(&name);
-        let by_place = strsim::damerau_levenshtein(place, &text);
-        strsim::damerau_levenshtein(&name, &text).min(by_place)
+        let city = name.rsplit('/').next().unwrap_or(&name);
+        let by_city = strsim::damerau_levenshtein(city, &text);
+        strsim::damerau_levenshtein(&name, &text).min(by_city)
     };
     let zones = TZ_VARIANTS.iter().map(|zone| zone.name());
     let nearest = zones.map(|name| (distance(name), name.len(), name)).min()?;

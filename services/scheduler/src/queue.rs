@@ -41,9 +41,9 @@ pub(crate) struct Entry {
 }
 
 /// Identity of a unit of work across plans.
-type Identity = (Place, Vec<SegmentId>);
+type Identity = (BackoffKey, Vec<SegmentId>);
 /// Unit that waits after a failure or a cancel: work of the same model, kind, table and slot.
-type Place = (TableModel, JobKind, Option<TableId>, Option<Slot>);
+type BackoffKey = (TableModel, JobKind, Option<TableId>, Option<Slot>);
 
 /// Wait of work after a failure or a cancel.
 #[derive(Debug, Clone, Copy)]
@@ -82,18 +82,18 @@ impl Backoff {
 pub(crate) struct JobQueue {
     pub(crate) by_hand: VecDeque<Entry>,
     pub(crate) planned: Vec<Entry>,
-    holds: HashMap<Place, Backoff>,
+    holds: HashMap<BackoffKey, Backoff>,
     /// (table, job kind) pairs whose last-run time is dirty.
     worked: Vec<(TableId, JobKind)>,
 }
 
 impl Entry {
     fn identity(&self) -> Identity {
-        (self.place(), self.work.inputs.clone())
+        (self.backoff_key(), self.work.inputs.clone())
     }
 
-    fn place(&self) -> Place {
-        place(&self.work)
+    fn backoff_key(&self) -> BackoffKey {
+        backoff_key(&self.work)
     }
 
     /// Returns the job as shown to users.
@@ -125,7 +125,7 @@ impl JobQueue {
             if self.planned.len() == PLANNED_MAX {
                 break;
             }
-            let identity = (place(&work), work.inputs.clone());
+            let identity = (backoff_key(&work), work.inputs.clone());
             if spoken_for.contains(&identity) {
                 continue;
             }
@@ -200,7 +200,7 @@ impl JobQueue {
     }
 
     fn is_held(&self, entry: &Entry, monotonic: Duration) -> bool {
-        match self.holds.get(&entry.place()) {
+        match self.holds.get(&entry.backoff_key()) {
             Some(Backoff::Failed(_, until)) => monotonic < *until,
             Some(Backoff::Cancelled(_) | Backoff::CancelledUntil(_)) => true,
             None => false,
@@ -241,7 +241,7 @@ impl JobQueue {
 
     /// Records a success: ends the wait of the work and marks its last-run time as dirty.
     pub(crate) fn succeeded(&mut self, entry: &Entry) {
-        self.holds.remove(&entry.place());
+        self.holds.remove(&entry.backoff_key());
         let worked = entry.work.table.map(|table| (table, entry.work.kind));
         self.worked
             .extend(worked.filter(|worked| !self.worked.contains(worked)));
@@ -249,7 +249,7 @@ impl JobQueue {
 
     /// Returns the failures of an entry that waits for its next attempt.
     pub(crate) fn trouble(&self, entry: &Entry, monotonic: Duration) -> Option<RepeatedFailure> {
-        let hold = self.holds.get(&entry.place())?;
+        let hold = self.holds.get(&entry.backoff_key())?;
         hold.trouble(monotonic).filter(|trouble| !trouble.left.is_zero())
     }
 
@@ -273,7 +273,7 @@ impl JobQueue {
     pub(crate) fn failed(&mut self, entry: &Entry, monotonic: Duration) -> Duration {
         let hold = self
             .holds
-            .entry(entry.place())
+            .entry(entry.backoff_key())
             .or_insert(Backoff::Failed(0, monotonic));
         let failures = if let Backoff::Failed(failures, _) = hold {
             *failures
@@ -296,7 +296,7 @@ impl JobQueue {
             Some(next) => Backoff::CancelledUntil(next),
             None => Backoff::Cancelled(monotonic.saturating_add(CANCELLED_REST)),
         };
-        self.holds.insert(entry.place(), hold);
+        self.holds.insert(entry.backoff_key(), hold);
     }
 
     /// Records schedules whose time has come and for which nothing is left to do; returns the rows to store.
@@ -341,7 +341,7 @@ impl JobQueue {
     fn has_work(&self, table: TableId, kind: JobKind, now: i64) -> bool {
         let is_cancelled = |entry: &Entry| {
             matches!(
-                self.holds.get(&entry.place()),
+                self.holds.get(&entry.backoff_key()),
                 Some(Backoff::Cancelled(_) | Backoff::CancelledUntil(_))
             )
         };
@@ -354,6 +354,6 @@ impl JobQueue {
     }
 }
 
-fn place(work: &Planned) -> Place {
+fn backoff_key(work: &Planned) -> BackoffKey {
     (work.model, work.kind, work.table, work.slot)
 }

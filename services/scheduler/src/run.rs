@@ -12,29 +12,33 @@ use crate::throttle::{JobCost, JobThrottle};
 pub struct Run<'a> {
     shared: &'a Shared,
     kind: JobKind,
-    pub(crate) pace: JobThrottle<'a>,
+    pub(crate) throttle: JobThrottle<'a>,
 }
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(shared: &'a Shared, kind: JobKind, pace: JobThrottle<'a>) -> Self {
-        Self { shared, kind, pace }
+    pub(crate) fn new(shared: &'a Shared, kind: JobKind, throttle: JobThrottle<'a>) -> Self {
+        Self {
+            shared,
+            kind,
+            throttle,
+        }
     }
 
     /// Reports the cost of the running part so far. Waits while the job is paused or has read more than its table
     /// allows, and breaks if the job must end.
     pub fn step(&mut self, cost: &JobCost) -> ControlFlow<()> {
-        self.pace.step(cost)
+        self.throttle.step(cost)
     }
 
     /// Completes a part of the work; the cost of later parts is added to it. Returns the cost of all completed parts.
     pub fn part_done(&mut self, cost: &JobCost) -> JobCost {
         self.shared.state.lock().totals.moved(self.kind, cost);
-        self.pace.part_done(cost)
+        self.throttle.part_done(cost)
     }
 
     /// Returns the cost of all completed parts.
     pub fn cost(&self) -> JobCost {
-        self.pace.cost()
+        self.throttle.cost()
     }
 
     /// Replaces the planned extent of the job, for work whose extent is known only when it is done.

@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     /// Signalled when a job ends, and when the scheduler stops.
     pub(crate) ended: Condvar,
     /// Held while one job is selected and run.
-    turn: Mutex<()>,
+    job_lock: Mutex<()>,
 }
 
 /// State under the lock.
@@ -104,7 +104,7 @@ impl Shared {
             control: Control::default(),
             wake: Condvar::new(),
             ended: Condvar::new(),
-            turn: Mutex::default(),
+            job_lock: Mutex::default(),
             database,
             models,
             settings,
@@ -130,11 +130,11 @@ impl Shared {
 
     /// Surveys, plans and runs the most urgent work that may start. Returns true if there was any.
     pub(crate) fn tick(&self) -> bool {
-        let _one_at_a_time = self.turn.lock();
+        let _one_at_a_time = self.job_lock.lock();
         if self.database.is_read_only() {
             return false;
         }
-        let mut look = self.look();
+        let mut survey = self.survey();
         self.note_unplanned();
         let mut edit = Edit::default();
         let begun = {
@@ -143,16 +143,16 @@ impl Shared {
             if state.is_stopping {
                 return false;
             }
-            state.renew(&mut look);
+            state.renew(&mut survey);
             let State { queue, journal, .. } = &mut *state;
-            edit.add(queue.serve(&look.overview, &look.served, journal));
+            edit.add(queue.serve(&survey.overview, &survey.served, journal));
             edit.put.extend(journal.ids_to_set_aside());
             let monotonic = self.clock.monotonic();
-            let next = queue.next(look.overview.now(), journal, monotonic);
+            let next = queue.next(survey.overview.now(), journal, monotonic);
             next.map(|entry| {
                 self.control.reset();
-                edit.add(state.begin(&entry, look.overview.now(), monotonic, self.settings.history));
-                let budget = state.budget(&entry, &look.overview, monotonic);
+                edit.add(state.begin(&entry, survey.overview.now(), monotonic, self.settings.history));
+                let budget = state.budget(&entry, &survey.overview, monotonic);
                 (entry, budget)
             })
         };
@@ -160,20 +160,20 @@ impl Shared {
         let Some((entry, budget)) = begun else {
             return false;
         };
-        self.execute(entry, &look.overview, budget);
+        self.execute(entry, &survey.overview, budget);
         true
     }
 
     /// Surveys and plans without running anything.
     pub(crate) fn refresh(&self) -> Arc<Overview> {
-        let mut look = self.look();
+        let mut survey = self.survey();
         let row = {
             let mut state = self.state.lock();
-            state.renew(&mut look);
+            state.renew(&mut survey);
             state.journal.ids_to_set_aside()
         };
         self.write(Edit::put(row));
-        look.overview
+        survey.overview
     }
 
     /// Wakes the thread.
@@ -189,7 +189,7 @@ impl Shared {
         }
     }
 
-    fn look(&self) -> SurveyedPlan {
+    fn survey(&self) -> SurveyedPlan {
         let overview = Arc::new(self.overview());
         let served = self.state.lock().journal.served();
         let planned = overview.plan(&served, &self.plan_settings());
@@ -216,8 +216,8 @@ impl Shared {
     }
 
     fn execute(&self, entry: Entry, overview: &Overview, budget: Option<Budget>) {
-        let pace = JobThrottle::new(&self.control, self.clock.as_ref(), budget);
-        let mut run = Run::new(self, entry.work.kind, pace);
+        let throttle = JobThrottle::new(&self.control, self.clock.as_ref(), budget);
+        let mut run = Run::new(self, entry.work.kind, throttle);
         let done = catch_unwind(AssertUnwindSafe(|| self.perform(&entry.work, &mut run)));
         let failed = |reason| Ended::Failed {
             reason,
@@ -228,12 +228,14 @@ impl Shared {
         };
         let ended = match done {
             Ok(Ok(outcome)) => Ended::Done(outcome),
-            Ok(Err(WorkError::GivenUp)) => Ended::GivenUp(run.pace.ended_by.unwrap_or(JobCommand::Cancel)),
+            Ok(Err(WorkError::GivenUp)) => {
+                Ended::GivenUp(run.throttle.ended_by.unwrap_or(JobCommand::Cancel))
+            }
             Ok(Err(WorkError::Overtaken(reason))) => Ended::Overtaken(reason),
             Ok(Err(WorkError::Failed(reason))) => failed(reason),
             Err(_) => failed("it panicked; see the log".into()),
         };
-        let budget = run.pace.budget;
+        let budget = run.throttle.budget;
         self.finish(entry, overview, ended, budget);
     }
 
@@ -279,12 +281,12 @@ impl State {
         ids
     }
 
-    fn renew(&mut self, look: &mut SurveyedPlan) {
+    fn renew(&mut self, survey: &mut SurveyedPlan) {
         let running = self.running.as_ref().map(|running| &running.entry);
-        let planned = std::mem::take(&mut look.planned);
+        let planned = std::mem::take(&mut survey.planned);
         self.queue
-            .renew(&look.overview, planned, running, &mut self.journal);
-        self.overview = Some(Arc::clone(&look.overview));
+            .renew(&survey.overview, planned, running, &mut self.journal);
+        self.overview = Some(Arc::clone(&survey.overview));
     }
 
     /// Records that a job starts. Returns the rows to store.

@@ -185,7 +185,7 @@ impl Scheduler {
         } else if let Some(waiting) = state.queue.find(id) {
             waiting.is_paused = true;
         }
-        self.told(state, id, row)
+        self.finish_request(state, id, row)
     }
 
     /// Resumes a paused job, and the kind that was paused with it.
@@ -215,7 +215,7 @@ impl Scheduler {
         }
         let row =
             (!entry.by_hand).then(|| state.journal.set_paused(entry.work.table, entry.work.kind, false));
-        let job = self.told(state, id, row.flatten());
+        let job = self.finish_request(state, id, row.flatten());
         self.shared.wake_up();
         job
     }
@@ -230,12 +230,12 @@ impl Scheduler {
     pub fn cancel(&self, id: u64) -> Result<Job, SchedulerError> {
         let mut state = self.shared.state.lock();
         if state.cancel_requested(id) {
-            return self.told(state, id, None);
+            return self.finish_request(state, id, None);
         }
         self.shared.live(&mut state, id)?;
         let Some(entry) = state.queue.remove(id) else {
             self.shared.control.command(JobCommand::Cancel);
-            return self.told(state, id, None);
+            return self.finish_request(state, id, None);
         };
         let overview = state.overview.clone();
         if let Some(overview) = &overview {
@@ -354,7 +354,7 @@ impl Scheduler {
     }
 
     /// Completes a request about a job: stores the changed row and returns the job in its current state.
-    fn told(
+    fn finish_request(
         &self,
         mut state: parking_lot::MutexGuard<'_, State>,
         id: u64,

@@ -13,9 +13,9 @@ use crate::run::Run;
 use crate::throttle::JobCost;
 
 /// Reports the cost of a rewrite as that of a part of the running job.
-struct RunPace<'r, 'a>(&'r mut Run<'a>);
+struct RunThrottle<'r, 'a>(&'r mut Run<'a>);
 
-impl Throttle for RunPace<'_, '_> {
+impl Throttle for RunThrottle<'_, '_> {
     fn step(&mut self, cost: &RewriteCost) -> ControlFlow<()> {
         self.0.step(&JobCost::from(*cost))
     }
@@ -166,7 +166,7 @@ impl Series {
             tier,
             cause,
         };
-        let rewritten = self.work.rewrite(&rewrite, &mut RunPace(run))?;
+        let rewritten = self.work.rewrite(&rewrite, &mut RunThrottle(run))?;
         run.part_done(&rewritten.cost.into());
         Ok(rewritten)
     }

@@ -156,7 +156,7 @@ fn a_move_into_files_is_paced_paused_resumed_and_cancelled() {
 }
 
 #[test]
-fn what_is_restored_stays_for_as_long_as_was_asked_for() {
+fn what_is_restored_stays_for_the_requested_time() {
     let days = (1..=4).map(|id| day(id, Tier::Archive, id as i64)).collect();
     let work = FakeWork::new(policy(None), days);
     let scheduler = work.scheduler();
@@ -206,11 +206,11 @@ fn a_restore_that_ends_early_keeps_what_came_back() {
             .restore("default", TimeRange::ALL, until)
             .expect("a table")
     };
-    let asked = ask(&scheduler).expect("three days");
+    let requested = ask(&scheduler).expect("three days");
     // The process ends before the job started.
     drop(scheduler);
     let scheduler = work.scheduler();
-    let lost = scheduler.job(asked.id).expect("it is remembered");
+    let lost = scheduler.job(requested.id).expect("it is remembered");
     let outcome = lost.outcome.unwrap_or_default();
     assert_eq!(lost.state, JobState::Cancelled);
     assert!(outcome.ends_with("request the rest again"), "{outcome}");
@@ -238,7 +238,7 @@ fn a_restore_that_ends_early_keeps_what_came_back() {
 }
 
 #[test]
-fn a_target_that_is_down_is_told_and_costs_nothing_but_delay() {
+fn a_target_that_is_down_is_reported_and_costs_nothing_but_delay() {
     let work = FakeWork::new(policy(None), vec![day(1, Tier::Cold, 1)]);
     let scheduler = work.scheduler();
     let state = |scheduler: &Scheduler| only(scheduler.archives());

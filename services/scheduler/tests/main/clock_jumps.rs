@@ -98,7 +98,7 @@ fn nothing_expires_early_however_the_clock_jumps() {
             machine.restart();
         }
         machine.wall = Wall::OffBy(0);
-        machine.look();
+        machine.survey();
         let confirms = is_long || chance.below(4) == 0;
         if confirms {
             machine.confirm();
@@ -180,11 +180,11 @@ impl Machine {
     fn pass(&mut self, nanos: i64) {
         self.clock.advance(nanos);
         self.truth += nanos;
-        self.look();
+        self.survey();
     }
 
     /// Reads the wall clock as the service does. The service follows a wall clock that is near the expected time.
-    fn look(&mut self) {
+    fn survey(&mut self) {
         let shown = match self.wall {
             Wall::OffBy(nanos) => self.truth.saturating_add(nanos),
             Wall::Stuck(at) => at,
@@ -219,7 +219,7 @@ impl Machine {
         self.scheduler.stop();
         self.engine.close().expect("it closes");
         (self.engine, self.scheduler) = open(&self.disk, &self.clock, &self.index);
-        self.look();
+        self.survey();
     }
 
     fn table(&self) -> Table {

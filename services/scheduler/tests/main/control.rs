@@ -61,7 +61,7 @@ fn a_running_job_shows_progress_rate_and_time_left() {
 }
 
 #[test]
-fn who_asks_for_work_that_runs_is_told_its_job_too() {
+fn a_request_for_work_that_runs_gets_its_job_too() {
     let work = FakeWork::new(Policy::default(), old_days(2));
     let scheduler = work.scheduler();
     let (tell, hear) = mpsc::channel();
@@ -245,7 +245,7 @@ fn pausing_planned_work_pauses_its_kind() {
 }
 
 #[test]
-fn work_that_was_asked_for_is_paused_by_itself() {
+fn requested_work_is_paused_automatically() {
     let work = FakeWork::new(
         Policy {
             migrate: nightly(),

@@ -497,7 +497,7 @@ fn hot_ttl_holds_to_a_day_after_a_sparse_backfill_and_after_a_late_change() {
 }
 
 #[test]
-fn a_preview_tells_of_unsealed_points_what_the_policy_then_hides() {
+fn a_preview_reports_the_unsealed_points_that_the_policy_then_hides() {
     for seed in tideline_testkit::seeds("previews", 8) {
         let mut chance = Chance(seed.max(1));
         let disk = MemoryDisk::new(Character::Embedded);

@@ -107,7 +107,7 @@ fn a_nightly_schedule_moves_at_night_and_once() {
 }
 
 #[test]
-fn work_can_be_asked_for_whatever_its_schedule_and_pauses_say() {
+fn work_can_be_requested_whatever_its_schedule_and_pauses() {
     let work = FakeWork::new(
         Policy {
             migrate: nightly(),
@@ -154,7 +154,7 @@ fn work_can_be_asked_for_whatever_its_schedule_and_pauses_say() {
 }
 
 #[test]
-fn a_seal_and_a_clean_up_can_be_asked_for() {
+fn a_seal_and_a_clean_up_can_be_requested() {
     let work = FakeWork::new(Policy::default(), Vec::new());
     let scheduler = work.scheduler();
     scheduler.run_due();
@@ -172,7 +172,7 @@ fn a_seal_and_a_clean_up_can_be_asked_for() {
 }
 
 #[test]
-fn the_catalog_is_cleaned_every_ten_minutes_and_told_of_when_it_mattered() {
+fn the_catalog_is_cleaned_every_ten_minutes_and_reported_when_it_mattered() {
     let work = FakeWork::new(Policy::default(), Vec::new());
     let scheduler = work.scheduler();
     for _ in 0..6 {
@@ -241,7 +241,7 @@ fn deletes_are_applied_after_a_while() {
 }
 
 #[test]
-fn a_preview_looks_and_does_nothing() {
+fn a_preview_reads_and_does_nothing() {
     let work = FakeWork::new(
         Policy {
             hot_ttl: None,
@@ -299,7 +299,7 @@ fn figures_count_what_waits_and_what_was_moved() {
 }
 
 #[test]
-fn the_thread_works_by_itself_and_ends_when_told() {
+fn the_thread_works_automatically_and_ends_on_request() {
     let work = FakeWork::new(Policy::default(), Vec::new());
     let settings = Settings {
         tick_interval: Duration::from_millis(5),

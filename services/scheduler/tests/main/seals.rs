@@ -45,7 +45,7 @@ fn a_stop_keeps_seals_that_were_never_listed() {
 }
 
 #[test]
-fn a_seal_that_is_asked_for_is_one_job() {
+fn a_requested_seal_is_one_job() {
     let work = FakeWork::new(Policy::default(), Vec::new());
     let scheduler = work.scheduler();
     work.seals.lock().push(sealed(100));
@@ -53,12 +53,12 @@ fn a_seal_that_is_asked_for_is_one_job() {
     scheduler.run_due();
     let jobs = past(&scheduler);
     assert_eq!(jobs.len(), 2, "{jobs:?}");
-    let asked = jobs
+    let requested = jobs
         .iter()
         .find(|job| ids.contains(&job.id))
         .expect("it is listed");
     assert_eq!(
-        (asked.by_hand, asked.total.points, asked.done.points),
+        (requested.by_hand, requested.total.points, requested.done.points),
         (true, 500, 500)
     );
 

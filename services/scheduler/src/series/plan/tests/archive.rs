@@ -192,7 +192,7 @@ fn a_move_into_files_waits_for_its_schedule() {
 }
 
 #[test]
-fn deletes_in_files_are_purged_and_orphans_looked_for_once_a_day() {
+fn deletes_in_files_are_purged_and_orphans_searched_once_a_day() {
     let mut old = segment(1, Tier::Archive, window(3, 0), 1, 100);
     old.has_deletes = true;
     let facts = at(START + 90 * DAY, vec![old]);

@@ -503,7 +503,7 @@ fn the_catalog_is_cleaned_now_and_then_and_never_by_a_doubtful_clock() {
 }
 
 #[test]
-fn a_seal_is_there_to_be_asked_for() {
+fn a_seal_can_be_requested() {
     let planned = plans(
         JobKind::Seal,
         &of(Policy::default(), START, Vec::new()),
