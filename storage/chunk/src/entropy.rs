@@ -63,7 +63,7 @@ struct EncodeSymbol {
     /// Added to a state, it yields the number of bits to write in bits 16 and above.
     bits: u32,
     /// Added to the state without these bits, it yields an index into `slots`.
-    place: u32,
+    offset: u32,
 }
 
 /// Bits written by one step.
@@ -93,7 +93,7 @@ impl EncodeTable {
             let most = log as u32 - (count - 1).checked_ilog2().unwrap_or(0);
             self.symbols.push(EncodeSymbol {
                 bits: (most << 16).wrapping_sub(count << most),
-                place: start.wrapping_sub(count),
+                offset: start.wrapping_sub(count),
             });
             start += count;
         }
@@ -105,7 +105,7 @@ impl EncodeTable {
         self.slots.resize(1 << log, 0);
         let mut next: [u32; SLOTS_MAX] = [0; SLOTS_MAX];
         for (next, (symbol, count)) in next.iter_mut().zip(self.symbols.iter().zip(counts)) {
-            *next = symbol.place.wrapping_add(u32::from(*count));
+            *next = symbol.offset.wrapping_add(u32::from(*count));
         }
         for (slot, symbol) in self.dealt.iter().enumerate() {
             let next = &mut next[usize::from(*symbol)];
@@ -124,8 +124,8 @@ impl EncodeTable {
         let symbol = self.symbols[symbol];
         let width = state.wrapping_add(symbol.bits) >> 16;
         let step = Step((*state & ((1 << width) - 1)) as u16 | (width << 12) as u16);
-        let place = (*state >> width).wrapping_add(symbol.place);
-        *state = u32::from(self.slots[place as usize]) + (1 << self.log);
+        let offset = (*state >> width).wrapping_add(symbol.offset);
+        *state = u32::from(self.slots[offset as usize]) + (1 << self.log);
         step
     }
 

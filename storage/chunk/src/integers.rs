@@ -41,15 +41,15 @@ pub(crate) trait PackedInt: Copy {
     /// Returns the stored integer.
     fn into_packed(self) -> i64;
     /// Returns the value of a stored integer. Integers that no value produces give an arbitrary value.
-    fn from_packed(lane: i64) -> Self;
+    fn from_packed(packed: i64) -> Self;
 }
 
 impl PackedInt for i64 {
     fn into_packed(self) -> i64 {
         self
     }
-    fn from_packed(lane: i64) -> Self {
-        lane
+    fn from_packed(packed: i64) -> Self {
+        packed
     }
 }
 
@@ -57,8 +57,8 @@ impl PackedInt for u64 {
     fn into_packed(self) -> i64 {
         self as i64
     }
-    fn from_packed(lane: i64) -> Self {
-        lane as u64
+    fn from_packed(packed: i64) -> Self {
+        packed as u64
     }
 }
 
@@ -66,8 +66,8 @@ impl PackedInt for u32 {
     fn into_packed(self) -> i64 {
         i64::from(self)
     }
-    fn from_packed(lane: i64) -> Self {
-        lane as u32
+    fn from_packed(packed: i64) -> Self {
+        packed as u32
     }
 }
 
@@ -75,8 +75,8 @@ impl PackedInt for bool {
     fn into_packed(self) -> i64 {
         i64::from(self)
     }
-    fn from_packed(lane: i64) -> Self {
-        lane != 0
+    fn from_packed(packed: i64) -> Self {
+        packed != 0
     }
 }
 

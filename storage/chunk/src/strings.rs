@@ -22,11 +22,11 @@ const UNFOLDED_BYTES_MAX: usize = 1 << 22;
 pub(crate) fn encode<B: Joined>(values: &JoinedColumn<B>, integers: &mut IntegerEncoder, out: &mut Vec<u8>) {
     let count = values.len();
     let all = || values.iter().map(B::bytes_of);
-    let mut places = HashMap::new();
+    let mut index_of = HashMap::new();
     let mut entries: Vec<&[u8]> = Vec::new();
     let mut indexes = Vec::with_capacity(count);
     for value in all() {
-        let index = *places.entry(value).or_insert_with(|| {
+        let index = *index_of.entry(value).or_insert_with(|| {
             entries.push(value);
             entries.len() as u32 - 1
         });

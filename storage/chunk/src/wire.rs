@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_ends_where_it_was_told_to() {
+    fn a_part_ends_at_its_given_end() {
         let bytes = [1, 2, 3, 4];
         let mut reader = Reader::new(&bytes);
         let mut part = reader.split(2).expect("two bytes");

@@ -36,11 +36,11 @@ impl Delta {
             let length = reader.count(reader.remaining())?;
             let mut body = reader.split(length)?;
             let is_group = matches!(kind, section::GROUP | section::MIXED_GROUP);
-            let place = if is_group { section::GROUP } else { kind };
-            if place < previous || (place == previous && !is_group) {
+            let order = if is_group { section::GROUP } else { kind };
+            if order < previous || (order == previous && !is_group) {
                 return Err(Damaged("sections out of order").into());
             }
-            previous = place;
+            previous = order;
             match kind {
                 section::REQUEST => delta.request = Some(read_request(&mut body)?),
                 section::NEW_TIMELINES => delta.new_timelines = read_new_timelines(&mut body)?,
@@ -189,7 +189,7 @@ fn read_group(
     let mut of_rows: Vec<u32> = Vec::new();
     if is_mixed {
         Integers::open(body, rows)?.decode(0..rows, &mut of_rows);
-        if names.is_empty() || of_rows.iter().any(|place| *place as usize >= names.len()) {
+        if names.is_empty() || of_rows.iter().any(|order| *order as usize >= names.len()) {
             return Err(Damaged("a row has no measurement").into());
         }
     }

@@ -85,9 +85,9 @@ fn group_bytes(group: &DeltaGroup, timelines: usize, widths: Widths) -> usize {
     let columns: usize = columns
         .map(|(field, column)| VARINT + field.len() + 1 + column_bytes(column, widths))
         .sum();
-    let places = integers(rows, bits(timelines as u64));
+    let name_indexes = integers(rows, bits(timelines as u64));
     let timestamps = 1 + integers(rows, widths.of(group.timestamps.iter().copied()));
-    SECTION + 2 * VARINT + names_bytes(&group.measurements, rows) + places + timestamps + columns
+    SECTION + 2 * VARINT + names_bytes(&group.measurements, rows) + name_indexes + timestamps + columns
 }
 
 fn names_bytes(measurements: &Measurements, rows: usize) -> usize {

@@ -85,15 +85,15 @@ fn part(group: &DeltaGroup, rows: std::ops::Range<usize>) -> DeltaGroup {
 
 /// Returns a delta of `groups`, whose rows refer to timelines by their index in `known`.
 fn with_timelines(mut groups: Vec<DeltaGroup>, known: &[TimelineId]) -> Delta {
-    let mut places = vec![UNKNOWN; known.len()];
+    let mut new_indexes = vec![UNKNOWN; known.len()];
     let mut timelines = Vec::new();
     for timeline in groups.iter_mut().flat_map(|group| &mut group.timelines) {
-        let place = &mut places[*timeline as usize];
-        if *place == UNKNOWN {
-            *place = timelines.len() as u32;
+        let index = &mut new_indexes[*timeline as usize];
+        if *index == UNKNOWN {
+            *index = timelines.len() as u32;
             timelines.push(known[*timeline as usize]);
         }
-        *timeline = *place;
+        *timeline = *index;
     }
     Delta {
         timelines,

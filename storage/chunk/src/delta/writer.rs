@@ -77,8 +77,8 @@ impl Delta {
                 return Err(DeltaError::Malformed("fields and columns differ in number"));
             }
             let rows = group.rows();
-            let places = group.measurements.name_indexes().len();
-            if places != 0 && places != rows {
+            let name_indexes = group.measurements.name_indexes().len();
+            if name_indexes != 0 && name_indexes != rows {
                 return Err(DeltaError::Malformed("a row has no measurement"));
             }
             if group.timelines.len() != rows || group.columns.iter().any(|column| column.len() != rows) {
@@ -154,7 +154,7 @@ fn put_new_timelines(timelines: &[NewTimeline], encoder: &mut ColumnEncoder, out
 }
 
 fn put_group(group: &DeltaGroup, encoder: &mut ColumnEncoder, out: &mut Vec<u8>) {
-    let (names, places) = (group.measurements.names(), group.measurements.name_indexes());
+    let (names, name_indexes) = (group.measurements.names(), group.measurements.name_indexes());
     if names.len() > 1 {
         put_varint(names.len() as u64, out);
     }
@@ -162,7 +162,7 @@ fn put_group(group: &DeltaGroup, encoder: &mut ColumnEncoder, out: &mut Vec<u8>)
     put_varint(group.rows() as u64, out);
     put_varint(group.columns.len() as u64, out);
     if names.len() > 1 {
-        encoder.integers.encode(places, out);
+        encoder.integers.encode(name_indexes, out);
     }
     encoder.integers.encode(&group.timelines, out);
     encoder

@@ -112,11 +112,11 @@ impl CodedEncoder {
 
     /// Chooses between offsets and differences as residuals, and returns a sample of the chosen residuals.
     fn sample<T: PackedInt>(&mut self, values: &[T]) -> [i64; SAMPLE] {
-        let place = |index: usize| 1 + index * (values.len() - 1) / SAMPLE;
+        let offset_of = |index: usize| 1 + index * (values.len() - 1) / SAMPLE;
         let value = |row: usize| values[row].into_packed();
-        let offsets = std::array::from_fn(|index| value(place(index)).wrapping_sub(value(0)));
+        let offsets = std::array::from_fn(|index| value(offset_of(index)).wrapping_sub(value(0)));
         let differences =
-            std::array::from_fn(|index| value(place(index)).wrapping_sub(value(place(index) - 1)));
+            std::array::from_fn(|index| value(offset_of(index)).wrapping_sub(value(offset_of(index) - 1)));
         self.is_differences = spread(differences) <= spread(offsets);
         if self.is_differences { differences } else { offsets }
     }

@@ -125,13 +125,13 @@ impl<'a> Summaries<'a> {
         if flags & flag::RESERVED != 0 {
             return Err(Damaged("summary with unknown flags").into());
         }
-        let lanes = NumberForm::open(body, value_type)?;
+        let form = NumberForm::open(body, value_type)?;
         let known = self.read_states(body, flags, out)?;
         if known > 0 {
             if flags & flag::SPARSE != 0 {
                 read_gaps(body, known, out)?;
             }
-            lanes.read(body, known, flags, out)?;
+            form.read(body, known, flags, out)?;
         }
         Ok(body.finish()?)
     }
@@ -201,8 +201,8 @@ impl NumberForm {
         out: &mut [ColumnSummary],
     ) -> Result<(), Damaged> {
         let mut arrays = [None; ARRAYS];
-        for (place, array) in arrays.iter_mut().enumerate() {
-            let is_stored = match place {
+        for (position, array) in arrays.iter_mut().enumerate() {
+            let is_stored = match position {
                 HIGH => flags & flag::WIDE != 0,
                 CORRECTION => matches!(self, Self::Decimal(_) | Self::Bits),
                 _ => true,
@@ -251,12 +251,12 @@ impl NumberForm {
         };
     }
 
-    fn number(self, lane: i64) -> Number {
+    fn number(self, packed: i64) -> Number {
         match self {
-            Self::Signed => Number::Signed(lane),
-            Self::Unsigned => Number::Unsigned(lane as u64),
-            Self::Decimal(power) => Number::Float(unscaled(lane, power)),
-            Self::Bits => Number::Float(f64::from_bits(lane as u64)),
+            Self::Signed => Number::Signed(packed),
+            Self::Unsigned => Number::Unsigned(packed as u64),
+            Self::Decimal(power) => Number::Float(unscaled(packed, power)),
+            Self::Bits => Number::Float(f64::from_bits(packed as u64)),
         }
     }
 }

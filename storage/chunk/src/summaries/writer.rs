@@ -154,15 +154,15 @@ impl SummaryEncoder {
     fn gather(&mut self, times: &[i64], column: &RunColumn) {
         self.states.clear();
         self.known.clear();
-        let mut place = 0;
+        let mut position = 0;
         for bucket in &self.buckets {
             let rows = bucket.rows.clone();
             let Some((first, last, count)) = present(&column.presence, rows.clone()) else {
                 self.states.push(state::EMPTY);
                 continue;
             };
-            let range = place..place + count;
-            place = range.end;
+            let range = position..position + count;
+            position = range.end;
             let known = match &column.values {
                 ColumnData::Signed(values) => Some(integers(&values[range])),
                 ColumnData::Unsigned(values) => Some(integers(&values[range])),

@@ -200,7 +200,7 @@ fn a_malformed_run_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn a_reader_asks_only_for_rows_that_exist() {
+fn a_reader_requests_only_existing_rows() {
     let bytes = encoded(&cpu_run(1, 5));
     let chunk = Chunk::open(&bytes).expect("it was just written");
     let info = chunk.columns().next().expect("ten columns");
