@@ -303,7 +303,7 @@ fn named(
     AttachStop,
 > {
     let slot = |run: tideline_archive::Result<TimelineRun>| match run {
-        Ok(run) => run.who.is_some().then_some(Ok((run.id, run.extent))),
+        Ok(run) => run.identity.is_some().then_some(Ok((run.id, run.extent))),
         Err(error) => Some(Err(error.into())),
     };
     Ok(file.runs().map_err(StoreError::from)?.filter_map(slot))

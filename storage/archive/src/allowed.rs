@@ -176,10 +176,10 @@ impl Archive {
         let Some(listed) = &self.settings.allowed else {
             return Ok(());
         };
-        let place: TargetPrefix = name.parse()?;
+        let target: TargetPrefix = name.parse()?;
         let configured = targets.values().filter_map(|(address, _)| address.parse().ok());
         let allowed: Vec<TargetPrefix> = configured.chain(listed.iter().cloned()).collect();
-        if allowed.iter().any(|prefix| prefix.contains(&place)) {
+        if allowed.iter().any(|prefix| prefix.contains(&target)) {
             return Ok(());
         }
         Err(ArchiveError::NotAllowed {

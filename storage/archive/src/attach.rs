@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_who_wrote_it() {
+    fn a_name_identifies_its_writer() {
         let digits = "0123456789abcdef0123456789abcdef";
         let key = format!("old/_segments/00aa-b-17-{digits}.json");
         assert_eq!(origin_of(&key), Some(("00aa-b", SegmentId(17))));

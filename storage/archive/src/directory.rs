@@ -31,7 +31,7 @@ pub(crate) const NUMBERS: [&str; 7] = [
 /// Writes the file. Returns it with the measurements of its timelines.
 pub(crate) fn write_timelines(
     directory: &Path,
-    place: &SegmentTarget,
+    segment_target: &SegmentTarget,
     files: &[ArchiveFile],
     extents: &mut Extents,
     metadata: &dyn TimelineMetadata,
@@ -62,12 +62,12 @@ pub(crate) fn write_timelines(
         Buffer::strings(),
     ]);
     let schema = columns::root(leaves)?;
-    let mut file = FileWriter::new(directory, &schema, buffers, &[0, 1], &[], place.notes())?;
+    let mut file = FileWriter::new(directory, &schema, buffers, &[0, 1], &[], segment_target.notes())?;
     let mut measurements = BTreeSet::new();
     for next in extents {
         let (id, extent) = next?;
-        let who = metadata.identity(id);
-        if let Some(name) = who.as_deref().map(|who| who.measurement())
+        let identity = metadata.identity(id);
+        if let Some(name) = identity.as_deref().map(|identity| identity.measurement())
             && !measurements.contains(name)
         {
             measurements.insert(name.to_owned());
@@ -93,8 +93,8 @@ pub(crate) fn write_timelines(
         }
         let texts = &mut buffers[3 + NUMBERS.len()..];
         texts[0].push_text(Some(object), 1);
-        texts[1].push_text(who.as_deref().map(|who| who.measurement()), 1);
-        texts[2].push_map(who.as_deref().map_or(&[][..], |who| who.tags()), 1);
+        texts[1].push_text(identity.as_deref().map(|identity| identity.measurement()), 1);
+        texts[2].push_map(identity.as_deref().map_or(&[][..], |identity| identity.tags()), 1);
         texts[3].push_text(metadata.attributes(id).as_deref(), 1);
         file.pushed(1)?;
     }

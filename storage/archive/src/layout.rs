@@ -80,15 +80,15 @@ impl std::fmt::Display for Day {
 }
 
 /// Returns the name of a file of one measurement and day.
-pub(crate) fn data_key(place: &SegmentTarget, measurement: &str, day: Day, sha256: &str) -> String {
+pub(crate) fn data_key(segment_target: &SegmentTarget, measurement: &str, day: Day, sha256: &str) -> String {
     let name = measurement_name(measurement);
-    let (table, stem) = (&place.table, stem(place, sha256));
+    let (table, stem) = (&segment_target.table, stem(segment_target, sha256));
     format!("{table}/measurement={name}/day={day}/{stem}.parquet")
 }
 
 /// Returns the name of a shared file of one day or of a range of days.
-pub(crate) fn shared_key(place: &SegmentTarget, (first, last): (Day, Day), sha256: &str) -> String {
-    let (table, stem) = (&place.table, stem(place, sha256));
+pub(crate) fn shared_key(segment_target: &SegmentTarget, (first, last): (Day, Day), sha256: &str) -> String {
+    let (table, stem) = (&segment_target.table, stem(segment_target, sha256));
     match first == last {
         true => format!("{table}/{SHARED}/day={first}/{stem}.parquet"),
         false => format!("{table}/{SHARED}/day={first}_{last}/{stem}.parquet"),
@@ -96,14 +96,14 @@ pub(crate) fn shared_key(place: &SegmentTarget, (first, last): (Day, Day), sha25
 }
 
 /// Returns the name of the file of timelines of a segment.
-pub(crate) fn timelines_key(place: &SegmentTarget, sha256: &str) -> String {
-    let (table, stem) = (&place.table, stem(place, sha256));
+pub(crate) fn timelines_key(segment_target: &SegmentTarget, sha256: &str) -> String {
+    let (table, stem) = (&segment_target.table, stem(segment_target, sha256));
     format!("{table}/{SEGMENTS}/{stem}.timelines.parquet")
 }
 
 /// Returns the name of the description of a segment.
-pub(crate) fn sidecar_key(place: &SegmentTarget, sha256: &str) -> String {
-    let (table, stem) = (&place.table, stem(place, sha256));
+pub(crate) fn sidecar_key(segment_target: &SegmentTarget, sha256: &str) -> String {
+    let (table, stem) = (&segment_target.table, stem(segment_target, sha256));
     format!("{table}/{SEGMENTS}/{stem}.json")
 }
 
@@ -228,8 +228,8 @@ pub(crate) fn is_folder_of_table(folder: &str) -> bool {
 }
 
 /// Returns the base of an object name: origin, segment and checksum.
-fn stem(place: &SegmentTarget, sha256: &str) -> String {
-    let SegmentTarget { origin, segment, .. } = place;
+fn stem(segment_target: &SegmentTarget, sha256: &str) -> String {
+    let SegmentTarget { origin, segment, .. } = segment_target;
     format!("{origin}-{segment}-{}", &sha256[..DIGITS])
 }
 
@@ -275,13 +275,18 @@ mod tests {
 
     #[test]
     fn names_are_safe_in_paths() {
-        let place = SegmentTarget {
+        let segment_target = SegmentTarget {
             origin: "0a1b".into(),
             table: TableName::new("default").expect("valid"),
             segment: SegmentId(7),
             target: String::new(),
         };
-        let key = data_key(&place, "a/b=c %ü", Day::of(-1), &"0123456789abcdef".repeat(4));
+        let key = data_key(
+            &segment_target,
+            "a/b=c %ü",
+            Day::of(-1),
+            &"0123456789abcdef".repeat(4),
+        );
         assert_eq!(
             key,
             "default/measurement=a%2Fb%3Dc%20%25%C3%BC/day=1969-12-31/0a1b-7-0123456789abcdef0123456789abcdef.parquet"
@@ -305,11 +310,11 @@ mod tests {
         for (key, content) in [
             (key.clone(), ObjectContent::Points),
             (
-                shared_key(&place, (Day(0), Day(9)), &digits),
+                shared_key(&segment_target, (Day(0), Day(9)), &digits),
                 ObjectContent::Points,
             ),
-            (timelines_key(&place, &digits), ObjectContent::Timelines),
-            (sidecar_key(&place, &digits), ObjectContent::Description),
+            (timelines_key(&segment_target, &digits), ObjectContent::Timelines),
+            (sidecar_key(&segment_target, &digits), ObjectContent::Description),
             (
                 settings_key("default", "0a1b", 7, &digits),
                 ObjectContent::Settings,

@@ -260,16 +260,16 @@ impl Archive {
     /// ```
     pub fn writer<'a>(
         &self,
-        place: SegmentTarget,
+        segment_target: SegmentTarget,
         metadata: &'a dyn TimelineMetadata,
         fields: &'a dyn Fields,
     ) -> Result<ArchiveWriter<'a>> {
-        self.check_allowed(&place.target)?;
-        let target = self.target(&place.target)?;
+        self.check_allowed(&segment_target.target)?;
+        let target = self.target(&segment_target.target)?;
         std::fs::create_dir_all(&self.settings.temporary).map_err(ArchiveError::local("making"))?;
         let rows = self.settings.own_file_rows;
         ArchiveWriter::new(
-            place,
+            segment_target,
             target,
             self.settings.temporary.clone(),
             rows,
@@ -287,19 +287,20 @@ impl Archive {
     /// content.
     pub fn describe(
         &self,
-        place: &SegmentTarget,
+        segment_target: &SegmentTarget,
         description: &Description,
         sent: &SentObjects,
     ) -> Result<String> {
-        let (key, content) = described(place, description);
+        let (key, content) = described(segment_target, description);
         sent.note(&key);
-        self.target(&place.target)?.put_new(&key, &Bytes::from(content))?;
+        self.target(&segment_target.target)?
+            .put_new(&key, &Bytes::from(content))?;
         Ok(key)
     }
 
     /// Returns the object name that [`describe`](Self::describe) gives a description.
-    pub fn description_name(&self, place: &SegmentTarget, description: &Description) -> String {
-        described(place, description).0
+    pub fn description_name(&self, segment_target: &SegmentTarget, description: &Description) -> String {
+        described(segment_target, description).0
     }
 
     /// Returns a reader of a segment for the given fields, or for all.
@@ -506,9 +507,12 @@ impl Archive {
 }
 
 /// Returns the object name and the content of a description.
-fn described(place: &SegmentTarget, description: &Description) -> (String, Vec<u8>) {
+fn described(segment_target: &SegmentTarget, description: &Description) -> (String, Vec<u8>) {
     let content = serde_json::to_vec_pretty(description).expect("plain structures always serialise");
-    (layout::sidecar_key(place, &digest::sha256_hex(&content)), content)
+    (
+        layout::sidecar_key(segment_target, &digest::sha256_hex(&content)),
+        content,
+    )
 }
 
 /// Removes temporary files that a crash has left.

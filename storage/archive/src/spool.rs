@@ -28,7 +28,7 @@ pub(crate) struct SpoolWriter {
 }
 
 /// Location of a run: file, first row, number of rows.
-pub(crate) type Place = (u32, u64, u32);
+pub(crate) type RowLocation = (u32, u64, u32);
 
 /// Iterator over extents, ordered by timeline and time. Reads from disk; memory usage is constant.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl SpoolWriter {
     pub(crate) fn push(&mut self, id: TimelineId, extent: &Extent, summaries: &[u8]) -> Result<u64> {
         let mut record = [0; RECORD];
         record[..16].copy_from_slice(&id.0);
-        put_place(&mut record[16..32], (extent.file, extent.row, extent.rows));
+        put_location(&mut record[16..32], (extent.file, extent.row, extent.rows));
         record[32..36].copy_from_slice(&extent.points.to_le_bytes());
         record[36..40].copy_from_slice(&extent.values.to_le_bytes());
         record[40..48].copy_from_slice(&extent.first.to_le_bytes());
@@ -71,11 +71,11 @@ impl SpoolWriter {
     }
 
     /// Fills in the locations of earlier extents.
-    pub(crate) fn place(&mut self, places: impl Iterator<Item = (u64, Place)>) -> Result<()> {
+    pub(crate) fn location(&mut self, locations: impl Iterator<Item = (u64, RowLocation)>) -> Result<()> {
         self.out.flush().map_err(ArchiveError::local("writing"))?;
-        for (number, place) in places {
+        for (number, location) in locations {
             let mut bytes = [0; 16];
-            put_place(&mut bytes, place);
+            put_location(&mut bytes, location);
             let at = number * RECORD as u64 + PLACE_AT;
             self.out
                 .get_ref()
@@ -161,7 +161,7 @@ impl Iterator for Extents {
     }
 }
 
-fn put_place(to: &mut [u8], (file, row, rows): Place) {
+fn put_location(to: &mut [u8], (file, row, rows): RowLocation) {
     to[..4].copy_from_slice(&file.to_le_bytes());
     to[4..12].copy_from_slice(&row.to_le_bytes());
     to[12..16].copy_from_slice(&rows.to_le_bytes());

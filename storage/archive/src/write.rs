@@ -26,7 +26,7 @@ use crate::file::shared::SharedFile;
 use crate::file::wide::WideFile;
 use crate::layout::{Day, SegmentTarget, data_key, shared_key, timelines_key};
 use crate::send::send;
-use crate::spool::{Extents, Place, SpoolWriter};
+use crate::spool::{Extents, RowLocation, SpoolWriter};
 use crate::target::Target;
 use crate::timeline_metadata::{Fields, TimelineMetadata};
 
@@ -75,7 +75,7 @@ pub struct WrittenSegment {
 
 /// Writer of the files of one segment.
 pub struct ArchiveWriter<'a> {
-    place: SegmentTarget,
+    location: SegmentTarget,
     target: Arc<Target>,
     directory: std::path::PathBuf,
     own_file_rows: usize,
@@ -100,7 +100,7 @@ pub struct ArchiveWriter<'a> {
 
 impl<'a> ArchiveWriter<'a> {
     pub(crate) fn new(
-        place: SegmentTarget,
+        location: SegmentTarget,
         target: Arc<Target>,
         directory: std::path::PathBuf,
         own_file_rows: usize,
@@ -109,7 +109,7 @@ impl<'a> ArchiveWriter<'a> {
     ) -> Result<Self> {
         Ok(Self {
             spool: SpoolWriter::new(&directory)?,
-            place,
+            location,
             target,
             directory,
             own_file_rows,
@@ -150,9 +150,9 @@ impl<'a> ArchiveWriter<'a> {
     ///
     /// Fails if the local disk or the target fails, or if a field has no name.
     pub fn add(&mut self, id: TimelineId, run: &Run, sequences: SequenceSpan) -> Result<()> {
-        let who = self.metadata.identity(id);
+        let identity = self.metadata.identity(id);
         if self.is_sparse && is_sparse(run) {
-            return self.add_to_day(id, who, None, run, sequences);
+            return self.add_to_day(id, identity, None, run, sequences);
         }
         let mut start = 0;
         while start < run.rows() {
@@ -162,9 +162,9 @@ impl<'a> ArchiveWriter<'a> {
                 None => run.rows(),
             };
             if (start, end) == (0, run.rows()) {
-                self.add_to_day(id, who.clone(), Some(day), run, sequences)?;
+                self.add_to_day(id, identity.clone(), Some(day), run, sequences)?;
             } else {
-                self.add_to_day(id, who.clone(), Some(day), &run.slice(start..end), sequences)?;
+                self.add_to_day(id, identity.clone(), Some(day), &run.slice(start..end), sequences)?;
             }
             start = end;
         }
@@ -174,7 +174,7 @@ impl<'a> ArchiveWriter<'a> {
     fn add_to_day(
         &mut self,
         id: TimelineId,
-        who: Option<Arc<Identity>>,
+        identity: Option<Arc<Identity>>,
         day: Option<Day>,
         run: &Run,
         sequences: SequenceSpan,
@@ -197,12 +197,12 @@ impl<'a> ArchiveWriter<'a> {
         if self.summaries.len() > SPARSE_SUMMARIES_BYTES_MAX && !is_dense(&self.summaries) {
             self.summaries.clear();
         }
-        let measurement: Option<Box<str>> = who.as_deref().map(|who| who.measurement().into());
+        let measurement: Option<Box<str>> = identity.as_deref().map(|identity| identity.measurement().into());
         let key = (measurement, day);
         if let Some(Slot::File(file, _)) = self.slots.get(&key)
-            && let Some(who) = &who
+            && let Some(identity) = &identity
         {
-            let (file, row, rows) = self.add_to_file(&key, *file, id, who, run)?;
+            let (file, row, rows) = self.add_to_file(&key, *file, id, identity, run)?;
             let extent = Extent {
                 file,
                 row,
@@ -222,7 +222,12 @@ impl<'a> ArchiveWriter<'a> {
         };
         let run = run.clone();
         *rows += run.rows();
-        let run = Waiting { id, who, run, record };
+        let run = Waiting {
+            id,
+            identity,
+            run,
+            record,
+        };
         self.waiting_bytes += run.bytes();
         waiting.push(run);
         let may_have_file = key.0.is_some() && key.1.is_some();
@@ -263,24 +268,29 @@ impl<'a> ArchiveWriter<'a> {
             return Ok(());
         };
         let mut file = self.open_file(key, &waiting)?;
-        let mut places = Vec::with_capacity(waiting.len());
+        let mut locations = Vec::with_capacity(waiting.len());
         for waiting in waiting {
             self.waiting_bytes -= waiting.bytes().min(self.waiting_bytes);
-            let Waiting { id, who, run, record } = waiting;
-            let who = who.expect("only a named measurement gets a file");
-            let place = self.add_to_file(key, file, id, &who, &run)?;
-            file = place.0;
-            places.push((record, place));
+            let Waiting {
+                id,
+                identity,
+                run,
+                record,
+            } = waiting;
+            let identity = identity.expect("only a named measurement gets a file");
+            let location = self.add_to_file(key, file, id, &identity, &run)?;
+            file = location.0;
+            locations.push((record, location));
         }
-        self.spool.place(places.into_iter())
+        self.spool.location(locations.into_iter())
     }
 
     /// Opens a file with the columns that buffered runs need.
     fn open_file(&mut self, key: &SlotKey, waiting: &[Waiting]) -> Result<u32> {
         let mut shape = self.shape(key);
-        for Waiting { who, run, .. } in waiting {
-            if let Some(who) = who {
-                self.widen(&mut shape, who, run)?;
+        for Waiting { identity, run, .. } in waiting {
+            if let Some(identity) = identity {
+                self.widen(&mut shape, identity, run)?;
             }
         }
         self.open_with(key, shape, waiting.iter().map(|waiting| &waiting.run))
@@ -296,8 +306,8 @@ impl<'a> ArchiveWriter<'a> {
     }
 
     /// Adds the missing tags and fields of a run to a shape.
-    fn widen(&self, shape: &mut Shape, who: &Identity, run: &Run) -> Result<()> {
-        for (tag, _) in who.tags() {
+    fn widen(&self, shape: &mut Shape, identity: &Identity, run: &Run) -> Result<()> {
+        for (tag, _) in identity.tags() {
             if let Err(at) = shape.tags.binary_search(tag) {
                 shape.tags.insert(at, tag.clone());
             }
@@ -326,7 +336,7 @@ impl<'a> ArchiveWriter<'a> {
         let measurement = key.0.as_deref().unwrap_or_default();
         let no_day = || ArchiveError::format("a segment", "rows without a day have their own file");
         let day = key.1.ok_or_else(no_day)?;
-        let mut notes = self.place.notes();
+        let mut notes = self.location.notes();
         notes.push(("tideline.measurement".into(), measurement.into()));
         notes.push(("tideline.day".into(), day.to_string()));
         let file = WideFile::new(&self.directory, &shape, samples, notes)?;
@@ -350,40 +360,40 @@ impl<'a> ArchiveWriter<'a> {
         key: &SlotKey,
         file: u32,
         id: TimelineId,
-        who: &Identity,
+        identity: &Identity,
         run: &Run,
-    ) -> Result<Place> {
+    ) -> Result<RowLocation> {
         let mut number = file;
-        if !matches!(&self.files[file as usize], FileState::Open(file, _) if file.fits(who, run)) {
+        if !matches!(&self.files[file as usize], FileState::Open(file, _) if file.fits(identity, run)) {
             self.complete(file as usize)?;
-            number = self.open_again(key, who, run)?;
+            number = self.open_again(key, identity, run)?;
         }
         let FileState::Open(file, about) = &mut self.files[number as usize] else {
             return Err(ArchiveError::format("a segment", "a file ended too early"));
         };
         let row = file.file.rows();
         let before = file.file.bytes_waiting();
-        file.add(id, who, run)?;
+        file.add(id, identity, run)?;
         self.groups_bytes = self.groups_bytes - before.min(self.groups_bytes) + file.file.bytes_waiting();
         about.first = about.first.min(run.timestamps[0]);
         about.last = about.last.max(run.timestamps[run.rows() - 1]);
         let is_full = file.file.bytes_written() >= FILE_BYTES_MAX;
-        let place = (number, row, run.rows() as u32);
+        let location = (number, row, run.rows() as u32);
         if is_full {
             self.complete(number as usize)?;
         }
         self.bound_groups()?;
-        Ok(place)
+        Ok(location)
     }
 
     /// Opens the next file of a measurement and day, with the columns of the previous one and of the new run. Timelines
     /// with alternating columns therefore do not need a file per alternation.
-    fn open_again(&mut self, key: &SlotKey, who: &Identity, run: &Run) -> Result<u32> {
+    fn open_again(&mut self, key: &SlotKey, identity: &Identity, run: &Run) -> Result<u32> {
         let mut shape = match self.slots.get(key) {
             Some(Slot::File(_, shape)) => Shape::clone(shape),
             _ => self.shape(key),
         };
-        self.widen(&mut shape, who, run)?;
+        self.widen(&mut shape, identity, run)?;
         self.open_with(key, shape, std::iter::once(run))
     }
 
@@ -453,11 +463,17 @@ impl<'a> ArchiveWriter<'a> {
         }
         waiting.sort_by(|a, b| a.order().cmp(&b.order()));
         let runs = waiting.iter().map(|waiting| &waiting.run);
-        let mut file = SharedFile::new(&self.directory, runs, self.place.notes())?;
+        let mut file = SharedFile::new(&self.directory, runs, self.location.notes())?;
         let number = self.files.len() as u32;
         let (mut first, mut last) = (i64::MAX, i64::MIN);
-        let mut places = Vec::with_capacity(waiting.len());
-        for Waiting { id, who, run, record } in waiting {
+        let mut locations = Vec::with_capacity(waiting.len());
+        for Waiting {
+            id,
+            identity,
+            run,
+            record,
+        } in waiting
+        {
             for column in &run.columns {
                 if !self.names.contains_key(&column.field) {
                     let name = self.name(column.field)?;
@@ -465,14 +481,14 @@ impl<'a> ArchiveWriter<'a> {
                 }
             }
             let row = file.file.rows();
-            let rows = file.add(id, who.as_deref(), &run, &self.names)?;
-            places.push((record, (number, row, rows)));
+            let rows = file.add(id, identity.as_deref(), &run, &self.names)?;
+            locations.push((record, (number, row, rows)));
             first = first.min(run.timestamps[0]);
             last = last.max(run.timestamps[run.rows() - 1]);
         }
-        self.spool.place(places.into_iter())?;
+        self.spool.location(locations.into_iter())?;
         let days = (Day::of(first), Day::of(last));
-        let name = |sha256: &str| self.noted(shared_key(&self.place, days, sha256));
+        let name = |sha256: &str| self.noted(shared_key(&self.location, days, sha256));
         let file = send(&self.target, &file.finish()?, (first, last), true, name)?;
         self.files.push(FileState::Done(file));
         Ok(())
@@ -495,7 +511,7 @@ impl<'a> ArchiveWriter<'a> {
         };
         self.open -= 1;
         self.groups_bytes -= file.file.bytes_waiting().min(self.groups_bytes);
-        let name = |sha256: &str| self.noted(data_key(&self.place, &about.measurement, about.day, sha256));
+        let name = |sha256: &str| self.noted(data_key(&self.location, &about.measurement, about.day, sha256));
         let sent = send(
             &self.target,
             &file.finish()?,
@@ -534,11 +550,16 @@ impl<'a> ArchiveWriter<'a> {
             });
         let files: Vec<ArchiveFile> = files.collect();
         let mut extents = self.spool.finish()?;
-        let (timelines, measurements) =
-            write_timelines(&self.directory, &self.place, &files, &mut extents, self.metadata)?;
+        let (timelines, measurements) = write_timelines(
+            &self.directory,
+            &self.location,
+            &files,
+            &mut extents,
+            self.metadata,
+        )?;
         let sent = self.sent.clone();
         let name = |sha256: &str| {
-            let key = timelines_key(&self.place, sha256);
+            let key = timelines_key(&self.location, sha256);
             sent.note(&key);
             key
         };
@@ -547,7 +568,7 @@ impl<'a> ArchiveWriter<'a> {
         let timelines = send(&self.target, &timelines, (first, last), false, name)?;
         extents.rewind(self.records)?;
         let copy = ArchiveCopy {
-            target: self.place.target,
+            target: self.location.target,
             files,
             timelines,
             sidecar: String::new(),

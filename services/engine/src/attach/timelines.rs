@@ -88,7 +88,7 @@ impl NewTimelines {
         for run in runs {
             let TimelineRun {
                 id,
-                who: identity,
+                identity,
                 attributes,
                 ..
             } = run.map_err(StoreError::from)?;

@@ -78,7 +78,7 @@ impl SharedFile {
     pub(crate) fn add(
         &mut self,
         id: TimelineId,
-        who: Option<&Identity>,
+        identity: Option<&Identity>,
         run: &Run,
         names: &HashMap<FieldId, String>,
     ) -> Result<u32> {
@@ -108,8 +108,8 @@ impl SharedFile {
         }
         let count = rows as usize;
         buffers[TIMELINE_AT].push_id(id, count);
-        buffers[MEASUREMENT_AT].push_text(who.map(Identity::measurement), count);
-        buffers[TAGS_AT].push_map(who.map_or(&[][..], Identity::tags), count);
+        buffers[MEASUREMENT_AT].push_text(identity.map(Identity::measurement), count);
+        buffers[TAGS_AT].push_map(identity.map_or(&[][..], Identity::tags), count);
         self.file.pushed(count)?;
         Ok(rows)
     }

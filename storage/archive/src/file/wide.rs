@@ -51,12 +51,12 @@ impl WideFile {
     }
 
     /// Returns true if the file has columns for a timeline and its run.
-    pub(crate) fn fits(&self, who: &Identity, run: &Run) -> bool {
-        self.columns.hold(who.tags(), run)
+    pub(crate) fn fits(&self, identity: &Identity, run: &Run) -> bool {
+        self.columns.hold(identity.tags(), run)
     }
 
     /// Adds the rows of a run; it must [fit](Self::fits).
-    pub(crate) fn add(&mut self, id: TimelineId, who: &Identity, run: &Run) -> Result<()> {
+    pub(crate) fn add(&mut self, id: TimelineId, identity: &Identity, run: &Run) -> Result<()> {
         let rows = run.rows();
         let Self { columns, file } = self;
         let mut filled: Vec<bool> = vec![false; columns.notes.len()];
@@ -65,7 +65,7 @@ impl WideFile {
         buffers[TIMELINE_AT].push_id(id, rows);
         filled[TIME_AT] = true;
         filled[TIMELINE_AT] = true;
-        for (key, value) in who.tags() {
+        for (key, value) in identity.tags() {
             if let Some(at) = columns.tags.get(key) {
                 buffers[*at].push_text(Some(value), rows);
                 filled[*at] = true;

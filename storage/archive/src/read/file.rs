@@ -43,7 +43,7 @@ struct Group {
     /// Next row of all readers.
     at: u64,
     /// Rows whose pages are available.
-    at_hand: Range<u64>,
+    fetched: Range<u64>,
 }
 
 /// Approximate memory of a page of one column that is being decoded.
@@ -156,7 +156,7 @@ impl FileReader {
                 Err(error) => return Ok(Err(error)),
             }
         }
-        self.have_at_hand(number, &rows)?;
+        self.fetch(number, &rows)?;
         let Some(group) = &mut self.group else {
             return Ok(Ok(()));
         };
@@ -192,14 +192,14 @@ impl FileReader {
             number,
             readers: self.leaves.iter().map(open).collect::<ParquetResult<_>>()?,
             at: 0,
-            at_hand: 0..0,
+            fetched: 0..0,
         })
     }
 
     /// Fetches the pages of rows, and of following rows within the read-ahead.
-    fn have_at_hand(&mut self, number: usize, rows: &Range<u64>) -> Result<()> {
-        let at_hand = self.group.as_ref().map_or(0..0, |group| group.at_hand.clone());
-        if at_hand.start <= rows.start && rows.end <= at_hand.end {
+    fn fetch(&mut self, number: usize, rows: &Range<u64>) -> Result<()> {
+        let fetched = self.group.as_ref().map_or(0..0, |group| group.fetched.clone());
+        if fetched.start <= rows.start && rows.end <= fetched.end {
             return Ok(());
         }
         let metadata = &self.file.metadata;
@@ -237,7 +237,7 @@ impl FileReader {
         }
         self.fetched.fetch(ranges)?;
         if let Some(group) = &mut self.group {
-            group.at_hand = rows.start..end;
+            group.fetched = rows.start..end;
         }
         Ok(())
     }

@@ -165,9 +165,9 @@ impl Footers {
     /// Opens a file without block checksums, which requires reading the whole file once. One caller reads a file;
     /// concurrent callers wait and then use the cache.
     fn prove(&self, target: &Target, file: &ArchiveFile, name: &str) -> Result<Opened> {
-        let turn = Arc::clone(self.proving.lock().entry(name.to_owned()).or_default());
+        let lock = Arc::clone(self.proving.lock().entry(name.to_owned()).or_default());
         let proven = {
-            let _held = turn.lock();
+            let _held = lock.lock();
             let known = self.memory.lock().get(name);
             match known {
                 Some(file) => Ok(Opened { file, rows: None }),
@@ -179,7 +179,7 @@ impl Footers {
         };
         let mut proving = self.proving.lock();
         // Waiting callers hold a reference as well.
-        if Arc::strong_count(&turn) == 2 {
+        if Arc::strong_count(&lock) == 2 {
             proving.remove(name);
         }
         proven

@@ -86,7 +86,7 @@ impl Pages {
         if blocks.known.contains_key(&(of, block)) {
             return;
         }
-        while blocks.bytes + memory > self.bytes_max && blocks.turn() {}
+        while blocks.bytes + memory > self.bytes_max && blocks.evict_next() {}
         blocks.known.insert((of, block), Block { bytes, uses: 0 });
         blocks.order.push_back((of, block));
         blocks.bytes += memory;
@@ -100,7 +100,7 @@ impl Pages {
 
 impl Blocks {
     /// Evicts the next block, or keeps it for another round if it was used. Returns `false` if there are no blocks.
-    fn turn(&mut self) -> bool {
+    fn evict_next(&mut self) -> bool {
         let Some(next) = self.order.pop_front() else {
             return false;
         };

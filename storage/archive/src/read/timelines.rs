@@ -66,7 +66,7 @@ pub struct TimelineRun {
     /// Location of its rows.
     pub extent: Extent,
     /// Identity of the timeline; `None` if it was unknown when the file was written.
-    pub who: Option<Identity>,
+    pub identity: Option<Identity>,
     /// Attributes of the timeline, as JSON.
     pub attributes: Option<String>,
 }
@@ -139,19 +139,19 @@ impl Iterator for TimelineRuns {
             }
             if let Some(run) = self.batch.next() {
                 let checked = self.check(&run);
-                return Some(self.told(checked.map(|()| run)));
+                return Some(self.checked(checked.map(|()| run)));
             }
             match self.fill() {
                 Ok(true) => {}
                 Ok(false) => return None,
-                Err(error) => return Some(self.told(Err(error))),
+                Err(error) => return Some(self.checked(Err(error))),
             }
         }
     }
 }
 
 impl TimelineRuns {
-    fn told<T>(&mut self, outcome: ParquetResult<T>) -> Result<T> {
+    fn checked<T>(&mut self, outcome: ParquetResult<T>) -> Result<T> {
         outcome.map_err(|error| {
             self.has_failed = true;
             self.target.damaged(&self.copy.timelines.key, error.to_string())
@@ -242,12 +242,12 @@ impl Columns {
         for (row, (measurement, attributes)) in measurements.iter().zip(attributes).enumerate() {
             let number = |nth: usize| integers[nth][row];
             let (keys, values) = (keys.next().unwrap_or_default(), values.next().unwrap_or_default());
-            let who = measurement.as_ref().map(|name| identity(name, &keys, &values));
+            let identity = measurement.as_ref().map(|name| identity(name, &keys, &values));
             let id = <[u8; 16]>::try_from(ids[row].data());
             runs.push(TimelineRun {
                 id: TimelineId(id.map_err(|_| ParquetError::General("an id is not 16 bytes long".into()))?),
                 extent: extent(&number)?,
-                who: who.transpose()?,
+                identity: identity.transpose()?,
                 attributes: attributes
                     .as_ref()
                     .map(|json| local::text(json).map(str::to_owned))

@@ -18,7 +18,7 @@ const IN_FLIGHT_MAX: usize = 16;
 /// Executor of requests for blocking callers. Its threads start with the first request.
 pub(crate) struct Requests {
     runtime: Mutex<Option<Runtime>>,
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     is_stopped: watch::Sender<bool>,
 }
 
@@ -43,7 +43,7 @@ impl Requests {
     pub(crate) fn new() -> Self {
         Self {
             runtime: Mutex::default(),
-            turns: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
+            permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             is_stopped: watch::Sender::new(false),
         }
     }
@@ -69,11 +69,11 @@ impl Requests {
         F: Future<Output = object_store::Result<T>> + Send + 'static,
     {
         let (answer, answered) = mpsc::sync_channel(1);
-        let turns = Arc::clone(&self.turns);
+        let permits = Arc::clone(&self.permits);
         let mut is_stopped = self.is_stopped.subscribe();
         self.handle()?.spawn(async move {
             let in_turn = async move {
-                let _turn = turns.acquire_owned().await;
+                let _permit = permits.acquire_owned().await;
                 Ok(request.await?)
             };
             let in_time = async move {

@@ -21,7 +21,7 @@ pub(super) enum Slot {
 /// Run that is buffered until its measurement is large enough for a file.
 pub(super) struct Waiting {
     pub(super) id: TimelineId,
-    pub(super) who: Option<Arc<Identity>>,
+    pub(super) identity: Option<Arc<Identity>>,
     pub(super) run: Run,
     pub(super) record: u64,
 }
@@ -45,7 +45,7 @@ pub(super) struct Measured {
 impl Waiting {
     /// Returns the sort key in a shared file: measurement, timeline, time.
     pub(super) fn order(&self) -> (Option<&str>, TimelineId, Option<i64>) {
-        let measurement = self.who.as_deref().map(Identity::measurement);
+        let measurement = self.identity.as_deref().map(Identity::measurement);
         (measurement, self.id, self.run.timestamps.first().copied())
     }
 

@@ -75,7 +75,7 @@ fn what_is_beside_the_files_reads_back_in_full() {
         assert_eq!(runs.len(), extents.len());
         for (run, (id, extent)) in runs.iter().zip(&extents) {
             assert_eq!((run.id, &run.extent), (*id, extent));
-            assert_eq!(run.who.as_ref(), known.metadata.get(id).map(AsRef::as_ref));
+            assert_eq!(run.identity.as_ref(), known.metadata.get(id).map(AsRef::as_ref));
         }
     }
 }

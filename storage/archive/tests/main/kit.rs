@@ -31,8 +31,8 @@ impl Known {
         id[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
         id[8..].copy_from_slice(&number.to_be_bytes());
         let tags = tags.iter().map(|(key, value)| ((*key).into(), (*value).into()));
-        let who = Identity::new(measurement.into(), tags.collect()).expect("valid");
-        self.metadata.insert(TimelineId(id), Arc::new(who));
+        let identity = Identity::new(measurement.into(), tags.collect()).expect("valid");
+        self.metadata.insert(TimelineId(id), Arc::new(identity));
         TimelineId(id)
     }
 
@@ -72,9 +72,9 @@ impl TimelineMetadata for Known {
         let of = self
             .metadata
             .values()
-            .filter(|who| who.measurement() == measurement);
+            .filter(|identity| identity.measurement() == measurement);
         let mut keys: Vec<String> = of
-            .flat_map(|who| who.tags())
+            .flat_map(|identity| identity.tags())
             .map(|(key, _)| key.clone())
             .collect();
         keys.sort();

@@ -436,8 +436,8 @@ fn tags_that_take_turns_need_no_file_for_each_turn() {
     ids.sort_unstable();
     for (nth, id) in ids.iter().enumerate().skip(12) {
         let tag = if nth % 2 == 0 { "b" } else { "c" };
-        let who = Identity::new("cpu".into(), vec![(tag.into(), "1".into())]);
-        known.metadata.insert(*id, Arc::new(who.expect("valid")));
+        let identity = Identity::new("cpu".into(), vec![(tag.into(), "1".into())]);
+        known.metadata.insert(*id, Arc::new(identity.expect("valid")));
     }
     let directory = tempfile::tempdir().expect("made");
     let archive = archive(directory.path());
