@@ -24,7 +24,7 @@ use crate::keyspace_list::KeyspaceList;
 use crate::lock::FolderLock;
 use crate::options::{FjallOptions, Setup};
 use crate::shard_state::{ShardState, settle_counts};
-use crate::store::{EngineGuard, Place, STORE, Store};
+use crate::store::{EngineGuard, STORE, Store, StoreLocation};
 use crate::verify::Checked;
 
 /// Name of the cold folder, unless the options name another one.
@@ -92,7 +92,7 @@ impl Cold {
         is_made: bool,
         options: &FjallOptions,
     ) -> Result<Self> {
-        let place = Place {
+        let location = StoreLocation {
             root: scratch.cold(),
             lists: scratch.path().to_owned(),
         };
@@ -102,7 +102,7 @@ impl Cold {
         };
         let disk = if root.is_dir() { root } else { scratch.path() };
         let cold = Self {
-            store: Store::unmade(place, Setup::of(Tier::Cold, options), options, disk),
+            store: Store::unmade(location, Setup::of(Tier::Cold, options), options, disk),
             format: Arc::clone(format),
             root: scratch.cold(),
             lock: Mutex::new(lock),
@@ -137,7 +137,7 @@ impl Cold {
         }
         let is_made = standing == ColdFolderState::Made;
         let disk = if is_named { &root } else { data_folder };
-        let place = Place {
+        let location = StoreLocation {
             root: root.clone(),
             lists: data_folder.to_owned(),
         };
@@ -145,14 +145,14 @@ impl Cold {
             .then(|| FolderLock::take(&root, None))
             .transpose()?;
         let cold = Self {
-            store: Store::unmade(place, Setup::of(Tier::Cold, options), options, disk),
+            store: Store::unmade(location, Setup::of(Tier::Cold, options), options, disk),
             format: Arc::clone(format),
             root,
             lock: Mutex::new(lock),
             shard_state: Mutex::new(ShardState::of(Tier::Cold)),
         };
         if is_made {
-            cold.store.sweep()?;
+            cold.store.remove_leftovers()?;
             cold.store.open(checked)?;
         }
         Ok(cold)

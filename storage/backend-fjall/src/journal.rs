@@ -31,12 +31,12 @@ use tideline_model::{Durability, SequenceNumber};
 
 use crate::error::{During, at, from_io, unavailable};
 use crate::files::sync_folder;
-use ending::Whole;
+use ending::FullFile;
 pub(crate) use frame::FileId;
 use frame::encode;
 use reader::{Walk, walk};
 pub(crate) use recovery::survey;
-use recovery::{Survey, settle, settle_end, sweep};
+use recovery::{Survey, remove_leftovers, settle, settle_end};
 
 /// Journals of all shards.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl Journals {
     /// Prepares the journals for appends: removes unfinished copies, truncates torn ends, and rewrites doubtful ends.
     pub(crate) fn settle(&self) -> Result<()> {
         fs::create_dir_all(&self.folder)
-            .and_then(|()| sweep(&self.folder))
+            .and_then(|()| remove_leftovers(&self.folder))
             .map_err(at(&self.folder))?;
         for journal in self.all() {
             journal.lock().settle()?;
@@ -320,7 +320,7 @@ impl ShardJournal {
             .filter(|file| file.id.epoch == epoch && file.last >= from);
         let files = files.map(|file| {
             let path = self.folder.join(file.id.name());
-            let open = Whole::open(&self.folder, file.id).map_err(|error| match error.kind() {
+            let open = FullFile::open(&self.folder, file.id).map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => BackendError::corrupt(format!("{} is gone", file.id.name())),
                 _ => at(&path)(error),
             })?;
@@ -471,7 +471,7 @@ impl ActiveFile {
 /// Open files of an epoch with fixed lengths, so that appends and deletions can proceed during the replay.
 #[derive(Debug)]
 pub(crate) struct Replay {
-    files: Vec<(FileId, Whole, u64)>,
+    files: Vec<(FileId, FullFile, u64)>,
     from: SequenceNumber,
 }
 

@@ -30,7 +30,7 @@ const LOAD_CHECK_BYTES: usize = 1 << 20;
 
 /// Location of a store.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct StoreLocation {
     /// Folder that holds the store.
     pub(crate) root: PathBuf,
     /// Folder of the store's list of keyspaces.
@@ -40,7 +40,7 @@ pub(crate) struct Place {
 /// One fjall database. Every method may be called from many threads.
 #[derive(Debug)]
 pub(crate) struct Store {
-    place: Place,
+    location: StoreLocation,
     setup: Setup,
     free_space: FreeSpace,
     /// Locked for writing only to create, reopen and close the store, so a reader holds the engine for a whole call.
@@ -91,11 +91,11 @@ pub(crate) type EngineGuard<'a> = MappedRwLockReadGuard<'a, Engine>;
 
 impl Store {
     /// Creates the value of a store that has not been created on disk. `disk` is a folder on the same disk.
-    pub(crate) fn unmade(place: Place, setup: Setup, options: &FjallOptions, disk: &Path) -> Self {
+    pub(crate) fn unmade(location: StoreLocation, setup: Setup, options: &FjallOptions, disk: &Path) -> Self {
         Self {
             keyspaces: Mutex::new(KeyspaceList::of(setup.tier, Vec::new())),
             free_space: FreeSpace::new(disk, options),
-            place,
+            location,
             setup,
             slot: RwLock::new(Slot::Unmade),
             groups: GroupLocks::default(),
@@ -165,8 +165,8 @@ impl Store {
         bucket: u16,
         rows: &mut dyn Iterator<Item = Result<Row>>,
     ) -> Result<()> {
-        let turn = self.groups.of(segment.group);
-        let _turn = turn.lock();
+        let lock = self.groups.of(segment.group);
+        let _guard = lock.lock();
         let engine = self.opened()?;
         let (keyspace, was_empty) = self.begin_group(&engine, segment.group)?;
         let mut unchecked_bytes = 0;
@@ -206,8 +206,8 @@ impl Store {
 
     /// Frees a segment.
     pub(crate) fn reclaim(&self, segment: SegmentRef) -> Result<()> {
-        let turn = self.groups.of(segment.group);
-        let _turn = turn.lock();
+        let lock = self.groups.of(segment.group);
+        let _guard = lock.lock();
         let Some(engine) = self.engine()? else {
             return Ok(());
         };
@@ -388,7 +388,7 @@ impl Store {
         let mut list = self.keyspaces.lock();
         let before = list.clone();
         change(&mut list);
-        list.write(&self.place.lists).map_err(|error| {
+        list.write(&self.location.lists).map_err(|error| {
             list.restore(before);
             from_io(&error, "the list of keyspaces", During::Write)
         })

@@ -20,7 +20,7 @@ use crate::journal::Journals;
 use crate::keyspace_list::KeyspaceList;
 use crate::options::{FjallOptions, Setup};
 use crate::shard_state::ShardState;
-use crate::store::{Place, STORE, Store};
+use crate::store::{STORE, Store, StoreLocation};
 use crate::verify::{Checked, check_store};
 
 /// Result of an assessment.
@@ -112,11 +112,11 @@ pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment
     tracing::warn!("the logs do not hold every acknowledged commit; a copy of the store is checked");
     let scratch = Scratch::make(folder)?;
     scratch.fill(folder, has_cold.then_some(&*cold_root))?;
-    let place = Place {
+    let location = StoreLocation {
         root: scratch.path().to_owned(),
         lists: scratch.path().to_owned(),
     };
-    let hot_copy = Store::unmade(place, Setup::of(Tier::Hot, options), options, folder);
+    let hot_copy = Store::unmade(location, Setup::of(Tier::Hot, options), options, folder);
     let first_commit = hot_copy.open(None)?;
     let format = Arc::new(FolderFormat::new(scratch.path(), format));
     let cold_copy = Cold::open_copy(&scratch, &cold_root, &format, has_cold, options)?;

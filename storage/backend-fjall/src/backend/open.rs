@@ -24,7 +24,7 @@ use crate::journal::Journals;
 use crate::lock::FolderLock;
 use crate::options::{FjallOptions, Setup};
 use crate::shard_state::{ShardState, settle_counts};
-use crate::store::{Place, STORE, Store};
+use crate::store::{STORE, Store, StoreLocation};
 
 /// Folder of the journals.
 pub(crate) const JOURNAL: &str = "journal";
@@ -52,11 +52,11 @@ impl FjallBackend {
             },
         };
         let lock = FolderLock::take(folder, held)?;
-        let place = Place {
+        let location = StoreLocation {
             root: folder.to_owned(),
             lists: folder.to_owned(),
         };
-        let hot = Store::unmade(place, Setup::of(Tier::Hot, &options), &options, folder);
+        let hot = Store::unmade(location, Setup::of(Tier::Hot, &options), &options, folder);
         let format = Arc::new(FolderFormat::new(folder, make_store(folder, &hot)?));
         let cold = Cold::open(folder, &format, sound.cold, &options)?;
         let journals = match sound.journals {
@@ -146,7 +146,7 @@ fn make_store(folder: &Path, hot: &Store) -> Result<Format> {
         None => Format::default(),
     };
     if is_made {
-        hot.sweep()?;
+        hot.remove_leftovers()?;
         return Ok(format);
     }
     let journal = folder.join(JOURNAL);

@@ -68,12 +68,12 @@ impl Ending {
 
 /// Reader of all bytes of a journal file. The end is read from the copy if that exists.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub(super) struct FullFile {
     reader: io::Chain<io::Take<File>, Cursor<Vec<u8>>>,
     pub(super) length: u64,
 }
 
-impl Whole {
+impl FullFile {
     /// Opens a file.
     pub(super) fn open(folder: &Path, id: FileId) -> io::Result<Self> {
         let file = File::open(folder.join(id.name()))?;
@@ -87,7 +87,7 @@ impl Whole {
     }
 }
 
-impl Read for Whole {
+impl Read for FullFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.reader.read(buffer)
     }

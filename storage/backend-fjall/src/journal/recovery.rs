@@ -12,7 +12,7 @@ use std::path::Path;
 
 use tideline_backend::{BackendError, Result};
 
-use super::ending::{Ending, SUFFIX, Whole};
+use super::ending::{Ending, FullFile, SUFFIX};
 use super::frame::{FileId, Rest};
 use super::reader::{Walk, walk};
 use crate::error::at;
@@ -100,10 +100,10 @@ impl Survey {
 
     fn add(&mut self, folder: &Path, id: FileId, before: Option<FileId>, is_newest: bool) -> Result<()> {
         let path = folder.join(id.name());
-        let whole = Whole::open(folder, id).map_err(at(&path))?;
-        let length = whole.length;
+        let file = FullFile::open(folder, id).map_err(at(&path))?;
+        let length = file.length;
         self.bytes += length;
-        let walked = walk(id, whole, length, &mut |_, _| Ok(()))?;
+        let walked = walk(id, file, length, &mut |_, _| Ok(()))?;
         let is_cut = before.is_some_and(|before| self.lost.last().is_some_and(|lost| lost.id == before));
         let gap = before.filter(|before| before.generation + 1 != id.generation);
         let (damage, from) = if is_cut {
@@ -153,12 +153,12 @@ impl fmt::Display for Lost {
 pub(super) fn settle(folder: &Path, id: FileId, length: u64) -> Result<Option<Walk>> {
     let path = folder.join(id.name());
     let failed = at(&path);
-    let whole = match Whole::open(folder, id) {
+    let file = match FullFile::open(folder, id) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(&failed)?,
     };
-    let length = length.min(whole.length);
-    let mut renewal = Renewal::start(&path, whole.take(length)).map_err(&failed)?;
+    let length = length.min(file.length);
+    let mut renewal = Renewal::start(&path, file.take(length)).map_err(&failed)?;
     let walked = walk(id, &mut renewal, length, &mut |_, _| Ok(()))?.undamaged()?;
     if walked.last.is_none() {
         drop(renewal);
@@ -245,7 +245,7 @@ fn remove(folder: &Path, id: FileId) -> Result<()> {
 }
 
 /// Removes copies that a kill left unfinished, and ends of files that no longer exist.
-pub(super) fn sweep(folder: &Path) -> io::Result<()> {
+pub(super) fn remove_leftovers(folder: &Path) -> io::Result<()> {
     for path in list(folder)? {
         let text = path.to_string_lossy();
         let is_orphan = text.ends_with(SUFFIX) && !path.with_extension("").exists();

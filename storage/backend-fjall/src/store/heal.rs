@@ -63,7 +63,7 @@ impl Store {
         if poison.is_none() {
             let tier = self.setup.tier;
             tracing::error!(%tier, reason, "the store failed and will be reopened");
-            if let Err(error) = note_failure(&self.place.root, reason) {
+            if let Err(error) = note_failure(&self.location.root, reason) {
                 tracing::warn!(%error, "the failure could not be recorded for a start after a kill");
             }
             *poison = Some(Poison {
@@ -135,7 +135,7 @@ impl Store {
     /// Removes the safety copy of an open that has succeeded.
     fn drop_safety(&self) {
         if self.has_safety.swap(false, Ordering::AcqRel)
-            && let Err(error) = safety::remove(&self.place.root)
+            && let Err(error) = safety::remove(&self.location.root)
         {
             tracing::warn!(%error, "the safety copy cannot be removed");
         }
@@ -149,7 +149,7 @@ impl Store {
         }
         *slot = Slot::Failed;
         self.doubt_buffered();
-        let opened = open_engine(&self.place, &self.setup, Opening::AfterFailure, None)?;
+        let opened = open_engine(&self.location, &self.setup, Opening::AfterFailure, None)?;
         reopened(&opened.engine)?;
         self.install(&mut slot, opened);
         Ok(())

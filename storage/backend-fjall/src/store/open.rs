@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use tideline_backend::{BackendError, Result};
 use tideline_model::{GroupId, Tier};
 
-use super::{Place, Slot, Store, closed};
+use super::{Slot, Store, StoreLocation, closed};
 use crate::engine::Engine;
 use crate::error::{During, at, from_fjall};
 use crate::files::{remove_folder, replace, sync_folder};
@@ -39,16 +39,16 @@ pub(super) enum Opening {
 
 impl Store {
     /// Removes the leftovers of a creation that was killed.
-    pub(crate) fn sweep(&self) -> Result<()> {
-        let creating = self.place.root.join(STORE_CREATING);
+    pub(crate) fn remove_leftovers(&self) -> Result<()> {
+        let creating = self.location.root.join(STORE_CREATING);
         remove_folder(&creating).map_err(at(&creating))
     }
 
     /// Creates the store in another folder and renames it, so that an incomplete store is never opened: fjall refuses
     /// for ever to open what a kill in its first milliseconds leaves behind.
     pub(crate) fn make(&self) -> Result<()> {
-        let Place { root, lists } = &self.place;
-        self.sweep()?;
+        let StoreLocation { root, lists } = &self.location;
+        self.remove_leftovers()?;
         let creating = root.join(STORE_CREATING);
         let failed = |error| from_fjall(error, During::Read);
         let engine = Engine::open(&creating, &self.setup).map_err(failed)?;
@@ -66,7 +66,7 @@ impl Store {
     /// Opens a store that has been created. `checked` is the result of an earlier check of its files. Returns the count
     /// of the first commit in its logs.
     pub(crate) fn open(&self, checked: Option<Checked>) -> Result<Option<u64>> {
-        let opened = open_engine(&self.place, &self.setup, Opening::AtStart, checked)?;
+        let opened = open_engine(&self.location, &self.setup, Opening::AtStart, checked)?;
         let first_commit = opened.first_commit;
         let mut slot = self.slot.write();
         if matches!(*slot, Slot::Closed) {
@@ -105,12 +105,12 @@ pub(super) struct Opened {
 /// left in memory only are rewritten first. A safety copy is kept during the open. The maintenance thread removes the
 /// copy later, because with many groups the removal takes longer than the open itself.
 pub(super) fn open_engine(
-    place: &Place,
+    location: &StoreLocation,
     setup: &Setup,
     opening: Opening,
     checked: Option<Checked>,
 ) -> Result<Opened> {
-    let Place { root, lists } = place;
+    let StoreLocation { root, lists } = location;
     let tier = setup.tier;
     let store = root.join(STORE);
     let list = KeyspaceList::read(lists, tier).map_err(at(lists))?;

@@ -13,7 +13,7 @@ use tideline_backend::{Backend, BackendError, ErrorKind, Health, Partition, Row,
 use tideline_backend_fjall::{FjallBackend, FjallOptions, verify};
 use tideline_model::{Durability, GroupId, SegmentId, SequenceNumber, Tier};
 
-use crate::place::*;
+use crate::test_folder::*;
 
 const ACCEPTING: fn() -> FjallOptions = || FjallOptions {
     accept_loss: true,
@@ -27,7 +27,7 @@ fn cold_segment(segment: u64) -> SegmentRef {
     }
 }
 
-fn in_folder(cold: &Place) -> FjallOptions {
+fn in_folder(cold: &TestFolder) -> FjallOptions {
     FjallOptions {
         cold_dir: Some(cold.path().to_owned()),
         ..options()
@@ -39,17 +39,17 @@ fn rows_of(backend: &FjallBackend, segment: SegmentRef) -> usize {
 }
 
 /// Returns a data folder with a segment in each tier, and its separate cold folder.
-fn filled() -> (Place, Place) {
-    let (place, cold) = (Place::new(), Place::new());
-    let backend = place.open_with(in_folder(&cold)).expect("open");
+fn filled() -> (TestFolder, TestFolder) {
+    let (test_folder, cold) = (TestFolder::new(), TestFolder::new());
+    let backend = test_folder.open_with(in_folder(&cold)).expect("open");
     load(&backend, SEGMENT);
     load(&backend, COLD);
     backend.close().expect("close");
-    (place, cold)
+    (test_folder, cold)
 }
 
-fn refusal(place: &Place, options: FjallOptions) -> BackendError {
-    place.open_with(options).expect_err("a refusal")
+fn refusal(test_folder: &TestFolder, options: FjallOptions) -> BackendError {
+    test_folder.open_with(options).expect_err("a refusal")
 }
 
 /// Returns the disk space of a folder, in bytes.
@@ -62,14 +62,14 @@ fn occupied(folder: &Path) -> u64 {
 
 #[test]
 fn a_folder_of_format_1_opens_and_is_kept_until_the_first_cold_segment() {
-    let place = Place::unpack(include_bytes!("../../golden/format-1.folder"));
+    let test_folder = TestFolder::unpack(include_bytes!("../../golden/format-1.folder"));
     let shard = Shard(0);
     for _ in 0..2 {
         assert_eq!(
-            verify(place.path(), None).expect("verify").findings,
+            verify(test_folder.path(), None).expect("verify").findings,
             Vec::<String>::new()
         );
-        let backend = place.open().expect("open");
+        let backend = test_folder.open().expect("open");
         assert_eq!(backend.health(), Health::Ready);
         assert_eq!(count(&backend, ROWS).expect("scan"), 20);
         assert_eq!(rows_of(&backend, SEGMENT), 10);
@@ -80,16 +80,16 @@ fn a_folder_of_format_1_opens_and_is_kept_until_the_first_cold_segment() {
         assert_eq!(backend.usage().cold_bytes, 0);
         backend.reclaim(COLD).expect("there is nothing");
         backend.close().expect("close");
-        let format = fs::read_to_string(place.path().join("FORMAT")).expect("read");
+        let format = fs::read_to_string(test_folder.path().join("FORMAT")).expect("read");
         assert_eq!(format, "tideline-fjall 1\n");
-        assert!(!place.path().join("cold").exists());
+        assert!(!test_folder.path().join("cold").exists());
     }
-    let backend = place.open().expect("open");
+    let backend = test_folder.open().expect("open");
     load(&backend, COLD);
     backend.close().expect("close");
-    let format = fs::read_to_string(place.path().join("FORMAT")).expect("read");
+    let format = fs::read_to_string(test_folder.path().join("FORMAT")).expect("read");
     assert!(format.starts_with("tideline-fjall 2\nfolder "), "{format}");
-    let backend = place.open().expect("open");
+    let backend = test_folder.open().expect("open");
     assert_eq!(backend.segments(SHARD).expect("segments"), [SEGMENT, COLD]);
     assert_eq!(rows_of(&backend, COLD), 100);
     assert_eq!(count(&backend, ROWS).expect("scan"), 20);
@@ -97,14 +97,14 @@ fn a_folder_of_format_1_opens_and_is_kept_until_the_first_cold_segment() {
 
 #[test]
 fn both_tiers_are_there_after_a_crash() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     load(&backend, SEGMENT);
     load(&backend, COLD);
     load(&backend, cold_segment(7));
     backend.reclaim(COLD).expect("reclaim");
     for _ in 0..2 {
-        let clone = place.clone_as_after_a_crash();
+        let clone = test_folder.clone_as_after_a_crash();
         let restarted = clone.open().expect("open");
         assert_eq!(restarted.health(), Health::Ready);
         assert_eq!(
@@ -121,8 +121,8 @@ fn both_tiers_are_there_after_a_crash() {
 
 #[test]
 fn an_empty_cold_store_costs_next_to_nothing() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     let before = backend.usage();
     load(&backend, COLD);
     backend.reclaim(COLD).expect("reclaim");
@@ -131,18 +131,18 @@ fn an_empty_cold_store_costs_next_to_nothing() {
     assert!(usage.cold_bytes < 64 << 10, "{usage:?}");
     assert!(usage.hot_bytes < before.hot_bytes + (64 << 10), "{usage:?}");
     backend.close().expect("close");
-    let bytes = occupied(&place.path().join("cold"));
+    let bytes = occupied(&test_folder.path().join("cold"));
     assert!(bytes < 256 << 10, "{bytes}");
 }
 
 #[test]
 fn a_kill_while_it_is_made_leaves_a_folder_that_opens() {
-    let (place, cold) = filled();
-    let format = fs::read(place.path().join("FORMAT")).expect("read");
+    let (test_folder, cold) = filled();
+    let format = fs::read(test_folder.path().join("FORMAT")).expect("read");
     let owner = fs::read(cold.path().join("FORMAT")).expect("read");
     // Steps completed before the kill.
     for step in 0..=4 {
-        let fresh = Place::new();
+        let fresh = TestFolder::new();
         let backend = fresh.open().expect("open");
         load(&backend, SEGMENT);
         backend.close().expect("close");
@@ -192,35 +192,35 @@ fn a_kill_while_it_is_made_leaves_a_folder_that_opens() {
 
 /// Returns the list of a cold store that was created and is empty.
 fn empty_list() -> Vec<u8> {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     load(&backend, COLD);
     backend.reclaim(COLD).expect("reclaim");
     backend.close().expect("close");
-    fs::read(place.path().join("COLD_KEYSPACES")).expect("read")
+    fs::read(test_folder.path().join("COLD_KEYSPACES")).expect("read")
 }
 
 #[test]
 fn a_cold_folder_that_is_gone_is_missed() {
-    let (place, cold) = filled();
-    let elsewhere = Place::new();
+    let (test_folder, cold) = filled();
+    let elsewhere = TestFolder::new();
     fs::rename(cold.path(), elsewhere.path().join("moved")).expect("unmount");
     let options = in_folder(&cold);
-    let refused = refusal(&place, options.clone());
+    let refused = refusal(&test_folder, options.clone());
     assert_eq!(refused.kind(), ErrorKind::Misconfigured);
     assert!(refused.to_string().contains("mount its disk"), "{refused}");
 
     // The mount point exists, but its disk is not mounted.
     fs::create_dir(cold.path()).expect("a folder");
-    for options in [options.clone(), crate::place::options()] {
-        let refused = refusal(&place, options);
+    for options in [options.clone(), crate::test_folder::options()] {
+        let refused = refusal(&test_folder, options);
         assert_eq!(refused.kind(), ErrorKind::Misconfigured);
         assert!(
             refused.to_string().contains("1 keyspaces of segments or parts"),
             "{refused}"
         );
     }
-    let report = verify(place.path(), Some(cold.path())).expect("verify");
+    let report = verify(test_folder.path(), Some(cold.path())).expect("verify");
     assert_eq!(report.findings.len(), 1, "{report:?}");
     assert_eq!(
         fs::read_dir(cold.path()).expect("read").count(),
@@ -232,13 +232,13 @@ fn a_cold_folder_that_is_gone_is_missed() {
         cold_dir: Some(elsewhere.path().join("moved")),
         ..options
     };
-    let backend = place
+    let backend = test_folder
         .open_with(moved.clone())
         .expect("it may be moved as a whole");
     assert_eq!(rows_of(&backend, COLD), 100);
     load(&backend, cold_segment(7));
     backend.close().expect("close");
-    let backend = place.open_with(moved).expect("open");
+    let backend = test_folder.open_with(moved).expect("open");
     assert_eq!(
         backend.segments(SHARD).expect("segments"),
         [SEGMENT, COLD, cold_segment(7)]
@@ -247,7 +247,7 @@ fn a_cold_folder_that_is_gone_is_missed() {
 
 #[test]
 fn the_loss_of_the_cold_folder_can_be_accepted() {
-    let (place, cold) = filled();
+    let (test_folder, cold) = filled();
     for entry in fs::read_dir(cold.path()).expect("read") {
         let path = entry.expect("an entry").path();
         let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
@@ -256,15 +256,18 @@ fn the_loss_of_the_cold_folder_can_be_accepted() {
         accept_loss: true,
         ..in_folder(&cold)
     };
-    assert_eq!(refusal(&place, in_folder(&cold)).kind(), ErrorKind::Misconfigured);
-    let backend = place.open_with(accepting).expect("an operator accepts");
+    assert_eq!(
+        refusal(&test_folder, in_folder(&cold)).kind(),
+        ErrorKind::Misconfigured
+    );
+    let backend = test_folder.open_with(accepting).expect("an operator accepts");
     assert_eq!(backend.health(), Health::Ready);
     assert_eq!(backend.segments(SHARD).expect("segments"), [SEGMENT]);
     backend.close().expect("close");
-    let backend = place.open_with(in_folder(&cold)).expect("for good");
+    let backend = test_folder.open_with(in_folder(&cold)).expect("for good");
     load(&backend, cold_segment(9));
     backend.close().expect("close");
-    let backend = place.open_with(in_folder(&cold)).expect("open");
+    let backend = test_folder.open_with(in_folder(&cold)).expect("open");
     assert_eq!(
         backend.segments(SHARD).expect("segments"),
         [SEGMENT, cold_segment(9)]
@@ -273,7 +276,7 @@ fn the_loss_of_the_cold_folder_can_be_accepted() {
 
 #[test]
 fn the_folder_of_another_is_refused() {
-    let (place, cold) = filled();
+    let (test_folder, cold) = filled();
     let (other, _other_cold) = filled();
     for options in [
         in_folder(&cold),
@@ -286,12 +289,12 @@ fn the_folder_of_another_is_refused() {
         assert_eq!(refused.kind(), ErrorKind::Misconfigured);
         assert!(refused.to_string().contains("is the cold folder of"), "{refused}");
     }
-    let fresh = Place::new();
+    let fresh = TestFolder::new();
     assert_eq!(refusal(&fresh, in_folder(&cold)).kind(), ErrorKind::Misconfigured);
     let backend = fresh.open().expect("without it");
     backend.close().expect("close");
 
-    for data_folder in [&place, &fresh] {
+    for data_folder in [&test_folder, &fresh] {
         let refused = refusal(&fresh, in_folder(data_folder));
         assert_eq!(
             refused.kind(),
@@ -306,7 +309,7 @@ fn the_folder_of_another_is_refused() {
             ..options
         };
         assert_eq!(
-            refusal(&place, options).kind(),
+            refusal(&test_folder, options).kind(),
             ErrorKind::Corrupt,
             "a store without an owner"
         );
@@ -315,9 +318,9 @@ fn the_folder_of_another_is_refused() {
 
 #[test]
 fn two_data_folders_cannot_use_one_cold_folder_at_once() {
-    let (place, cold) = filled();
-    let clone = place.clone_as_after_a_crash();
-    let backend = place.open_with(in_folder(&cold)).expect("open");
+    let (test_folder, cold) = filled();
+    let clone = test_folder.clone_as_after_a_crash();
+    let backend = test_folder.open_with(in_folder(&cold)).expect("open");
     let refused = refusal(&clone, in_folder(&cold));
     assert_eq!(refused.kind(), ErrorKind::Misconfigured);
     assert!(refused.to_string().contains("is using"), "{refused}");
@@ -333,12 +336,12 @@ fn two_data_folders_cannot_use_one_cold_folder_at_once() {
 
 #[test]
 fn an_older_copy_of_the_cold_folder_is_read_only() {
-    let (place, cold) = filled();
+    let (test_folder, cold) = filled();
     let older = cold.clone_as_after_a_crash();
-    let backend = place.open_with(in_folder(&cold)).expect("open");
+    let backend = test_folder.open_with(in_folder(&cold)).expect("open");
     load(&backend, cold_segment(7));
     backend.close().expect("close");
-    let degraded = place.open_with(in_folder(&older)).expect("open");
+    let degraded = test_folder.open_with(in_folder(&older)).expect("open");
     for tier in Tier::KEPT {
         let Health::ReadOnly { reason } = degraded.tier_health(tier) else {
             panic!("{:?}", degraded.tier_health(tier));
@@ -346,50 +349,52 @@ fn an_older_copy_of_the_cold_folder_is_read_only() {
         assert!(reason.contains("1 of 2 loads"), "{reason}");
     }
     drop(degraded);
-    let backend = place.open_with(in_folder(&cold)).expect("open");
+    let backend = test_folder.open_with(in_folder(&cold)).expect("open");
     assert_eq!(backend.health(), Health::Ready);
     backend.close().expect("close");
     let accepting = FjallOptions {
         accept_loss: true,
         ..in_folder(&older)
     };
-    drop(place.open_with(accepting).expect("open"));
-    let backend = place.open_with(in_folder(&older)).expect("open");
+    drop(test_folder.open_with(accepting).expect("open"));
+    let backend = test_folder.open_with(in_folder(&older)).expect("open");
     assert_eq!(backend.health(), Health::Ready);
     load(&backend, cold_segment(8));
 }
 
 #[test]
 fn where_nothing_cold_is_left_nothing_can_be_missing() {
-    let (place, cold) = filled();
+    let (test_folder, cold) = filled();
     let older = cold.clone_as_after_a_crash();
-    let backend = place.open_with(in_folder(&cold)).expect("open");
+    let backend = test_folder.open_with(in_folder(&cold)).expect("open");
     load(&backend, cold_segment(7));
     for segment in [COLD, cold_segment(7)] {
         backend.reclaim(segment).expect("reclaim");
     }
     backend.close().expect("close");
-    let empty = Place::new();
-    let backend = place
+    let empty = TestFolder::new();
+    let backend = test_folder
         .open_with(in_folder(&empty))
         .expect("an empty folder will do");
     assert_eq!(backend.health(), Health::Ready);
     load(&backend, cold_segment(8));
     backend.close().expect("close");
-    let again = place.open_with(in_folder(&empty)).expect("open");
+    let again = test_folder.open_with(in_folder(&empty)).expect("open");
     assert_eq!(again.health(), Health::Ready);
     assert_eq!(rows_of(&again, cold_segment(8)), 100);
     drop(again);
     assert!(matches!(
-        place.open_with(in_folder(&older)).map(|backend| backend.health()),
+        test_folder
+            .open_with(in_folder(&older))
+            .map(|backend| backend.health()),
         Err(BackendError::Corrupt { .. }) | Ok(Health::ReadOnly { .. })
     ));
 }
 
 #[test]
 fn caches_are_apart() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     load(&backend, SEGMENT);
     load(&backend, COLD);
     assert_eq!(rows_of(&backend, SEGMENT), 100);
@@ -411,8 +416,8 @@ fn caches_are_apart() {
 
 #[test]
 fn a_failed_load_leaves_no_tables_behind() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     for (kept, failed) in [(SEGMENT, 50), (COLD, 51)] {
         load(&backend, kept);
         let before = backend.usage().data_bytes;
@@ -436,15 +441,15 @@ fn a_failed_load_leaves_no_tables_behind() {
     }
     backend.close().expect("close");
     for store in ["store", "cold/store"] {
-        let bytes = occupied(&place.path().join(store).join("keyspaces"));
+        let bytes = occupied(&test_folder.path().join(store).join("keyspaces"));
         assert!(bytes < 300 << 10, "{bytes} bytes in {store}");
     }
 }
 
 #[test]
 fn a_close_ends_a_load() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     load(&backend, COLD);
     let (started, has_started) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -466,7 +471,7 @@ fn a_close_ends_a_load() {
         let ended = loading.join().expect("no panic").expect_err("it was ended");
         assert_eq!(ended.kind(), ErrorKind::Refused);
     });
-    let again = place.open().expect("open");
+    let again = test_folder.open().expect("open");
     assert_eq!(again.health(), Health::Ready);
     assert_eq!(rows_of(&again, COLD), 100);
     again.reclaim(cold_segment(7)).expect("a sweep frees the rest");
@@ -475,8 +480,8 @@ fn a_close_ends_a_load() {
 
 #[test]
 fn hot_and_cold_may_have_groups_of_one_number() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     let hot = SegmentRef {
         segment: SegmentId(1),
         group: GroupId(1),
@@ -496,8 +501,8 @@ fn hot_and_cold_may_have_groups_of_one_number() {
 
 #[test]
 fn hot_writes_go_on_while_a_cold_load_waits() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     let epoch = backend.take(SHARD).expect("take").epoch;
     let mut sequence = 0;
     let mut rows = (0..3_u64).map(|n| {

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use tideline_backend::Backend;
 use tideline_backend::conformance::{Fixture, run_all};
 
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
-impl Fixture for Place {
+impl Fixture for TestFolder {
     fn open(&self) -> Arc<dyn Backend> {
-        Arc::new(Place::open(self).expect("open"))
+        Arc::new(TestFolder::open(self).expect("open"))
     }
 }
 
 #[test]
 fn fjall_conforms() {
-    run_all(&|| Box::new(Place::new()));
+    run_all(&|| Box::new(TestFolder::new()));
 }

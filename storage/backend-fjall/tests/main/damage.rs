@@ -12,7 +12,7 @@ use tideline_backend::{Backend, Epoch, ErrorKind, Health, Partition, SegmentRef}
 use tideline_backend_fjall::{FjallOptions, verify};
 use tideline_model::{Durability, SegmentId, SequenceNumber};
 
-use crate::place::*;
+use crate::test_folder::*;
 
 const ENTRIES: u64 = 30;
 /// Stores of both tiers, inside a data folder.
@@ -22,12 +22,12 @@ const STORES: [&str; 2] = ["store", "cold/store"];
 type Damage<'a> = &'a dyn Fn(&mut Vec<u8>);
 
 /// Removal of data from a data folder.
-type Loss<'a> = &'a dyn Fn(&Place);
+type Loss<'a> = &'a dyn Fn(&TestFolder);
 
 /// Returns a data folder with rows, a segment in each tier and a journal, closed cleanly or as after a crash.
-fn filled(is_crashed: bool) -> (Place, Epoch) {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+fn filled(is_crashed: bool) -> (TestFolder, Epoch) {
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     let epoch = backend.take(SHARD).expect("take").epoch;
     load(&backend, SEGMENT);
     // Each load is counted in fjall's log. Only a batch before another batch can be recognised as damaged.
@@ -41,25 +41,25 @@ fn filled(is_crashed: bool) -> (Place, Epoch) {
     backend.close().expect("close");
     if is_crashed {
         // The mark is on the disk; later changes are not flushed by a close.
-        let backend = place.open().expect("open");
+        let backend = test_folder.open().expect("open");
         backend.health();
-        return (place.clone_as_after_a_crash(), epoch);
+        return (test_folder.clone_as_after_a_crash(), epoch);
     }
-    (place, epoch)
+    (test_folder, epoch)
 }
 
 /// Opens a damaged data folder, and checks that the damage is reported or nothing is missing. Returns true if reported.
-fn assert_not_silent(place: &Place, epoch: Epoch, what: &str) -> bool {
-    let verified = verify(place.path(), None).expect("verify");
-    let before = state(place.path()).expect("look");
-    let backend = match place.open() {
+fn assert_not_silent(test_folder: &TestFolder, epoch: Epoch, what: &str) -> bool {
+    let verified = verify(test_folder.path(), None).expect("verify");
+    let before = state(test_folder.path()).expect("look");
+    let backend = match test_folder.open() {
         Err(error) => {
             assert!(
                 matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Misconfigured),
                 "{what}: {error}"
             );
             // fjall itself detects a table that cannot be opened, and may have changed files before.
-            let is_unchanged = state(place.path()).expect("look") == before;
+            let is_unchanged = state(test_folder.path()).expect("look") == before;
             assert!(is_unchanged || what.contains("/tables/"), "{what}");
             return true;
         }
@@ -68,7 +68,7 @@ fn assert_not_silent(place: &Place, epoch: Epoch, what: &str) -> bool {
     assert!(verified.findings.is_empty(), "{what}: {:?}", verified.findings);
     if matches!(backend.health(), Health::ReadOnly { .. }) {
         backend.close().expect("close");
-        assert!(state(place.path()).expect("look") == before, "{what}");
+        assert!(state(test_folder.path()).expect("look") == before, "{what}");
         return true;
     }
     assert_eq!(backend.health(), Health::Ready, "{what}");
@@ -91,9 +91,14 @@ fn assert_not_silent(place: &Place, epoch: Epoch, what: &str) -> bool {
 }
 
 /// Applies each kind of damage at offsets spread over a file, each to a new clone. Returns (reported, trials).
-fn damage_everywhere(place: &Place, epoch: Epoch, file: &Path, positions: usize) -> (usize, usize) {
+fn damage_everywhere(
+    test_folder: &TestFolder,
+    epoch: Epoch,
+    file: &Path,
+    positions: usize,
+) -> (usize, usize) {
     let content = fs::read(file).expect("read");
-    let inside = file.strip_prefix(place.path()).expect("inside");
+    let inside = file.strip_prefix(test_folder.path()).expect("inside");
     // fjall's logs are mostly a hole, in which damage has no effect.
     let end = content
         .iter()
@@ -116,7 +121,7 @@ fn damage_everywhere(place: &Place, epoch: Epoch, file: &Path, positions: usize)
             if damaged == content {
                 continue;
             }
-            let clone = place.clone_as_after_a_crash();
+            let clone = test_folder.clone_as_after_a_crash();
             fs::write(clone.path().join(inside), &damaged).expect("damage");
             let what = format!("{} {kind} at byte {at} of {end}", inside.display());
             noticed += usize::from(assert_not_silent(&clone, epoch, &what));
@@ -128,17 +133,17 @@ fn damage_everywhere(place: &Place, epoch: Epoch, file: &Path, positions: usize)
 
 #[test]
 fn a_damaged_journal_is_noticed() {
-    let (place, epoch) = filled(false);
-    let (noticed, trials) = damage_everywhere(&place, epoch, &place.journal(), 12);
+    let (test_folder, epoch) = filled(false);
+    let (noticed, trials) = damage_everywhere(&test_folder, epoch, &test_folder.journal(), 12);
     assert_eq!(noticed, trials, "everything in it had been acknowledged");
 }
 
 #[test]
 fn damaged_version_files_are_refused_and_delete_nothing() {
-    let (place, epoch) = filled(false);
+    let (test_folder, epoch) = filled(false);
     for store in STORES {
         let keyspaces = Path::new(store).join("keyspaces");
-        let currents = files(&place.path().join(&keyspaces))
+        let currents = files(&test_folder.path().join(&keyspaces))
             .into_iter()
             .filter(|path| path.ends_with("current"));
         let names = currents.flat_map(|current| {
@@ -148,14 +153,14 @@ fn damaged_version_files_are_refused_and_delete_nothing() {
         });
         let mut trials = 0;
         for file in names {
-            let (noticed, tried) = damage_everywhere(&place, epoch, &file, 3);
+            let (noticed, tried) = damage_everywhere(&test_folder, epoch, &file, 3);
             assert_eq!(noticed, tried, "{}", file.display());
             trials += tried;
 
-            let clone = place.clone_as_after_a_crash();
+            let clone = test_folder.clone_as_after_a_crash();
             let damaged = clone
                 .path()
-                .join(file.strip_prefix(place.path()).expect("inside"));
+                .join(file.strip_prefix(test_folder.path()).expect("inside"));
             let mut content = fs::read(&damaged).expect("read");
             content[0] ^= 1;
             fs::write(&damaged, content).expect("damage");
@@ -169,13 +174,13 @@ fn damaged_version_files_are_refused_and_delete_nothing() {
 
 #[test]
 fn a_damaged_log_of_fjall_is_noticed() {
-    let (place, epoch) = filled(true);
+    let (test_folder, epoch) = filled(true);
     for store in STORES {
-        let log = files(&place.path().join(store));
+        let log = files(&test_folder.path().join(store));
         let log = log
             .iter()
             .find(|path| path.extension().is_some_and(|name| name == "jnl"));
-        let (noticed, trials) = damage_everywhere(&place, epoch, log.expect("a log"), 12);
+        let (noticed, trials) = damage_everywhere(&test_folder, epoch, log.expect("a log"), 12);
         assert!(trials > 30, "{trials} trials in {store}");
         assert_eq!(noticed, trials, "everything in it had been acknowledged");
     }
@@ -224,9 +229,9 @@ fn assert_reports_hole(report: &str, (start, end): (u64, u64)) {
 
 #[test]
 fn a_hole_in_a_log_of_fjall_is_cut_when_the_loss_is_accepted() {
-    let (place, _) = filled(true);
+    let (test_folder, _) = filled(true);
     for (store, root) in [("store", ""), ("cold/store", "cold")] {
-        let clone = place.clone_as_after_a_crash();
+        let clone = test_folder.clone_as_after_a_crash();
         let whole = verify(clone.path(), None).expect("verify");
         let log = clone.path().join(store).join("0.jnl");
         let hole = make_hole(&log);
@@ -281,8 +286,8 @@ fn a_hole_in_a_log_of_fjall_is_cut_when_the_loss_is_accepted() {
 
 #[test]
 fn logs_after_a_hole_are_set_aside_too() {
-    let (place, _) = filled(true);
-    let clone = place.clone_as_after_a_crash();
+    let (test_folder, _) = filled(true);
+    let clone = test_folder.clone_as_after_a_crash();
     let store = clone.path().join("store");
     let log = fs::read(store.join("0.jnl")).expect("read");
     // The second half of the log becomes a separate log, and the first half gets a hole at its end.
@@ -313,8 +318,8 @@ fn logs_after_a_hole_are_set_aside_too() {
 
 #[test]
 fn a_hole_in_a_journal_is_cut_when_the_loss_is_accepted() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     let epoch = backend.take(SHARD).expect("take").epoch;
     // Three files of ten entries each, then one of another epoch.
     for n in 1..=ENTRIES {
@@ -326,14 +331,14 @@ fn a_hole_in_a_journal_is_cut_when_the_loss_is_accepted() {
     let next = backend.take(SHARD).expect("take").epoch;
     append(&backend, next, 100, Durability::Synced);
     backend.close().expect("close");
-    let mut names = files(&place.path().join("journal"));
+    let mut names = files(&test_folder.path().join("journal"));
     names.sort();
     assert_eq!(names.len(), 4);
 
-    let second = names[1].strip_prefix(place.path()).expect("inside");
-    let third = names[2].strip_prefix(place.path()).expect("inside");
+    let second = names[1].strip_prefix(test_folder.path()).expect("inside");
+    let third = names[2].strip_prefix(test_folder.path()).expect("inside");
     for is_missing in [false, true] {
-        let clone = place.clone_as_after_a_crash();
+        let clone = test_folder.clone_as_after_a_crash();
         let path = clone.path().join(second);
         let hole = make_hole(&path);
         if is_missing {
@@ -374,27 +379,27 @@ fn a_hole_in_a_journal_is_cut_when_the_loss_is_accepted() {
 
 #[test]
 fn damaged_tables_are_noticed_when_they_are_read() {
-    let (place, epoch) = filled(false);
+    let (test_folder, epoch) = filled(false);
     for store in STORES {
-        let tables = files(&place.path().join(store).join("keyspaces"));
+        let tables = files(&test_folder.path().join(store).join("keyspaces"));
         for table in tables
             .iter()
             .filter(|path| path.parent().is_some_and(|folder| folder.ends_with("tables")))
         {
-            damage_everywhere(&place, epoch, table, 4);
+            damage_everywhere(&test_folder, epoch, table, 4);
         }
     }
 }
 
 #[test]
 fn a_missing_keyspace_is_refused() {
-    let (place, _) = filled(false);
+    let (test_folder, _) = filled(false);
     for store in STORES {
         let keyspaces = Path::new(store).join("keyspaces");
-        for entry in fs::read_dir(place.path().join(&keyspaces)).expect("read") {
+        for entry in fs::read_dir(test_folder.path().join(&keyspaces)).expect("read") {
             let name = entry.expect("an entry").file_name();
             for lost in ["", "current"] {
-                let clone = place.clone_as_after_a_crash();
+                let clone = test_folder.clone_as_after_a_crash();
                 let path = clone.path().join(&keyspaces).join(&name).join(lost);
                 if lost.is_empty() {
                     fs::remove_dir_all(path).expect("remove");
@@ -412,70 +417,83 @@ fn a_missing_keyspace_is_refused() {
 #[test]
 fn one_damaged_list_of_keyspaces_is_enough_and_two_are_not() {
     for list in ["KEYSPACES", "COLD_KEYSPACES"] {
-        let (place, epoch) = filled(false);
-        fs::write(place.path().join(list), b"damaged").expect("damage");
-        assert!(!assert_not_silent(&place, epoch, "one list"));
-        let (place, _) = filled(false);
-        fs::write(place.path().join(list), b"damaged").expect("damage");
-        fs::remove_file(place.path().join(format!("{list}.copy"))).expect("remove");
-        assert_eq!(place.open().expect_err("no list").kind(), ErrorKind::Corrupt);
-        let report = verify(place.path(), None).expect("verify");
+        let (test_folder, epoch) = filled(false);
+        fs::write(test_folder.path().join(list), b"damaged").expect("damage");
+        assert!(!assert_not_silent(&test_folder, epoch, "one list"));
+        let (test_folder, _) = filled(false);
+        fs::write(test_folder.path().join(list), b"damaged").expect("damage");
+        fs::remove_file(test_folder.path().join(format!("{list}.copy"))).expect("remove");
+        assert_eq!(
+            test_folder.open().expect_err("no list").kind(),
+            ErrorKind::Corrupt
+        );
+        let report = verify(test_folder.path(), None).expect("verify");
         assert_eq!(report.findings.len(), 1, "{report:?}");
         let accepting = FjallOptions {
             accept_loss: true,
             ..options()
         };
-        place.open_with(accepting).expect("an operator accepts");
-        assert!(!assert_not_silent(&place, epoch, "nothing was lost but the list"));
+        test_folder.open_with(accepting).expect("an operator accepts");
+        assert!(!assert_not_silent(
+            &test_folder,
+            epoch,
+            "nothing was lost but the list"
+        ));
     }
 }
 
 #[test]
 fn a_damaged_high_water_mark_is_read_only_until_accepted() {
     for damage in [None, Some(b"damaged".as_slice())] {
-        let (place, _) = filled(false);
-        let path = place.path().join("highwater");
+        let (test_folder, _) = filled(false);
+        let path = test_folder.path().join("highwater");
         match damage {
             Some(content) => fs::write(&path, content).expect("damage"),
             None => fs::remove_file(&path).expect("remove"),
         }
         for _ in 0..2 {
-            let degraded = place.open().expect("open");
+            let degraded = test_folder.open().expect("open");
             assert!(matches!(degraded.health(), Health::ReadOnly { .. }), "{damage:?}");
         }
         let accepting = FjallOptions {
             accept_loss: true,
             ..options()
         };
-        drop(place.open_with(accepting).expect("open"));
-        assert_eq!(place.open().expect("open").health(), Health::Ready);
+        drop(test_folder.open_with(accepting).expect("open"));
+        assert_eq!(test_folder.open().expect("open").health(), Health::Ready);
     }
 }
 
 #[test]
 fn a_lost_store_is_not_made_anew() {
-    let (place, _) = filled(false);
-    fs::remove_dir_all(place.path().join("store")).expect("remove");
-    assert_eq!(place.open().expect_err("lost").kind(), ErrorKind::Corrupt);
-    fs::remove_dir_all(place.path().join("journal")).expect("remove");
-    let backend = place.open();
+    let (test_folder, _) = filled(false);
+    fs::remove_dir_all(test_folder.path().join("store")).expect("remove");
+    assert_eq!(test_folder.open().expect_err("lost").kind(), ErrorKind::Corrupt);
+    fs::remove_dir_all(test_folder.path().join("journal")).expect("remove");
+    let backend = test_folder.open();
     let is_noticed = backend.map_or(true, |backend| backend.health() != Health::Ready);
     assert!(is_noticed, "the high-water mark remembers");
 }
 
 #[test]
 fn another_format_is_refused() {
-    let (place, _) = filled(false);
-    fs::write(place.path().join("FORMAT"), "tideline-fjall 3\n").expect("write");
-    assert_eq!(place.open().expect_err("newer").kind(), ErrorKind::Misconfigured);
-    fs::remove_file(place.path().join("FORMAT")).expect("remove");
-    assert_eq!(place.open().expect_err("no format").kind(), ErrorKind::Corrupt);
+    let (test_folder, _) = filled(false);
+    fs::write(test_folder.path().join("FORMAT"), "tideline-fjall 3\n").expect("write");
+    assert_eq!(
+        test_folder.open().expect_err("newer").kind(),
+        ErrorKind::Misconfigured
+    );
+    fs::remove_file(test_folder.path().join("FORMAT")).expect("remove");
+    assert_eq!(
+        test_folder.open().expect_err("no format").kind(),
+        ErrorKind::Corrupt
+    );
 }
 
 #[test]
 fn an_intact_folder_verifies() {
-    let (place, _) = filled(false);
-    let report = verify(place.path(), None).expect("verify");
+    let (test_folder, _) = filled(false);
+    let report = verify(test_folder.path(), None).expect("verify");
     assert_eq!(report.findings, Vec::<String>::new());
     assert_eq!(report.keyspaces, 8, "meta, rows, manifest and one group, twice");
     assert_eq!(report.journal_entries, ENTRIES);
@@ -488,13 +506,13 @@ fn an_intact_folder_verifies() {
 }
 
 /// Returns a folder that was closed after fjall had flushed the manifest's keyspace of each tier, but not the rows.
-fn stopped_after_a_flush() -> Place {
-    let place = Place::new();
+fn stopped_after_a_flush() -> TestFolder {
+    let test_folder = TestFolder::new();
     let options = FjallOptions {
         high_water_interval: Duration::from_millis(2),
         ..options()
     };
-    let backend = place.open_with(options).expect("open");
+    let backend = test_folder.open_with(options).expect("open");
     for n in 1..=ENTRIES {
         write(&backend, n).expect("write");
     }
@@ -509,9 +527,9 @@ fn stopped_after_a_flush() -> Place {
         backend.reclaim(freed).expect("reclaim");
     }
     for (list, store) in ["KEYSPACES", "COLD_KEYSPACES"].into_iter().zip(STORES) {
-        let list = fs::read_to_string(place.path().join(list)).expect("a list");
+        let list = fs::read_to_string(test_folder.path().join(list)).expect("a list");
         let number = list.lines().find_map(|line| line.strip_suffix(" manifest"));
-        let keyspace = place
+        let keyspace = test_folder
             .path()
             .join(store)
             .join("keyspaces")
@@ -523,29 +541,29 @@ fn stopped_after_a_flush() -> Place {
         }
     }
     backend.close().expect("close");
-    place
+    test_folder
 }
 
-fn log_of(place: &Place, store: &str) -> PathBuf {
-    let logs = files(&place.path().join(store)).into_iter();
+fn log_of(test_folder: &TestFolder, store: &str) -> PathBuf {
+    let logs = files(&test_folder.path().join(store)).into_iter();
     let mut logs = logs.filter(|path| path.extension().is_some_and(|name| name == "jnl"));
     logs.next().expect("a log")
 }
 
 #[test]
 fn a_truncated_log_is_noticed_although_one_keyspace_was_flushed() {
-    let place = stopped_after_a_flush();
+    let test_folder = stopped_after_a_flush();
     for store in STORES {
-        let log = log_of(&place, store);
+        let log = log_of(&test_folder, store);
         let content = fs::read(&log).expect("read");
         let end = content
             .iter()
             .rposition(|byte| *byte != 0)
             .map_or(0, |last| last + 1);
-        let inside = log.strip_prefix(place.path()).expect("inside");
+        let inside = log.strip_prefix(test_folder.path()).expect("inside");
         for n in 0..=24 {
             let at = end * n / 24;
-            let clone = place.clone_as_after_a_crash();
+            let clone = test_folder.clone_as_after_a_crash();
             fs::write(clone.path().join(inside), &content[..at]).expect("truncate");
             let what = format!("{store}: log of {end} bytes ends at {at}");
             let backend = clone.open().expect("a log without damage opens");
@@ -565,41 +583,41 @@ fn a_truncated_log_is_noticed_although_one_keyspace_was_flushed() {
 
 #[test]
 fn an_accepted_loss_of_one_keyspace_is_not_reported_again() {
-    let place = stopped_after_a_flush();
-    fs::write(log_of(&place, STORES[0]), b"").expect("truncate");
-    let refused = write(&place.open().expect("open"), 1).expect_err("read-only");
+    let test_folder = stopped_after_a_flush();
+    fs::write(log_of(&test_folder, STORES[0]), b"").expect("truncate");
+    let refused = write(&test_folder.open().expect("open"), 1).expect_err("read-only");
     assert!(refused.to_string().contains("keyspace rows"), "{refused}");
     let accepting = FjallOptions {
         accept_loss: true,
         ..options()
     };
-    drop(place.open_with(accepting).expect("an operator accepts"));
-    let backend = place.open().expect("open");
+    drop(test_folder.open_with(accepting).expect("an operator accepts"));
+    let backend = test_folder.open().expect("open");
     assert_eq!(backend.health(), Health::Ready);
     write(&backend, 1).expect("write");
     backend.close().expect("close");
-    assert_eq!(place.open().expect("open").health(), Health::Ready);
+    assert_eq!(test_folder.open().expect("open").health(), Health::Ready);
 }
 
 #[test]
 fn after_a_clean_stop_the_loss_of_a_buffered_entry_is_noticed() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     let epoch = backend.take(SHARD).expect("take").epoch;
     for n in 1..=5 {
         append(&backend, epoch, n, Durability::Buffered);
     }
     backend.close().expect("close");
-    let whole = fs::read(place.journal()).expect("read");
-    fs::write(place.journal(), &whole[..whole.len() - 1]).expect("lose the last entry");
-    let health = place.open().expect("open").health();
+    let whole = fs::read(test_folder.journal()).expect("read");
+    fs::write(test_folder.journal(), &whole[..whole.len() - 1]).expect("lose the last entry");
+    let health = test_folder.open().expect("open").health();
     assert!(matches!(health, Health::ReadOnly { .. }), "{health:?}");
 }
 
 #[test]
 fn a_folder_that_lacks_something_answers_from_a_copy_and_stays_as_it_is() {
-    let (place, epoch) = filled(false);
-    let journal = fs::read(place.journal()).expect("read");
+    let (test_folder, epoch) = filled(false);
+    let journal = fs::read(test_folder.journal()).expect("read");
     let losses: [(&str, Loss<'_>); 4] = [
         ("a journal without its end", &|clone| {
             fs::write(clone.journal(), &journal[..journal.len() - 10]).expect("truncate");
@@ -619,7 +637,7 @@ fn a_folder_that_lacks_something_answers_from_a_copy_and_stays_as_it_is() {
         }),
     ];
     for (what, lose) in losses {
-        let clone = place.clone_as_after_a_crash();
+        let clone = test_folder.clone_as_after_a_crash();
         lose(&clone);
         let before = state(clone.path()).expect("look");
         let backend = clone.open().expect("open");
@@ -658,20 +676,23 @@ fn a_folder_that_lacks_something_answers_from_a_copy_and_stays_as_it_is() {
 
 #[test]
 fn a_refused_folder_without_a_format_stays_as_it_is() {
-    let (place, _) = filled(false);
-    fs::remove_file(place.path().join("FORMAT")).expect("remove");
-    fs::remove_dir_all(place.path().join("store")).expect("remove");
-    let before = state(&place.path().join("journal")).expect("look");
-    assert_eq!(place.open().expect_err("no store").kind(), ErrorKind::Corrupt);
-    assert!(state(&place.path().join("journal")).expect("look") == before);
-    assert!(!place.path().join("FORMAT").exists());
+    let (test_folder, _) = filled(false);
+    fs::remove_file(test_folder.path().join("FORMAT")).expect("remove");
+    fs::remove_dir_all(test_folder.path().join("store")).expect("remove");
+    let before = state(&test_folder.path().join("journal")).expect("look");
+    assert_eq!(
+        test_folder.open().expect_err("no store").kind(),
+        ErrorKind::Corrupt
+    );
+    assert!(state(&test_folder.path().join("journal")).expect("look") == before);
+    assert!(!test_folder.path().join("FORMAT").exists());
 }
 
 #[test]
 fn a_log_that_is_gone_is_noticed_although_later_ones_are_there() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
-    let log = log_of(&place, STORES[0]);
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
+    let log = log_of(&test_folder, STORES[0]);
     let written = || {
         let content = fs::read(&log).expect("read");
         let end = content
@@ -689,8 +710,8 @@ fn a_log_that_is_gone_is_noticed_although_later_ones_are_there() {
     }
     backend.close().expect("close");
     let whole = written();
-    let split = |place: &Place, is_first_there: bool| {
-        let store = place.path().join(STORES[0]);
+    let split = |test_folder: &TestFolder, is_first_there: bool| {
+        let store = test_folder.path().join(STORES[0]);
         let first_file = store.join("0.jnl");
         match is_first_there {
             true => fs::write(first_file, &whole[..first]).expect("write"),
@@ -698,14 +719,14 @@ fn a_log_that_is_gone_is_noticed_although_later_ones_are_there() {
         }
         fs::write(store.join("2.jnl"), &whole[first..]).expect("write");
     };
-    let clone = place.clone_as_after_a_crash();
+    let clone = test_folder.clone_as_after_a_crash();
     split(&clone, true);
     let refused = clone.open().expect_err("the log between them is gone");
     assert_eq!(refused.kind(), ErrorKind::Corrupt);
     assert!(refused.to_string().contains("is missing"), "{refused}");
 
-    split(&place, false);
-    let health = place.open().expect("open").health();
+    split(&test_folder, false);
+    let health = test_folder.open().expect("open").health();
     let Health::ReadOnly { reason } = health else {
         panic!("{health:?}");
     };
@@ -714,9 +735,9 @@ fn a_log_that_is_gone_is_noticed_although_later_ones_are_there() {
         accept_loss: true,
         ..options()
     };
-    drop(place.open_with(accepting).expect("an operator accepts"));
+    drop(test_folder.open_with(accepting).expect("an operator accepts"));
     for _ in 0..2 {
-        let backend = place.open().expect("open");
+        let backend = test_folder.open().expect("open");
         assert_eq!(backend.health(), Health::Ready);
         assert_eq!(count(&backend, ROWS).expect("scan"), 10);
     }

@@ -10,18 +10,18 @@ use tideline_backend::{Backend, Row, SegmentRef};
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
 use tideline_model::{GroupId, SegmentId, Tier};
 
-use crate::place::*;
+use crate::test_folder::*;
 
 /// Size of one segment of [`fill`], which cannot be compressed, in bytes.
 const FILLED_BYTES: u64 = 1 << 20;
 
 #[test]
 fn groups_that_come_and_go_over_many_starts_never_take_another_with_them() {
-    let place = Place::new();
+    let test_folder = TestFolder::new();
     let mut held: Vec<SegmentRef> = Vec::new();
     let mut next = 1;
     for (round, seed) in (0..).zip(tideline_testkit::seeds("groups", 6)) {
-        let backend = place.open().expect("open");
+        let backend = test_folder.open().expect("open");
         let mut found = backend.segments(SHARD).expect("segments");
         found.sort_unstable_by_key(|held| held.segment);
         assert_eq!(found, held, "start {round}");
@@ -55,17 +55,17 @@ fn groups_that_come_and_go_over_many_starts_never_take_another_with_them() {
 #[test]
 fn bytes_of_a_freed_segment_go_while_others_of_its_group_stay() {
     for tier in Tier::KEPT {
-        let place = Place::new();
-        let backend = place.open_with(quick()).expect("open");
+        let test_folder = TestFolder::new();
+        let backend = test_folder.open_with(quick()).expect("open");
         let segments = [1, 2, 3].map(|segment| in_group(segment, tier));
         for segment in segments {
             fill(&backend, segment);
         }
-        assert!(segment_bytes(&place) >= 3 * FILLED_BYTES);
+        assert!(segment_bytes(&test_folder) >= 3 * FILLED_BYTES);
         for (left, segment) in [(2, segments[0]), (1, segments[2])] {
             backend.reclaim(segment).expect("reclaim");
             let deadline = Instant::now() + Duration::from_secs(20);
-            while segment_bytes(&place) >= (left + 1) * FILLED_BYTES {
+            while segment_bytes(&test_folder) >= (left + 1) * FILLED_BYTES {
                 assert!(
                     Instant::now() < deadline,
                     "{tier}: the bytes of {segment:?} are still there"
@@ -74,7 +74,7 @@ fn bytes_of_a_freed_segment_go_while_others_of_its_group_stay() {
             }
         }
         backend.close().expect("close");
-        let backend = place.open().expect("open again");
+        let backend = test_folder.open().expect("open again");
         assert_eq!(backend.segments(SHARD).expect("segments"), [segments[1]]);
         backend.close().expect("close");
     }
@@ -116,8 +116,8 @@ fn fill(backend: &FjallBackend, segment: SegmentRef) {
 }
 
 /// Returns the size of all files of tables, in bytes.
-fn segment_bytes(place: &Place) -> u64 {
-    let tables = files(place.path());
+fn segment_bytes(test_folder: &TestFolder) -> u64 {
+    let tables = files(test_folder.path());
     let tables = tables
         .iter()
         .filter(|path| path.parent().is_some_and(|folder| folder.ends_with("tables")));

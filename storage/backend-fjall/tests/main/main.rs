@@ -5,5 +5,5 @@ mod conformance;
 mod damage;
 mod groups;
 mod parts;
-mod place;
 mod restart;
+mod test_folder;

@@ -14,25 +14,25 @@ use tideline_backend::{
 use tideline_backend_fjall::FjallOptions;
 use tideline_model::{Durability, SequenceNumber};
 
-use crate::place::*;
+use crate::test_folder::*;
 
 #[test]
 fn a_second_open_is_refused_and_names_the_holder() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
-    let refused = place.open().expect_err("in use");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
+    let refused = test_folder.open().expect_err("in use");
     assert_eq!(refused.kind(), ErrorKind::Misconfigured);
     let holder = format!("process {}", std::process::id());
     assert!(refused.to_string().contains(&holder), "{refused}");
     write(&backend, 1).expect("the first is not disturbed");
     backend.close().expect("close");
-    place.open().expect("free after close");
+    test_folder.open().expect("free after close");
 }
 
 #[test]
 fn what_was_acknowledged_is_there_after_a_crash() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     let epoch = backend.take(SHARD).expect("take").epoch;
     for n in 0..50 {
         append(&backend, epoch, n + 1, Durability::Synced);
@@ -41,7 +41,7 @@ fn what_was_acknowledged_is_there_after_a_crash() {
     load(&backend, SEGMENT);
     append(&backend, epoch, 51, Durability::Buffered);
     for _ in 0..2 {
-        let clone = place.clone_as_after_a_crash();
+        let clone = test_folder.clone_as_after_a_crash();
         let restarted = clone.open().expect("open");
         assert_eq!(restarted.health(), Health::Ready);
         assert_eq!(replay(&restarted, epoch), (1..=51).collect::<Vec<_>>());
@@ -61,38 +61,38 @@ fn what_was_acknowledged_is_there_after_a_crash() {
 
 #[test]
 fn a_crash_in_the_first_boot_leaves_a_folder_that_opens() {
-    let place = Place::new();
-    let creating = place.path().join("store.creating");
+    let test_folder = TestFolder::new();
+    let creating = test_folder.path().join("store.creating");
     fs::create_dir_all(creating.join("keyspaces")).expect("a folder");
     fs::write(creating.join("lock"), b"").expect("a file");
-    let backend = place.open().expect("open");
+    let backend = test_folder.open().expect("open");
     write(&backend, 1).expect("write");
     assert!(!creating.exists());
     backend.close().expect("close");
-    assert!(!place.path().join("safety").exists());
+    assert!(!test_folder.path().join("safety").exists());
 }
 
 #[test]
 fn a_first_boot_killed_before_the_first_mark_opens() {
     // Earlier builds created the file first and wrote to it later.
     for content in [Vec::new(), vec![0; 4_096], vec![0; 8_192]] {
-        let place = Place::new();
-        drop(place.open().expect("open"));
-        fs::write(place.path().join("highwater"), &content).expect("write");
-        let backend = place.open().expect("open");
+        let test_folder = TestFolder::new();
+        drop(test_folder.open().expect("open"));
+        fs::write(test_folder.path().join("highwater"), &content).expect("write");
+        let backend = test_folder.open().expect("open");
         assert_eq!(backend.health(), Health::Ready, "{} zeros", content.len());
         write(&backend, 1).expect("write");
         backend.close().expect("close");
         // If something was acknowledged, the same file is a loss.
-        fs::write(place.path().join("highwater"), &content).expect("write");
-        let degraded = place.open().expect("open");
+        fs::write(test_folder.path().join("highwater"), &content).expect("write");
+        let degraded = test_folder.open().expect("open");
         assert!(matches!(degraded.health(), Health::ReadOnly { .. }));
     }
 }
 
 /// Returns path, inode number and content of each log, journal file and pointer.
-fn found_files(place: &Place) -> Vec<(PathBuf, u64, Vec<u8>)> {
-    let mut found = files(place.path());
+fn found_files(test_folder: &TestFolder) -> Vec<(PathBuf, u64, Vec<u8>)> {
+    let mut found = files(test_folder.path());
     found.retain(|path| {
         let is_log = path
             .extension()
@@ -111,8 +111,8 @@ fn found_files(place: &Place) -> Vec<(PathBuf, u64, Vec<u8>)> {
 }
 
 /// Returns files that exist only during a renewal.
-fn unfinished(place: &Place) -> Vec<PathBuf> {
-    let mut found = files(place.path());
+fn unfinished(test_folder: &TestFolder) -> Vec<PathBuf> {
+    let mut found = files(test_folder.path());
     found.retain(|path| {
         let name = path.to_string_lossy();
         name.ends_with(".new") || name.ends_with(".end") || path.ends_with("._renewed")
@@ -122,8 +122,8 @@ fn unfinished(place: &Place) -> Vec<PathBuf> {
 
 #[test]
 fn logs_that_are_found_are_copied_before_they_are_used() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     let epoch = backend.take(SHARD).expect("take").epoch;
     load(&backend, SEGMENT);
     load(&backend, COLD);
@@ -132,7 +132,7 @@ fn logs_that_are_found_are_copied_before_they_are_used() {
         write(&backend, n).expect("write");
     }
     for has_failed in [false, true] {
-        let clone = place.clone_as_after_a_crash();
+        let clone = test_folder.clone_as_after_a_crash();
         if has_failed {
             // A store that failed and was killed before it was reopened.
             for root in ["", "cold"] {
@@ -167,12 +167,12 @@ fn logs_that_are_found_are_copied_before_they_are_used() {
 
 #[test]
 fn a_kill_while_files_are_renewed_leaves_a_folder_that_opens() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     let epoch = backend.take(SHARD).expect("take").epoch;
     append(&backend, epoch, 1, Durability::Synced);
     write(&backend, 1).expect("write");
-    let clone = place.clone_as_after_a_crash();
+    let clone = test_folder.clone_as_after_a_crash();
     for (path, _, _) in found_files(&clone) {
         let mut name = path.into_os_string();
         name.push(".new");
@@ -191,15 +191,15 @@ fn a_kill_while_files_are_renewed_leaves_a_folder_that_opens() {
 
 #[test]
 fn a_torn_end_is_cut() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     let epoch = backend.take(SHARD).expect("take").epoch;
     for n in 1..=5 {
         append(&backend, epoch, n, Durability::Synced);
     }
     append(&backend, epoch, 6, Durability::Buffered);
     append(&backend, epoch, 7, Durability::Buffered);
-    let whole = fs::read(place.journal()).expect("read");
+    let whole = fs::read(test_folder.journal()).expect("read");
 
     // (truncate to this length, append these bytes, expected number of entries)
     let cases: [(usize, &[u8], u64); 5] = [
@@ -210,7 +210,7 @@ fn a_torn_end_is_cut() {
         (whole.len() - 150, b"", 5),
     ];
     for (length, added, left) in cases {
-        let clone = place.clone_as_after_a_crash();
+        let clone = test_folder.clone_as_after_a_crash();
         let mut torn = whole[..length].to_vec();
         torn.extend_from_slice(added);
         fs::write(clone.journal(), torn).expect("tear");
@@ -223,7 +223,7 @@ fn a_torn_end_is_cut() {
     }
 
     // The first unsynced entry never reached the disk, the second did. Neither was acknowledged as durable.
-    let clone = place.clone_as_after_a_crash();
+    let clone = test_folder.clone_as_after_a_crash();
     let mut torn = whole.clone();
     let from = torn.len() - 250;
     torn[from..from + 60].fill(0);
@@ -235,14 +235,14 @@ fn a_torn_end_is_cut() {
 
 #[test]
 fn a_file_that_was_being_created_is_removed() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     let epoch = backend.take(SHARD).expect("take").epoch;
     append(&backend, epoch, 1, Durability::Synced);
     backend.cut(SHARD, epoch, SequenceNumber(2)).expect("cut");
     append(&backend, epoch, 2, Durability::Buffered);
     for length in [0, 20, 48, 60] {
-        let clone = place.clone_as_after_a_crash();
+        let clone = test_folder.clone_as_after_a_crash();
         let file = OpenOptions::new()
             .write(true)
             .open(clone.journal())
@@ -257,21 +257,21 @@ fn a_file_that_was_being_created_is_removed() {
 
 #[test]
 fn less_than_acknowledged_is_read_only_until_an_operator_accepts() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     let epoch = backend.take(SHARD).expect("take").epoch;
     for n in 1..=5 {
         append(&backend, epoch, n, Durability::Synced);
         write(&backend, n).expect("write");
     }
     backend.close().expect("close");
-    let journal = place.journal();
+    let journal = test_folder.journal();
     let file = OpenOptions::new().write(true).open(&journal).expect("open");
     let length = file.metadata().expect("metadata").len();
     file.set_len(length - 10).expect("lose the last entry");
 
     for _ in 0..2 {
-        let degraded = place.open().expect("open");
+        let degraded = test_folder.open().expect("open");
         let Health::ReadOnly { reason } = degraded.health() else {
             panic!("{:?}", degraded.health());
         };
@@ -288,34 +288,36 @@ fn less_than_acknowledged_is_read_only_until_an_operator_accepts() {
         accept_loss: true,
         ..options()
     };
-    let accepted = place.open_with(accepting).expect("open");
+    let accepted = test_folder.open_with(accepting).expect("open");
     assert_eq!(accepted.health(), Health::Ready);
     write(&accepted, 6).expect("write");
     accepted.close().expect("close");
-    assert_eq!(place.open().expect("open").health(), Health::Ready);
+    assert_eq!(test_folder.open().expect("open").health(), Health::Ready);
 }
 
 #[test]
 fn a_forgotten_journal_is_not_missed() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     let epoch = backend.take(SHARD).expect("take").epoch;
     append(&backend, epoch, 1, Durability::Synced);
     backend.close().expect("close");
-    let backend = place.open().expect("open");
+    let backend = test_folder.open().expect("open");
     backend.forget(SHARD, epoch, SequenceNumber(2)).expect("forget");
-    let clone = place.clone_as_after_a_crash();
+    let clone = test_folder.clone_as_after_a_crash();
     assert_eq!(clone.open().expect("open").health(), Health::Ready);
     assert_eq!(
-        fs::read_dir(place.path().join("journal")).expect("read").count(),
+        fs::read_dir(test_folder.path().join("journal"))
+            .expect("read")
+            .count(),
         0
     );
 }
 
 #[test]
 fn a_full_disk_refuses_what_takes_space_and_allows_what_frees_it() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     let epoch = backend.take(SHARD).expect("take").epoch;
     load(&backend, SEGMENT);
     append(&backend, epoch, 1, Durability::Synced);
@@ -325,7 +327,7 @@ fn a_full_disk_refuses_what_takes_space_and_allows_what_frees_it() {
         free_bytes_min: u64::MAX,
         ..options()
     };
-    let backend = place.open_with(full).expect("open");
+    let backend = test_folder.open_with(full).expect("open");
     assert!(matches!(backend.health(), Health::DiskLow { .. }));
     assert_eq!(
         write(&backend, 1).expect_err("full").kind(),
@@ -348,13 +350,13 @@ fn a_full_disk_refuses_what_takes_space_and_allows_what_frees_it() {
     backend.reclaim(SEGMENT).expect("reclaim");
     backend.forget(SHARD, epoch, SequenceNumber(2)).expect("forget");
     backend.close().expect("close");
-    write(&place.open().expect("open"), 1).expect("write");
+    write(&test_folder.open().expect("open"), 1).expect("write");
 }
 
 #[test]
 fn usage_counts_what_is_there() {
-    let place = Place::new();
-    let backend = place.open().expect("open");
+    let test_folder = TestFolder::new();
+    let backend = test_folder.open().expect("open");
     let epoch = backend.take(SHARD).expect("take").epoch;
     assert_eq!(backend.usage().journal_bytes, 0);
     append(&backend, epoch, 1, Durability::Synced);
@@ -362,7 +364,7 @@ fn usage_counts_what_is_there() {
     let usage = backend.usage();
     assert_eq!(
         usage.journal_bytes,
-        fs::metadata(place.journal()).expect("metadata").len()
+        fs::metadata(test_folder.journal()).expect("metadata").len()
     );
     assert!(usage.data_bytes > 100_000);
     assert!(usage.free_bytes > 0);
@@ -370,11 +372,11 @@ fn usage_counts_what_is_there() {
 
 #[test]
 fn rubbish_beside_the_journal_is_left_alone() {
-    let place = Place::new();
-    drop(place.open().expect("open"));
-    let stray = place.path().join("journal").join("notes.txt");
+    let test_folder = TestFolder::new();
+    drop(test_folder.open().expect("open"));
+    let stray = test_folder.path().join("journal").join("notes.txt");
     let mut file = fs::File::create(&stray).expect("create");
     file.write_all(b"notes").expect("write");
-    drop(place.open().expect("open"));
+    drop(test_folder.open().expect("open"));
     assert!(stray.exists());
 }

@@ -31,9 +31,9 @@ pub(crate) const COLD: SegmentRef = SegmentRef {
 };
 
 /// Data folder that is removed when the value is dropped.
-pub(crate) struct Place(TempDir);
+pub(crate) struct TestFolder(TempDir);
 
-impl Place {
+impl TestFolder {
     pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().expect("a folder"))
     }
@@ -67,7 +67,7 @@ impl Place {
     /// followed by these bytes. An unpacked file is padded with zeros to its length. The path of a folder ends in a
     /// slash.
     pub(crate) fn unpack(mut golden: &[u8]) -> Self {
-        let place = Self::new();
+        let test_folder = Self::new();
         while !golden.is_empty() {
             let end = golden.iter().position(|byte| *byte == b'\n').expect("a line");
             let line = std::str::from_utf8(&golden[..end]).expect("text");
@@ -79,7 +79,7 @@ impl Place {
             let stored: usize = stored.parse().expect("a number");
             let (content, rest) = golden[end + 1..].split_at(stored);
             golden = rest;
-            let path = place.path().join(name);
+            let path = test_folder.path().join(name);
             if name.ends_with('/') {
                 fs::create_dir_all(path).expect("a folder");
                 continue;
@@ -90,7 +90,7 @@ impl Place {
             file.set_len(length.parse().expect("a number"))
                 .expect("set the length");
         }
-        place
+        test_folder
     }
 
     /// Returns the newest journal file.
