@@ -10,7 +10,7 @@ use serde_json::Value;
 use tideline_promql::histogram::Histogram;
 use tideline_promql::{Labels, LabelsBuilder, Point, QueryValue, Sample, Series};
 
-use crate::run::Answer;
+use crate::run::QueryResult;
 
 /// Prefix of the API's parameter errors. Scripts compare the message without this prefix.
 const PARAMETER: &str = "invalid parameter \"query\": ";
@@ -20,7 +20,7 @@ const PARAMETER: &str = "invalid parameter \"query\": ";
 /// # Errors
 ///
 /// Returns the error message of an error response, or a description if the body is not a valid response.
-pub fn answer(body: &[u8]) -> Result<Answer, String> {
+pub fn result(body: &[u8]) -> Result<QueryResult, String> {
     let json: Value = serde_json::from_slice(body).map_err(|error| format!("not JSON: {error}"))?;
     if json["status"] != "success" {
         let message = json["error"].as_str().ok_or("neither a result nor an error")?;
@@ -28,7 +28,7 @@ pub fn answer(body: &[u8]) -> Result<Answer, String> {
     }
     let data = &json["data"];
     let value = value(data).ok_or_else(|| format!("unsupported result: {data}"))?;
-    Ok(Answer {
+    Ok(QueryResult {
         value,
         warnings: texts(&json["warnings"]),
         infos: texts(&json["infos"]),

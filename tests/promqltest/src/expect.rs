@@ -7,7 +7,7 @@ mod histogram;
 use regex::Regex;
 use tideline_promql::{Labels, Point, QueryValue, Sample, Series};
 
-use crate::run::{Answer, Options};
+use crate::run::{Options, QueryResult};
 use crate::series::Value;
 
 /// Bound of the difference of equal numbers, relative to the sum of their absolute values; exclusive.
@@ -94,7 +94,7 @@ impl Message {
         Ok(Self::Pattern(regex))
     }
 
-    fn meets(&self, message: &str) -> bool {
+    fn matches(&self, message: &str) -> bool {
         match self {
             Self::Any => true,
             Self::Exact(exact) => exact == message,
@@ -141,7 +141,7 @@ impl Expectation {
     pub(crate) fn check_failure(&self, message: &str) -> Result<(), String> {
         match &self.fail {
             None => Err(format!("failed: {message}")),
-            Some(expected) if expected.meets(message) => Ok(()),
+            Some(expected) if expected.matches(message) => Ok(()),
             Some(expected) => Err(format!(
                 "should fail with {expected:?}, but failed with: {message}"
             )),
@@ -149,16 +149,16 @@ impl Expectation {
     }
 
     /// Compares warnings and infos with the expectation.
-    pub(crate) fn check_annotations(&self, answer: &Answer) -> Result<(), String> {
+    pub(crate) fn check_annotations(&self, result: &QueryResult) -> Result<(), String> {
         let kinds = [
             (
                 "warning",
                 self.has_warnings,
                 &self.warnings,
                 self.no_warnings,
-                &answer.warnings,
+                &result.warnings,
             ),
-            ("info", self.has_infos, &self.infos, self.no_infos, &answer.infos),
+            ("info", self.has_infos, &self.infos, self.no_infos, &result.infos),
         ];
         for (kind, has_any, expected, none, got) in kinds {
             if (has_any || !expected.is_empty()) && got.is_empty() {
@@ -169,13 +169,13 @@ impl Expectation {
             }
             if let Some(missing) = expected
                 .iter()
-                .find(|message| !got.iter().any(|got| message.meets(got)))
+                .find(|message| !got.iter().any(|got| message.matches(got)))
             {
                 return Err(format!("has no {kind} {missing:?}, but {got:?}"));
             }
             let unexpected = got
                 .iter()
-                .find(|got| !expected.is_empty() && !expected.iter().any(|message| message.meets(got)));
+                .find(|got| !expected.is_empty() && !expected.iter().any(|message| message.matches(got)));
             if let Some(unexpected) = unexpected {
                 return Err(format!("has the unexpected {kind} {unexpected}"));
             }

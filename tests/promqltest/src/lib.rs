@@ -31,5 +31,5 @@ pub mod script;
 mod series;
 
 pub use load::{LoadedSample, LoadedSeries};
-pub use run::{Answer, Failure, Options, Report, Target, run};
+pub use run::{Failure, Options, QueryResult, Report, Target, run};
 pub use script::{Script, ScriptError};

@@ -37,19 +37,19 @@ pub trait Target {
     /// # Errors
     ///
     /// Returns the error message of the query.
-    fn instant(&mut self, query: &str, time: i64) -> Result<Answer, String>;
+    fn instant(&mut self, query: &str, time: i64) -> Result<QueryResult, String>;
 
     /// Evaluates a range query from `start` to `end` (both inclusive) with a step, in milliseconds.
     ///
     /// # Errors
     ///
     /// Returns the error message of the query.
-    fn range(&mut self, query: &str, start: i64, end: i64, step: i64) -> Result<Answer, String>;
+    fn range(&mut self, query: &str, start: i64, end: i64, step: i64) -> Result<QueryResult, String>;
 }
 
 /// Result of a query.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct QueryResult {
     /// Value.
     pub value: QueryValue,
     /// Warnings with their positions, as displayed.
@@ -170,9 +170,9 @@ fn range(
     match target.range(query, start, end, step) {
         Err(message) => expectation.check_failure(&message),
         Ok(_) if expectation.fail.is_some() => Err("should fail, but does not".to_owned()),
-        Ok(answer) => {
-            expectation.check_annotations(&answer)?;
-            expectation.check_value(&answer.value, times, options)
+        Ok(result) => {
+            expectation.check_annotations(&result)?;
+            expectation.check_value(&result.value, times, options)
         }
     }
 }
@@ -184,23 +184,23 @@ fn instant(
     target: &mut dyn Target,
     options: Options,
 ) -> Result<(), String> {
-    let answer = match target.instant(query, time) {
+    let result = match target.instant(query, time) {
         Err(message) => return expectation.check_failure(&message),
         Ok(_) if expectation.fail.is_some() => return Err("should fail, but does not".to_owned()),
-        Ok(answer) => answer,
+        Ok(result) => result,
     };
-    expectation.check_annotations(&answer)?;
-    expectation.check_value(&answer.value, expectation.samples_at.unwrap_or_default(), options)?;
+    expectation.check_annotations(&result)?;
+    expectation.check_value(&result.value, expectation.samples_at.unwrap_or_default(), options)?;
     let may_be_range =
         expectation.samples_at.is_none() && !matches!(expectation.expected, Expected::String(_));
-    if !options.as_range_too || !may_be_range || asks_for_times(query) {
+    if !options.as_range_too || !may_be_range || requests_times(query) {
         return Ok(());
     }
     as_range(query, time, expectation, target, options).map_err(|reason| format!("as a range: {reason}"))
 }
 
 /// Returns true if the query calls a function whose result depends on the query's time range.
-fn asks_for_times(query: &str) -> bool {
+fn requests_times(query: &str) -> bool {
     ["start()", "end()", "range()", "step()"]
         .iter()
         .any(|function| query.contains(function))
@@ -216,13 +216,13 @@ fn as_range(
     options: Options,
 ) -> Result<(), String> {
     const MINUTE: i64 = 60_000;
-    let answer = target.range(query, time - MINUTE, time + MINUTE, MINUTE)?;
+    let result = target.range(query, time - MINUTE, time + MINUTE, MINUTE)?;
     if expectation.is_ordered {
         // Not comparable: results of range queries are always ordered by labels.
         return Ok(());
     }
-    let QueryValue::Matrix(series) = answer.value else {
-        return Err(format!("is {:?}", answer.value));
+    let QueryValue::Matrix(series) = result.value else {
+        return Err(format!("is {:?}", result.value));
     };
     if let Some(pair) = series.windows(2).find(|pair| pair[0].labels > pair[1].labels) {
         return Err(format!("has {} before {}", pair[0].labels, pair[1].labels));

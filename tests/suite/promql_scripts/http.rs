@@ -6,7 +6,7 @@ use serde_json::json;
 use tideline_fleet::remote_write as wire;
 use tideline_histogram::{Histogram, Span};
 use tideline_promql::Point;
-use tideline_promqltest::{Answer, LoadedSample, LoadedSeries, Target, api};
+use tideline_promqltest::{LoadedSample, LoadedSeries, QueryResult, Target, api};
 use tideline_tests::Client;
 use tideline_tests::client::escaped;
 
@@ -25,7 +25,7 @@ impl OverHttp {
         format!("scripts_{}", self.tables)
     }
 
-    fn ask(&self, endpoint: &str, query: &str, more: &[(&str, i64)]) -> Result<Answer, String> {
+    fn ask(&self, endpoint: &str, query: &str, more: &[(&str, i64)]) -> Result<QueryResult, String> {
         let path = format!("/v1/tables/{}/prometheus/api/v1/{endpoint}", self.table());
         let mut form = format!("query={}", escaped(query));
         for (name, millis) in more {
@@ -34,7 +34,7 @@ impl OverHttp {
         let headers = [("Content-Type", "application/x-www-form-urlencoded")];
         let answer = self.client.send("POST", &path, &headers, form.as_bytes());
         let answer = answer.map_err(|error| error.to_string())?;
-        api::answer(&answer.body)
+        api::result(&answer.body)
     }
 }
 
@@ -81,11 +81,11 @@ impl Target for OverHttp {
         }
     }
 
-    fn instant(&mut self, query: &str, time: i64) -> Result<Answer, String> {
+    fn instant(&mut self, query: &str, time: i64) -> Result<QueryResult, String> {
         self.ask("query", query, &[("time", time)])
     }
 
-    fn range(&mut self, query: &str, start: i64, end: i64, step: i64) -> Result<Answer, String> {
+    fn range(&mut self, query: &str, start: i64, end: i64, step: i64) -> Result<QueryResult, String> {
         self.ask(
             "query_range",
             query,

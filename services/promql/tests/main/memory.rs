@@ -10,7 +10,7 @@ use tideline_promql::source::{NO_RESULT_BITS, OverTime, OverTimeFunction, Series
 use tideline_promql::{
     Labels, Point, PromqlError, QueryParameters, Result, Samples, Select, Settings, Source, evaluate, parse,
 };
-use tideline_promqltest::{Answer, LoadedSeries, Target};
+use tideline_promqltest::{LoadedSeries, QueryResult, Target};
 
 /// Series by labels.
 #[derive(Default)]
@@ -184,7 +184,7 @@ impl Memory {
         evaluate(self, &expr, &parameters, settings)
     }
 
-    fn answer(&self, query: &str, times: (i64, i64, i64)) -> std::result::Result<Answer, String> {
+    fn answer(&self, query: &str, times: (i64, i64, i64)) -> std::result::Result<QueryResult, String> {
         let settings = Settings {
             delayed_name_removal: !self.drops_names_early,
             ..settings()
@@ -192,7 +192,7 @@ impl Memory {
         let answer = self
             .evaluate(query, times, &settings)
             .map_err(|error| error.to_string())?;
-        Ok(Answer {
+        Ok(QueryResult {
             value: answer.value,
             warnings: answer.warnings,
             infos: answer.infos,
@@ -216,11 +216,17 @@ impl Target for Memory {
         Ok(())
     }
 
-    fn instant(&mut self, query: &str, time: i64) -> std::result::Result<Answer, String> {
+    fn instant(&mut self, query: &str, time: i64) -> std::result::Result<QueryResult, String> {
         self.answer(query, (time, time, 0))
     }
 
-    fn range(&mut self, query: &str, start: i64, end: i64, step: i64) -> std::result::Result<Answer, String> {
+    fn range(
+        &mut self,
+        query: &str,
+        start: i64,
+        end: i64,
+        step: i64,
+    ) -> std::result::Result<QueryResult, String> {
         self.answer(query, (start, end, step))
     }
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use tideline_promql::histogram::Histogram;
 use tideline_promql::{Labels, Point, QueryValue, Sample, Series};
-use tideline_promqltest::{Answer, LoadedSeries, Options, Script, Target, api, run};
+use tideline_promqltest::{LoadedSeries, Options, QueryResult, Script, Target, api, run};
 
 /// Target that returns the same result for every query and records the queries.
 struct Canned {
-    answer: Result<Answer, String>,
+    result: Result<QueryResult, String>,
     asked: Vec<String>,
 }
 
@@ -23,15 +23,15 @@ impl Target for Canned {
         Ok(())
     }
 
-    fn instant(&mut self, query: &str, time: i64) -> Result<Answer, String> {
+    fn instant(&mut self, query: &str, time: i64) -> Result<QueryResult, String> {
         self.asked.push(format!("{query} at {time}"));
-        self.answer.clone()
+        self.result.clone()
     }
 
-    fn range(&mut self, query: &str, start: i64, end: i64, step: i64) -> Result<Answer, String> {
+    fn range(&mut self, query: &str, start: i64, end: i64, step: i64) -> Result<QueryResult, String> {
         self.asked
             .push(format!("{query} from {start} to {end} step {step}"));
-        self.answer.clone()
+        self.result.clone()
     }
 }
 
@@ -41,8 +41,8 @@ const ONCE: Options = Options {
     has_listed_histograms: false,
 };
 
-fn answer(value: QueryValue) -> Answer {
-    Answer {
+fn result(value: QueryValue) -> QueryResult {
+    QueryResult {
         value,
         warnings: Vec::new(),
         infos: Vec::new(),
@@ -62,10 +62,10 @@ fn sample(labels: &str, value: Point) -> Sample {
 }
 
 /// Returns the failure reported for a script of one `eval` at zero with these lines.
-fn reason(answer: &Result<Answer, String>, lines: &str) -> Option<String> {
+fn reason(result: &Result<QueryResult, String>, lines: &str) -> Option<String> {
     let script = Script::parse(&format!("eval instant at 0 q\n{lines}")).unwrap();
     let mut target = Canned {
-        answer: answer.clone(),
+        result: result.clone(),
         asked: Vec::new(),
     };
     let mut report = run(&script, &mut target, ONCE);
@@ -73,18 +73,18 @@ fn reason(answer: &Result<Answer, String>, lines: &str) -> Option<String> {
     report.failures.pop().map(|failure| failure.reason)
 }
 
-fn is_fine(answer: &Result<Answer, String>, lines: &str) {
-    assert_eq!(reason(answer, lines), None, "{lines}");
+fn is_fine(result: &Result<QueryResult, String>, lines: &str) {
+    assert_eq!(reason(result, lines), None, "{lines}");
 }
 
-fn is_wrong(answer: &Result<Answer, String>, lines: &str) {
-    assert!(reason(answer, lines).is_some(), "{lines}");
+fn is_wrong(result: &Result<QueryResult, String>, lines: &str) {
+    assert!(reason(result, lines).is_some(), "{lines}");
 }
 
 #[test]
 fn vectors_are_compared_series_by_series() {
     let samples = vec![sample("a", Point::Float(1.0)), sample("b", Point::Float(2.0))];
-    let got = Ok(answer(QueryValue::Vector(samples)));
+    let got = Ok(result(QueryValue::Vector(samples)));
     is_fine(&got, "a 1\nb 2");
     is_fine(&got, "b 2\na 1.0000001");
     is_wrong(&got, "a 1\nb 2.0001");
@@ -102,14 +102,14 @@ fn vectors_are_compared_series_by_series() {
 
 #[test]
 fn scalars_and_strings_are_compared() {
-    let got = Ok(answer(QueryValue::Scalar {
+    let got = Ok(result(QueryValue::Scalar {
         time: 0,
         value: f64::NAN,
     }));
     is_fine(&got, "NaN");
     is_wrong(&got, "0");
     is_wrong(&got, "{} NaN");
-    let got = Ok(answer(QueryValue::String {
+    let got = Ok(result(QueryValue::String {
         time: 0,
         value: "a".to_owned(),
     }));
@@ -121,7 +121,7 @@ fn scalars_and_strings_are_compared() {
 fn histograms_are_compared_without_empty_buckets() {
     let histogram = Histogram::parse("{{count:3 sum:1 offset:1 buckets:[1 0 2 0] counter_reset_hint:gauge}}");
     let point = Point::Histogram(Arc::new(histogram.unwrap()));
-    let got = Ok(answer(QueryValue::Vector(vec![sample("a", point)])));
+    let got = Ok(result(QueryValue::Vector(vec![sample("a", point)])));
     is_fine(&got, "a {{count:3 sum:1 buckets:[0 1 0 2]}}");
     is_fine(
         &got,
@@ -140,7 +140,7 @@ fn histograms_are_compared_without_empty_buckets() {
 
 #[test]
 fn annotations_are_compared() {
-    let mut with = answer(QueryValue::Vector(Vec::new()));
+    let mut with = result(QueryValue::Vector(Vec::new()));
     with.warnings = vec![
         "PromQL warning: x (1:1)".to_owned(),
         "PromQL warning: y (1:1)".to_owned(),
@@ -176,11 +176,11 @@ fn ranges_are_compared_instant_by_instant() {
         floats: vec![(0, 1.0), (20_000, 3.0)],
         histograms: Vec::new(),
     };
-    let got = Ok(answer(QueryValue::Matrix(vec![series])));
+    let got = Ok(result(QueryValue::Matrix(vec![series])));
     let reason = |lines: &str| {
         let script = Script::parse(&format!("eval range from 0 to 20s step 10s q\n{lines}")).unwrap();
         let mut target = Canned {
-            answer: got.clone(),
+            result: got.clone(),
             asked: Vec::new(),
         };
         run(&script, &mut target, ONCE).failures.pop()
@@ -195,10 +195,10 @@ fn ranges_are_compared_instant_by_instant() {
 }
 
 #[test]
-fn instants_are_asked_in_three_ways() {
-    let vector = answer(QueryValue::Vector(Vec::new()));
+fn instants_are_queried_in_three_ways() {
+    let vector = result(QueryValue::Vector(Vec::new()));
     let mut target = Canned {
-        answer: Ok(vector),
+        result: Ok(vector),
         asked: Vec::new(),
     };
     let script = Script::parse("eval instant at 10s sum_over_time(a[5s]) + b @ 3").unwrap();
@@ -234,12 +234,12 @@ fn instants_are_asked_in_three_ways() {
 
 #[test]
 fn answers_of_the_api_are_read() {
-    let answer = |json: &str| api::answer(json.as_bytes());
+    let result = |json: &str| api::result(json.as_bytes());
     let body = r#"{"status":"success","warnings":["w (1:1)"],"data":{"resultType":"vector","result":[
         {"metric":{"__name__":"a"},"value":[1.5,"+Inf"]},
         {"metric":{"__name__":"h"},"histogram":[1.5,{"count":"3","sum":"1","buckets":[[0,"1","2","1"],[0,"4","8","2"]]}]}
     ]}}"#;
-    let got = answer(body);
+    let got = result(body);
     assert_eq!(got.as_ref().unwrap().warnings, ["w (1:1)"]);
     let script = |count| {
         let text = format!(
@@ -253,7 +253,7 @@ fn answers_of_the_api_are_read() {
     };
     for (count, failures) in [(3, 0), (4, 1)] {
         let mut target = Canned {
-            answer: got.clone(),
+            result: got.clone(),
             asked: Vec::new(),
         };
         let report = run(&script(count), &mut target, listed);
@@ -262,7 +262,7 @@ fn answers_of_the_api_are_read() {
 
     let body = r#"{"status":"success","data":{"resultType":"matrix","result":[
         {"metric":{},"values":[[0,"1"],[0.001,"NaN"]],"histograms":[[1,{"count":"0","sum":"0"}]]}]}}"#;
-    let QueryValue::Matrix(series) = answer(body).unwrap().value else {
+    let QueryValue::Matrix(series) = result(body).unwrap().value else {
         panic!();
     };
     assert_eq!((series[0].floats[0], series[0].floats[1].0), ((0, 1.0), 1));
@@ -272,8 +272,8 @@ fn answers_of_the_api_are_read() {
         time: 2000,
         value: "x".to_owned(),
     };
-    assert_eq!(answer(body).unwrap().value, string);
+    assert_eq!(result(body).unwrap().value, string);
     let body = r#"{"status":"error","errorType":"bad_data","error":"invalid parameter \"query\": 1:2: parse error: x"}"#;
-    assert_eq!(answer(body), Err("1:2: parse error: x".to_owned()));
-    assert!(answer("{}").is_err() && answer("<html>").is_err());
+    assert_eq!(result(body), Err("1:2: parse error: x".to_owned()));
+    assert!(result("{}").is_err() && result("<html>").is_err());
 }
