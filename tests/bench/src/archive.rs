@@ -18,7 +18,7 @@ use crate::error::{BenchError, Result};
 use crate::folder;
 use crate::latency::{Latencies, answer_time};
 use crate::load::{load, load_batches};
-use crate::question::{Ask, Questions, count};
+use crate::queries::{CheckedRequest, Queries, count};
 use crate::report::{Report, Unit, Wanted};
 use crate::server::Server;
 use crate::set::{Kind, STEP, Set};
@@ -55,7 +55,7 @@ impl Benchmark {
         self.archive_ratios(&mut server, &set, (&data, &target), report)?;
         server.stop()?;
         let truth = Truth::of(&set);
-        let questions = Questions::new(&set, &truth);
+        let queries = Queries::new(&set, &truth);
         let server = start()?;
         let timing = Timing {
             name: "one field of one timeline, a day of M by minute, archived",
@@ -63,13 +63,13 @@ impl Benchmark {
             wanted: wanted::ARCHIVED_DAY,
             judged: Judged::Median,
         };
-        self.time(&server, timing, report, |random| questions.one_day(random))?;
+        self.time(&server, timing, report, |random| queries.one_day(random))?;
         let hours = "all fields of all timelines, a day of M by hour, archived";
         let wanted = wanted::ARCHIVED_AGGREGATE;
-        rate(&server, &set, hours, wanted, report, || questions.everything(60))?;
+        rate(&server, &set, hours, wanted, report, || queries.everything(60))?;
         let rows = "the same by a quarter of an hour, from rows";
         rate(&server, &set, rows, Wanted::Nothing, report, || {
-            questions.everything(15)
+            queries.everything(15)
         })?;
         server.kill();
         self.forget(&data)?;
@@ -103,7 +103,7 @@ impl Benchmark {
         let tiers = control.statistics(table)?["tiers"].take();
         if tiers["archive"]["values"] != values {
             return Err(BenchError::Wrong {
-                question: "the statistics of an archived table".into(),
+                query: "the statistics of an archived table".into(),
                 difference: format!("{values} archived values expected, {tiers} found"),
             });
         }
@@ -220,7 +220,7 @@ fn rate<'a>(
     name: &str,
     wanted: Wanted,
     report: &mut Report,
-    make: impl Fn() -> Ask<'a>,
+    make: impl Fn() -> CheckedRequest<'a>,
 ) -> Result<()> {
     let before = server.cpu_time()?;
     let latencies = Latencies::measure(&mut server.connect()?, DAY_ROUNDS, |_| make())?;

@@ -16,7 +16,7 @@ use crate::group::Group;
 use crate::latency::{Latencies, answer_time};
 use crate::load::load;
 use crate::peer::Peer;
-use crate::question::{Ask, Questions, count};
+use crate::queries::{CheckedRequest, Queries, count};
 use crate::report::{Report, Unit, Wanted};
 use crate::server::Server;
 use crate::set::{Kind, Scale, Set};
@@ -108,7 +108,7 @@ impl Benchmark {
         let (server, data) = self.loaded_and_sealed(&set, report)?;
         server.stop()?;
         let truth = Truth::of(&set);
-        let questions = Questions::new(&set, &truth);
+        let queries = Queries::new(&set, &truth);
         let server = Server::start(&self.server, &data)?;
         let timing = Timing {
             name: "one field by minute over all hosts of S",
@@ -117,11 +117,11 @@ impl Benchmark {
             judged: Judged::Median,
         };
         self.time(&server, timing, report, |random| {
-            questions.all_hosts_by_minute(random)
+            queries.all_hosts_by_minute(random)
         })?;
         server.kill();
         self.forget(&data)?;
-        self.replay(&set, &questions, report)
+        self.replay(&set, &queries, report)
     }
 
     fn run_m(&self, report: &mut Report) -> Result<()> {
@@ -129,9 +129,9 @@ impl Benchmark {
         let (server, data) = self.loaded_and_sealed(&set, report)?;
         server.kill();
         let truth = Truth::of(&set);
-        let questions = Questions::new(&set, &truth);
+        let queries = Queries::new(&set, &truth);
         let mut server = Server::spawn(&self.server, &data)?;
-        let ready = self.first_answer(&mut server, &questions, "ready after kill -9, M sealed", report)?;
+        let ready = self.first_answer(&mut server, &queries, "ready after kill -9, M sealed", report)?;
         report.add(
             "ready after kill -9, M sealed",
             ready.as_secs_f64(),
@@ -144,7 +144,7 @@ impl Benchmark {
             wanted: wanted::ONE_TIMELINE,
             judged: Judged::Median,
         };
-        self.time(&server, timing, report, |random| questions.one_timeline(random))?;
+        self.time(&server, timing, report, |random| queries.one_timeline(random))?;
         let timing = Timing {
             name: "all fields by host and hour, 12 h of M",
             rounds: WIDE_ROUNDS,
@@ -152,7 +152,7 @@ impl Benchmark {
             judged: Judged::Median,
         };
         self.time(&server, timing, report, |random| {
-            questions.all_fields_by_hour(random)
+            queries.all_fields_by_hour(random)
         })?;
         let timing = Timing {
             name: "values over 90 of one field of all hosts, 12 h of M, as rows",
@@ -160,21 +160,21 @@ impl Benchmark {
             wanted: wanted::HIGH_VALUES,
             judged: Judged::Median,
         };
-        self.time(&server, timing, report, |random| questions.high_values(random))?;
+        self.time(&server, timing, report, |random| queries.high_values(random))?;
         let timing = Timing {
             name: "top 10 of 1,000 hosts by the mean of one field, 12 h of M",
             rounds: WIDE_ROUNDS,
             wanted: wanted::TOP_HOSTS,
             judged: Judged::Median,
         };
-        self.time(&server, timing, report, |random| questions.top_hosts(random))?;
+        self.time(&server, timing, report, |random| queries.top_hosts(random))?;
         let timing = Timing {
             name: "latest of all fields of 1,000 hosts",
             rounds: QUICK_ROUNDS,
             wanted: wanted::LATEST,
             judged: Judged::Median,
         };
-        self.time(&server, timing, report, |_| questions.latest())?;
+        self.time(&server, timing, report, |_| queries.latest())?;
         server.kill();
         self.forget(&data)
     }
@@ -184,7 +184,7 @@ impl Benchmark {
         let (server, data) = self.loaded_and_sealed(&set, report)?;
         server.stop()?;
         let truth = Truth::of(&set);
-        let questions = Questions::new(&set, &truth);
+        let queries = Queries::new(&set, &truth);
         let server = Server::start(&self.server, &data)?;
         report.add(
             "ready after SIGTERM, C sealed",
@@ -199,14 +199,14 @@ impl Benchmark {
             judged: Judged::Percentile99,
         };
         self.time(&server, tens, report, |random| {
-            questions.two_tags(["rack", "datacenter"], random)
+            queries.two_tags(["rack", "datacenter"], random)
         })?;
         let one = Timing {
             name: "two tag conditions among the timelines of C, one hit",
             ..tens
         };
         self.time(&server, one, report, |random| {
-            questions.two_tags(["hostname", "region"], random)
+            queries.two_tags(["hostname", "region"], random)
         })?;
         server.kill();
         self.forget(&data)
@@ -261,13 +261,13 @@ impl Benchmark {
     }
 
     /// Loads S without a seal, kills the server, starts it again and counts.
-    fn replay(&self, set: &Set, questions: &Questions<'_>, report: &mut Report) -> Result<()> {
+    fn replay(&self, set: &Set, queries: &Queries<'_>, report: &mut Report) -> Result<()> {
         let name = "ready after kill -9, S unsealed";
         let (server, data) = self.fresh("S-unsealed", &set.to_string())?;
         load(server.address(), set, self.connections)?;
         server.kill();
         let mut server = Server::spawn(&self.server, &data)?;
-        let ready = self.first_answer(&mut server, questions, name, report)?;
+        let ready = self.first_answer(&mut server, queries, name, report)?;
         report.add(name, ready.as_secs_f64(), Unit::Seconds, wanted::READY_UNSEALED);
         answer_time(&mut server.connect()?, &count(set))?;
         drop(server);
@@ -279,15 +279,15 @@ impl Benchmark {
     fn first_answer(
         &self,
         server: &mut Server,
-        questions: &Questions<'_>,
+        queries: &Queries<'_>,
         name: &str,
         report: &mut Report,
     ) -> Result<Duration> {
         let mut connection = server.wait_ready()?;
         let ready = server.age();
-        answer_time(&mut connection, &questions.one_timeline(&mut Random::new(1)))?;
+        answer_time(&mut connection, &queries.one_timeline(&mut Random::new(1)))?;
         let (answered, cpu) = (server.age(), server.cpu_time()?);
-        answer_time(&mut connection, &count(questions.set()))?;
+        answer_time(&mut connection, &count(queries.set()))?;
         report.note(format!(
             "{name}: /ready after {:.3} s, a correct result after {:.3} s, for which {:.2} s of CPU were used",
             ready.as_secs_f64(),
@@ -303,7 +303,7 @@ impl Benchmark {
         server: &Server,
         timing: Timing,
         report: &mut Report,
-        make: impl FnMut(&mut Random) -> Ask<'a>,
+        make: impl FnMut(&mut Random) -> CheckedRequest<'a>,
     ) -> Result<()> {
         let rounds = self.rounds(timing);
         let before = server.cpu_time()?;

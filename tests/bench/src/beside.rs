@@ -18,7 +18,7 @@ use crate::error::{BenchError, Result};
 use crate::http::Connection;
 use crate::latency::{Latencies, answer_time};
 use crate::load::{BATCH_ROWS, load, load_batches};
-use crate::question::{CONTENT_TYPE, Questions, count};
+use crate::queries::{CONTENT_TYPE, Queries, count};
 use crate::report::{Report, Unit, Wanted};
 use crate::server::Server;
 use crate::set::{DAY, Kind, STEP, Scale, Set};
@@ -70,7 +70,7 @@ impl Benchmark {
     pub(crate) fn run_beside(
         &self,
         server: &mut Server,
-        cold: &Questions<'_>,
+        cold: &Queries<'_>,
         report: &mut Report,
     ) -> Result<()> {
         let live = Set::new(Kind::S, self.scale, SystemClock.now().nanos()).in_table(LIVE);
@@ -80,7 +80,7 @@ impl Benchmark {
         load(server.address(), &live, self.connections)?;
         server.seal_and_settle()?;
         let truth = Truth::of(&live);
-        let hot = Questions::new(&live, &truth);
+        let hot = Queries::new(&live, &truth);
         self.beside_flood(server, &hot, cold, report)?;
         let moving = cold.set().in_table(MOVING);
         Control::open(server)?.create_table(MOVING, &moves_by_hand())?;
@@ -94,7 +94,7 @@ impl Benchmark {
         Control::open(server)?.set_policy(MOVING, &policy)?;
         self.ingest_beside_move(server, report)?;
         server.settle()?;
-        self.questions_beside_move(server, &hot, report)?;
+        self.queries_beside_move(server, &hot, report)?;
         answer_time(&mut server.connect()?, &count(&moving))?;
         Ok(())
     }
@@ -102,16 +102,16 @@ impl Benchmark {
     fn beside_flood(
         &self,
         server: &Server,
-        hot: &Questions<'_>,
-        cold: &Questions<'_>,
+        hot: &Queries<'_>,
+        cold: &Queries<'_>,
         report: &mut Report,
     ) -> Result<()> {
         let slices = self.slices();
         let (mut without, mut with) = (Vec::new(), Vec::new());
         let (mut random, flood) = (Random::new(7), Flood::default());
         for _ in 0..slices.rounds {
-            without.extend(ask_for(server, hot, &mut random, slices.each)?);
-            with.extend(flood.beside(server, cold, || ask_for(server, hot, &mut random, slices.each))?);
+            without.extend(run_for(server, hot, &mut random, slices.each)?);
+            with.extend(flood.beside(server, cold, || run_for(server, hot, &mut random, slices.each))?);
         }
         let name = "one timeline of S, 1 h by minute, beside cold questions";
         compare(name, without, with, wanted::BESIDE_FLOOD, report);
@@ -126,14 +126,14 @@ impl Benchmark {
         Ok(())
     }
 
-    fn questions_beside_move(&self, server: &Server, hot: &Questions<'_>, report: &mut Report) -> Result<()> {
+    fn queries_beside_move(&self, server: &Server, hot: &Queries<'_>, report: &mut Report) -> Result<()> {
         let slices = self.slices();
         let (mut without, mut with) = (Vec::new(), Vec::new());
         let mut random = Random::new(11);
         let mut jobs = Vec::new();
         for _ in 0..slices.rounds {
-            without.extend(ask_for(server, hot, &mut random, slices.each)?);
-            let slice = beside_move(server, || ask_for(server, hot, &mut random, slices.each))?;
+            without.extend(run_for(server, hot, &mut random, slices.each)?);
+            let slice = beside_move(server, || run_for(server, hot, &mut random, slices.each))?;
             let Some(slice) = slice else { break };
             with.extend(slice.value);
             jobs.push(slice.job);
@@ -143,7 +143,7 @@ impl Benchmark {
             return Ok(());
         }
         let name = "one timeline of S, 1 h by minute, beside a move";
-        compare(name, without, with, wanted::QUESTIONS_BESIDE_MOVE, report);
+        compare(name, without, with, wanted::QUERIES_BESIDE_MOVE, report);
         Ok(())
     }
 
@@ -232,12 +232,7 @@ impl Benchmark {
 
 impl Flood {
     /// Runs `slice` while all flood clients send queries.
-    fn beside<T>(
-        &self,
-        server: &Server,
-        cold: &Questions<'_>,
-        slice: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
+    fn beside<T>(&self, server: &Server, cold: &Queries<'_>, slice: impl FnOnce() -> Result<T>) -> Result<T> {
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             let clients: Vec<_> = (0..FLOOD_CLIENTS)
@@ -247,7 +242,7 @@ impl Flood {
                         let mut connection = server.connect()?;
                         let mut random = Random::new(client as u64);
                         while !is_over.load(Ordering::Acquire) {
-                            self.ask(&mut connection, cold, &mut random)?;
+                            self.send(&mut connection, cold, &mut random)?;
                         }
                         Ok(())
                     })
@@ -266,23 +261,23 @@ impl Flood {
 
     /// Sends one query. The response is read but not parsed: parsing would use CPU time that the server needs
     /// on a small machine.
-    fn ask(&self, connection: &mut Connection, cold: &Questions<'_>, random: &mut Random) -> Result<()> {
-        let ask = cold.all_fields_by_hour(random);
-        let answer = connection
-            .ask("POST", &ask.path, CONTENT_TYPE, ask.body.as_bytes())
+    fn send(&self, connection: &mut Connection, cold: &Queries<'_>, random: &mut Random) -> Result<()> {
+        let request = cold.all_fields_by_hour(random);
+        let response = connection
+            .send("POST", &request.path, CONTENT_TYPE, request.body.as_bytes())
             .map_err(|source| BenchError::Connection {
                 what: "sending a cold query",
                 source,
             })?;
-        let counter = match answer.status {
+        let counter = match response.status {
             200 => &self.answered,
             429 | 503 => &self.refused,
             status => {
                 return Err(BenchError::Refused {
                     method: "POST",
-                    path: ask.path,
+                    path: request.path,
                     status,
-                    body: crate::http::excerpt(&answer.body),
+                    body: crate::http::excerpt(&response.body),
                 });
             }
         };
@@ -305,9 +300,9 @@ fn beside_move<T>(server: &Server, slice: impl FnOnce() -> Result<T>) -> Result<
 }
 
 /// Queries single timelines for `span` on a new connection; returns the latency of each query.
-fn ask_for(
+fn run_for(
     server: &Server,
-    questions: &Questions<'_>,
+    queries: &Queries<'_>,
     random: &mut Random,
     span: Duration,
 ) -> Result<Vec<Duration>> {
@@ -315,7 +310,7 @@ fn ask_for(
     let begun = Instant::now();
     let mut took = Vec::new();
     while begun.elapsed() < span {
-        took.push(answer_time(&mut connection, &questions.one_timeline(random))?);
+        took.push(answer_time(&mut connection, &queries.one_timeline(random))?);
     }
     Ok(took)
 }

@@ -16,7 +16,7 @@ use crate::error::{BenchError, Result};
 use crate::interrupt;
 use crate::latency::answer_time;
 use crate::load::{BATCH_ROWS, load_batches};
-use crate::question::count;
+use crate::queries::count;
 use crate::report::{Report, Unit, Wanted};
 use crate::set::{DEFAULT_TABLE, Kind, Scale, Set};
 use crate::wanted;

@@ -32,13 +32,13 @@ impl Control {
     }
 
     pub(crate) fn create_table(&mut self, name: &str, policy: &Value) -> Result<()> {
-        self.ask("POST", "/v1/tables", &json!({"name": name, "policy": policy}))?;
+        self.send("POST", "/v1/tables", &json!({"name": name, "policy": policy}))?;
         Ok(())
     }
 
     /// Changes the policy of a table; members that `policy` omits are unchanged.
     pub(crate) fn set_policy(&mut self, table: &str, policy: &Value) -> Result<()> {
-        self.ask(
+        self.send(
             "PATCH",
             &format!("/v1/tables/{table}"),
             &json!({ "policy": policy }),
@@ -49,10 +49,12 @@ impl Control {
     /// Sets attributes of selected timelines and waits for the end; fails if the server refuses any of them.
     pub(crate) fn change_attributes(&mut self, table: &str, change: &Value) -> Result<()> {
         let path = format!("/v1/tables/{table}/timelines/attributes");
-        let answer = self
-            .connection
-            .ask_well("POST", &path, change.to_string().as_bytes())?;
-        let last = answer.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty());
+        let response =
+            self.connection
+                .send_expecting_success("POST", &path, change.to_string().as_bytes())?;
+        let last = response
+            .split(|byte| *byte == b'\n')
+            .rfind(|line| !line.is_empty());
         let last: Value = last
             .and_then(|line| serde_json::from_slice(line).ok())
             .unwrap_or_default();
@@ -60,28 +62,28 @@ impl Control {
             return Ok(());
         }
         Err(BenchError::Wrong {
-            question: format!("POST {path} {change}"),
+            query: format!("POST {path} {change}"),
             difference: format!("the last line is {last}"),
         })
     }
 
     /// Returns the statistics of a table.
     pub(crate) fn statistics(&mut self, table: &str) -> Result<Value> {
-        let mut answer = self.get(&format!("/v1/tables/{table}"))?;
-        Ok(answer["statistics"].take())
+        let mut response = self.get(&format!("/v1/tables/{table}"))?;
+        Ok(response["statistics"].take())
     }
 
     /// Seals the points in memory.
     pub(crate) fn seal(&mut self) -> Result<()> {
-        self.ask("POST", "/v1/jobs", &json!({"kind": "seal"}))?;
+        self.send("POST", "/v1/jobs", &json!({"kind": "seal"}))?;
         Ok(())
     }
 
     /// Starts all jobs of a kind for a table; returns their ids.
     pub(crate) fn begin(&mut self, kind: &str, table: &str) -> Result<Vec<u64>> {
         let body = json!({"kind": kind, "table": table, "wait": false});
-        let answer = self.ask("POST", "/v1/jobs", &body)?;
-        let jobs = answer["jobs"].as_array().map_or(&[][..], Vec::as_slice);
+        let response = self.send("POST", "/v1/jobs", &body)?;
+        let jobs = response["jobs"].as_array().map_or(&[][..], Vec::as_slice);
         Ok(jobs.iter().filter_map(|job| job["id"].as_u64()).collect())
     }
 
@@ -121,14 +123,14 @@ impl Control {
     /// Cancels a job and waits for its end. Returns the job, and true if it had already ended (status 409).
     pub(crate) fn cancel(&mut self, id: u64) -> Result<(Value, bool)> {
         let path = format!("/v1/jobs/{id}/cancel");
-        let answer = self
+        let response = self
             .connection
-            .ask("POST", &path, "application/json", b"")
+            .send("POST", &path, "application/json", b"")
             .map_err(|source| BenchError::Connection {
                 what: "cancelling a job",
                 source,
             })?;
-        let had_ended = match answer.status {
+        let had_ended = match response.status {
             200 => false,
             409 => true,
             status => {
@@ -136,7 +138,7 @@ impl Control {
                     method: "POST",
                     path,
                     status,
-                    body: excerpt(&answer.body),
+                    body: excerpt(&response.body),
                 });
             }
         };
@@ -146,13 +148,13 @@ impl Control {
 
     /// Returns the sum of a metric of `/metrics` over all labels.
     pub(crate) fn metric(&mut self, name: &str) -> Result<f64> {
-        let text = self.connection.ask_well("GET", "/metrics", b"")?;
+        let text = self.connection.send_expecting_success("GET", "/metrics", b"")?;
         Ok(sum_of(&String::from_utf8_lossy(&text), name))
     }
 
     /// Returns true if a background job is running or due, or a retired segment is not yet removed.
     pub(crate) fn is_busy(&mut self) -> Result<bool> {
-        let text = self.connection.ask_well("GET", "/metrics", b"")?;
+        let text = self.connection.send_expecting_success("GET", "/metrics", b"")?;
         let text = String::from_utf8_lossy(&text);
         let running = sum_of(&text, "tideline_jobs{state=\"running\"}");
         let retired = sum_of(&text, "tideline_segments_retired");
@@ -160,15 +162,15 @@ impl Control {
     }
 
     fn get(&mut self, path: &str) -> Result<Value> {
-        let answer = self.connection.ask_well("GET", path, b"")?;
-        parse(path, &answer)
+        let response = self.connection.send_expecting_success("GET", path, b"")?;
+        parse(path, &response)
     }
 
-    fn ask(&mut self, method: &'static str, path: &str, body: &Value) -> Result<Value> {
-        let answer = self
+    fn send(&mut self, method: &'static str, path: &str, body: &Value) -> Result<Value> {
+        let response = self
             .connection
-            .ask_well(method, path, body.to_string().as_bytes())?;
-        parse(path, &answer)
+            .send_expecting_success(method, path, body.to_string().as_bytes())?;
+        parse(path, &response)
     }
 }
 
@@ -190,10 +192,10 @@ fn sum_of(text: &str, name: &str) -> f64 {
     text.lines().filter_map(sample).sum()
 }
 
-fn parse(path: &str, answer: &[u8]) -> Result<Value> {
-    serde_json::from_slice(answer).map_err(|error| BenchError::Wrong {
-        question: path.to_owned(),
-        difference: format!("{error} in {}", excerpt(answer)),
+fn parse(path: &str, response: &[u8]) -> Result<Value> {
+    serde_json::from_slice(response).map_err(|error| BenchError::Wrong {
+        query: path.to_owned(),
+        difference: format!("{error} in {}", excerpt(response)),
     })
 }
 

@@ -46,8 +46,8 @@ pub(crate) enum BenchError {
         body: String,
     },
     /// A response differs from the data that the generator wrote.
-    #[error("wrong response for {question}: {difference}")]
-    Wrong { question: String, difference: String },
+    #[error("wrong response for {query}: {difference}")]
+    Wrong { query: String, difference: String },
     /// A background job failed or was cancelled.
     #[error("a job failed or was cancelled: {job}")]
     Job { job: String },

@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::folder;
 use crate::latency::Latencies;
 use crate::load::{BATCH_ROWS, load_batches};
-use crate::question::{Ask, ask};
+use crate::queries::{CheckedRequest, checked_request};
 use crate::report::{Report, Unit, Wanted};
 use crate::server::Server;
 use crate::set::{DEFAULT_TABLE, Scale};
@@ -153,7 +153,7 @@ impl Benchmark {
             Unit::BytesPerTimeline,
             wanted::FIND_MEMORY,
         );
-        self.ask_crowd(&server, crowd, report)?;
+        self.query_crowd(&server, crowd, report)?;
         server.kill();
         self.forget(&data)
     }
@@ -178,7 +178,7 @@ impl Benchmark {
         Ok(())
     }
 
-    fn ask_crowd(&self, server: &Server, crowd: Crowd, report: &mut Report) -> Result<()> {
+    fn query_crowd(&self, server: &Server, crowd: Crowd, report: &mut Report) -> Result<()> {
         let timing = |name, rounds, wanted| Timing {
             name,
             rounds,
@@ -260,8 +260,8 @@ impl Benchmark {
                     "sort": [{"relevance": true}], "highlight": true, "limit": 20,
                 });
                 let total = crowd.of_rack(rack);
-                ask(DEFAULT_TABLE, "timelines/search", &body, move |answer| {
-                    has(&answer["total"], total)
+                checked_request(DEFAULT_TABLE, "timelines/search", &body, move |response| {
+                    has(&response["total"], total)
                 })
             },
         )?;
@@ -276,9 +276,9 @@ impl Benchmark {
             report,
             |_| {
                 let body = json!({"by": [{"tag": "serial"}]});
-                ask(DEFAULT_TABLE, "timelines/facets", &body, move |answer| {
-                    has(&answer["timelines"], crowd.hosts)?;
-                    has(&answer["distinct"], crowd.hosts / SHARED)
+                checked_request(DEFAULT_TABLE, "timelines/facets", &body, move |response| {
+                    has(&response["timelines"], crowd.hosts)?;
+                    has(&response["distinct"], crowd.hosts / SHARED)
                 })
             },
         )
@@ -293,7 +293,7 @@ impl Benchmark {
         let mut took = Vec::new();
         for _ in 0..WIDE_ROUNDS {
             let begun = Instant::now();
-            connection.ask_well("GET", &path, b"")?;
+            connection.send_expecting_success("GET", &path, b"")?;
             took.push(begun.elapsed());
         }
         report.add(
@@ -307,10 +307,10 @@ impl Benchmark {
 }
 
 /// Returns a search for the first page; `total` is the expected number of hits.
-fn found(condition: &Value, total: u64) -> Ask<'static> {
+fn found(condition: &Value, total: u64) -> CheckedRequest<'static> {
     let body = json!({"where": condition});
-    ask(DEFAULT_TABLE, "timelines/search", &body, move |answer| {
-        has(&answer["total"], total)
+    checked_request(DEFAULT_TABLE, "timelines/search", &body, move |response| {
+        has(&response["total"], total)
     })
 }
 

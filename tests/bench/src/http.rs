@@ -23,7 +23,7 @@ pub(crate) struct Connection {
 
 /// HTTP response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     /// Seconds of the `Retry-After` header.
     pub(crate) retry_after: Option<u64>,
@@ -53,24 +53,24 @@ impl Connection {
     }
 
     /// Sends a request and reads the whole response, whatever its status.
-    pub(crate) fn ask(
+    pub(crate) fn send(
         &mut self,
         method: &str,
         path: &str,
         content_type: &str,
         body: &[u8],
-    ) -> io::Result<Answer> {
-        self.ask_with(method, path, &format!("Content-Type: {content_type}"), body)
+    ) -> io::Result<Response> {
+        self.send_with(method, path, &format!("Content-Type: {content_type}"), body)
     }
 
-    /// Like [`ask`](Self::ask), with other header lines for the body.
-    pub(crate) fn ask_with(
+    /// Like [`send`](Self::send), with other header lines for the body.
+    pub(crate) fn send_with(
         &mut self,
         method: &str,
         path: &str,
         headers: &str,
         body: &[u8],
-    ) -> io::Result<Answer> {
+    ) -> io::Result<Response> {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n\
              Accept: application/json\r\nContent-Length: {}\r\n\r\n",
@@ -83,26 +83,31 @@ impl Connection {
         self.read_answer()
     }
 
-    /// Like [`ask`](Self::ask), but a status other than 200 to 204 is an error.
-    pub(crate) fn ask_well(&mut self, method: &'static str, path: &str, body: &[u8]) -> Result<Vec<u8>> {
-        let answer = self
-            .ask(method, path, "application/json", body)
+    /// Like [`send`](Self::send), but a status other than 200 to 204 is an error.
+    pub(crate) fn send_expecting_success(
+        &mut self,
+        method: &'static str,
+        path: &str,
+        body: &[u8],
+    ) -> Result<Vec<u8>> {
+        let response = self
+            .send(method, path, "application/json", body)
             .map_err(|source| BenchError::Connection {
                 what: "sending a request to the server",
                 source,
             })?;
-        match answer.status {
-            200..=204 => Ok(answer.body),
+        match response.status {
+            200..=204 => Ok(response.body),
             status => Err(BenchError::Refused {
                 method,
                 path: path.to_owned(),
                 status,
-                body: excerpt(&answer.body),
+                body: excerpt(&response.body),
             }),
         }
     }
 
-    fn read_answer(&mut self) -> io::Result<Answer> {
+    fn read_answer(&mut self) -> io::Result<Response> {
         let head = self.read_head()?;
         let mut lines = head.split("\r\n");
         let status = lines
@@ -135,7 +140,7 @@ impl Connection {
             self.take(length, &mut body)?;
             body
         };
-        Ok(Answer {
+        Ok(Response {
             status,
             retry_after,
             body,
@@ -257,12 +262,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("a bound socket has an address");
         thread::spawn(move || {
-            for answers in answers.split_inclusive(|answer| find(answer, b"close").is_some()) {
+            for answers in answers.split_inclusive(|response| find(response, b"close").is_some()) {
                 let (mut stream, _) = listener.accept().expect("the test connects");
-                for answer in answers {
+                for response in answers {
                     let mut request = [0; 4_096];
                     let _ = stream.read(&mut request).expect("the test asks");
-                    for byte in *answer {
+                    for byte in *response {
                         stream.write_all(&[*byte]).expect("the test reads");
                     }
                 }
@@ -280,11 +285,15 @@ mod tests {
             b"HTTP/1.1 503 Busy\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n",
         ]);
         let mut connection = Connection::open(address).expect("the server listens");
-        let mut ask = || connection.ask("GET", "/", "text/plain", b"").expect("it answers");
-        assert_eq!(ask().body, b"hello");
-        assert_eq!(ask().body, b"hello!");
-        assert_eq!(ask().status, 204);
-        let busy = ask();
+        let mut send = || {
+            connection
+                .send("GET", "/", "text/plain", b"")
+                .expect("it answers")
+        };
+        assert_eq!(send().body, b"hello");
+        assert_eq!(send().body, b"hello!");
+        assert_eq!(send().status, 204);
+        let busy = send();
         assert_eq!((busy.status, busy.retry_after), (503, Some(2)));
     }
 }

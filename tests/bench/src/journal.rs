@@ -32,7 +32,7 @@ impl JournalWatch {
             let mut largest = HashMap::new();
             loop {
                 let is_last = stop.load(Ordering::Acquire);
-                look(&folder, &mut largest);
+                survey(&folder, &mut largest);
                 if is_last {
                     return largest.values().sum();
                 }
@@ -51,7 +51,7 @@ impl JournalWatch {
     }
 }
 
-fn look(folder: &Path, largest: &mut HashMap<PathBuf, u64>) {
+fn survey(folder: &Path, largest: &mut HashMap<PathBuf, u64>) {
     // A file deleted during the scan was counted by the previous poll.
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if let Ok(metadata) = entry.metadata() {

@@ -7,7 +7,7 @@ use tideline_fleet::Random;
 
 use crate::error::{BenchError, Result};
 use crate::http::Connection;
-use crate::question::{Ask, CONTENT_TYPE};
+use crate::queries::{CONTENT_TYPE, CheckedRequest};
 
 /// Latencies of one kind of query, from before the first byte of the request to after the last byte of the
 /// response.
@@ -33,7 +33,7 @@ impl Latencies {
     pub(crate) fn measure<'a>(
         connection: &mut Connection,
         rounds: usize,
-        mut make: impl FnMut(&mut Random) -> Ask<'a>,
+        mut make: impl FnMut(&mut Random) -> CheckedRequest<'a>,
     ) -> Result<Self> {
         let mut random = Random::new(SEED);
         let first = answer_time(connection, &make(&mut random))?;
@@ -69,27 +69,27 @@ impl Latencies {
 }
 
 /// Runs one query, checks the response and returns the latency.
-pub(crate) fn answer_time(connection: &mut Connection, ask: &Ask<'_>) -> Result<Duration> {
+pub(crate) fn answer_time(connection: &mut Connection, send: &CheckedRequest<'_>) -> Result<Duration> {
     let begun = Instant::now();
-    let answer = connection.ask("POST", &ask.path, CONTENT_TYPE, ask.body.as_bytes());
+    let response = connection.send("POST", &send.path, CONTENT_TYPE, send.body.as_bytes());
     let took = begun.elapsed();
-    let answer = answer.map_err(|source| BenchError::Connection {
+    let response = response.map_err(|source| BenchError::Connection {
         what: "sending a query",
         source,
     })?;
-    if answer.status != 200 {
+    if response.status != 200 {
         return Err(BenchError::Refused {
             method: "POST",
-            path: ask.path.clone(),
-            status: answer.status,
-            body: crate::http::excerpt(&answer.body),
+            path: send.path.clone(),
+            status: response.status,
+            body: crate::http::excerpt(&response.body),
         });
     }
     let wrong = |difference: String| BenchError::Wrong {
-        question: format!("POST {} {}", ask.path, ask.body),
+        query: format!("POST {} {}", send.path, send.body),
         difference,
     };
-    let value: Value = serde_json::from_slice(&answer.body).map_err(|error| wrong(error.to_string()))?;
-    (ask.check)(&value).map_err(wrong)?;
+    let value: Value = serde_json::from_slice(&response.body).map_err(|error| wrong(error.to_string()))?;
+    (send.check)(&value).map_err(wrong)?;
     Ok(took)
 }

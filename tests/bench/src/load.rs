@@ -145,21 +145,21 @@ fn send_batches(
     for batch in full {
         let mut refused = 0;
         loop {
-            let answer = connection
-                .ask_with("POST", &route.path, route.headers, &batch)
+            let response = connection
+                .send_with("POST", &route.path, route.headers, &batch)
                 .map_err(broken("writing a batch"))?;
-            match answer.status {
+            match response.status {
                 200 | 204 => break,
                 429 | 503 if refused < REFUSALS_MAX => {
                     refused += 1;
-                    pause(answer.retry_after.map_or(REFUSED_WAIT, Duration::from_secs));
+                    pause(response.retry_after.map_or(REFUSED_WAIT, Duration::from_secs));
                 }
                 status => {
                     return Err(BenchError::Refused {
                         method: "POST",
                         path: route.path.clone(),
                         status,
-                        body: excerpt(&answer.body),
+                        body: excerpt(&response.body),
                     });
                 }
             }

@@ -31,7 +31,7 @@
 //! | [`peer`] | the same samples and queries for another server |
 //! | [`wanted`] | goals |
 //! | [`set`], [`plain`], [`load`] | data sets, and ingest |
-//! | [`question`], [`selections`], [`truth`], [`latency`] | queries, expected results, latencies |
+//! | [`query`], [`selections`], [`truth`], [`latency`] | queries, expected results, latencies |
 //! | [`server`], [`interrupt`] | the process under test, killed in all cases |
 //! | [`control`] | administrative requests |
 //! | [`http`] | HTTP client |
@@ -69,7 +69,7 @@ mod plain;
 mod process;
 mod prometheus;
 mod promql;
-mod question;
+mod queries;
 mod report;
 mod selections;
 mod server;

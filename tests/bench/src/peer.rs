@@ -21,7 +21,7 @@ use crate::load::{Loaded, load_bodies};
 use crate::process;
 use crate::prometheus::{Requests, Version, add_load};
 use crate::promql::{self, Counters};
-use crate::question::Ask;
+use crate::queries::CheckedRequest;
 use crate::report::{Report, Unit, Wanted};
 use crate::set::{Kind, STEP};
 use crate::truth::Truth;
@@ -50,18 +50,18 @@ impl Peer {
     /// Returns the number of node exporter samples that the peer returns.
     fn samples_of_nodes(&self) -> Result<f64> {
         let found = Cell::new(0.0);
-        let ask = promql::ask(
+        let send = promql::checked_request(
             "query",
             "sum(count_over_time({job=\"node\"}[1d]))",
             "",
-            |answer| {
-                let value = &answer["data"]["result"][0]["value"][1];
+            |response| {
+                let value = &response["data"]["result"][0]["value"][1];
                 found.set(value.as_str().and_then(|text| text.parse().ok()).unwrap_or(0.0));
                 Ok(())
             },
         );
-        answer_time(&mut self.connect()?, &ask)?;
-        drop(ask);
+        answer_time(&mut self.connect()?, &send)?;
+        drop(send);
         Ok(found.get())
     }
 
@@ -210,7 +210,7 @@ impl Benchmark {
         peer: &Peer,
         timing: Timing,
         report: &mut Report,
-        mut make: impl FnMut(&mut Random) -> Ask<'a>,
+        mut make: impl FnMut(&mut Random) -> CheckedRequest<'a>,
     ) -> Result<()> {
         let name = format!("peer: {}", timing.name);
         let mut connection = peer.connect()?;
@@ -225,11 +225,11 @@ impl Benchmark {
                 return Ok(());
             }
         };
-        let unchecked = |ask: Ask<'a>| match is_right {
-            true => ask,
-            false => Ask {
+        let unchecked = |send: CheckedRequest<'a>| match is_right {
+            true => send,
+            false => CheckedRequest {
                 check: Box::new(|_| Ok(())),
-                ..ask
+                ..send
             },
         };
         let rounds = self.rounds(timing);
@@ -278,7 +278,7 @@ enum Settled {
 /// Repeats a query until its result is correct, the query is refused, or the retries are used up.
 fn settled<'a>(
     connection: &mut Connection,
-    make: &mut impl FnMut(&mut Random) -> Ask<'a>,
+    make: &mut impl FnMut(&mut Random) -> CheckedRequest<'a>,
 ) -> Result<Settled> {
     let mut last = String::new();
     for _ in 0..SETTLE_ROUNDS {

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use tideline_fleet::Random;
 
-use crate::question::{Ask, QUERY, ask, cells};
+use crate::queries::{CheckedRequest, QUERY, cells, checked_request};
 use crate::set::DEFAULT_TABLE;
 
 /// Fields of many machines, with one point per step.
@@ -85,17 +85,17 @@ impl Plain {
     }
 
     /// Returns a query that counts all points.
-    pub(crate) fn count(&self) -> Ask<'static> {
+    pub(crate) fn count(&self) -> CheckedRequest<'static> {
         self.total("count", self.points())
     }
 
     /// Returns a query that sums all values of the first field.
-    pub(crate) fn sum(&self, expected: u64) -> Ask<'static> {
+    pub(crate) fn sum(&self, expected: u64) -> CheckedRequest<'static> {
         self.total("sum", expected)
     }
 
     /// Returns a query for consecutive windows of a random machine.
-    pub(crate) fn one_host(&self, random: &mut Random) -> Ask<'_> {
+    pub(crate) fn one_host(&self, random: &mut Random) -> CheckedRequest<'_> {
         let host = random.index(self.hosts as usize) as u64;
         let begin = self.steps / self.window - self.windows;
         let first = random.index(begin as usize + 1) as u64 * self.window;
@@ -107,8 +107,8 @@ impl Plain {
             "range": {"start": self.instant(first), "end": self.instant(end)},
             "aggregate": {"functions": ["sum"], "window": format!("{seconds}s")},
         });
-        ask(DEFAULT_TABLE, QUERY, &body, move |answer| {
-            let found: Vec<f64> = cells(answer, None, &[FIELD])?.into_values().flatten().collect();
+        checked_request(DEFAULT_TABLE, QUERY, &body, move |response| {
+            let found: Vec<f64> = cells(response, None, &[FIELD])?.into_values().flatten().collect();
             let starts = (first..end).step_by(self.window as usize);
             let sum = |start| {
                 (start..start + self.window)
@@ -123,15 +123,15 @@ impl Plain {
         })
     }
 
-    fn total(&self, function: &str, expected: u64) -> Ask<'static> {
+    fn total(&self, function: &str, expected: u64) -> CheckedRequest<'static> {
         let body = json!({
             "timelines": {"where": {"property": "measurement", "equals": "cpu"}},
             "fields": [FIELD],
             "range": {"start": self.start, "end": self.instant(self.steps)},
             "aggregate": {"functions": [function]},
         });
-        ask(DEFAULT_TABLE, QUERY, &body, move |answer: &Value| {
-            let cells = cells(answer, None, &[FIELD])?;
+        checked_request(DEFAULT_TABLE, QUERY, &body, move |response: &Value| {
+            let cells = cells(response, None, &[FIELD])?;
             match cells.values().next() {
                 Some(row) if cells.len() == 1 && row == &[expected as f64] => Ok(()),
                 _ => Err(format!("{expected} expected, {cells:?} found")),

@@ -19,7 +19,7 @@ use crate::folder;
 use crate::latency::answer_time;
 use crate::load::{Route, load_bodies};
 use crate::peer::Rounds;
-use crate::question::{Ask, QUERY, ask};
+use crate::queries::{CheckedRequest, QUERY, checked_request};
 use crate::report::{Report, Unit, Wanted};
 use crate::set::{DEFAULT_TABLE, HOUR, Scale};
 use crate::wanted;
@@ -209,7 +209,7 @@ impl Scrapes {
     }
 
     /// Returns a query that counts all samples.
-    fn count(&self) -> Ask<'static> {
+    fn count(&self) -> CheckedRequest<'static> {
         const FIELD: &str = "value";
         let expected = self.samples() as f64;
         let body = json!({
@@ -219,8 +219,8 @@ impl Scrapes {
             "aggregate": {"functions": ["count"]},
         });
         // The result has one row per metric name.
-        ask(DEFAULT_TABLE, QUERY, &body, move |answer: &Value| {
-            let rows = answer["series"].as_array().into_iter().flatten();
+        checked_request(DEFAULT_TABLE, QUERY, &body, move |response: &Value| {
+            let rows = response["series"].as_array().into_iter().flatten();
             let counts = rows.filter_map(|series| series["points"][0][1].as_f64());
             match counts.sum::<f64>() {
                 found if found == expected => Ok(()),

@@ -13,7 +13,7 @@ use crate::benchmark::{Benchmark, Judged, Timing, WIDE_ROUNDS};
 use crate::error::Result;
 use crate::load::{BATCH_ROWS, load_batches};
 use crate::peer::Rounds;
-use crate::question::{Ask, TOLERANCE};
+use crate::queries::{CheckedRequest, TOLERANCE};
 use crate::report::Report;
 use crate::set::{DEFAULT_TABLE, HOUR, Kind, MINUTE, STEPS_AN_HOUR, Scale, Set};
 use crate::truth::Truth;
@@ -126,41 +126,46 @@ impl Counters {
     }
 
     /// Returns a query for the rate of each group by the minute over six hours.
-    pub(crate) fn rates(self) -> Ask<'static> {
+    pub(crate) fn rates(self) -> CheckedRequest<'static> {
         let end = self.start + self.samples as i64 * SCRAPE;
         // The first full window, so that only its ends are extrapolated.
         let start = self.start + 5 * MINUTE;
         let steps = (end - start) / MINUTE + 1;
         let query = "sum by (x) (rate(http_requests[5m]))";
-        ask("query_range", query, &range(start, end, MINUTE), move |answer| {
-            let series = list(&answer["data"]["result"])?;
-            if series.len() != GROUPS as usize {
-                return Err(format!("{} groups instead of {GROUPS}", series.len()));
-            }
-            for one in series {
-                let group = one["metric"]["x"].as_str().and_then(|x| x[1..].parse().ok());
-                let wanted = self.rate(group.ok_or("a series without its tag")?);
-                let values = list(&one["values"])?;
-                let middle = number(&values[values.len() / 2][1])?;
-                if values.len() != steps as usize {
-                    return Err(format!("{} steps instead of {steps}", values.len()));
+        checked_request(
+            "query_range",
+            query,
+            &range(start, end, MINUTE),
+            move |response| {
+                let series = list(&response["data"]["result"])?;
+                if series.len() != GROUPS as usize {
+                    return Err(format!("{} groups instead of {GROUPS}", series.len()));
                 }
-                if (middle - wanted).abs() > RATE_TOLERANCE * wanted {
-                    return Err(format!("{middle} a second instead of {wanted}"));
+                for one in series {
+                    let group = one["metric"]["x"].as_str().and_then(|x| x[1..].parse().ok());
+                    let wanted = self.rate(group.ok_or("a series without its tag")?);
+                    let values = list(&one["values"])?;
+                    let middle = number(&values[values.len() / 2][1])?;
+                    if values.len() != steps as usize {
+                        return Err(format!("{} steps instead of {steps}", values.len()));
+                    }
+                    if (middle - wanted).abs() > RATE_TOLERANCE * wanted {
+                        return Err(format!("{middle} a second instead of {wanted}"));
+                    }
                 }
-            }
-            Ok(())
-        })
+                Ok(())
+            },
+        )
     }
 
     /// Returns an instant query for one counter at a random sample.
-    pub(crate) fn one(self, random: &mut Random) -> Ask<'static> {
+    pub(crate) fn one(self, random: &mut Random) -> CheckedRequest<'static> {
         let series = random.index(self.series as usize) as u64;
         let at = random.index(self.samples as usize) as u64;
         let query = format!("http_requests{{instance=\"i{series:05}\"}}");
         let time = format!("&time={}", seconds(self.start + at as i64 * SCRAPE + SECOND));
-        ask("query", &query, &time, move |answer| {
-            let value = number(&answer["data"]["result"][0]["value"][1])?;
+        checked_request("query", &query, &time, move |response| {
+            let value = number(&response["data"]["result"][0]["value"][1])?;
             let wanted = (at * Self::gain(series)) as f64;
             match value == wanted {
                 true => Ok(()),
@@ -234,13 +239,13 @@ pub(crate) const fn hosts(scale: Scale) -> u64 {
 }
 
 /// Returns a request for the series of one metric of one host in a hundred.
-pub(crate) fn series(hosts: u64) -> Ask<'static> {
+pub(crate) fn series(hosts: u64) -> CheckedRequest<'static> {
     let hits = (0..hosts).filter(|host| host % 100 == 1).count();
     let selector = escaped("{__name__=~\".*cpu.*\", host=~\"h1.*\"}");
-    Ask {
+    CheckedRequest {
         path: format!("/api/v1/series?match[]={selector}"),
         body: String::new(),
-        check: Box::new(move |answer| match list(&answer["data"])?.len() {
+        check: Box::new(move |response| match list(&response["data"])?.len() {
             found if found == hits => Ok(()),
             found => Err(format!("{found} series instead of {hits}")),
         }),
@@ -299,7 +304,7 @@ fn labelled<const N: usize>(metric: &str, tags: [(&str, String); N]) -> Series {
 
 /// Returns the PromQL query of the Time Series Benchmark Suite: the mean of each field by host and hour over
 /// twelve hours.
-pub(crate) fn wide<'a>(set: &'a Set, truth: &'a Truth, random: &mut Random) -> Ask<'a> {
+pub(crate) fn wide<'a>(set: &'a Set, truth: &'a Truth, random: &mut Random) -> CheckedRequest<'a> {
     let hours = set.steps as usize / STEPS_AN_HOUR;
     let wide = hours.min(12);
     let first = random.index(hours - wide + 1) * STEPS_AN_HOUR;
@@ -314,8 +319,8 @@ pub(crate) fn wide<'a>(set: &'a Set, truth: &'a Truth, random: &mut Random) -> A
     let start = set.start + (steps.start as i64 * 10 + 3_595) * SECOND;
     let end = start + (wide as i64 - 1) * HOUR;
     let more = format!("{}&keep_grouped_names=true", range(start, end, HOUR));
-    ask("query_range", &query, &more, move |answer| {
-        let series = list(&answer["data"]["result"])?;
+    checked_request("query_range", &query, &more, move |response| {
+        let series = list(&response["data"]["result"])?;
         let wanted = truth.hosts().len() * FIELDS.len();
         if series.len() != wanted {
             return Err(format!("{} series instead of {wanted}", series.len()));
@@ -347,13 +352,13 @@ pub(crate) fn wide<'a>(set: &'a Set, truth: &'a Truth, random: &mut Random) -> A
     })
 }
 
-pub(crate) fn ask<'a>(
+pub(crate) fn checked_request<'a>(
     endpoint: &str,
     query: &str,
     more: &str,
     check: impl Fn(&Value) -> std::result::Result<(), String> + 'a,
-) -> Ask<'a> {
-    Ask {
+) -> CheckedRequest<'a> {
+    CheckedRequest {
         path: format!("/api/v1/{endpoint}?query={}{more}", escaped(query)),
         body: String::new(),
         check: Box::new(check),

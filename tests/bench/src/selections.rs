@@ -8,7 +8,7 @@ use std::ops::Range;
 use serde_json::{Value, json};
 use tideline_fleet::{FIELDS, Random};
 
-use crate::question::{Ask, QUERY, Questions, TOLERANCE, ask, instant, list};
+use crate::queries::{CheckedRequest, QUERY, Queries, TOLERANCE, checked_request, instant, list};
 use crate::set::{STEP, STEPS_AN_HOUR};
 
 /// Maximum number of hours covered by these queries; shorter sets are read completely.
@@ -18,9 +18,9 @@ const BOUND: u8 = 90;
 /// Number of hosts with the highest mean.
 const TOP: usize = 10;
 
-impl<'a> Questions<'a> {
+impl<'a> Queries<'a> {
     /// Returns a query for every value above 90 of one field of all hosts in the last twelve hours, as rows.
-    pub(crate) fn high_values(&self, random: &mut Random) -> Ask<'a> {
+    pub(crate) fn high_values(&self, random: &mut Random) -> CheckedRequest<'a> {
         let field = random.index(FIELDS.len());
         let steps = self.last_hours();
         let mut body = self.of_all_hosts(field, &steps);
@@ -32,9 +32,9 @@ impl<'a> Questions<'a> {
         let expected = counts
             .filter(|(step, host)| truth.value(*step, *host, field) > BOUND)
             .count();
-        ask(set.table, QUERY, &body, move |answer| {
+        checked_request(set.table, QUERY, &body, move |response| {
             let mut found = 0;
-            for series in list(&answer["series"], "series")? {
+            for series in list(&response["series"], "series")? {
                 let name = series["tags"]["hostname"].as_str().unwrap_or_default();
                 let host = *hosts
                     .get(name)
@@ -56,7 +56,7 @@ impl<'a> Questions<'a> {
     }
 
     /// Returns a query for the ten hosts with the highest mean of one field over the last twelve hours.
-    pub(crate) fn top_hosts(&self, random: &mut Random) -> Ask<'a> {
+    pub(crate) fn top_hosts(&self, random: &mut Random) -> CheckedRequest<'a> {
         let field = random.index(FIELDS.len());
         let steps = self.last_hours();
         let mut body = self.of_all_hosts(field, &steps);
@@ -69,8 +69,8 @@ impl<'a> Questions<'a> {
             .collect();
         means.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         means.truncate(TOP);
-        ask(self.set().table, QUERY, &body, move |answer| {
-            let series = list(&answer["series"], "series")?;
+        checked_request(self.set().table, QUERY, &body, move |response| {
+            let series = list(&response["series"], "series")?;
             let found = series.iter().map(|series| {
                 let name = series["tags"]["hostname"].as_str().unwrap_or_default();
                 (name, series["points"][0][1].as_f64().unwrap_or(f64::NAN))
@@ -116,9 +116,9 @@ mod tests {
         let mut set = Set::new(Kind::M, Scale::Quick, 1_790_000_000_000_000_000);
         set.hosts = 3;
         let truth = Truth::of(&set);
-        let questions = Questions::new(&set, &truth);
+        let queries = Queries::new(&set, &truth);
         let field = Random::new(5).index(FIELDS.len());
-        let steps = questions.last_hours();
+        let steps = queries.last_hours();
         let rows = |host: usize, bound: u8| {
             let high = steps
                 .clone()
@@ -126,14 +126,14 @@ mod tests {
             let row = |step: usize| json!([set.start + step as i64 * STEP, truth.value(step, host, field)]);
             series(host, &high.map(row).collect())
         };
-        let high = questions.high_values(&mut Random::new(5));
+        let high = queries.high_values(&mut Random::new(5));
         let all: Vec<Value> = (0..3).map(|host| rows(host, BOUND)).collect();
         assert_eq!((high.check)(&json!({"series": all})), Ok(()));
         let more: Vec<Value> = (0..3).map(|host| rows(host, BOUND - 10)).collect();
         assert!((high.check)(&json!({"series": more})).is_err());
         assert!((high.check)(&json!({"series": []})).is_err());
 
-        let top = questions.top_hosts(&mut Random::new(5));
+        let top = queries.top_hosts(&mut Random::new(5));
         let mean = |host: usize| truth.mean(steps.clone(), host..host + 1, field);
         let mut hosts = [0, 1, 2];
         hosts.sort_by(|a, b| mean(*b).total_cmp(&mean(*a)));

@@ -113,8 +113,8 @@ impl Server {
     pub(crate) fn wait_ready(&mut self) -> Result<Connection> {
         while self.started.elapsed() < READY_LIMIT {
             if let Ok(mut connection) = Connection::open(self.address)
-                && let Ok(answer) = connection.ask("GET", "/ready", "text/plain", b"")
-                && answer.status == 200
+                && let Ok(response) = connection.send("GET", "/ready", "text/plain", b"")
+                && response.status == 200
             {
                 return Ok(connection);
             }

@@ -17,7 +17,7 @@ use crate::folder;
 use crate::journal::JournalWatch;
 use crate::latency::answer_time;
 use crate::load::load;
-use crate::question::{Questions, count};
+use crate::queries::{Queries, count};
 use crate::report::{Report, Unit, Wanted};
 use crate::server::Server;
 use crate::set::{Kind, Set};
@@ -42,7 +42,7 @@ impl Benchmark {
         let (server, data) = self.live_through(&set, report)?;
         server.stop()?;
         let truth = Truth::of(&set);
-        let questions = Questions::new(&set, &truth);
+        let queries = Queries::new(&set, &truth);
         let mut server = Server::start(&self.server, &data)?;
         answer_time(&mut server.connect()?, &count(&set))?;
         let timing = Timing {
@@ -52,9 +52,9 @@ impl Benchmark {
             judged: Judged::Median,
         };
         self.time(&server, timing, report, |random| {
-            questions.all_fields_by_hour(random)
+            queries.all_fields_by_hour(random)
         })?;
-        self.run_beside(&mut server, &questions, report)?;
+        self.run_beside(&mut server, &queries, report)?;
         server.kill();
         self.forget(&data)
     }
@@ -192,7 +192,7 @@ pub(crate) fn all_cold(statistics: &Value, values: u64) -> Result<()> {
         return Ok(());
     }
     Err(BenchError::Wrong {
-        question: "the statistics of a moved table".into(),
+        query: "the statistics of a moved table".into(),
         difference: format!("{values} cold values expected, {tiers} found"),
     })
 }

@@ -63,7 +63,7 @@ pub(crate) const ALL_FIELDS_BY_HOUR_COLD: Wanted = Wanted::AtMost(40.0);
 /// Ingest rate during a move, in percent of the rate without a move.
 pub(crate) const INGEST_BESIDE_MOVE: Wanted = Wanted::AtLeast(85.0);
 /// 99th percentile of hot queries during a move, as a multiple of the percentile without a move.
-pub(crate) const QUESTIONS_BESIDE_MOVE: Wanted = Wanted::AtMost(1.5);
+pub(crate) const QUERIES_BESIDE_MOVE: Wanted = Wanted::AtMost(1.5);
 /// 99th percentile of hot queries during cold queries, as a multiple of the percentile without cold queries.
 pub(crate) const BESIDE_FLOOD: Wanted = Wanted::AtMost(1.5);
 /// Bytes per value of M in archive files, all files included.

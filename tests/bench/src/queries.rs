@@ -14,7 +14,7 @@ use crate::set::{HOUR, STEP, STEPS_A_MINUTE, STEPS_AN_HOUR, Set};
 use crate::truth::Truth;
 
 /// Request with the check of its result.
-pub(crate) struct Ask<'a> {
+pub(crate) struct CheckedRequest<'a> {
     pub(crate) path: String,
     pub(crate) body: String,
     /// Check of a response; the error describes the difference.
@@ -25,7 +25,7 @@ type Check<'a> = Box<dyn Fn(&Value) -> Result<(), String> + 'a>;
 
 /// Generator of queries for a set with known values.
 #[derive(Debug)]
-pub(crate) struct Questions<'a> {
+pub(crate) struct Queries<'a> {
     set: &'a Set,
     truth: &'a Truth,
     /// Tags of each host, by host number.
@@ -38,13 +38,13 @@ pub(crate) const CONTENT_TYPE: &str = "application/json";
 pub(crate) const TOLERANCE: f64 = 1e-12;
 /// Timelines per page of search results.
 const PAGE: usize = 100;
-/// Maximum number of hours of [`Questions::all_fields_by_hour`].
+/// Maximum number of hours of [`Queries::all_fields_by_hour`].
 const WIDE_HOURS: usize = 12;
 pub(crate) const QUERY: &str = "query";
 const LATEST: &str = "latest";
 const SEARCH: &str = "timelines/search";
 
-impl<'a> Questions<'a> {
+impl<'a> Queries<'a> {
     pub(crate) fn new(set: &'a Set, truth: &'a Truth) -> Self {
         let tags = truth.hosts().iter().map(|host| host.tags().into_iter().collect());
         Self {
@@ -65,7 +65,7 @@ impl<'a> Questions<'a> {
     }
 
     /// Returns a query for one hour of one field of one timeline by minute.
-    pub(crate) fn one_timeline(&self, random: &mut Random) -> Ask<'a> {
+    pub(crate) fn one_timeline(&self, random: &mut Random) -> CheckedRequest<'a> {
         let host = random.index(self.tags.len());
         let field = random.index(FIELDS.len());
         let minutes = (self.set.steps as usize).saturating_sub(STEPS_AN_HOUR) / STEPS_A_MINUTE;
@@ -79,8 +79,8 @@ impl<'a> Questions<'a> {
         });
         let truth = self.truth;
         let starts = self.windows(&steps, STEPS_A_MINUTE);
-        ask(self.set.table, QUERY, &body, move |answer| {
-            let cells = cells(answer, None, &FIELDS[field..=field])?;
+        checked_request(self.set.table, QUERY, &body, move |response| {
+            let cells = cells(response, None, &FIELDS[field..=field])?;
             same_rows(&cells, starts.len())?;
             starts.iter().try_for_each(|(time, steps)| {
                 let expected = [truth.mean(steps.clone(), host..host + 1, field)];
@@ -90,7 +90,7 @@ impl<'a> Questions<'a> {
     }
 
     /// Returns a query for one field of one timeline by minute over the whole set.
-    pub(crate) fn one_day(&self, random: &mut Random) -> Ask<'a> {
+    pub(crate) fn one_day(&self, random: &mut Random) -> CheckedRequest<'a> {
         let (host, field) = (random.index(self.tags.len()), random.index(FIELDS.len()));
         let steps = 0..self.set.steps as usize;
         let body = json!({
@@ -101,8 +101,8 @@ impl<'a> Questions<'a> {
         });
         let truth = self.truth;
         let starts = self.windows(&steps, STEPS_A_MINUTE);
-        ask(self.set.table, QUERY, &body, move |answer| {
-            let cells = cells(answer, None, &FIELDS[field..=field])?;
+        checked_request(self.set.table, QUERY, &body, move |response| {
+            let cells = cells(response, None, &FIELDS[field..=field])?;
             same_rows(&cells, starts.len())?;
             starts.iter().try_for_each(|(time, steps)| {
                 let expected = [truth.mean(steps.clone(), host..host + 1, field)];
@@ -112,7 +112,7 @@ impl<'a> Questions<'a> {
     }
 
     /// Returns a query for all fields over all hosts in windows of `minutes` minutes over the whole set.
-    pub(crate) fn everything(&self, minutes: usize) -> Ask<'a> {
+    pub(crate) fn everything(&self, minutes: usize) -> CheckedRequest<'a> {
         let steps = 0..self.set.steps as usize;
         let body = json!({
             "timelines": {"where": {"property": "measurement", "equals": "cpu"}},
@@ -122,8 +122,8 @@ impl<'a> Questions<'a> {
         });
         let (truth, hosts) = (self.truth, self.tags.len());
         let starts = self.windows(&steps, minutes * STEPS_A_MINUTE);
-        ask(self.set.table, QUERY, &body, move |answer| {
-            let cells = cells(answer, None, &FIELDS)?;
+        checked_request(self.set.table, QUERY, &body, move |response| {
+            let cells = cells(response, None, &FIELDS)?;
             same_rows(&cells, starts.len())?;
             // All rows are counted; the values of one row are recomputed.
             let (time, steps) = &starts[starts.len() / 2];
@@ -134,7 +134,7 @@ impl<'a> Questions<'a> {
     }
 
     /// Returns a query for one field over all hosts by minute over the whole set.
-    pub(crate) fn all_hosts_by_minute(&self, random: &mut Random) -> Ask<'a> {
+    pub(crate) fn all_hosts_by_minute(&self, random: &mut Random) -> CheckedRequest<'a> {
         let field = random.index(FIELDS.len());
         let steps = 0..self.set.steps as usize;
         let body = json!({
@@ -145,8 +145,8 @@ impl<'a> Questions<'a> {
         });
         let (truth, hosts) = (self.truth, self.tags.len());
         let starts = self.windows(&steps, STEPS_A_MINUTE);
-        ask(self.set.table, QUERY, &body, move |answer| {
-            let cells = cells(answer, None, &FIELDS[field..=field])?;
+        checked_request(self.set.table, QUERY, &body, move |response| {
+            let cells = cells(response, None, &FIELDS[field..=field])?;
             same_rows(&cells, starts.len())?;
             starts.iter().try_for_each(|(time, steps)| {
                 let expected = [truth.mean(steps.clone(), 0..hosts, field)];
@@ -156,7 +156,7 @@ impl<'a> Questions<'a> {
     }
 
     /// Returns a query for all fields of every host by hour over twelve whole hours, fewer in smaller sets.
-    pub(crate) fn all_fields_by_hour(&self, random: &mut Random) -> Ask<'a> {
+    pub(crate) fn all_fields_by_hour(&self, random: &mut Random) -> CheckedRequest<'a> {
         // Sets begin on a minute, windows on an hour.
         let offset = (-self.set.start).rem_euclid(HOUR) / STEP;
         let whole = (self.set.steps as usize - offset as usize) / STEPS_AN_HOUR;
@@ -174,8 +174,8 @@ impl<'a> Questions<'a> {
         let names = self.hostnames();
         // All rows are counted; the means of some hosts are recomputed.
         let checked: Vec<usize> = (0..8).map(|_| random.index(names.len())).collect();
-        ask(self.set.table, QUERY, &body, move |answer| {
-            let cells = cells(answer, Some("hostname"), &FIELDS)?;
+        checked_request(self.set.table, QUERY, &body, move |response| {
+            let cells = cells(response, Some("hostname"), &FIELDS)?;
             same_rows(&cells, starts.len() * names.len())?;
             checked.iter().try_for_each(|host| {
                 starts.iter().try_for_each(|(time, steps)| {
@@ -188,13 +188,13 @@ impl<'a> Questions<'a> {
     }
 
     /// Returns a query for the latest values of all fields of all hosts.
-    pub(crate) fn latest(&self) -> Ask<'a> {
+    pub(crate) fn latest(&self) -> CheckedRequest<'a> {
         let body = json!({ "timelines": {"where": {"property": "measurement", "equals": "cpu"}} });
         let (truth, step) = (self.truth, self.set.steps as usize - 1);
         let time = self.instant(step);
         let names = self.hostnames();
-        ask(self.set.table, LATEST, &body, move |answer| {
-            let cells = cells(answer, Some("hostname"), &FIELDS)?;
+        checked_request(self.set.table, LATEST, &body, move |response| {
+            let cells = cells(response, Some("hostname"), &FIELDS)?;
             same_rows(&cells, names.len())?;
             names.iter().enumerate().try_for_each(|(host, name)| {
                 let value = |field| f64::from(truth.value(step, host, field));
@@ -205,7 +205,7 @@ impl<'a> Questions<'a> {
     }
 
     /// Returns a search for the timelines that share two tag values with a random timeline.
-    pub(crate) fn two_tags(&self, keys: [&'static str; 2], random: &mut Random) -> Ask<'a> {
+    pub(crate) fn two_tags(&self, keys: [&'static str; 2], random: &mut Random) -> CheckedRequest<'a> {
         let like = &self.tags[random.index(self.tags.len())];
         let wanted = keys.map(|key| (key, like[key].clone()));
         let conditions = wanted
@@ -214,10 +214,10 @@ impl<'a> Questions<'a> {
         let body = json!({ "where": {"and": conditions}, "limit": PAGE });
         let is_hit = |tags: &&BTreeMap<&str, String>| wanted.iter().all(|(key, value)| &tags[key] == value);
         let total = self.tags.iter().filter(is_hit).count();
-        ask(self.set.table, SEARCH, &body, move |answer| {
-            let found = list(&answer["timelines"], "timelines")?;
-            if answer["total"] != json!(total) || found.len() != total.min(PAGE) {
-                let (pages, page) = (&answer["total"], found.len());
+        checked_request(self.set.table, SEARCH, &body, move |response| {
+            let found = list(&response["timelines"], "timelines")?;
+            if response["total"] != json!(total) || found.len() != total.min(PAGE) {
+                let (pages, page) = (&response["total"], found.len());
                 return Err(format!(
                     "{total} hits expected, {pages} found, {page} on the page"
                 ));
@@ -256,7 +256,7 @@ impl<'a> Questions<'a> {
 }
 
 /// Returns a query that counts the values of one field: every acknowledged row must occur once.
-pub(crate) fn count(set: &Set) -> Ask<'static> {
+pub(crate) fn count(set: &Set) -> CheckedRequest<'static> {
     let rows = set.rows();
     let body = json!({
         "timelines": {"where": {"property": "measurement", "equals": "cpu"}},
@@ -264,8 +264,8 @@ pub(crate) fn count(set: &Set) -> Ask<'static> {
         "range": {"start": set.start, "end": set.end()},
         "aggregate": {"functions": ["count"]},
     });
-    ask(set.table, QUERY, &body, move |answer| {
-        let cells = cells(answer, None, &FIELDS[..1])?;
+    checked_request(set.table, QUERY, &body, move |response| {
+        let cells = cells(response, None, &FIELDS[..1])?;
         match cells.values().next() {
             Some(row) if cells.len() == 1 && row == &[rows as f64] => Ok(()),
             _ => Err(format!("{rows} expected, {cells:?} found")),
@@ -277,13 +277,13 @@ pub(crate) fn count(set: &Set) -> Ask<'static> {
 pub(crate) type Cells = BTreeMap<(String, i64), Vec<f64>>;
 
 /// Builds a request to a resource of a table.
-pub(crate) fn ask<'a>(
+pub(crate) fn checked_request<'a>(
     table: &str,
     resource: &str,
     body: &Value,
     check: impl Fn(&Value) -> Result<(), String> + 'a,
-) -> Ask<'a> {
-    Ask {
+) -> CheckedRequest<'a> {
+    CheckedRequest {
         path: format!("/v1/tables/{table}/{resource}"),
         body: body.to_string(),
         check: Box::new(check),
@@ -291,9 +291,9 @@ pub(crate) fn ask<'a>(
 }
 
 /// Parses a result. The group is the value of a tag, or empty; values are in the order of `fields`.
-pub(crate) fn cells(answer: &Value, group: Option<&str>, fields: &[&str]) -> Result<Cells, String> {
+pub(crate) fn cells(response: &Value, group: Option<&str>, fields: &[&str]) -> Result<Cells, String> {
     let mut cells = Cells::new();
-    for series in list(&answer["series"], "series")? {
+    for series in list(&response["series"], "series")? {
         let name = match group {
             Some(tag) => series["tags"][tag].as_str().ok_or("a series without its tag")?,
             None => "",
@@ -379,44 +379,41 @@ mod tests {
     fn the_right_latest_values_pass_and_others_do_not() {
         let set = small();
         let truth = Truth::of(&set);
-        let questions = Questions::new(&set, &truth);
-        let ask = questions.latest();
+        let queries = Queries::new(&set, &truth);
+        let send = queries.latest();
         let step = set.steps as usize - 1;
         let row = |host: usize, error: u8| {
             let values = (0..FIELDS.len()).map(|field| json!(truth.value(step, host, field) + error));
-            let cells: Vec<Value> = [json!(questions.instant(step))]
-                .into_iter()
-                .chain(values)
-                .collect();
+            let cells: Vec<Value> = [json!(queries.instant(step))].into_iter().chain(values).collect();
             json!([cells])
         };
         let (zero, one) = (series("host_0", &row(0, 0)), series("host_1", &row(1, 0)));
-        assert_eq!((ask.check)(&json!({"series": [zero, one]})), Ok(()));
+        assert_eq!((send.check)(&json!({"series": [zero, one]})), Ok(()));
         let wrong = series("host_1", &row(1, 1));
-        let refused = (ask.check)(&json!({"series": [zero, wrong]})).expect_err("a value is off by one");
+        let refused = (send.check)(&json!({"series": [zero, wrong]})).expect_err("a value is off by one");
         assert!(refused.contains("host_1"), "{refused}");
         assert!(
-            (ask.check)(&json!({"series": [zero]})).is_err(),
+            (send.check)(&json!({"series": [zero]})).is_err(),
             "a host is missing"
         );
         assert!(
-            (ask.check)(&json!({"series": [zero, zero]})).is_err(),
+            (send.check)(&json!({"series": [zero, zero]})).is_err(),
             "a host is there twice"
         );
-        assert!((ask.check)(&json!({"message": "no"})).is_err());
+        assert!((send.check)(&json!({"message": "no"})).is_err());
     }
 
     #[test]
     fn a_lost_row_and_a_doubled_row_change_the_count() {
         let set = small();
-        let ask = count(&set);
-        let answer = |rows: u64| {
+        let send = count(&set);
+        let response = |rows: u64| {
             let name = format!("count({})", FIELDS[0]);
             json!({"series": [{"tags": {}, "columns": ["time", name], "points": [[set.start, rows]]}]})
         };
-        assert_eq!((ask.check)(&answer(set.rows())), Ok(()));
-        assert!((ask.check)(&answer(set.rows() - 1)).is_err());
-        assert!((ask.check)(&answer(set.rows() + 1)).is_err());
-        assert!((ask.check)(&json!({"series": []})).is_err());
+        assert_eq!((send.check)(&response(set.rows())), Ok(()));
+        assert!((send.check)(&response(set.rows() - 1)).is_err());
+        assert!((send.check)(&response(set.rows() + 1)).is_err());
+        assert!((send.check)(&json!({"series": []})).is_err());
     }
 }
