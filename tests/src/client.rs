@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use ureq::http::{HeaderMap, Method, Request, StatusCode};
 
-/// Time limit of one request; a slower one ends with [`NoAnswer`].
+/// Time limit of one request; a slower one ends with [`NoResponse`].
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Maximum size of a response body.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
@@ -25,7 +25,7 @@ pub struct Client {
 /// Missing response: the connection was refused, reset or timed out. The outcome of the request is unknown.
 #[derive(Debug, thiserror::Error)]
 #[error("{method} {path} got no response: {source}")]
-pub struct NoAnswer {
+pub struct NoResponse {
     method: String,
     path: String,
     source: Box<ureq::Error>,
@@ -84,9 +84,9 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: &[u8],
-    ) -> Result<Response, NoAnswer> {
+    ) -> Result<Response, NoResponse> {
         self.try_send(method, path, headers, body)
-            .map_err(|source| NoAnswer {
+            .map_err(|source| NoResponse {
                 method: method.to_owned(),
                 path: path.to_owned(),
                 source: Box::new(source),
@@ -142,13 +142,13 @@ impl Client {
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
-        let answer = if has_body {
+        let response = if has_body {
             let request = request.body(body)?;
             self.agent.run(request)?
         } else {
             self.agent.run(request.body(())?)?
         };
-        let (parts, mut body) = answer.into_parts();
+        let (parts, mut body) = response.into_parts();
         let body = body.with_config().limit(ANSWER_BYTES_MAX).read_to_vec()?;
         Ok(Response {
             status: parts.status.as_u16(),

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use tideline_fleet::Random;
 
-use crate::client::{Client, NoAnswer};
+use crate::client::{Client, NoResponse};
 use crate::ledger::{Fate, Ledger, Place};
 
 /// Points per request.
@@ -81,8 +81,8 @@ impl Load {
         let unknown = self.ledger().places(Fate::Unknown);
         for places in unknown.chunks(100) {
             let body = self.body(places);
-            let answer = client.post_lines("/v1/tables/default/points", &body);
-            assert!(answer.is_success(), "resending failed: {answer:?}");
+            let response = client.post_lines("/v1/tables/default/points", &body);
+            assert!(response.is_success(), "resending failed: {response:?}");
             self.ledger().note(places, Fate::Acknowledged);
         }
     }
@@ -115,10 +115,10 @@ impl Load {
 
     /// Sends points on a random write route and returns their fate. Only the error code `overloaded` of our
     /// own routes means that nothing was written; after any other failure the outcome is unknown.
-    fn send(&self, client: &Client, places: &[Place], random: &mut Random) -> Result<Fate, NoAnswer> {
+    fn send(&self, client: &Client, places: &[Place], random: &mut Random) -> Result<Fate, NoResponse> {
         let body = self.body(places);
         let plain = ("content-type", "text/plain");
-        let answer = match random.index(4) {
+        let response = match random.index(4) {
             0 => client.send("POST", "/write", &[plain], body.as_bytes()),
             1 => client.send("POST", "/api/v2/write?bucket=default", &[plain], body.as_bytes()),
             2 => {
@@ -128,11 +128,11 @@ impl Load {
             }
             _ => client.send("POST", "/v1/tables/default/points", &[plain], body.as_bytes()),
         }?;
-        let is_final = answer.is_success() || matches!(answer.status, 500..);
-        assert!(is_final, "a good write was refused: {answer:?}");
-        Ok(match answer.is_success() {
+        let is_final = response.is_success() || matches!(response.status, 500..);
+        assert!(is_final, "a good write was refused: {response:?}");
+        Ok(match response.is_success() {
             true => Fate::Acknowledged,
-            false if answer.text().contains("\"code\":\"overloaded\"") => Fate::Refused,
+            false if response.text().contains("\"code\":\"overloaded\"") => Fate::Refused,
             false => Fate::Unknown,
         })
     }

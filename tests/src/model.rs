@@ -129,12 +129,12 @@ fn read_rows(client: &Client, model: &Model, random: &mut Random, context: &str)
     };
     let is_newest_first = random.index(2) == 0;
     let limit = [1, 7, 100, 5_000][random.index(4)];
-    let mut question = span.question();
-    question["order"] = json!(if is_newest_first { "desc" } else { "asc" });
+    let mut query = span.query();
+    query["order"] = json!(if is_newest_first { "desc" } else { "asc" });
     // Pages of one row would take too long for many rows.
-    question["limit"] = json!(limit.max(model.rows(&span).len() / 20));
-    let context = format!("{context}, {question}");
-    let actual = reading::rows(client, "default", question).expect("a response");
+    query["limit"] = json!(limit.max(model.rows(&span).len() / 20));
+    let context = format!("{context}, {query}");
+    let actual = reading::rows(client, "default", query).expect("a response");
     for pair in actual.windows(2) {
         let [before, after] = pair else { continue };
         let is_ordered = match is_newest_first {
@@ -160,12 +160,12 @@ fn aggregate(client: &Client, model: &Model, random: &mut Random, context: &str)
         return;
     }
     let (start, end) = span.bounded(seconds);
-    let question = span.aggregate_question(field, seconds, start, end);
-    let context = format!("{context}, {question}");
-    let answer = client
-        .post_json("/v1/tables/default/query", &question)
+    let query = span.aggregate_query(field, seconds, start, end);
+    let context = format!("{context}, {query}");
+    let response = client
+        .post_json("/v1/tables/default/query", &query)
         .expect_status(200);
-    let actual = reading::rows_of(&answer);
+    let actual = reading::rows_of(&response);
     model.compare_windows(&span, field, seconds, (start, end), &actual, &context);
 }
 
@@ -174,12 +174,12 @@ fn latest(client: &Client, model: &Model, random: &mut Random, context: &str) {
     let Some(span) = Span::draw(model, random) else {
         return;
     };
-    let question = json!({"timelines": {"where": span.condition()}});
-    let context = format!("{context}, {question}");
-    let answer = client
-        .post_json("/v1/tables/default/latest", &question)
+    let query = json!({"timelines": {"where": span.condition()}});
+    let context = format!("{context}, {query}");
+    let response = client
+        .post_json("/v1/tables/default/latest", &query)
         .expect_status(200);
-    model.compare_latest(&span, &reading::rows_of(&answer), &context);
+    model.compare_latest(&span, &reading::rows_of(&response), &context);
 }
 
 /// Returns the key of a row for comparisons: measurement, host and timestamp.

@@ -36,15 +36,15 @@ impl RawConnection {
     /// Returns the status of the next HTTP/1.1 response; `None` if the connection is closed or a read times out
     /// before its status is received.
     pub fn first_status(&mut self) -> Option<u16> {
-        let mut answer = Vec::new();
+        let mut response = Vec::new();
         let mut buffer = [0; 4 << 10];
-        while !answer.contains(&b'\n') {
+        while !response.contains(&b'\n') {
             match self.stream.read(&mut buffer) {
-                Ok(read @ 1..) => answer.extend_from_slice(&buffer[..read]),
+                Ok(read @ 1..) => response.extend_from_slice(&buffer[..read]),
                 Ok(0) | Err(_) => break,
             }
         }
-        let answer = String::from_utf8_lossy(&answer);
-        answer.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()
+        let response = String::from_utf8_lossy(&response);
+        response.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()
     }
 }

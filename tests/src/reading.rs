@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 use tideline_model::{Timestamp, Value};
 
-use crate::client::{Client, NoAnswer, Response};
+use crate::client::{Client, NoResponse, Response};
 
 /// Rows per page; small enough that tests read several pages.
 const PAGE_ROWS: u64 = 5_000;
@@ -49,9 +49,9 @@ pub fn all(client: &Client, table: &str, measurement: &str) -> Vec<Row> {
 /// # Panics
 ///
 /// If a page is refused.
-pub fn of(client: &Client, table: &str, condition: &Json) -> Result<Vec<Row>, NoAnswer> {
-    let question = json!({"timelines": {"where": condition}});
-    rows(client, table, question)
+pub fn of(client: &Client, table: &str, condition: &Json) -> Result<Vec<Row>, NoResponse> {
+    let query = json!({"timelines": {"where": condition}});
+    rows(client, table, query)
 }
 
 /// Like [`all`], but returns no points for a measurement that was never written.
@@ -81,22 +81,22 @@ pub fn column(function: &str, field: &str) -> String {
 /// # Panics
 ///
 /// If a page is refused or invalid.
-pub fn rows(client: &Client, table: &str, mut question: Json) -> Result<Vec<Row>, NoAnswer> {
-    if question.get("limit").is_none() {
-        question["limit"] = json!(PAGE_ROWS);
+pub fn rows(client: &Client, table: &str, mut query: Json) -> Result<Vec<Row>, NoResponse> {
+    if query.get("limit").is_none() {
+        query["limit"] = json!(PAGE_ROWS);
     }
-    question["times"] = json!("nanos");
+    query["times"] = json!("nanos");
     let path = format!("/v1/tables/{table}/query");
     let headers = [("content-type", "application/json")];
     let mut rows = Vec::new();
     loop {
-        let answer = client.send("POST", &path, &headers, question.to_string().as_bytes())?;
-        let answer = answer.expect_status(200);
-        let mut page = page_of(&answer);
+        let response = client.send("POST", &path, &headers, query.to_string().as_bytes())?;
+        let response = response.expect_status(200);
+        let mut page = page_of(&response);
         let next = page.next.take();
         rows.extend(rows_of_page(page));
         match next {
-            Some(next) => question["page"] = json!(next),
+            Some(next) => query["page"] = json!(next),
             None => return Ok(rows),
         }
     }
@@ -124,12 +124,12 @@ struct Series<'a> {
 /// # Panics
 ///
 /// If the response has no rows in this form.
-pub fn rows_of(answer: &Response) -> Vec<Row> {
-    rows_of_page(page_of(answer))
+pub fn rows_of(response: &Response) -> Vec<Row> {
+    rows_of_page(page_of(response))
 }
 
-fn page_of(answer: &Response) -> Page<'_> {
-    serde_json::from_slice(&answer.body).unwrap_or_else(|error| panic!("no rows ({error}): {answer:?}"))
+fn page_of(response: &Response) -> Page<'_> {
+    serde_json::from_slice(&response.body).unwrap_or_else(|error| panic!("no rows ({error}): {response:?}"))
 }
 
 fn rows_of_page(page: Page<'_>) -> Vec<Row> {
@@ -157,9 +157,9 @@ fn rows_of_page(page: Page<'_>) -> Vec<Row> {
 /// # Panics
 ///
 /// If the request is refused or no response is received.
-pub fn search(client: &Client, table: &str, question: &Json) -> Json {
+pub fn search(client: &Client, table: &str, query: &Json) -> Json {
     client
-        .post_json(&format!("/v1/tables/{table}/timelines/search"), question)
+        .post_json(&format!("/v1/tables/{table}/timelines/search"), query)
         .expect_status(200)
         .json()
 }
@@ -170,10 +170,10 @@ pub fn search(client: &Client, table: &str, question: &Json) -> Json {
 ///
 /// If a page is refused or no response is received.
 pub fn sources(client: &Client, table: &str, condition: &Json) -> Vec<String> {
-    let mut question = json!({"where": condition, "sort": [{"tag": "host"}], "limit": 1_000});
+    let mut query = json!({"where": condition, "sort": [{"tag": "host"}], "limit": 1_000});
     let mut sources = Vec::new();
     loop {
-        let page = search(client, table, &question);
+        let page = search(client, table, &query);
         let timelines = page["timelines"].as_array().expect("a page has timelines");
         sources.extend(
             timelines
@@ -181,7 +181,7 @@ pub fn sources(client: &Client, table: &str, condition: &Json) -> Vec<String> {
                 .map(|timeline| timeline["source"].as_str().unwrap_or_default().to_owned()),
         );
         match page["next"].as_str() {
-            Some(next) => question["page"] = json!(next),
+            Some(next) => query["page"] = json!(next),
             None => return sources,
         }
     }

@@ -212,13 +212,13 @@ impl Step {
             .copied()
             .filter(|(name, _)| *name != ENCODE)
             .collect();
-        let answer = client
+        let response = client
             .send(&self.method, &fill(&self.path, kept)?, &headers, &body)
             .map_err(|error| error.to_string())?;
         for expectation in &self.expectations {
             expectation
-                .check(&answer, kept)
-                .map_err(|reason| format!("{reason}\n    the response: {answer:?}"))?;
+                .check(&response, kept)
+                .map_err(|reason| format!("{reason}\n    the response: {response:?}"))?;
         }
         Ok(())
     }
@@ -257,35 +257,36 @@ impl Expectation {
         }
     }
 
-    fn check(&self, answer: &Response, kept: &mut HashMap<String, String>) -> Result<(), String> {
+    fn check(&self, response: &Response, kept: &mut HashMap<String, String>) -> Result<(), String> {
         match self {
-            Self::Status(status) if answer.status == *status => Ok(()),
-            Self::Status(status) => Err(format!("status {}, expected {status}", answer.status)),
-            Self::Header { name, text } => check_header(answer, name, &fill(text, kept)?),
+            Self::Status(status) if response.status == *status => Ok(()),
+            Self::Status(status) => Err(format!("status {}, expected {status}", response.status)),
+            Self::Header { name, text } => check_header(response, name, &fill(text, kept)?),
             Self::Json(expected) => {
                 let actual: Value =
-                    serde_json::from_slice(&answer.body).map_err(|error| format!("not JSON: {error}"))?;
+                    serde_json::from_slice(&response.body).map_err(|error| format!("not JSON: {error}"))?;
                 subset::holds(&actual, &parse_expected(&fill(expected, kept)?))
             }
             Self::Lines(expected) => {
-                let lines: Result<Vec<Value>, _> = answer.text().lines().map(serde_json::from_str).collect();
+                let lines: Result<Vec<Value>, _> =
+                    response.text().lines().map(serde_json::from_str).collect();
                 let lines = lines.map_err(|error| format!("not NDJSON: {error}"))?;
                 subset::holds(&Value::Array(lines), &parse_expected(&fill(expected, kept)?))
             }
-            Self::Text(words) => match answer.text().contains(&fill(words, kept)?) {
+            Self::Text(words) => match response.text().contains(&fill(words, kept)?) {
                 true => Ok(()),
                 false => Err(format!("the body lacks {words:?}")),
             },
-            Self::Lacks(words) => match answer.text().contains(&fill(words, kept)?) {
+            Self::Lacks(words) => match response.text().contains(&fill(words, kept)?) {
                 true => Err(format!("the body has {words:?}")),
                 false => Ok(()),
             },
-            Self::Body(expected) => match answer.text() == fill(expected, kept)? {
+            Self::Body(expected) => match response.text() == fill(expected, kept)? {
                 true => Ok(()),
                 false => Err(format!("the body is not {expected:?}")),
             },
             Self::Keep { name, pointer } => {
-                let body = answer.json();
+                let body = response.json();
                 let part = body
                     .pointer(pointer)
                     .ok_or_else(|| format!("nothing at {pointer}"))?;
@@ -297,15 +298,15 @@ impl Expectation {
     }
 }
 
-fn check_header(answer: &Response, name: &str, text: &str) -> Result<(), String> {
-    let there = answer.headers.contains_key(name);
+fn check_header(response: &Response, name: &str, text: &str) -> Result<(), String> {
+    let there = response.headers.contains_key(name);
     match (text.is_empty(), there) {
         (true, false) => Ok(()),
-        (true, true) => Err(format!("header {name} is present: {:?}", answer.header(name))),
-        (false, _) if answer.header(name).contains(text) => Ok(()),
+        (true, true) => Err(format!("header {name} is present: {:?}", response.header(name))),
+        (false, _) if response.header(name).contains(text) => Ok(()),
         (false, _) => Err(format!(
             "header {name} is {:?}, expected {text:?}",
-            answer.header(name)
+            response.header(name)
         )),
     }
 }

@@ -240,8 +240,8 @@ impl Server {
     pub fn wait_ready(&self) {
         let client = self.client();
         let ready = wait::until(START_PATIENCE, || {
-            let answer = client.send("GET", "/ready", &[], b"").ok()?;
-            (answer.status == 200).then_some(())
+            let response = client.send("GET", "/ready", &[], b"").ok()?;
+            (response.status == 200).then_some(())
         });
         assert!(ready.is_some(), "not ready; the log:\n{}", self.log());
     }
@@ -276,8 +276,8 @@ impl Server {
             client = client
                 .take()
                 .or_else(|| self.address_within(Duration::ZERO).map(Client::new));
-            let answer = client.as_ref()?.send("GET", "/ready", &[], b"").ok()?;
-            (answer.status == 200).then_some(true)
+            let response = client.as_ref()?.send("GET", "/ready", &[], b"").ok()?;
+            (response.status == 200).then_some(true)
         });
         let is_ready = is_ready.unwrap_or_else(|| panic!("neither ready nor gone; the log:\n{}", self.log()));
         is_ready.then_some(self)
@@ -321,14 +321,14 @@ impl Server {
     ///
     /// The server, if it is still running after `patience`.
     pub fn ended_within(mut self, patience: Duration) -> Result<Ended, Self> {
-        let asked = Instant::now();
+        let requested = Instant::now();
         let gone = wait::until(patience, || {
             self.child.try_wait().expect("the server is our child")
         });
         let Some(status) = gone else {
             return Err(self);
         };
-        let took = asked.elapsed();
+        let took = requested.elapsed();
         let log = self.log.whole();
         Ok(Ended { status, took, log })
     }
@@ -340,12 +340,12 @@ impl Server {
     ///
     /// If the server does not end in that time.
     pub fn terminate(mut self) -> Ended {
-        let asked = Instant::now();
+        let requested = Instant::now();
         kill_process(self.pid(), Signal::TERM).expect("the server is our child");
         let status = wait::until(3 * DRAIN_LIMIT, || {
             self.child.try_wait().expect("the server is our child")
         });
-        let took = asked.elapsed();
+        let took = requested.elapsed();
         let log = self.log();
         let Some(status) = status else {
             panic!("still running {took:?} after SIGTERM; the log:\n{log}");

@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn what_is_not_named_is_free_and_what_is_named_must_be_there() {
-        let answer = json!({"points": 2, "rejects": [], "rows": [1, 2.0, 3], "id": "abc"});
+        let response = json!({"points": 2, "rejects": [], "rows": [1, 2.0, 3], "id": "abc"});
         let good = [
             json!({}),
             json!({"points": 2.0}),
@@ -117,7 +117,7 @@ mod tests {
             json!({"id": "<has b>", "points": "<positive>", "rows": "<array>"}),
         ];
         for expected in &good {
-            assert_eq!(holds(&answer, expected), Ok(()), "{expected}");
+            assert_eq!(holds(&response, expected), Ok(()), "{expected}");
         }
         let bad = [
             json!({"points": 3}),
@@ -130,7 +130,7 @@ mod tests {
             json!([]),
         ];
         for expected in &bad {
-            assert!(holds(&answer, expected).is_err(), "{expected}");
+            assert!(holds(&response, expected).is_err(), "{expected}");
         }
     }
 

@@ -214,9 +214,9 @@ fn ages_seen(client: &Client, now: i64) -> Vec<i64> {
     tiers.sort_unstable();
     assert_eq!(tiers, all, "each point is in one tier");
     let range = json!({"start": "2000-01-01T00:00:00Z", "end": "2200-01-01T00:00:00Z"});
-    let question = json!({"aggregate": {"functions": ["count", "sum"]}, "fields": ["days"], "range": range});
+    let query = json!({"aggregate": {"functions": ["count", "sum"]}, "fields": ["days"], "range": range});
     let answer = client
-        .post_json(&format!("/v1/tables/{TABLE}/query"), &question)
+        .post_json(&format!("/v1/tables/{TABLE}/query"), &query)
         .expect_status(200);
     let told: Vec<Value> = reading::rows_of(&answer)
         .iter()

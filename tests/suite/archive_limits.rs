@@ -66,8 +66,8 @@ fn every(step: i64, count: i64, last_days_ago: i64) -> String {
 
 /// Returns all rows of a table or of one tier, sorted.
 fn rows(client: &Client, table: &str, tier: Option<&str>) -> Vec<Row> {
-    let question = tier.map_or_else(|| json!({}), |tier| json!({"tier": tier}));
-    let mut rows = reading::rows(client, table, question).expect("a response");
+    let query = tier.map_or_else(|| json!({}), |tier| json!({"tier": tier}));
+    let mut rows = reading::rows(client, table, query).expect("a response");
     rows.sort_by(|a, b| (&a.measurement, &a.tags, a.time).cmp(&(&b.measurement, &b.tags, b.time)));
     rows
 }

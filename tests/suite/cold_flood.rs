@@ -39,7 +39,7 @@ const RATIO_MAX: f64 = 3.0;
 const ATTEMPTS: usize = 3;
 
 #[test]
-fn hot_questions_are_answered_beside_a_flood_of_cold_ones() {
+fn hot_queries_are_served_beside_a_flood_of_cold_ones() {
     let seed = seed("cold_flood");
     let span = Duration::from_millis(rounds("TIDELINE_FLOOD_MS", 1_500, 10_000) as u64) / PAIRS;
     let folder = DataFolder::new();
@@ -55,7 +55,7 @@ fn hot_questions_are_answered_beside_a_flood_of_cold_ones() {
         let mut ratios: Vec<f64> = (0..u64::from(PAIRS))
             .map(|pair| {
                 let seed = seed.wrapping_add(pair * 100);
-                let alone = ask_hot(&client, now, seed, span);
+                let alone = query_hot(&client, now, seed, span);
                 let beside = beside_flood(&client, (cold_start, now), seed, span);
                 let ratio = beside.median().as_secs_f64() / alone.median().as_secs_f64();
                 println!("attempt {attempt}: hot alone {alone}; with the flood {beside}; ratio {ratio:.2}");
@@ -98,7 +98,7 @@ fn beside_flood(client: &Client, (cold_start, now): (i64, i64), seed: u64, span:
                 rustix::process::setpriority_process(None, 19).expect("a thread may lower its priority");
                 let mut random = Random::new(seed ^ (flooder + 1));
                 while !stop.load(Ordering::Relaxed) {
-                    let counter = if ask_cold(client, cold_start, &mut random) {
+                    let counter = if query_cold(client, cold_start, &mut random) {
                         answered
                     } else {
                         refused
@@ -114,7 +114,7 @@ fn beside_flood(client: &Client, (cold_start, now): (i64, i64), seed: u64, span:
         // Ends the flood also after a failed assertion, because the scope waits for its threads.
         let _stop = StopOnDrop(&stop);
         begins.recv().expect("the flood begins");
-        ask_hot(client, now, seed, span)
+        query_hot(client, now, seed, span)
     });
     let (answered, refused) = (answered.into_inner(), refused.into_inner());
     assert!(answered > 0, "no cold query succeeded");
@@ -164,8 +164,8 @@ fn prepare(client: &Client, cold_start: i64, now: i64) {
             "seal" => json!({"kind": kind}),
             _ => json!({"kind": kind, "table": TABLE, "wait": true}),
         };
-        let answer = client.post_json("/v1/jobs", &body);
-        assert!(answer.is_success(), "{kind}: {answer:?}");
+        let response = client.post_json("/v1/jobs", &body);
+        assert!(response.is_success(), "{kind}: {response:?}");
     }
 }
 
@@ -186,53 +186,53 @@ fn write(client: &Client, start: i64, count: i64, step: i64) {
 }
 
 /// Queries the last hours of random machines for `span` and checks each result.
-fn ask_hot(client: &Client, now: i64, seed: u64, span: Duration) -> Latencies {
+fn query_hot(client: &Client, now: i64, seed: u64, span: Duration) -> Latencies {
     let mut random = Random::new(seed);
     let mut latencies = Vec::new();
     let started = Instant::now();
     while started.elapsed() < span || latencies.is_empty() {
         let host = random.index(HOSTS);
-        let question = question(host, now - HOT_HOURS * HOUR, now, "1m");
+        let query = query(host, now - HOT_HOURS * HOUR, now, "1m");
         let asked = Instant::now();
-        let answer = client.post_json(&format!("/v1/tables/{TABLE}/query"), &question);
+        let response = client.post_json(&format!("/v1/tables/{TABLE}/query"), &query);
         latencies.push(asked.elapsed());
-        let answer = answer.expect_status(200);
-        let rows = reading::rows_of(&answer);
-        assert_eq!(rows.len() as i64, HOT_HOURS * 60, "{question}: {answer:?}");
+        let response = response.expect_status(200);
+        let rows = reading::rows_of(&response);
+        assert_eq!(rows.len() as i64, HOT_HOURS * 60, "{query}: {response:?}");
         let in_full = |row: &reading::Row| row.fields["count(wave)"] == Value::Signed(60 * SECOND / HOT_STEP);
-        assert!(rows.iter().all(in_full), "{question}: {answer:?}");
+        assert!(rows.iter().all(in_full), "{query}: {response:?}");
     }
     latencies.sort_unstable();
     Latencies(latencies)
 }
 
 /// Queries random cold days of a random machine; returns false if the query is refused as overload.
-fn ask_cold(client: &Client, cold_start: i64, random: &mut Random) -> bool {
+fn query_cold(client: &Client, cold_start: i64, random: &mut Random) -> bool {
     let (first, days) = (random.index(4) as i64, 1 + random.index(4) as i64);
     let start = cold_start + first * DAY;
     // Windows of seven minutes cannot be served from summaries of whole hours.
     let (window, of_window) = [("7m", 7), ("1h", 60)][random.index(2)];
-    let question = question(random.index(HOSTS), start, start + days * DAY, window);
-    let answer = client.post_json(&format!("/v1/tables/{TABLE}/query"), &question);
-    if [429, 503].contains(&answer.status) {
-        assert_eq!(answer.json()["retryable"], true, "{answer:?}");
+    let query = query(random.index(HOSTS), start, start + days * DAY, window);
+    let response = client.post_json(&format!("/v1/tables/{TABLE}/query"), &query);
+    if [429, 503].contains(&response.status) {
+        assert_eq!(response.json()["retryable"], true, "{response:?}");
         return false;
     }
-    let rows = reading::rows_of(&answer.expect_status(200));
+    let rows = reading::rows_of(&response.expect_status(200));
     let count = |row: &reading::Row| match row.fields["count(wave)"] {
         Value::Signed(count) => count,
-        ref other => panic!("{question}: the count is {other:?}"),
+        ref other => panic!("{query}: the count is {other:?}"),
     };
     assert_eq!(
         rows.iter().map(count).sum::<i64>(),
         days * DAY / COLD_STEP,
-        "{question}"
+        "{query}"
     );
-    assert!(rows.iter().all(|row| count(row) <= of_window), "{question}");
+    assert!(rows.iter().all(|row| count(row) <= of_window), "{query}");
     true
 }
 
-fn question(host: usize, start: i64, end: i64, window: &str) -> Json {
+fn query(host: usize, start: i64, end: i64, window: &str) -> Json {
     json!({
         "timelines": {"where": {"tag": "host", "equals": format!("h{host}")}},
         "range": {"start": start, "end": end},

@@ -105,7 +105,7 @@ fn every_expression_of_a_dashboard_has_an_answer() {
     let (mut asked, mut empty, mut failures) = (0, 0, Vec::new());
     for (place, expression) in expressions() {
         asked += 1;
-        match ask(&client, &expression) {
+        match run(&client, &expression) {
             Err(problem) => failures.push(format!("{place}: {expression}\n  {problem}")),
             Ok(0) if is_optional(&expression, &names) => empty += 1,
             Ok(0) => failures.push(format!(
@@ -120,24 +120,24 @@ fn every_expression_of_a_dashboard_has_an_answer() {
 }
 
 /// Returns the number of series of an expression over the last 15 minutes.
-fn ask(client: &Client, expression: &str) -> Result<usize, String> {
+fn run(client: &Client, expression: &str) -> Result<usize, String> {
     use tideline_model::Clock as _;
     let now = tideline_model::SystemClock.now().nanos() / 1_000_000_000;
     // The range ends in the future, so that points of the current second are before the last step.
     let (start, end) = (now - 900, now + 15);
     let form = format!("query={}&start={start}&end={end}&step=15", escaped(expression));
     let headers = [("content-type", "application/x-www-form-urlencoded")];
-    let answer = client
+    let response = client
         .send("POST", "/api/v1/query_range", &headers, form.as_bytes())
         .map_err(|error| error.to_string())?;
-    if answer.status != 200 {
-        return Err(format!("{}: {}", answer.status, answer.text()));
+    if response.status != 200 {
+        return Err(format!("{}: {}", response.status, response.text()));
     }
-    let answer = answer.json();
-    if let Some(warnings) = answer.get("warnings") {
+    let response = response.json();
+    if let Some(warnings) = response.get("warnings") {
         return Err(format!("warns: {warnings}"));
     }
-    Ok(answer["data"]["result"].as_array().map_or(0, Vec::len))
+    Ok(response["data"]["result"].as_array().map_or(0, Vec::len))
 }
 
 /// Returns true if an expression uses metrics that this machine lacks.

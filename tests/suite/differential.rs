@@ -10,17 +10,17 @@
 //! `TIDELINE_QUERIES` sets the number of queries and `TIDELINE_SEED` their seed. A difference fails the test
 //! and prints the seed of the query; such seeds are kept in [`FOUND`] and run each time.
 
-mod answer;
 mod data;
 mod grammar;
+mod outcome;
 mod reference;
 
 use tideline_fleet::Random;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Launch, not_run, rounds, seed};
 
-use self::answer::{Answer, difference};
-use self::grammar::{Grammar, Question};
+use self::grammar::{Grammar, RandomQuery};
+use self::outcome::{Outcome, difference};
 use self::reference::Reference;
 
 /// Number of queries in the short form of the test.
@@ -50,13 +50,13 @@ fn prometheus_says_the_same() {
     let seeds = FOUND.iter().copied().chain((0..queries).map(|_| seeds.bits()));
     let (mut asked, mut answered, mut differing) = (0, 0, Vec::new());
     for seed in seeds {
-        let question = Question::random(&mut Grammar::new(seed, is_old));
-        let ours = Answer::ask(&client, &question);
-        let theirs = Answer::ask(reference.client(), &question);
+        let query = RandomQuery::random(&mut Grammar::new(seed, is_old));
+        let ours = Outcome::run(&client, &query);
+        let theirs = Outcome::run(reference.client(), &query);
         asked += 1;
         answered += usize::from(theirs.is_full());
         if let Some(difference) = difference(&ours, &theirs) {
-            println!("seed {seed}: {question}\n  {difference}");
+            println!("seed {seed}: {query}\n  {difference}");
             differing.push(seed);
             if differing.len() >= SHOWN_MAX {
                 break;

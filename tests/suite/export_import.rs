@@ -191,7 +191,7 @@ struct Seen {
     points: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-fn look(client: &Client) -> Seen {
+fn snapshot(client: &Client) -> Seen {
     let search = json!({"limit": 10_000});
     let found = client
         .post_json("/v1/tables/default/timelines/search", &search)
@@ -205,10 +205,10 @@ fn look(client: &Client) -> Seen {
         .map(name)
         .collect();
     let mut points: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-    let mut question = json!({"times": "nanos", "range": {}, "limit": 1_000, "sample_details": true});
+    let mut query = json!({"times": "nanos", "range": {}, "limit": 1_000, "sample_details": true});
     loop {
         let page = client
-            .post_json("/v1/tables/default/query", &question)
+            .post_json("/v1/tables/default/query", &query)
             .expect_status(200)
             .json();
         for series in page["series"].as_array().expect("a list") {
@@ -224,7 +224,7 @@ fn look(client: &Client) -> Seen {
             }
         }
         match &page["next"] {
-            Value::String(_) => question["page"] = page["next"].clone(),
+            Value::String(_) => query["page"] = page["next"].clone(),
             _ => break,
         }
     }
@@ -266,7 +266,7 @@ fn an_exported_store_written_again_is_the_same_store() {
         assert!(is_well, "{format}: {said}");
         // Seals the points, so that the export reads segments.
         client.post_json("/v1/jobs", &json!({"kind": "seal"}));
-        let seen = look(&client);
+        let seen = snapshot(&client);
         let places: BTreeSet<String> = points
             .iter()
             .map(|point| json!([point["measurement"], point["tags"], point["time"]]).to_string())
@@ -283,7 +283,7 @@ fn an_exported_store_written_again_is_the_same_store() {
             &["write", &exported, "--format", format, "--batch-bytes", "16KiB"],
         );
         assert!(is_well, "{format}: {said}");
-        let (seen, copied) = (sorted_types(seen), sorted_types(look(&copy)));
+        let (seen, copied) = (sorted_types(seen), sorted_types(snapshot(&copy)));
         assert_eq!(copied.timelines, seen.timelines, "{format}");
         assert_eq!(copied.fields, seen.fields, "{format}");
         for (place, fields) in &seen.points {

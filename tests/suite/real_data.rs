@@ -76,7 +76,7 @@ fn check(client: &Client, all: &[Series]) {
 
 /// Checks hourly aggregates of all files with one query.
 fn check_hours(client: &Client, all: &[Series]) {
-    let question = json!({
+    let query = json!({
         "timelines": {"where": {"property": "measurement", "equals": "nab"}},
         "range": {"start": "2011-01-01T00:00:00Z", "end": "2016-01-01T00:00:00Z"},
         "fields": ["value"],
@@ -87,7 +87,7 @@ fn check_hours(client: &Client, all: &[Series]) {
         },
     });
     let answer = client
-        .post_json("/v1/tables/default/query", &question)
+        .post_json("/v1/tables/default/query", &query)
         .expect_status(200);
     let mut actual: BTreeMap<(String, i64), Row> = reading::rows_of(&answer)
         .into_iter()

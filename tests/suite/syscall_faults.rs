@@ -166,8 +166,8 @@ fn an_outage_is_reported_as_it_is_and_ends_with_its_cause() {
     println!("{state}");
     assert!(state["reads"] == false && state["writes"] == false, "{state}");
     assert_eq!(state["reopening"][0]["tier"], "hot", "{state}");
-    let question = json!({"timelines": {"where": {"tag": "host", "equals": "a"}}});
-    let read = client.post_json("/v1/tables/default/query", &question);
+    let query = json!({"timelines": {"where": {"tag": "host", "equals": "a"}}});
+    let read = client.post_json("/v1/tables/default/query", &query);
     assert_eq!(read.status, 503, "{read:?}");
     assert!(read.headers.contains_key("retry-after"), "{read:?}");
     let written = client.post_lines("/v1/tables/default/points", &line);
@@ -300,12 +300,12 @@ fn probe(client: &Client, host: &str, stop: &AtomicBool) -> Seen {
         let before = readiness(client);
         let line = format!("probe,host=p v={number}i {}", 1_600_000_000_000_000_000 + number);
         let written = client.post_lines("/v1/tables/default/points", &line);
-        let question = json!({
+        let query = json!({
             "timelines": {"where": {"tag": "host", "equals": host}},
             "fields": ["f"],
             "limit": 10
         });
-        let read = client.post_json("/v1/tables/default/query", &question);
+        let read = client.post_json("/v1/tables/default/query", &query);
         assert!(
             read.is_success() || read.status >= 500,
             "the query is valid: {read:?}"

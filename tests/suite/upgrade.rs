@@ -284,7 +284,7 @@ fn check_latest(client: &Client, table: &str, expected: &Timelines, context: &st
 /// are exact.
 fn check_hours(client: &Client, expected: &Expected, context: &str) {
     const HOUR: i64 = 3_600_000_000_000;
-    let question = json!({
+    let query = json!({
         "timelines": {"where": {"property": "measurement", "equals": "cpu"}},
         "fields": ["requests"],
         "range": {"start": "2024-03-01T00:00:00Z", "end": "2024-03-06T00:00:00Z"},
@@ -292,7 +292,7 @@ fn check_hours(client: &Client, expected: &Expected, context: &str) {
         "aggregate": {"functions": ["count", "sum", "min", "max"], "window": "1h", "group_by": ["host"]},
     });
     let answer = client
-        .post_json("/v1/tables/default/query", &question)
+        .post_json("/v1/tables/default/query", &query)
         .expect_status(200);
     let mut wanted = std::collections::BTreeMap::<(String, i64), Vec<i64>>::new();
     for ((_, tags), timeline) in &expected.0["default"] {

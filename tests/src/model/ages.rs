@@ -56,8 +56,8 @@ pub(super) fn start_move(client: &Client, random: &mut Random, context: &str) {
 
 fn run_move(client: &Client, kind: &str, wait: bool, context: &str) {
     let body = json!({"kind": kind, "table": "default", "wait": wait});
-    let answer = client.post_json("/v1/jobs", &body);
-    assert!(answer.is_success(), "{context}, {body}: {answer:?}");
+    let response = client.post_json("/v1/jobs", &body);
+    assert!(response.is_success(), "{context}, {body}: {response:?}");
 }
 
 /// Deletes the points of random timelines in a random range, or timelines with all their points.
@@ -91,8 +91,8 @@ pub(super) fn delete(client: &Client, model: &mut Model, random: &mut Random, co
 /// Sends a delete once or twice: it is idempotent.
 fn post_delete(client: &Client, random: &mut Random, what: &str, body: &Json, context: &str) {
     for _ in 0..=random.index(2) {
-        let answer = client.post_json(&format!("/v1/tables/default/{what}/delete"), body);
-        assert!(answer.is_success(), "{context}, {body}: {answer:?}");
+        let response = client.post_json(&format!("/v1/tables/default/{what}/delete"), body);
+        assert!(response.is_success(), "{context}, {body}: {response:?}");
     }
 }
 
@@ -107,8 +107,8 @@ fn delete_by_id(client: &Client, span: &Span, context: &str) {
         let id = timeline["id"].as_str().expect("a timeline has an id");
         for status in [204, 404] {
             let path = format!("/v1/tables/default/timelines/{id}");
-            let answer = client.send("DELETE", &path, &[], b"").expect("a response");
-            assert_eq!(answer.status, status, "{context}, {path}: {answer:?}");
+            let response = client.send("DELETE", &path, &[], b"").expect("a response");
+            assert_eq!(response.status, status, "{context}, {path}: {response:?}");
         }
     }
 }
@@ -140,10 +140,10 @@ pub(super) fn set_policy(
     policy[name] = age(visible_from);
     let body = json!({"policy": policy}).to_string();
     let headers = [("content-type", "application/json")];
-    let answer = client
+    let response = client
         .send("PATCH", "/v1/tables/default", &headers, body.as_bytes())
         .expect("a response");
-    assert!(answer.is_success(), "{context}, {body}: {answer:?}");
+    assert!(response.is_success(), "{context}, {body}: {response:?}");
     let visible_from = visible_from.unwrap_or(i64::MIN);
     let hidden_before = model.show_from(visible_from);
     if purge == Purge::AtOnce && visible_from < hidden_before {

@@ -281,12 +281,12 @@ impl Span {
     }
 
     /// Returns the request for raw rows.
-    pub(super) fn question(&self) -> Json {
-        let mut question = json!({"timelines": {"where": self.condition()}});
+    pub(super) fn query(&self) -> Json {
+        let mut query = json!({"timelines": {"where": self.condition()}});
         if self.start > i64::MIN {
-            question["range"] = json!({"start": self.start, "end": self.end});
+            query["range"] = json!({"start": self.start, "end": self.end});
         }
-        question
+        query
     }
 
     /// Returns the range with a finite end, cut to its last [`WINDOWS_MAX`] windows and never empty.
@@ -296,7 +296,7 @@ impl Span {
         (start.min(end - 1), end)
     }
 
-    pub(super) fn aggregate_question(&self, field: &str, seconds: i64, start: i64, end: i64) -> Json {
+    pub(super) fn aggregate_query(&self, field: &str, seconds: i64, start: i64, end: i64) -> Json {
         json!({
             "timelines": {"where": self.condition()},
             "range": {"start": start, "end": end},

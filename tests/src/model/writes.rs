@@ -58,7 +58,7 @@ pub(super) fn write(client: &Client, model: &mut Model, random: &mut Random, con
         _ => ("identity", body.into_bytes()),
     };
     let headers = [("content-type", content_type), ("content-encoding", encoding)];
-    let answer = client
+    let response = client
         .send("POST", "/v1/tables/default/points", &headers, &body)
         .expect("a response");
     // Only the expired points of a request are rejected.
@@ -67,12 +67,12 @@ pub(super) fn write(client: &Client, model: &mut Model, random: &mut Random, con
         .filter(|draft| model.takes(draft.time))
         .collect();
     if taken.is_empty() {
-        assert_eq!(answer.status, 422, "{context}: {answer:?}");
+        assert_eq!(response.status, 422, "{context}: {response:?}");
         return;
     }
-    let answer = answer.expect_status(200).json();
-    assert_eq!(answer["points"], taken.len(), "{context}: {answer}");
-    assert_eq!(answer["rejected"], count - taken.len(), "{context}: {answer}");
+    let response = response.expect_status(200).json();
+    assert_eq!(response["points"], taken.len(), "{context}: {response}");
+    assert_eq!(response["rejected"], count - taken.len(), "{context}: {response}");
     for draft in taken {
         model.write(draft.measurement, &draft.host, draft.time, draft.fields);
     }

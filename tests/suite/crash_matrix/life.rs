@@ -346,14 +346,14 @@ fn check_hours(client: &Client, all: &BTreeMap<Place, i64>, context: &str) {
         *sum += write;
         *floats += *write as f64 + 0.5;
     }
-    let question = json!({
+    let query = json!({
         "fields": ["write", "float"],
         "range": {"start": "now-50d", "end": "now+1d"},
         "times": "nanos",
         "aggregate": {"functions": ["count", "sum"], "window": "1h", "group_by": ["host"]},
     });
     let answer = client
-        .post_json(&format!("/v1/tables/{TABLE}/query"), &question)
+        .post_json(&format!("/v1/tables/{TABLE}/query"), &query)
         .expect_status(200);
     for row in reading::rows_of(&answer) {
         let place = (row.tags.get("host").cloned().unwrap_or_default(), row.time);

@@ -63,8 +63,8 @@ pub(super) fn send(client: &Client, request: &WriteRequest) {
         ("Content-Type", "application/x-protobuf"),
         ("X-Prometheus-Remote-Write-Version", "0.1.0"),
     ];
-    let answer = client.send("POST", "/api/v1/write", &headers, &body);
-    answer
+    let outcome = client.send("POST", "/api/v1/write", &headers, &body);
+    outcome
         .unwrap_or_else(|error| panic!("{error}"))
         .expect_status(204);
 }

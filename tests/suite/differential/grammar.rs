@@ -9,7 +9,7 @@ use tideline_fleet::Random;
 use super::data::{END, START};
 
 /// Query; an instant query if `step` is 0.
-pub(super) struct Question {
+pub(super) struct RandomQuery {
     pub(super) query: String,
     /// Start in milliseconds, like `end` and `step`.
     pub(super) start: i64,
@@ -64,7 +64,7 @@ const OF_VECTORS: [&str; 15] = [
 const OF_DATES: [&str; 6] = ["day_of_week", "hour", "minute", "month", "year", "days_in_month"];
 const AGGREGATIONS: [&str; 8] = ["sum", "avg", "min", "max", "count", "group", "stddev", "stdvar"];
 
-impl Question {
+impl RandomQuery {
     pub(super) fn random(grammar: &mut Grammar) -> Self {
         let query = match grammar.random.index(8) {
             0 => grammar.scalar(DEPTH),
@@ -89,7 +89,7 @@ impl Question {
     }
 }
 
-impl fmt::Display for Question {
+impl fmt::Display for RandomQuery {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (start, end, step) = (self.start, self.end, self.step);
         write!(out, "{} from {start} to {end} by {step}", self.query)

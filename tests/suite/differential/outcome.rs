@@ -9,14 +9,14 @@ use serde_json::Value;
 use tideline_tests::Client;
 use tideline_tests::client::escaped;
 
-use super::grammar::Question;
+use super::grammar::RandomQuery;
 
 /// Tolerance of float sums, relative to the larger value but at least to 1: neither side guarantees an order of
 /// additions.
 const TOLERANCE: f64 = 1e-9;
 
 /// Result in a comparable form.
-pub(super) enum Answer {
+pub(super) enum Outcome {
     /// Samples by series: timestamp and value.
     Series(BTreeMap<String, Vec<(i64, f64)>>),
     /// Error with its status and class.
@@ -27,18 +27,18 @@ pub(super) enum Answer {
     },
 }
 
-impl Answer {
-    pub(super) fn ask(client: &Client, question: &Question) -> Self {
+impl Outcome {
+    pub(super) fn run(client: &Client, query: &RandomQuery) -> Self {
         let seconds = |millis: i64| format!("{}.{:03}", millis / 1_000, millis % 1_000);
-        let mut form = vec![("query", question.query.clone())];
-        let path = match question.step {
+        let mut form = vec![("query", query.query.clone())];
+        let path = match query.step {
             0 => {
-                form.push(("time", seconds(question.start)));
+                form.push(("time", seconds(query.start)));
                 "/api/v1/query"
             }
             step => {
-                form.push(("start", seconds(question.start)));
-                form.push(("end", seconds(question.end)));
+                form.push(("start", seconds(query.start)));
+                form.push(("end", seconds(query.end)));
                 form.push(("step", seconds(step)));
                 "/api/v1/query_range"
             }
@@ -48,14 +48,14 @@ impl Answer {
             .map(|(name, value)| format!("{name}={}", escaped(value)))
             .collect();
         let headers = [("Content-Type", "application/x-www-form-urlencoded")];
-        let answer = client
+        let outcome = client
             .send("POST", path, &headers, body.join("&").as_bytes())
-            .unwrap_or_else(|error| panic!("{question}: {error}"));
-        let json = answer.json();
-        if answer.status != 200 {
+            .unwrap_or_else(|error| panic!("{query}: {error}"));
+        let json = outcome.json();
+        if outcome.status != 200 {
             let text = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
             return Self::Refused {
-                status: answer.status,
+                status: outcome.status,
                 class: text("errorType"),
                 message: text("error"),
             };
@@ -102,7 +102,7 @@ fn sample(pair: &Value) -> (i64, f64) {
     (millis.round() as i64, value)
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for Outcome {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Series(series) => write!(out, "{series:?}"),
@@ -116,12 +116,12 @@ impl fmt::Display for Answer {
 }
 
 /// Describes the difference between two results; `None` if they are equal.
-pub(super) fn difference(ours: &Answer, theirs: &Answer) -> Option<String> {
+pub(super) fn difference(ours: &Outcome, theirs: &Outcome) -> Option<String> {
     match (ours, theirs) {
-        (Answer::Series(ours), Answer::Series(theirs)) => series_difference(ours, theirs),
+        (Outcome::Series(ours), Outcome::Series(theirs)) => series_difference(ours, theirs),
         (
-            Answer::Refused { status, class, .. },
-            Answer::Refused {
+            Outcome::Refused { status, class, .. },
+            Outcome::Refused {
                 status: their_status,
                 class: their_class,
                 ..

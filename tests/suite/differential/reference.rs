@@ -47,8 +47,8 @@ impl Reference {
             .start();
         let client = Client::new(address);
         wait::until(PATIENCE, || {
-            let answer = client.send("GET", "/-/ready", &[], b"").ok()?;
-            (answer.status == 200).then_some(())
+            let outcome = client.send("GET", "/-/ready", &[], b"").ok()?;
+            (outcome.status == 200).then_some(())
         })
         .expect("the reference becomes ready");
         Self {
@@ -63,8 +63,8 @@ impl Reference {
 
     /// Returns the reported version.
     pub(super) fn version(&self) -> String {
-        let answer = self.client.get("/api/v1/status/buildinfo").json();
-        answer["data"]["version"].as_str().unwrap_or_default().to_owned()
+        let outcome = self.client.get("/api/v1/status/buildinfo").json();
+        outcome["data"]["version"].as_str().unwrap_or_default().to_owned()
     }
 
     /// Returns true for versions before 3.

@@ -25,16 +25,16 @@ impl OverHttp {
         format!("scripts_{}", self.tables)
     }
 
-    fn ask(&self, endpoint: &str, query: &str, more: &[(&str, i64)]) -> Result<QueryResult, String> {
+    fn run(&self, endpoint: &str, query: &str, more: &[(&str, i64)]) -> Result<QueryResult, String> {
         let path = format!("/v1/tables/{}/prometheus/api/v1/{endpoint}", self.table());
         let mut form = format!("query={}", escaped(query));
         for (name, millis) in more {
             form += &format!("&{name}={}", seconds(*millis));
         }
         let headers = [("Content-Type", "application/x-www-form-urlencoded")];
-        let answer = self.client.send("POST", &path, &headers, form.as_bytes());
-        let answer = answer.map_err(|error| error.to_string())?;
-        api::result(&answer.body)
+        let response = self.client.send("POST", &path, &headers, form.as_bytes());
+        let response = response.map_err(|error| error.to_string())?;
+        api::result(&response.body)
     }
 }
 
@@ -42,8 +42,8 @@ impl Target for OverHttp {
     fn clear(&mut self) -> Result<(), String> {
         if self.tables > 0 {
             let path = format!("/v1/tables/{}", self.table());
-            let answer = self.client.send("DELETE", &path, &[], b"");
-            answer.map_err(|error| error.to_string())?;
+            let response = self.client.send("DELETE", &path, &[], b"");
+            response.map_err(|error| error.to_string())?;
         }
         self.tables += 1;
         // The table has no retention: scripts begin in 1970, and some use earlier timestamps.
@@ -73,20 +73,20 @@ impl Target for OverHttp {
             ("X-Prometheus-Remote-Write-Version", "2.0.0"),
         ];
         let path = format!("/v1/tables/{}/prometheus/api/v1/write", self.table());
-        let answer = self.client.send("POST", &path, &headers, &body);
-        let answer = answer.map_err(|error| error.to_string())?;
-        match answer.status {
+        let response = self.client.send("POST", &path, &headers, &body);
+        let response = response.map_err(|error| error.to_string())?;
+        match response.status {
             204 => Ok(()),
-            status => Err(format!("{status}: {}", answer.text())),
+            status => Err(format!("{status}: {}", response.text())),
         }
     }
 
     fn instant(&mut self, query: &str, time: i64) -> Result<QueryResult, String> {
-        self.ask("query", query, &[("time", time)])
+        self.run("query", query, &[("time", time)])
     }
 
     fn range(&mut self, query: &str, start: i64, end: i64, step: i64) -> Result<QueryResult, String> {
-        self.ask(
+        self.run(
             "query_range",
             query,
             &[("start", start), ("end", end), ("step", step)],

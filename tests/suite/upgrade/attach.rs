@@ -532,15 +532,15 @@ fn extra_answers(client: &Client) -> Vec<Json> {
         ),
     ];
     for table in TABLES {
-        for question in [
+        for query in [
             json!({"aggregate": {"functions": ["count", "min", "max"], "window": "1d"}}),
             json!({"aggregate": {"functions": ["count", "first", "last"]}}),
         ] {
-            let mut question = question;
-            question["timelines"] = everyone.clone();
-            question["range"] = all.clone();
-            question["times"] = "nanos".into();
-            answers.push(post(&format!("/v1/tables/{table}/query"), question));
+            let mut query = query;
+            query["timelines"] = everyone.clone();
+            query["range"] = all.clone();
+            query["times"] = "nanos".into();
+            answers.push(post(&format!("/v1/tables/{table}/query"), query));
         }
     }
     for answer in &mut answers {

@@ -121,16 +121,16 @@ fn flip(test: &str, prepare: impl Fn(&DataFolder, &Path)) {
 
 /// Returns all rows of a table, or the first response that is not a page.
 fn rows(client: &Client, table: &str) -> Result<Vec<Row>, Box<Response>> {
-    let mut question: Json = json!({"limit": 1_000, "times": "nanos"});
+    let mut query: Json = json!({"limit": 1_000, "times": "nanos"});
     let mut rows = Vec::new();
     loop {
-        let answer = client.post_json(&format!("/v1/tables/{table}/query"), &question);
+        let answer = client.post_json(&format!("/v1/tables/{table}/query"), &query);
         if answer.status != 200 {
             return Err(Box::new(answer));
         }
         rows.extend(reading::rows_of(&answer));
         match &answer.json()["next"] {
-            Json::String(next) => question["page"] = json!(next),
+            Json::String(next) => query["page"] = json!(next),
             _ => return Ok(rows),
         }
     }
