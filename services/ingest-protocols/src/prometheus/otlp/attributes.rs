@@ -128,12 +128,17 @@ struct OuterLabel {
     is_promoted: bool,
 }
 
+/// Translated name of an attribute, or the reason why it has none.
+type LabelName = Result<Box<[u8]>, Reason>;
+/// Values of labels by their names.
+type LabelMap = BTreeMap<Vec<u8>, Vec<u8>>;
+
 /// Builder of the labels of data points.
 #[derive(Debug)]
 pub(super) struct Labels<'s> {
     settings: &'s OtlpSettings,
     /// Translated names.
-    names: HashMap<Box<[u8]>, Result<Box<[u8]>, Reason>>,
+    names: HashMap<Box<[u8]>, LabelName>,
     /// Labels of the resource.
     of_resource: Vec<OuterLabel>,
     /// Labels of resource and scope.
@@ -358,7 +363,7 @@ impl<'s> Labels<'s> {
     }
 
     /// Encodes labels with those of a resource and scope.
-    fn put(&mut self, mut merged: BTreeMap<Vec<u8>, Vec<u8>>, outer: Vec<OuterLabel>) {
+    fn put(&mut self, mut merged: LabelMap, outer: Vec<OuterLabel>) {
         for label in outer {
             let has = merged.get(&label.name).is_some_and(|value| !value.is_empty());
             if !(label.is_promoted && has) {
@@ -375,10 +380,10 @@ impl<'s> Labels<'s> {
         &mut self,
         attributes: &[Attribute<'_>],
         is_wanted: impl Fn(&[u8]) -> bool,
-    ) -> Read<Result<BTreeMap<Vec<u8>, Vec<u8>>, Reason>> {
+    ) -> Read<Result<LabelMap, Reason>> {
         let mut sorted: Vec<Attribute<'_>> = attributes.to_vec();
         sorted.sort_by_key(Attribute::key_text);
-        let mut joined = BTreeMap::<Vec<u8>, Vec<u8>>::new();
+        let mut joined = LabelMap::new();
         for attribute in sorted {
             let key = attribute.key_text();
             if !is_wanted(key) {
