@@ -90,7 +90,9 @@ impl Benchmark {
             cpu.as_secs_f64(),
             parts(&usage, points),
         ));
-        answer_time(&mut server.connect()?, &scrapes.count())?;
+        // Each resource has a sample of `target_info` per request.
+        let targets = scrapes.hosts * scrapes.rounds;
+        answer_time(&mut server.connect()?, &scrapes.count(targets))?;
         server.kill();
         self.forget(&data)
     }
