@@ -1,4 +1,6 @@
 //! OTLP over a connection: statuses, content types and bodies on which senders decide whether to repeat a request.
+//!
+//! Senders drop data after a wrong status, or repeat a request for ever, so each is checked in both encodings.
 
 use std::fs;
 use std::time::Duration;

@@ -76,7 +76,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
                     {"timeUnixNano": "1795176000000000000", "asDouble": 7}
                 ]}}]}]
             }]})),
-            (Vec<u8> = "application/x-protobuf", example = json!("\u{0}"))
+            (Vec<u8> = "application/x-protobuf", example = json!(""))
         )
     ),
     responses(
