@@ -65,6 +65,7 @@ pub mod influx;
 pub mod job;
 pub mod name;
 pub mod operation;
+pub mod otlp;
 pub mod plain;
 pub mod points;
 pub mod policy;

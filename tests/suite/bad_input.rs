@@ -8,6 +8,7 @@ use tideline_tests::compress::{Packing, bomb, gzip, snappy};
 use tideline_tests::raw::RawConnection;
 use tideline_tests::server::{DataFolder, Server};
 use tideline_tests::{Client, Launch, wait};
+use tideline_wire::protobuf::PutFields;
 use tideline_wire::varint;
 
 /// Maximum growth of peak resident memory during one test of this file.
@@ -307,6 +308,143 @@ fn remote_write_of_samples_of_two_bytes() {
     let refusal = refused_write(&victim, REMOTE_WRITE_1, "snappy", &snappy(&message));
     assert!(refusal.contains("too many samples"));
     victim.is_well("remote write, samples");
+}
+
+/// Sends an OTLP request and returns its response, which must not ask for a repetition.
+#[track_caller]
+fn export(victim: &Victim, content_type: &str, encoding: &str, body: &[u8]) -> tideline_tests::Response {
+    let headers = [("content-type", content_type), ("content-encoding", encoding)];
+    let answer = victim.client.send("POST", "/v1/metrics", &headers, body);
+    let answer = answer.expect("a response");
+    assert!([200, 400, 413].contains(&answer.status), "{answer:?}");
+    assert_eq!(answer.header("retry-after"), "", "{answer:?}");
+    assert_eq!(answer.header("content-type"), content_type, "{answer:?}");
+    assert!(
+        answer.body.len() < 4_000,
+        "a refusal does not send the body back: {} bytes",
+        answer.body.len()
+    );
+    answer
+}
+
+/// Wraps the data of a metric in a whole OTLP request. `field` is the number of its type.
+fn otlp_request(field: u32, data: &[u8]) -> Vec<u8> {
+    let mut metric = Vec::new();
+    metric.put_text(1, "m");
+    metric.put_bytes(field, data);
+    [2, 2, 1].into_iter().fold(metric, |inner, field| {
+        let mut outer = Vec::new();
+        outer.put_bytes(field, &inner);
+        outer
+    })
+}
+
+#[test]
+fn otlp_that_unpacks_to_much() {
+    let victim = Victim::start();
+    for (encoding, packing) in [("gzip", Packing::Gzip), ("zstd", Packing::Zstd)] {
+        for content_type in ["application/x-protobuf", "application/json"] {
+            let answer = export(&victim, content_type, encoding, &bomb(packing, 1 << 30));
+            assert_eq!(answer.status, 413, "{answer:?}");
+        }
+    }
+    let half = gzip(&otlp_request(5, b"\x0a\x00"));
+    let answer = export(&victim, "application/x-protobuf", "gzip", &half[..half.len() / 2]);
+    assert_eq!(answer.status, 400, "{answer:?}");
+    victim.is_well("OTLP, packed");
+}
+
+#[test]
+fn otlp_of_many_small_or_large_parts() {
+    let victim = Victim::start();
+    let mut timed = Vec::new();
+    timed.put_fixed64(3, 1_700_000_000_000_000_000);
+    let mut attribute = timed.clone();
+    attribute.extend(b"\x3a\x07\x0a\x01a\x12\x02\x18\x01".repeat(100_000));
+    let mut buckets = Vec::new();
+    buckets.put_sint(1, i64::from(i32::MIN));
+    buckets.put_uints(2, std::iter::repeat_n(1, 4 << 20));
+    let mut exponential = timed.clone();
+    exponential.put_bytes(8, &buckets);
+    let mut quantiles = timed.clone();
+    quantiles.extend(b"\x32\x00".repeat(1 << 20));
+    let mut exemplars = timed.clone();
+    exemplars.put_fixed64(4, 0);
+    exemplars.extend(b"\x2a\x00".repeat(1 << 20));
+    for (what, field, point, count) in [
+        ("empty points", 5, Vec::new(), 4 << 20),
+        ("attributes", 5, attribute, 4),
+        ("buckets", 10, exponential, 2),
+        ("quantiles", 11, quantiles, 4),
+        ("exemplars", 5, exemplars, 4),
+    ] {
+        let mut data = Vec::new();
+        (0..count).for_each(|_| data.put_bytes(1, &point));
+        data.put_uint(2, 2);
+        let answer = export(
+            &victim,
+            "application/x-protobuf",
+            "identity",
+            &otlp_request(field, &data),
+        );
+        println!("{what}: {}", answer.status);
+    }
+    // Empty members and lists of JSON, which are longer as messages.
+    for (open, element, close) in [
+        (r#"{"resourceMetrics":["#, "{},", "{}]}"),
+        (
+            r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"gauge":{"dataPoints":["#,
+            "{},",
+            "{}]}}]}]}]}",
+        ),
+        (
+            r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"histogram":{"dataPoints":[{"explicitBounds":["#,
+            "1,",
+            "1]}]}}]}]}]}",
+        ),
+    ] {
+        let body = [open, &element.repeat(1 << 20), close].concat();
+        export(&victim, "application/json", "identity", body.as_bytes());
+    }
+    victim.is_well("OTLP, many parts");
+}
+
+#[test]
+fn otlp_that_is_nested_deeply() {
+    let victim = Victim::start();
+    let mut value = b"\x0a\x01x".to_vec();
+    for _ in 0..20_000 {
+        let (mut list, mut outer) = (Vec::new(), Vec::new());
+        list.put_bytes(1, &value);
+        outer.put_bytes(5, &list);
+        value = outer;
+    }
+    let mut attribute = b"\x0a\x01a".to_vec();
+    attribute.put_bytes(2, &value);
+    let mut point = Vec::new();
+    point.put_fixed64(3, 1_700_000_000_000_000_000);
+    point.put_fixed64(4, 0);
+    point.put_bytes(7, &attribute);
+    let mut data = Vec::new();
+    data.put_bytes(1, &point);
+    let answer = export(
+        &victim,
+        "application/x-protobuf",
+        "identity",
+        &otlp_request(5, &data),
+    );
+    assert!(
+        answer.status == 400 && answer.text().contains("nested"),
+        "{answer:?}"
+    );
+    let deep = r#"{"arrayValue":{"values":["#.repeat(100_000);
+    let body = format!(r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{{"key":"a","value":{deep}"#);
+    let answer = export(&victim, "application/json", "identity", body.as_bytes());
+    assert!(
+        answer.status == 400 && answer.text().contains("recursion limit"),
+        "{answer:?}"
+    );
+    victim.is_well("OTLP, nested");
 }
 
 #[test]

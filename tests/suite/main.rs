@@ -22,6 +22,7 @@ mod memory;
 mod model;
 mod openapi_client;
 mod openapi_examples;
+mod otlp_client;
 mod prometheus_client;
 mod prometheus_openapi;
 mod promql_scripts;

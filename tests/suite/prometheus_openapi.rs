@@ -1,5 +1,5 @@
-//! Conformance to the OpenAPI document of Prometheus: every operation except remote read and write is requested
-//! with its examples, at the root and at the path of a table. The document is outside data; see
+//! Conformance to the OpenAPI document of Prometheus: every operation except remote read, remote write and OTLP is
+//! requested with its examples, at the root and at the path of a table. The document is outside data; see
 //! `tests/README.md`.
 
 use std::fs;
@@ -14,7 +14,7 @@ use tideline_tests::{Client, Launch, Response, yaml};
 /// Base paths of the operations.
 const BASES: [&str; 2] = ["/api/v1", "/v1/tables/default/prometheus/api/v1"];
 /// Unsupported operations, and why. They must return an error in the form of the document.
-const ABSENT: [(&str, &str); 13] = [
+const ABSENT: [(&str, &str); 12] = [
     ("/search/metric_names", "an experiment behind a flag"),
     ("/search/label_names", "an experiment behind a flag"),
     ("/search/label_values", "an experiment behind a flag"),
@@ -28,12 +28,12 @@ const ABSENT: [(&str, &str); 13] = [
     ),
     ("/admin/tsdb/clean_tombstones", "there are no tombstones"),
     ("/admin/tsdb/snapshot", "archives replace them"),
-    ("/otlp/v1/metrics", "another protocol"),
     ("/features", "would make Grafana use what is missing"),
     ("/notifications/live", "there are no notifications"),
 ];
-/// Operations with Protocol Buffers bodies, for which the document has no examples.
-const BINARY: [&str; 2] = ["/read", "/write"];
+/// Operations with Protocol Buffers bodies, for which the document has no examples. Errors of OTLP have the form of that
+/// protocol.
+const BINARY: [&str; 3] = ["/read", "/write", "/otlp/v1/metrics"];
 
 /// Request of the document.
 struct Case {

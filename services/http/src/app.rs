@@ -14,6 +14,7 @@ use tideline_connections::{BodyReader, Permits, Share, Shares};
 use tideline_engine::find::Stop;
 use tideline_engine::model::Timestamp;
 use tideline_engine::{Engine, Table};
+use tideline_ingest::protocols::prometheus::OtlpSettings;
 use tideline_openapi::ErrorCode;
 use tideline_query::{Budget, Cancel, Querier, Watch};
 use tideline_scheduler::Scheduler;
@@ -55,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) querier: Querier,
     pub(crate) settings: HttpSettings,
+    /// Settings of the translation of OTLP metrics, shared with the decoders of requests.
+    pub(crate) otlp: Arc<OtlpSettings>,
     pub(crate) metrics: Metrics,
     pub(crate) request_ids: RequestIds,
     pub(crate) refusals: Refusals,
@@ -117,6 +120,7 @@ impl App {
         let cold_queries_max = COLD_QUERIES_MAX + settings.query.cold_waiting_max;
         Self(Arc::new(Shared {
             querier: querier.expect("the system can start threads"),
+            otlp: Arc::new(settings.otlp_settings()),
             metrics: Metrics::new(),
             request_ids: RequestIds::new(started),
             refusals: Refusals::default(),

@@ -11,6 +11,9 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use tideline_connections::Client;
 use tideline_engine::model::Timestamp;
+use tideline_ingest::protocols::prometheus::OtlpEncoding;
+
+use crate::extract::content_type;
 
 /// Header with the id of a request, in requests and responses.
 pub(crate) const REQUEST_ID: &str = "x-request-id";
@@ -128,6 +131,8 @@ pub(crate) enum Dialect {
     Prometheus,
     /// Prometheus remote write: text bodies, and statuses that control the retries of senders.
     RemoteWrite,
+    /// OTLP: bodies are messages in the encoding of the request.
+    Otlp(OtlpEncoding),
     /// All other imports and pushes of samples, such as Pushgateway and VictoriaMetrics. Text bodies.
     SampleImport,
 }
@@ -145,7 +150,21 @@ pub(crate) fn within_prometheus(path: &str) -> &str {
     rest.strip_prefix(PROMETHEUS_OF_TABLE).unwrap_or_default()
 }
 
+/// Prefixes of the OTLP routes `/v1/metrics`, `/v1/logs` and `/v1/traces`.
+pub(crate) const OTLP_PREFIXES: [&str; 3] = ["", "/opentelemetry", "/api/v1/otlp"];
+
 impl Dialect {
+    /// Returns the dialect of a request. Errors of OTLP are Protocol Buffers if the request is, otherwise JSON, which
+    /// is easier to read for a sender of another content type.
+    pub(crate) fn of_request(path: &str, headers: &HeaderMap) -> Self {
+        match Self::of(path) {
+            Self::Otlp(_) if content_type(headers) == "application/x-protobuf" => {
+                Self::Otlp(OtlpEncoding::Protobuf)
+            }
+            dialect => dialect,
+        }
+    }
+
     /// Returns the dialect of a path.
     pub(crate) fn of(path: &str) -> Self {
         match path {
@@ -160,10 +179,20 @@ impl Dialect {
         match path {
             "/api/v1/write" | "/api/v1/push" => Self::RemoteWrite,
             "/federate" => Self::Prometheus,
+            path if is_otlp(path) => Self::Otlp(OtlpEncoding::Json),
             path if path.starts_with("/api/v1/import") => Self::SampleImport,
             path if path.starts_with("/metrics/") => Self::SampleImport,
             path if path.starts_with("/api/v1/") => Self::Prometheus,
             _ => Self::Native,
         }
     }
+}
+
+/// Returns true for the routes of OTLP.
+fn is_otlp(path: &str) -> bool {
+    let is_below = |prefix: &str| {
+        let rest = path.strip_prefix(prefix);
+        rest.is_some_and(|rest| matches!(rest, "/v1/metrics" | "/v1/logs" | "/v1/traces"))
+    };
+    OTLP_PREFIXES.into_iter().any(is_below)
 }

@@ -6,6 +6,7 @@
 //! dialect.
 
 use tideline_openapi::influx::{InfluxV1Error, InfluxV2Error};
+use tideline_openapi::otlp::RpcStatus;
 use tideline_openapi::prometheus::PrometheusError;
 use tideline_openapi::{ErrorBody, ErrorCode};
 use utoipa::ToSchema;
@@ -180,6 +181,7 @@ fn body_of(dialect: Dialect, example: &str) -> (&'static str, ContentBuilder) {
         Dialect::InfluxV1 => of(&InfluxV1Error::name()),
         Dialect::InfluxV2 => of(&InfluxV2Error::name()),
         Dialect::Prometheus => of(&PrometheusError::name()),
+        Dialect::Otlp(_) => of(&RpcStatus::name()),
         Dialect::RemoteWrite | Dialect::SampleImport => {
             let text = ObjectBuilder::new().schema_type(Type::String);
             let content = ContentBuilder::new().schema(Some(text));

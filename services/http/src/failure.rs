@@ -17,13 +17,17 @@ use tideline_engine::runtime::MemoryFull;
 use tideline_engine::{EngineError, ErrorKind, WriteOutcome};
 use tideline_ingest::WriteError;
 use tideline_ingest::protocols::IngestError;
+use tideline_ingest::protocols::prometheus::OtlpEncoding;
 use tideline_openapi::influx::{InfluxV1Error, InfluxV2Error};
+use tideline_openapi::otlp::RpcStatus;
 use tideline_openapi::points::Reject;
 use tideline_openapi::prometheus::PrometheusError;
 use tideline_openapi::{ErrorBody, ErrorCode, plain};
 use tideline_scheduler::SchedulerError;
+use tideline_wire::protobuf::PutFields;
 
 use crate::context::{Dialect, RequestContext, RequestId};
+use crate::resources::prometheus::otlp;
 
 /// Maximum size of an error text in a header, in bytes.
 const HEADER_TEXT_BYTES_MAX: usize = 1_024;
@@ -197,7 +201,7 @@ impl From<PatternError> for Failure {
 /// InfluxDB agents drop a batch on almost every 4xx status, so their dialects use it only for requests that
 /// can never succeed, except 429 in InfluxDB 2.
 pub(crate) fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
-    use Dialect::{InfluxV1, InfluxV2, Native, Prometheus, RemoteWrite, SampleImport};
+    use Dialect::{InfluxV1, InfluxV2, Native, Otlp, Prometheus, RemoteWrite, SampleImport};
     match (code, dialect) {
         (ErrorCode::Invalid | ErrorCode::OverLimit, _) => StatusCode::BAD_REQUEST,
         (ErrorCode::AllRejected, Native) => StatusCode::UNPROCESSABLE_ENTITY,
@@ -206,7 +210,7 @@ pub(crate) fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
         (ErrorCode::BodyTooLarge, RemoteWrite) => StatusCode::BAD_REQUEST,
         (ErrorCode::BodyTooLarge, _) => StatusCode::PAYLOAD_TOO_LARGE,
         (ErrorCode::BodyTooSlow, Native | Prometheus) => StatusCode::REQUEST_TIMEOUT,
-        (ErrorCode::BodyTooSlow, InfluxV1 | InfluxV2 | RemoteWrite | SampleImport) => {
+        (ErrorCode::BodyTooSlow, InfluxV1 | InfluxV2 | RemoteWrite | SampleImport | Otlp(_)) => {
             StatusCode::SERVICE_UNAVAILABLE
         }
         (ErrorCode::UnsupportedMediaType, _) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -220,7 +224,8 @@ pub(crate) fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
         (ErrorCode::Conflict, _) => StatusCode::SERVICE_UNAVAILABLE,
         (ErrorCode::TooManyTimelines, Native | InfluxV2 | Prometheus) => StatusCode::TOO_MANY_REQUESTS,
         // Prometheus retries after a 429 only if it is configured to do so.
-        (ErrorCode::TooManyTimelines, InfluxV1 | RemoteWrite | SampleImport) => {
+        // Older OTLP SDKs for Python repeat a request after 503, but not after 429.
+        (ErrorCode::TooManyTimelines, InfluxV1 | RemoteWrite | SampleImport | Otlp(_)) => {
             StatusCode::SERVICE_UNAVAILABLE
         }
         (ErrorCode::Overloaded | ErrorCode::Unavailable, _) => StatusCode::SERVICE_UNAVAILABLE,
@@ -229,6 +234,8 @@ pub(crate) fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
         (ErrorCode::IdempotencyKeyReused | ErrorCode::OverBudget | ErrorCode::WrongModel, _) => {
             StatusCode::UNPROCESSABLE_ENTITY
         }
+        // The OTLP collector drops a batch after 500.
+        (ErrorCode::Internal | ErrorCode::JobFailed, Otlp(_)) => StatusCode::SERVICE_UNAVAILABLE,
         (ErrorCode::Internal | ErrorCode::JobFailed, _) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
@@ -284,12 +291,42 @@ fn prometheus_error_type(code: ErrorCode) -> &'static str {
     }
 }
 
+/// Returns the code of gRPC for an error with an HTTP status.
+fn rpc_code(code: ErrorCode, status: StatusCode) -> i32 {
+    match code {
+        _ if status == StatusCode::SERVICE_UNAVAILABLE => 14,
+        ErrorCode::Unauthenticated => 16,
+        ErrorCode::Forbidden => 7,
+        ErrorCode::NotFound | ErrorCode::Gone => 5,
+        ErrorCode::MethodNotAllowed => 12,
+        ErrorCode::BodyTooLarge | ErrorCode::OverLimit | ErrorCode::OverBudget => 8,
+        _ => 3,
+    }
+}
+
+/// Returns a `google.rpc.Status { 1: int32 code, 2: string message }`.
+fn rpc_status_body(code: i32, message: String, encoding: OtlpEncoding) -> Response {
+    let body = match encoding {
+        OtlpEncoding::Protobuf => {
+            let mut body = Vec::new();
+            body.put_int(1, code.into());
+            body.put_text(2, &message);
+            body
+        }
+        OtlpEncoding::Json => {
+            serde_json::to_vec(&RpcStatus { code, message }).expect("a text always serialises")
+        }
+    };
+    ([(header::CONTENT_TYPE, otlp::media_type(encoding))], body).into_response()
+}
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let RequestContext { id, dialect, .. } = RequestContext::current();
         let fault = self.fault.filter(|_| dialect == Dialect::Prometheus);
         let status = fault.map_or_else(|| status(self.code, dialect), QueryFault::status);
-        let retryable = self.is_retryable();
+        let is_otlp = matches!(dialect, Dialect::Otlp(_));
+        let retryable = self.is_retryable() || (is_otlp && status == StatusCode::SERVICE_UNAVAILABLE);
         let note = FailureNote {
             code: self.code,
             message: self.message.clone(),
@@ -311,6 +348,7 @@ impl IntoResponse for Failure {
                 error: self.message,
             })
             .into_response(),
+            Dialect::Otlp(encoding) => rpc_status_body(rpc_code(self.code, status), self.message, encoding),
             Dialect::RemoteWrite | Dialect::SampleImport => format!("{}\n", self.message).into_response(),
         };
         *response.status_mut() = status;
@@ -428,6 +466,7 @@ mod tests {
                 Dialect::InfluxV2,
                 Dialect::RemoteWrite,
                 Dialect::SampleImport,
+                Dialect::Otlp(OtlpEncoding::Json),
             ] {
                 assert_eq!(status(code, dialect), 503, "{code:?} {dialect:?}");
             }
@@ -443,6 +482,13 @@ mod tests {
         assert_eq!(status(ErrorCode::BodyTooLarge, Dialect::RemoteWrite), 400);
         assert_eq!(status(ErrorCode::TooManyTimelines, Dialect::RemoteWrite), 503);
         assert_eq!(status(ErrorCode::BodyTooLarge, Dialect::SampleImport), 413);
+        // An OTLP sender may repeat a request only after 429, 502, 503 and 504.
+        let otlp = Dialect::Otlp(OtlpEncoding::Protobuf);
+        assert_eq!(status(ErrorCode::Internal, otlp), 503);
+        assert_eq!(status(ErrorCode::TooManyTimelines, otlp), 503);
+        assert_eq!(status(ErrorCode::BodyTooLarge, otlp), 413);
+        assert_eq!(status(ErrorCode::AllRejected, otlp), 400);
+        assert_eq!(status(ErrorCode::NotFound, otlp), 404);
     }
 
     #[test]

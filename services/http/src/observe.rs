@@ -44,7 +44,7 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
         .map(tracing::field::display);
     let context = RequestContext {
         id: id.clone(),
-        dialect: Dialect::of(request.uri().path()),
+        dialect: Dialect::of_request(request.uri().path(), request.headers()),
         client: origin.map_or(Client::UNKNOWN, |origin| origin.client()),
     };
     let running = app.metrics.requests_running.count();

@@ -8,6 +8,7 @@ use axum::http::{HeaderValue, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tideline_openapi::ErrorCode;
+use tideline_openapi::otlp::RpcStatus;
 use tideline_openapi::prometheus::PrometheusError;
 use tideline_openapi::watch::{WatchDeleted, WatchPoints, WatchReady, WatchTimelines};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -36,7 +37,7 @@ const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     // Schemas that no request or response refers to directly: contents of events, and errors of other dialects.
-    components(schemas(WatchReady, WatchPoints, WatchTimelines, WatchDeleted, PrometheusError)),
+    components(schemas(WatchReady, WatchPoints, WatchTimelines, WatchDeleted, PrometheusError, RpcStatus)),
     tags(
         (name = "tables", description = "Tables and their contents"),
         (name = "points", description = "Write and read points"),

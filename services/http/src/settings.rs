@@ -5,6 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use tideline_ingest::protocols::prometheus::OtlpSettings;
 use tideline_prometheus::Settings as PrometheusSettings;
 use tideline_query::QuerySettings;
 
@@ -62,6 +63,9 @@ pub struct HttpSettings {
     pub query: QuerySettings,
     /// Settings of the Prometheus API.
     pub prometheus: PrometheusSettings,
+    /// Settings of the translation of OTLP metrics, except the interval of `target_info`, which is half of the lookback
+    /// of [`Self::prometheus`].
+    pub otlp: OtlpSettings,
     /// Longest time that a request waits for a permit before it is refused as overload. Default 5 s.
     pub turn_timeout: Duration,
     /// Longest time that running requests may take after the shutdown signal. Default 4 s.
@@ -91,8 +95,20 @@ impl Default for HttpSettings {
             watch_bytes_per_second_max: 256 << 20,
             query: QuerySettings::default(),
             prometheus: PrometheusSettings::default(),
+            otlp: OtlpSettings::default(),
             turn_timeout: Duration::from_secs(5),
             drain_timeout: Duration::from_secs(4),
+        }
+    }
+}
+
+impl HttpSettings {
+    /// Returns the settings of OTLP, including those that follow from others. As in Prometheus, a query at any time
+    /// next to a point finds a sample of `target_info`.
+    pub(crate) fn otlp_settings(&self) -> OtlpSettings {
+        OtlpSettings {
+            target_info_interval: self.prometheus.lookback_delta / 2,
+            ..self.otlp.clone()
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | `exposition`, `sample_line` | text exposition format and OpenMetrics |
 //! | `metric_family` | `MetricFamily` messages, as client libraries push them |
 //! | `json_lines` | VictoriaMetrics JSON lines |
+//! | `otlp` | OTLP metrics, as Protocol Buffers or JSON |
 //! | `import` | options that apply to all samples of text, metric families and JSON lines |
 //! | `read` | remote read requests, decompressed |
 //! | `wire` | in-place reader of Protocol Buffers |
@@ -29,6 +30,7 @@ mod json_lines;
 pub(crate) mod labels;
 mod metadata;
 mod metric_family;
+mod otlp;
 mod read;
 mod sample_line;
 mod samples;
@@ -43,6 +45,7 @@ pub use import::ImportOptions;
 pub use json_lines::decode_json_lines;
 pub use metadata::{KnownMetadata, MetricMetadata};
 pub use metric_family::decode_metric_families;
+pub use otlp::{DeltaTemporality, OtlpEncoding, OtlpSettings, TranslationStrategy, decode_otlp};
 pub use read::{ReadMatcher, ReadMatcherKind, ReadQuery, ReadRequest, ReadResponseType, decode_read};
 pub use tideline_histogram::STALE_NAN_BITS;
 pub use write_v1::decode_write;

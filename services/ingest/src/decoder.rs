@@ -3,11 +3,14 @@
 //! A service chooses a [`Decoder`] for the path and content type of a request. The variant carries the options that
 //! apply to all points of the body.
 
+use std::sync::Arc;
+
 use tideline_engine::Engine;
 use tideline_engine::catalog::MetricKind;
 use tideline_engine::model::{PointBatch, Precision, SeriesResolver};
 use tideline_ingest_protocols::prometheus::{
-    self, DecodedSamples, ImportOptions, TextFormat, decode_json_lines, decode_metric_families, decode_text,
+    self, DecodedSamples, ImportOptions, OtlpEncoding, OtlpSettings, TextFormat, decode_json_lines,
+    decode_metric_families, decode_otlp, decode_text,
 };
 use tideline_ingest_protocols::{DecodeOptions, IngestError, json, line_protocol, ndjson};
 
@@ -33,6 +36,8 @@ pub enum Decoder {
     MetricFamilies(ImportOptions),
     /// VictoriaMetrics JSON lines.
     JsonLines(ImportOptions),
+    /// OTLP metrics: `ExportMetricsServiceRequest`.
+    Otlp(OtlpEncoding, Arc<OtlpSettings>),
 }
 
 impl Decoder {
@@ -47,6 +52,8 @@ impl Decoder {
             Self::Exposition(..) => "exposition",
             Self::MetricFamilies(_) => "metric_families",
             Self::JsonLines(_) => "json_lines",
+            Self::Otlp(OtlpEncoding::Protobuf, _) => "otlp",
+            Self::Otlp(OtlpEncoding::Json, _) => "otlp_json",
         }
     }
 
@@ -82,11 +89,12 @@ impl Decoder {
             }
             Self::RemoteWriteV1 => prometheus::decode_write(body, &options, &mut resolver),
             Self::RemoteWriteV2 => {
-                let metadata = to.table.catalog().metadata();
-                let is_known = |name: &str, kind: &str, help: &str, unit: &str| {
-                    MetricKind::parse(kind).is_some_and(|kind| metadata.knows(name, kind, help, unit))
-                };
+                let is_known = known_metadata(to);
                 prometheus::decode_write_v2(body, &options, &mut resolver, &is_known)
+            }
+            Self::Otlp(encoding, settings) => {
+                let is_known = known_metadata(to);
+                decode_otlp(body, *encoding, settings, &options, &mut resolver, &is_known)
             }
             Self::Exposition(format, import) => {
                 Ok(decode_text(body, *format, import, &options, &mut resolver))
@@ -107,5 +115,13 @@ impl Decoder {
             Self::Ndjson(_) => Ok(ndjson::decode(body, options, &mut resolver)),
             _ => Ok(line_protocol::decode(body, options, &mut resolver)),
         }
+    }
+}
+
+/// Returns a callback that returns true if a table has the metadata of a metric already.
+fn known_metadata(to: &Destination) -> impl Fn(&str, &str, &str, &str) -> bool {
+    let metadata = to.table.catalog().metadata();
+    move |name, kind, help, unit| {
+        MetricKind::parse(kind).is_some_and(|kind| metadata.knows(name, kind, help, unit))
     }
 }

@@ -23,4 +23,4 @@ pub use decoder::Decoder;
 pub use error::WriteError;
 pub use target::Target;
 pub use tideline_ingest_protocols as protocols;
-pub use write::{Outcome, WriteRequest, write};
+pub use write::{DataPoints, Outcome, WriteRequest, write};

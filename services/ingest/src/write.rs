@@ -59,6 +59,18 @@ pub struct Outcome {
     pub written: WriteOutcome,
     /// Number of stored samples by kind; zero for formats without samples and for repeated requests.
     pub samples: SampleCounts,
+    /// Number of data points of the body, and of those that were rejected; zero for formats whose points have one row
+    /// each.
+    pub data_points: DataPoints,
+}
+
+/// Number of data points of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DataPoints {
+    /// All data points.
+    pub sent: u64,
+    /// Data points of which at least one row was rejected.
+    pub rejected: u64,
 }
 
 /// Decodes a body and stores its valid points. Blocks until the group commit.
@@ -106,8 +118,11 @@ where
         None => None,
         Some(identified) => match engine.begin_request(&to.table, &identified)? {
             RequestStart::Repeated(written) => {
-                let samples = SampleCounts::default();
-                return Ok(Outcome { written, samples });
+                return Ok(Outcome {
+                    written,
+                    samples: SampleCounts::default(),
+                    data_points: DataPoints::default(),
+                });
             }
             RequestStart::New(running) => Some(running),
         },
@@ -137,11 +152,19 @@ fn store(
     let written = engine.write(&to.table, batch, options)?;
     let refused = written.rejects.iter().filter(|reject| reject.reason.is_of_row());
     let samples = decoded.stored(refused.map(|reject| reject.line));
+    let data_points = DataPoints {
+        sent: decoded.points,
+        rejected: decoded.rejected_points(written.rejects.iter().map(|reject| reject.line)),
+    };
     if !decoded.metadata.is_empty() {
         let metadata: Vec<MetricMetadata> = decoded.metadata.into_iter().map(to_engine).collect();
         engine.put_metadata(&to.table, &metadata)?;
     }
-    Ok(Outcome { written, samples })
+    Ok(Outcome {
+        written,
+        samples,
+        data_points,
+    })
 }
 
 fn to_engine(metadata: prometheus::MetricMetadata) -> MetricMetadata {

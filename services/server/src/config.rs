@@ -233,6 +233,7 @@ impl Resolved {
         }
         if problems.is_empty() {
             problems.extend(resolved.unsafe_listen());
+            problems.extend(resolved.contradictory_promotion());
             resolved.fit_memory();
             problems.extend(resolved.too_little_memory());
         }
@@ -250,6 +251,25 @@ impl Resolved {
     /// Returns the origin of the value of a key.
     fn origin(&self, path: &str) -> Origin {
         self.origins.get(path).cloned().unwrap_or(Origin::Default)
+    }
+
+    /// Returns a problem if the list of promoted resource attributes has no effect, as Prometheus does.
+    fn contradictory_promotion(&self) -> Option<Problem> {
+        let otlp = &self.config.http.otlp;
+        let all = otlp.promote_all_resource_attributes;
+        let (key, list, advice) = match all {
+            true => (
+                "otlp.promote_resource_attributes",
+                &otlp.promote_resource_attributes,
+                "has no effect if otlp.promote_all_resource_attributes is true: remove one of them",
+            ),
+            false => (
+                "otlp.ignore_resource_attributes",
+                &otlp.ignore_resource_attributes,
+                "has no effect unless otlp.promote_all_resource_attributes is true: set that, or remove the list",
+            ),
+        };
+        (!list.is_empty()).then(|| Problem::at(self.origin(key), format!("{key} {advice}")))
     }
 
     fn unsafe_listen(&self) -> Option<Problem> {

@@ -83,6 +83,7 @@ impl Benchmark {
                 Group::Write => self.run_write(report)?,
                 Group::Find => self.run_find(report)?,
                 Group::Prometheus => self.run_prometheus(report)?,
+                Group::Otlp => self.run_otlp(report)?,
             }
         }
         if !self.keep {

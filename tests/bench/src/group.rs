@@ -21,6 +21,8 @@ pub(crate) enum Group {
     Find,
     /// Remote write and PromQL queries.
     Prometheus,
+    /// OTLP metrics.
+    Otlp,
 }
 
 impl FromStr for Group {
@@ -36,9 +38,10 @@ impl FromStr for Group {
             "write" => Ok(Self::Write),
             "find" => Ok(Self::Find),
             "prometheus" => Ok(Self::Prometheus),
+            "otlp" => Ok(Self::Otlp),
             _ => Err(format!(
-                "{text:?} is not one of the groups spine, tiers, archive, backfill, million, write, find and \
-                 prometheus"
+                "{text:?} is not one of the groups spine, tiers, archive, backfill, million, write, find, \
+                 prometheus and otlp"
             )),
         }
     }

@@ -27,6 +27,7 @@
 //! | [`backfill`], [`million`], [`find`] | five years in random order; a million timelines; search among them |
 //! | [`command`] | 500 MB written by `tideline write` and by a plain loader |
 //! | [`prometheus`] | samples by remote write |
+//! | [`otlp`] | the same samples as OTLP metrics |
 //! | [`promql`] | PromQL queries |
 //! | [`peer`] | the same samples and queries for another server |
 //! | [`wanted`] | goals |
@@ -64,6 +65,7 @@ mod latency;
 mod load;
 mod machine;
 mod million;
+mod otlp;
 mod peer;
 mod plain;
 mod process;
@@ -95,7 +97,7 @@ struct Arguments {
     /// Use small sets and few rounds, to check in about a minute that everything works.
     #[arg(long)]
     quick: bool,
-    /// Groups to measure: spine, tiers, archive, backfill, million, write, find, prometheus. The groups
+    /// Groups to measure: spine, tiers, archive, backfill, million, write, find, prometheus, otlp. The groups
     /// backfill, million and find take many minutes.
     #[arg(long, value_delimiter = ',', default_value = "spine,tiers")]
     groups: Vec<Group>,

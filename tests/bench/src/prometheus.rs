@@ -25,15 +25,15 @@ use crate::set::{DEFAULT_TABLE, HOUR, Scale};
 use crate::wanted;
 
 /// Samples per request: the default maximum of Prometheus.
-const REQUEST_SERIES: usize = 2_000;
+pub(crate) const REQUEST_SERIES: usize = 2_000;
 /// Nanoseconds between two scrapes.
-const SCRAPE: i64 = 15_000_000_000;
-const SUBSYSTEMS: [&str; 5] = ["cpu", "disk", "filesystem", "memory", "network"];
+pub(crate) const SCRAPE: i64 = 15_000_000_000;
+pub(crate) const SUBSYSTEMS: [&str; 5] = ["cpu", "disk", "filesystem", "memory", "network"];
 /// Metric names per subsystem.
-const NAMES: usize = 50;
-const DEVICES: [&str; 2] = ["sda", "sdb"];
+pub(crate) const NAMES: usize = 50;
+pub(crate) const DEVICES: [&str; 2] = ["sda", "sdb"];
 /// Help text of every metric, of typical length.
-const HELP: &str = "The number of events that the kernel has counted since it was started.";
+pub(crate) const HELP: &str = "The number of events that the kernel has counted since it was started.";
 
 /// Version of the remote write protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,14 +45,14 @@ pub(crate) enum Version {
 /// Hosts that are scraped for some time.
 #[derive(Debug)]
 pub(crate) struct Scrapes {
-    hosts: usize,
+    pub(crate) hosts: usize,
     /// Number of the first host. The two versions use different hosts, because both may be sent to one
     /// server.
-    first_host: usize,
+    pub(crate) first_host: usize,
     /// Scrapes per host.
-    rounds: usize,
+    pub(crate) rounds: usize,
     /// First timestamp in nanoseconds.
-    start: i64,
+    pub(crate) start: i64,
 }
 
 impl Benchmark {
@@ -121,7 +121,7 @@ impl Benchmark {
             cpu.as_secs_f64(),
             parts(&usage, samples),
         ));
-        answer_time(&mut server.connect()?, &scrapes.count())?;
+        answer_time(&mut server.connect()?, &scrapes.count(0))?;
         server.kill();
         self.forget(&data)
     }
@@ -169,7 +169,7 @@ impl Version {
 }
 
 impl Scrapes {
-    fn series_of_host(&self) -> usize {
+    pub(crate) fn series_of_host(&self) -> usize {
         SUBSYSTEMS.len() * NAMES * DEVICES.len()
     }
 
@@ -208,10 +208,10 @@ impl Scrapes {
         Requests::new(&self.series(), template, rounds).make(value)
     }
 
-    /// Returns a query that counts all samples.
-    fn count(&self) -> CheckedRequest<'static> {
+    /// Returns a query that counts all samples, of which there are `further` in addition to those of the series.
+    pub(crate) fn count(&self, further: usize) -> CheckedRequest<'static> {
         const FIELD: &str = "value";
-        let expected = self.samples() as f64;
+        let expected = (self.samples() + further) as f64;
         let body = json!({
             "timelines": {"where": {"tag": "job", "equals": "node"}},
             "fields": [FIELD],
@@ -291,24 +291,15 @@ pub(crate) fn add_load(report: &mut Report, name: &str, samples: f64, cpu: Optio
 }
 
 fn one(host: usize, subsystem: &str, name: usize, device: &str) -> Series {
-    let labels = [
-        (
-            "__name__",
-            format!("node_{subsystem}_events_of_kind_{name}_total"),
-        ),
-        ("cluster", "prod-eu-central-1".into()),
-        ("device", device.into()),
-        ("instance", format!("10.12.{}.{}:9100", host / 250, host % 250)),
-        ("job", "node".into()),
-        ("namespace", "monitoring".into()),
-        (
-            "pod",
-            format!("node-exporter-{:05x}", Random::new(host as u64).bits() & 0xf_ffff),
-        ),
-        ("zone", format!("eu-central-1{}", ["a", "b", "c"][host % 3])),
-    ];
+    let name = format!("node_{subsystem}_events_of_kind_{name}_total");
+    let [cluster, rest @ ..] = host_labels(host);
+    let labels = [("__name__", name), cluster, ("device", device.into())];
     Series {
-        labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
+        labels: labels
+            .into_iter()
+            .chain(rest)
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
         metadata: Some(Metadata {
             kind: 1,
             help: HELP.into(),
@@ -318,8 +309,23 @@ fn one(host: usize, subsystem: &str, name: usize, device: &str) -> Series {
     }
 }
 
+/// Returns the labels of a host.
+pub(crate) fn host_labels(host: usize) -> [(&'static str, String); 6] {
+    [
+        ("cluster", "prod-eu-central-1".into()),
+        ("instance", format!("10.12.{}.{}:9100", host / 250, host % 250)),
+        ("job", "node".into()),
+        ("namespace", "monitoring".into()),
+        (
+            "pod",
+            format!("node-exporter-{:05x}", Random::new(host as u64).bits() & 0xf_ffff),
+        ),
+        ("zone", format!("eu-central-1{}", ["a", "b", "c"][host % 3])),
+    ]
+}
+
 /// Returns the sample of a series at a scrape.
-fn value(series: usize, round: usize) -> f64 {
+pub(crate) fn value(series: usize, round: usize) -> f64 {
     match series % 4 {
         0 | 1 => (series * 7_919 + round * 15 * (series % 97 + 1)) as f64,
         2 => (series % 1_000) as f64,

@@ -107,6 +107,8 @@ pub(crate) const FIND_DISK: Wanted = Wanted::AtMost(200.0);
 pub(crate) const FIND_MEMORY: Wanted = Wanted::AtMost(500.0);
 /// Millions of samples by remote write per second of server CPU time, from the first byte to the last seal.
 pub(crate) const REMOTE_WRITE: Wanted = Wanted::AtLeast(2.0);
+/// Millions of OTLP data points per second of server CPU time, from the first byte to the last seal.
+pub(crate) const OTLP: Wanted = Wanted::AtLeast(1.0);
 /// Milliseconds, median: the rates of 1,000 counters in groups, six hours by the minute.
 pub(crate) const RATES: Wanted = Wanted::AtMost(60.0);
 /// Milliseconds at the client, median: an instant query for one series.

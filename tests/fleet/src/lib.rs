@@ -13,10 +13,12 @@
 //! | [`fleet`] | [`Fleet`]: rows in order, as line protocol or as numbers |
 //! | [`host`] | [`Host`]: the ten tags of a host |
 //! | [`remote_write`] | Prometheus remote write requests as a sender encodes them |
+//! | [`otlp`] | OTLP metrics requests as a sender encodes them |
 //! | [`random`] | [`Random`]: the seeded random number generator |
 
 pub mod fleet;
 pub mod host;
+pub mod otlp;
 pub mod random;
 pub mod remote_write;
 

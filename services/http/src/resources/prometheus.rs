@@ -10,6 +10,7 @@ mod federate;
 mod format;
 mod import;
 mod metadata;
+pub(crate) mod otlp;
 mod parameters;
 mod pushgateway;
 mod query;
@@ -67,6 +68,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(read::routes())
         .merge(export::routes())
         .merge(write::router())
+        .merge(otlp::router())
         .merge(import::router())
         .merge(pushgateway::router())
 }

@@ -11,6 +11,7 @@ mod influx;
 mod jobs;
 mod limits;
 mod models;
+mod otlp;
 mod patterns;
 mod plain_words;
 mod policies;

@@ -61,20 +61,20 @@ fn fields(mut message: &[u8]) -> Vec<(u64, u64, &[u8])> {
 }
 
 /// Returns the payloads of a field.
-fn all(message: &[u8], field: u64) -> Vec<&[u8]> {
+pub(crate) fn all(message: &[u8], field: u64) -> Vec<&[u8]> {
     let of_field = fields(message).into_iter().filter(|(at, ..)| *at == field);
     of_field.map(|(.., payload)| payload).collect()
 }
 
 /// Returns the value of an integer field; a missing field is zero.
-fn number(message: &[u8], field: u64) -> u64 {
+pub(crate) fn number(message: &[u8], field: u64) -> u64 {
     fields(message)
         .iter()
         .find(|(at, ..)| *at == field)
         .map_or(0, |(_, number, _)| *number)
 }
 
-fn text(bytes: &[u8]) -> &str {
+pub(crate) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 

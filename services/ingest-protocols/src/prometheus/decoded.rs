@@ -13,6 +13,8 @@ pub enum SampleKind {
     Histogram,
     /// Exemplar.
     Exemplar,
+    /// Float sample of `target_info`, which the decoder adds to the samples of the body.
+    Target,
 }
 
 /// Number of rows of each kind.
@@ -29,7 +31,7 @@ pub struct SampleCounts {
 impl SampleCounts {
     pub(super) fn of(&mut self, kind: SampleKind) -> &mut u64 {
         match kind {
-            SampleKind::Sample => &mut self.samples,
+            SampleKind::Sample | SampleKind::Target => &mut self.samples,
             SampleKind::Histogram => &mut self.histograms,
             SampleKind::Exemplar => &mut self.exemplars,
         }
@@ -48,6 +50,11 @@ pub struct DecodedSamples {
     pub counts: SampleCounts,
     /// Runs of rows of one kind: the line of the first row, and the kind.
     pub(super) kinds: Vec<(u32, SampleKind)>,
+    /// Number of data points of the body, in formats with data points of several rows; otherwise 0.
+    pub points: u64,
+    /// Number of rejected data points without a reject of their own: one reject applies to all points of a metric, or
+    /// the points were not read because a limit was reached.
+    pub(super) unlisted_points: u64,
 }
 
 /// Conversion of a batch whose format has no Prometheus samples; all counts are zero.
@@ -67,6 +74,16 @@ impl DecodedSamples {
         after
             .checked_sub(1)
             .map_or(SampleKind::Sample, |run| self.kinds[run].1)
+    }
+
+    /// Returns the number of rejected data points, given the lines of all rejects in rising order.
+    pub fn rejected_points(&self, lines: impl IntoIterator<Item = u32>) -> u64 {
+        let (mut count, mut last) = (self.unlisted_points, None);
+        for line in lines {
+            let is_point = matches!(self.kind_of(line), SampleKind::Sample | SampleKind::Histogram);
+            count += u64::from(is_point && last.replace(line) != Some(line));
+        }
+        count.min(self.points)
     }
 
     /// Returns the number of stored rows of each kind, given the `refused` lines of rows that the table rejected.

@@ -5,7 +5,8 @@
 //! each. A name costs one lookup per series, and none if the previous series has the same name.
 //!
 //! Each sample, histogram and exemplar has its own number, the `line` of its row. From the rejected lines the caller
-//! computes how many rows of each kind were stored.
+//! computes how many rows of each kind were stored. In formats with data points of several rows, all rows of a data
+//! point have the same line; see [`SampleWriter::open_point`].
 
 use std::hash::BuildHasher;
 
@@ -74,8 +75,12 @@ pub(crate) struct SampleWriter<'r, R> {
     pub(crate) metadata: MetadataList,
     counts: SampleCounts,
     kinds: Vec<(u32, SampleKind)>,
-    /// Number of the last item.
+    /// Number of rows and rejects.
+    items: u32,
+    /// Number of the last item. Equal to `items` in formats without data points.
     line: u32,
+    /// True if further rows and rejects belong to the data point with the number `line`.
+    is_point_open: bool,
     /// Estimated number of items in the body.
     items_expected: usize,
     /// Maximum number of rows that the body may have.
@@ -108,12 +113,31 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
             metadata: MetadataList::default(),
             counts: SampleCounts::default(),
             kinds: Vec::new(),
+            items: 0,
             line: 0,
+            is_point_open: false,
             items_expected,
             row_limit: body_bytes / ITEM_BYTES_MIN + ITEMS_FREE,
             histogram: Vec::new(),
             histogram_bytes: body_bytes.saturating_mul(HISTOGRAM_BYTES_MAX) + HISTOGRAM_BYTES_FREE,
         }
+    }
+
+    /// Begins a data point: its rows and rejects get one common line.
+    pub(crate) fn open_point(&mut self) {
+        self.line = self.line.saturating_add(1);
+        self.is_point_open = true;
+    }
+
+    /// Allows one row in addition to those for the size of the body, for rows that the decoder adds itself. The decoder
+    /// limits their number.
+    pub(crate) fn allow_row(&mut self) {
+        self.row_limit = self.row_limit.saturating_add(1);
+    }
+
+    /// Ends the current data point. Further rows have lines of their own again.
+    pub(crate) fn close_point(&mut self) {
+        self.is_point_open = false;
     }
 
     pub(crate) fn finish(self) -> DecodedSamples {
@@ -125,6 +149,8 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
             metadata: self.metadata.into_list(),
             counts: self.counts,
             kinds: self.kinds,
+            points: 0,
+            unlisted_points: 0,
         }
     }
 
@@ -217,6 +243,11 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         }
     }
 
+    /// Returns the timeline of a series.
+    pub(crate) fn timeline(series: Series) -> Ordinal {
+        series.timeline
+    }
+
     /// Appends a float sample. `millis` is the timestamp and `start` the optional start timestamp, both in milliseconds
     /// since the epoch.
     #[inline]
@@ -227,12 +258,25 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         value: f64,
         start: Option<i64>,
     ) -> Result<(), Reason> {
+        self.number_of_kind(series, millis, value, start, SampleKind::Sample)
+    }
+
+    /// Appends a float sample of a kind.
+    #[inline]
+    pub(crate) fn number_of_kind(
+        &mut self,
+        series: Series,
+        millis: i64,
+        value: f64,
+        start: Option<i64>,
+        kind: SampleKind,
+    ) -> Result<(), Reason> {
         let nanos = self.admit(millis)?;
         let shape = match start {
             None => Shape::Number,
             Some(_) => Shape::NumberStart,
         };
-        let group = self.start_row(series, shape, nanos, SampleKind::Sample);
+        let group = self.start_row(series, shape, nanos, kind);
         if let Some(ColumnData::Float(values)) = group.columns.first_mut() {
             values.push(value);
         }
@@ -305,7 +349,7 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
     /// Returns the number of rows that the body may still have.
     #[inline]
     fn rows_left(&self) -> usize {
-        self.row_limit.saturating_sub(self.line as usize)
+        self.row_limit.saturating_sub(self.items as usize)
     }
 
     /// Starts a row in its group; the caller appends the values.
@@ -314,9 +358,7 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         let rows_left = self.rows_left();
         let line = self.next_line();
         *self.counts.of(kind) += 1;
-        if self.kinds.last().is_none_or(|(_, last)| *last != kind) {
-            self.kinds.push((line, kind));
-        }
+        self.note_kind(line, kind);
         let at = &mut self.group_of_shape[shape as usize];
         if *at == NONE {
             *at = self.groups.len() as u32;
@@ -335,9 +377,28 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         rows
     }
 
+    /// Returns the line of the next row or reject.
+    #[inline]
     fn next_line(&mut self) -> u32 {
-        self.line = self.line.saturating_add(1);
+        self.items = self.items.saturating_add(1);
+        if !self.is_point_open {
+            self.line = self.line.saturating_add(1);
+        }
         self.line
+    }
+
+    #[inline]
+    fn note_kind(&mut self, line: u32, kind: SampleKind) {
+        if self.kinds.last().is_none_or(|(_, last)| *last != kind) {
+            self.kinds.push((line, kind));
+        }
+    }
+
+    /// Adds a reject for a row of a kind.
+    pub(crate) fn reject_kind(&mut self, kind: SampleKind, reason: Reason, key: &[u8]) {
+        let line = self.next_line();
+        self.note_kind(line, kind);
+        self.rejects.push(line, reason, labels::shown(key).as_bytes());
     }
 
     /// Adds a reject; returns `false` if reading must stop.
@@ -357,7 +418,7 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
     }
 
     /// Returns true if no more rows or no more rejects can be stored.
-    fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.rejects.is_full() || self.rows_left() == 0
     }
 

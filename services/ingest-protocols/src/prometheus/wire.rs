@@ -153,6 +153,30 @@ impl<'a> Payload<'a> {
         }
     }
 
+    /// Returns a `fixed64`.
+    #[inline]
+    pub(crate) fn fixed64(self) -> Read<u64> {
+        match self {
+            Self::Word64(word) => Ok(word),
+            _ => Err(WRONG_TYPE),
+        }
+    }
+
+    /// Calls `take` for each number of a repeated `fixed64` field, packed or not.
+    pub(crate) fn each_fixed64(self, mut take: impl FnMut(u64)) -> Read<()> {
+        match self {
+            Self::Word64(word) => take(word),
+            Self::Bytes(packed) => {
+                let mut packed = Fields::new(packed);
+                while !packed.rest.is_empty() {
+                    take(packed.word64()?);
+                }
+            }
+            _ => return Err(WRONG_TYPE),
+        }
+        Ok(())
+    }
+
     /// Returns a `uint64`; cast it for an `int64`.
     #[inline]
     pub(crate) fn varint(self) -> Read<u64> {
@@ -196,17 +220,7 @@ impl<'a> Payload<'a> {
 
     /// Calls `take` for each number of a repeated double field, packed or not.
     pub(crate) fn each_double(self, mut take: impl FnMut(f64)) -> Read<()> {
-        match self {
-            Self::Word64(bits) => take(f64::from_bits(bits)),
-            Self::Bytes(packed) => {
-                let mut packed = Fields::new(packed);
-                while !packed.rest.is_empty() {
-                    take(f64::from_bits(packed.word64()?));
-                }
-            }
-            _ => return Err(WRONG_TYPE),
-        }
-        Ok(())
+        self.each_fixed64(|word| take(f64::from_bits(word)))
     }
 }
 

@@ -6,5 +6,6 @@ mod line_properties;
 mod line_rules;
 mod metric_family;
 mod native_histograms;
+mod otlp;
 mod remote_write;
 mod support;

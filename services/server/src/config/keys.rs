@@ -419,8 +419,62 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "prometheus.start_timestamps",
-        "Let rates use the start timestamps of counters, if remote write sent them.",
+        "Let rates use the start timestamps of counters, if remote write or OTLP sent them.",
         |config| Slot::Switch(&mut config.http.prometheus.start_timestamps),
+    ),
+    Key::new(
+        "otlp.translation_strategy",
+        "Translation of OTLP names: UnderscoreEscapingWithSuffixes (http.time in ms becomes\n\
+         http_time_milliseconds), UnderscoreEscapingWithoutSuffixes, NoUTF8EscapingWithSuffixes or NoTranslation.",
+        |config| Slot::TranslationStrategy(&mut config.http.otlp.translation_strategy),
+    ),
+    Key::new(
+        "otlp.promote_resource_attributes",
+        "Attributes of OTLP resources that become labels of every series of the resource. All attributes are\n\
+         labels of target_info, and service.name and service.instance.id are the labels job and instance.",
+        |config| Slot::Names(&mut config.http.otlp.promote_resource_attributes),
+    ),
+    Key::new(
+        "otlp.promote_all_resource_attributes",
+        "Let all attributes of OTLP resources become labels of every series, except otlp.ignore_resource_attributes.",
+        |config| Slot::Switch(&mut config.http.otlp.promote_all_resource_attributes),
+    ),
+    Key::new(
+        "otlp.ignore_resource_attributes",
+        "Attributes of OTLP resources that do not become labels if all others do.",
+        |config| Slot::Names(&mut config.http.otlp.ignore_resource_attributes),
+    ),
+    Key::new(
+        "otlp.keep_identifying_resource_attributes",
+        "Keep service.name, service.namespace and service.instance.id as labels of target_info.",
+        |config| Slot::Switch(&mut config.http.otlp.keep_identifying_resource_attributes),
+    ),
+    Key::new(
+        "otlp.promote_scope_metadata",
+        "Let name, version, schema URL and attributes of OTLP scopes become labels: otel_scope_name, ….",
+        |config| Slot::Switch(&mut config.http.otlp.promote_scope_metadata),
+    ),
+    Key::new(
+        "otlp.convert_histograms_to_nhcb",
+        "Store OTLP histograms with explicit bounds as native histograms with custom buckets instead of classic\n\
+         series.",
+        |config| Slot::Switch(&mut config.http.otlp.convert_histograms_to_nhcb),
+    ),
+    Key::new(
+        "otlp.delta_temporality",
+        "OTLP points with delta temporality: refuse them, or store them as they are. Functions of counters such\n\
+         as rate are wrong for stored ones; use sum_over_time.",
+        |config| Slot::DeltaTemporality(&mut config.http.otlp.delta_temporality),
+    ),
+    Key::new(
+        "otlp.label_name_underscore_sanitization",
+        "Give label names that begin with one underscore the prefix key, if the strategy escapes names.",
+        |config| Slot::Switch(&mut config.http.otlp.label_name_underscore_sanitization),
+    ),
+    Key::new(
+        "otlp.label_name_preserve_multiple_underscores",
+        "Keep adjacent underscores of label names, if the strategy escapes names.",
+        |config| Slot::Switch(&mut config.http.otlp.label_name_preserve_multiple_underscores),
     ),
     Key::new(
         "archive.target",

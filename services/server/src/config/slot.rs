@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tideline_engine::archive::{ArchiveError, TargetPrefix};
 use tideline_engine::model::time::{format_duration, parse_duration};
-use tideline_http::{Network, NotANetwork};
+use tideline_http::{DeltaTemporality, Network, NotANetwork, TranslationStrategy};
 use tracing_subscriber::EnvFilter;
 
 use super::secret::Secret;
@@ -27,6 +27,8 @@ pub(crate) enum Slot<'a> {
     Hosts(&'a mut Vec<String>),
     /// Addresses and networks, separated by commas; an empty text is an empty list.
     Networks(&'a mut Vec<Network>),
+    /// Names, separated by commas; an empty text is an empty list.
+    Names(&'a mut Vec<String>),
     /// Archive addresses, separated by commas; an empty text is an empty list.
     Targets(&'a mut Vec<TargetPrefix>),
     Switch(&'a mut bool),
@@ -44,6 +46,8 @@ pub(crate) enum Slot<'a> {
     Secret(&'a mut Option<Secret>),
     LogFormat(&'a mut LogFormat),
     LogFilter(&'a mut String),
+    TranslationStrategy(&'a mut TranslationStrategy),
+    DeltaTemporality(&'a mut DeltaTemporality),
 }
 
 /// Format of log lines.
@@ -82,7 +86,10 @@ impl Slot<'_> {
             Self::OptionalText(place) => *place = (!text.is_empty()).then(|| text.to_owned()),
             Self::Hosts(place) => *place = read_hosts(text)?,
             Self::Networks(place) => *place = read_networks(text)?,
+            Self::Names(place) => *place = read_names(text)?,
             Self::Targets(place) => *place = read_targets(text)?,
+            Self::TranslationStrategy(place) => *place = text.parse()?,
+            Self::DeltaTemporality(place) => *place = text.parse()?,
             Self::Switch(place) => {
                 *place = text
                     .parse()
@@ -125,6 +132,8 @@ impl Slot<'_> {
             Self::OptionalText(place) => quoted(place.as_ref()?),
             Self::Hosts(place) if place.is_empty() => return None,
             Self::Hosts(place) => quoted(&place.join(", ")),
+            Self::Names(place) if place.is_empty() => return None,
+            Self::Names(place) => quoted(&place.join(", ")),
             Self::Networks(place) if place.is_empty() => return None,
             Self::Networks(place) => {
                 let shown: Vec<_> = place.iter().map(Network::to_string).collect();
@@ -149,6 +158,8 @@ impl Slot<'_> {
             Self::LogFormat(LogFormat::Text) => quoted("text"),
             Self::LogFormat(LogFormat::Json) => quoted("json"),
             Self::LogFilter(place) => quoted(place),
+            Self::TranslationStrategy(place) => quoted(&place.to_string()),
+            Self::DeltaTemporality(place) => quoted(&place.to_string()),
         })
     }
 
@@ -158,7 +169,9 @@ impl Slot<'_> {
             Self::Address(_) => "address:port",
             Self::Path(_) | Self::OptionalPath(_) => "path",
             Self::OptionalText(_) => "text",
-            Self::Hosts(_) => "names, separated by commas",
+            Self::Hosts(_) | Self::Names(_) => "names, separated by commas",
+            Self::TranslationStrategy(_) => "name of a strategy",
+            Self::DeltaTemporality(_) => "refuse or store",
             Self::Networks(_) => "addresses and networks, separated by commas",
             Self::Targets(_) => "addresses, separated by commas",
             Self::Switch(_) => "true or false",
@@ -192,6 +205,18 @@ fn read_hosts(text: &str) -> Result<Vec<String>, String> {
         }
     };
     entries.map(read).collect()
+}
+
+/// Parses names, separated by commas. A name occurs once.
+fn read_names(text: &str) -> Result<Vec<String>, String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        if names.iter().any(|known| known == name) {
+            return Err(format!("{name:?} is listed twice"));
+        }
+        names.push(name.to_owned());
+    }
+    Ok(names)
 }
 
 /// Parses addresses and networks, separated by commas.

@@ -7,6 +7,7 @@ use std::fs;
 use tempfile::TempDir;
 
 use tideline_engine::HeadBudget;
+use tideline_http::{DeltaTemporality, TranslationStrategy};
 
 use super::keys::KEYS;
 use super::*;
@@ -324,6 +325,46 @@ fn background_work_and_cold_queries_are_set() {
         ("TIDELINE__LIFECYCLE__INTERVAL", "1ms"),
     ]));
     assert_eq!(wrong.len(), 2, "{wrong:?}");
+}
+
+#[test]
+fn the_translation_of_otlp_is_set_like_in_prometheus() {
+    let resolved = Resolved::join(&environment(&[
+        ("TIDELINE__OTLP__TRANSLATION_STRATEGY", "NoTranslation"),
+        (
+            "TIDELINE__OTLP__PROMOTE_RESOURCE_ATTRIBUTES",
+            "service.version, k8s.pod.name",
+        ),
+        ("TIDELINE__OTLP__DELTA_TEMPORALITY", "store"),
+        ("TIDELINE__OTLP__PROMOTE_SCOPE_METADATA", "true"),
+    ]))
+    .expect("all are right");
+    let otlp = &resolved.config.http.otlp;
+    assert_eq!(otlp.translation_strategy, TranslationStrategy::NoTranslation);
+    assert_eq!(
+        otlp.promote_resource_attributes,
+        ["service.version", "k8s.pod.name"]
+    );
+    assert_eq!(otlp.delta_temporality, DeltaTemporality::Store);
+    assert!(otlp.promote_scope_metadata && !otlp.convert_histograms_to_nhcb);
+    let shown = resolved.describe();
+    assert!(
+        shown.contains("promote_resource_attributes = \"service.version, k8s.pod.name\"")
+            && shown.contains("delta_temporality = \"store\""),
+        "{shown}"
+    );
+    for variables in [
+        &[("TIDELINE__OTLP__TRANSLATION_STRATEGY", "None")][..],
+        &[("TIDELINE__OTLP__DELTA_TEMPORALITY", "convert")],
+        &[("TIDELINE__OTLP__PROMOTE_RESOURCE_ATTRIBUTES", "a, b, a")],
+        &[("TIDELINE__OTLP__IGNORE_RESOURCE_ATTRIBUTES", "a")],
+        &[
+            ("TIDELINE__OTLP__PROMOTE_ALL_RESOURCE_ATTRIBUTES", "true"),
+            ("TIDELINE__OTLP__PROMOTE_RESOURCE_ATTRIBUTES", "a"),
+        ],
+    ] {
+        assert_eq!(problems(&environment(variables)).len(), 1, "{variables:?}");
+    }
 }
 
 #[test]

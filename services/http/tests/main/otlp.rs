@@ -1,0 +1,337 @@
+//! OTLP over a connection: statuses, content types and bodies on which senders decide whether to repeat a request.
+//!
+//! Senders drop data after a wrong status, or repeat a request for ever, so each is checked in both encodings.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tideline_backend::memory::{AppendFault, Character, MemoryDisk};
+use tideline_engine::TableLimits;
+use tideline_fleet::otlp::{Data, Metric, Number, Point, Request, texts};
+use tideline_http::{DeltaTemporality, HttpSettings, OtlpSettings, Secret, TranslationStrategy};
+
+use crate::client::{Answer, Server, gzip};
+use crate::prometheus::{all, number, text};
+
+const PROTOBUF: &str = "application/x-protobuf";
+const JSON: &str = "application/json";
+const PATHS: [&str; 6] = [
+    "/v1/metrics",
+    "/opentelemetry/v1/metrics",
+    "/api/v1/otlp/v1/metrics",
+    "/v1/tables/default/prometheus/v1/metrics",
+    "/v1/tables/default/prometheus/opentelemetry/v1/metrics",
+    "/v1/tables/default/prometheus/api/v1/otlp/v1/metrics",
+];
+/// A second before the time of the tests, in nanoseconds.
+const TIME: u64 = 1_795_175_999_000_000_000;
+
+fn gauge(points: Vec<Point>) -> Request {
+    Request::of(Metric {
+        name: "queue.length".into(),
+        data: Data::Gauge(points),
+        ..Metric::default()
+    })
+}
+
+fn point(value: f64) -> Point {
+    Point {
+        attributes: texts(&[("zone", "a")]),
+        time: TIME,
+        value: Some(Number::Double(value)),
+        ..Point::default()
+    }
+}
+
+fn timeless() -> Point {
+    Point {
+        time: 0,
+        ..point(1.0)
+    }
+}
+
+/// Returns the code and message of a `google.rpc.Status` in the encoding of the request.
+#[track_caller]
+fn error(answer: &Answer, content_type: &str) -> (u64, String) {
+    assert_eq!(answer.header("content-type"), content_type, "{}", answer.text());
+    match content_type {
+        PROTOBUF => {
+            let message = all(&answer.body, 2);
+            (number(&answer.body, 1), text(message[0]).to_owned())
+        }
+        _ => {
+            let body = answer.value();
+            let message = body["message"].as_str().expect("a message");
+            (body["code"].as_u64().expect("a code"), message.to_owned())
+        }
+    }
+}
+
+#[test]
+fn every_path_stores_both_encodings() {
+    let server = Server::start();
+    for (number, path) in PATHS.into_iter().enumerate() {
+        let body = gauge(vec![point(number as f64)]);
+        let stored = server.post(path, PROTOBUF, body.to_protobuf());
+        assert_eq!((stored.status, &*stored.body), (200, &b""[..]), "{path}");
+        assert_eq!(stored.header("content-type"), PROTOBUF);
+        let stored = server.post(path, "application/json; charset=utf-8", body.to_json());
+        assert_eq!((stored.status, &*stored.text()), (200, "{}"), "{path}");
+        assert_eq!(stored.header("content-type"), JSON);
+        let query = format!("/api/v1/query?query=queue_length&time={}", TIME / 1_000_000_000);
+        let found = server.get(&query).expect(200);
+        assert_eq!(
+            found["data"]["result"][0]["value"][1],
+            number.to_string(),
+            "{path}: {found}"
+        );
+        assert_eq!(found["data"]["result"][0]["metric"]["zone"], "a");
+    }
+    for (content_type, empty) in [(PROTOBUF, ""), (JSON, "{}")] {
+        assert_eq!(server.post("/v1/metrics", content_type, empty).status, 200);
+    }
+}
+
+#[test]
+fn bodies_may_be_compressed() {
+    let server = Server::start();
+    let body = gauge(vec![point(1.0)]).to_protobuf();
+    let zstd = zstd::encode_all(&*body, 3).expect("memory takes it");
+    for (encoding, body) in [("gzip", gzip(&body)), ("zstd", zstd), ("identity", body)] {
+        let headers = [("content-type", PROTOBUF), ("content-encoding", encoding)];
+        let stored = server.send("POST", "/v1/metrics", &headers, &body);
+        assert_eq!(stored.status, 200, "{encoding}: {}", stored.text());
+    }
+    let headers = [("content-type", PROTOBUF), ("content-encoding", "snappy")];
+    let refused = server.send("POST", "/v1/metrics", &headers, b"x");
+    assert_eq!(refused.status, 415);
+    let (code, message) = error(&refused, PROTOBUF);
+    assert!(code == 3 && message.contains("gzip, deflate, zstd"), "{message}");
+}
+
+#[test]
+fn rejected_points_are_counted_and_the_others_stored() {
+    let server = Server::start();
+    let body = gauge(vec![point(1.0), timeless(), timeless()]);
+    let partial = server.post("/v1/metrics", PROTOBUF, body.to_protobuf());
+    assert_eq!((partial.status, partial.header("content-type")), (200, PROTOBUF));
+    let success = all(&partial.body, 1);
+    assert_eq!(number(success[0], 1), 2);
+    let message = text(all(success[0], 2)[0]).to_owned();
+    assert!(
+        message.starts_with("2 of 3 data points rejected:") && message.contains("no time"),
+        "{message}"
+    );
+    let partial = server.post("/v1/metrics", JSON, body.to_json()).expect(200);
+    assert_eq!(partial["partialSuccess"]["rejectedDataPoints"], "2", "{partial}");
+    assert_eq!(partial["partialSuccess"]["errorMessage"], message);
+
+    // If nothing is stored, the request as a whole is bad.
+    let body = gauge(vec![timeless()]);
+    for (content_type, body) in [
+        (PROTOBUF, body.to_protobuf()),
+        (JSON, body.to_json().into_bytes()),
+    ] {
+        let refused = server.post("/v1/metrics", content_type, body);
+        assert_eq!(refused.status, 400);
+        let (code, message) = error(&refused, content_type);
+        assert!(
+            code == 3 && message.contains("1 of 1 data points rejected"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn the_published_example_is_stored_but_for_its_deltas() {
+    let server = Server::start();
+    let Some(folder) = tideline_testkit::corpus("otlp") else {
+        return;
+    };
+    let example = fs::read(folder.join("metrics.json")).expect("the example is there");
+    let partial = server.post("/v1/metrics", JSON, &example).expect(200);
+    assert_eq!(partial["partialSuccess"]["rejectedDataPoints"], "3", "{partial}");
+    let message = partial["partialSuccess"]["errorMessage"]
+        .as_str()
+        .unwrap_or_default();
+    assert!(message.contains("delta temporality"), "{message}");
+    let settings = HttpSettings {
+        otlp: OtlpSettings {
+            delta_temporality: DeltaTemporality::Store,
+            translation_strategy: TranslationStrategy::NoTranslation,
+            ..OtlpSettings::default()
+        },
+        ..HttpSettings::default()
+    };
+    let server = Server::with(settings);
+    assert_eq!(server.post("/v1/metrics", JSON, &example).expect(200), json!({}));
+    let names = server
+        .get("/api/v1/label/__name__/values?start=1544712600&end=1544712720")
+        .expect(200);
+    assert_eq!(
+        names["data"],
+        json!([
+            "my.counter",
+            "my.exponential.histogram",
+            "my.gauge",
+            "my.histogram_bucket",
+            "my.histogram_count",
+            "my.histogram_sum"
+        ])
+    );
+}
+
+#[test]
+fn bad_requests_are_refused_for_good() {
+    let server = Server::start();
+    let retries = |answer: &Answer| !answer.header("retry-after").is_empty();
+    for (content_type, body) in [(PROTOBUF, &b"\x0a\x05x"[..]), (JSON, b"{\"resourceMetrics\": 5}")] {
+        let refused = server.post("/v1/metrics", content_type, body);
+        assert_eq!(refused.status, 400);
+        assert_eq!(error(&refused, content_type).0, 3);
+        assert!(!retries(&refused));
+    }
+    for content_type in [
+        "text/plain",
+        "application/protobuf",
+        "application/x-www-form-urlencoded",
+    ] {
+        let refused = server.post("/v1/metrics", content_type, "x");
+        assert_eq!(refused.status, 415);
+        let (code, message) = error(&refused, JSON);
+        assert!(
+            code == 3 && message.contains("use application/x-protobuf"),
+            "{message}"
+        );
+    }
+    let untyped = server.send("POST", "/v1/metrics", &[], b"x");
+    assert_eq!(untyped.status, 415);
+    let refused = server.get("/v1/metrics");
+    assert_eq!((refused.status, error(&refused, JSON).0), (405, 12));
+    let refused = server.post("/v1/tables/nowhere/prometheus/v1/metrics", PROTOBUF, "");
+    assert_eq!((refused.status, error(&refused, PROTOBUF).0), (404, 5));
+    let small = HttpSettings {
+        body_bytes_max: 1_000,
+        ..HttpSettings::default()
+    };
+    let refused = Server::with(small).post("/v1/metrics", PROTOBUF, [0; 2_000]);
+    assert_eq!((refused.status, error(&refused, PROTOBUF).0), (413, 8));
+    let protected = HttpSettings {
+        token: Some(Secret::new("0123456789abcdef").expect("long enough")),
+        ..HttpSettings::default()
+    };
+    let server = Server::with(protected);
+    let body = gauge(vec![point(1.0)]).to_protobuf();
+    let refused = server.post("/v1/metrics", PROTOBUF, &body);
+    assert_eq!((refused.status, error(&refused, PROTOBUF).0), (401, 16));
+    let headers = [
+        ("content-type", PROTOBUF),
+        ("authorization", "Bearer 0123456789abcdef"),
+    ];
+    assert_eq!(server.send("POST", "/v1/metrics", &headers, &body).status, 200);
+}
+
+#[test]
+fn a_decompressed_body_has_the_limit_of_the_protocol() {
+    let server = Server::start();
+    let headers = [("content-type", PROTOBUF), ("content-encoding", "gzip")];
+    // Hardly compressible, so that the ratio is not the limit.
+    let mut state = 1_u64;
+    let body: Vec<u8> = (0..(65 << 20) / 8)
+        .flat_map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state & 0x0f0f_0f0f_0f0f_0f0f).to_le_bytes()
+        })
+        .collect();
+    let packed = gzip(&body);
+    assert!(packed.len() > body.len() / 100 && packed.len() < body.len());
+    let refused = server.send("POST", "/v1/metrics", &headers, &packed);
+    assert_eq!(refused.status, 413, "{} bytes sent", packed.len());
+}
+
+#[test]
+fn logs_and_traces_are_refused_for_good() {
+    let server = Server::start();
+    for prefix in [
+        "",
+        "/opentelemetry",
+        "/api/v1/otlp",
+        "/v1/tables/default/prometheus",
+    ] {
+        for signal in ["logs", "traces"] {
+            for content_type in [PROTOBUF, JSON] {
+                let refused = server.post(&format!("{prefix}/v1/{signal}"), content_type, "{}");
+                assert_eq!(refused.status, 404, "{prefix} {signal}");
+                let (code, message) = error(&refused, content_type);
+                assert!(code == 5 && message.starts_with(signal), "{message}");
+                assert_eq!(refused.header("retry-after"), "");
+            }
+        }
+    }
+}
+
+#[test]
+fn failures_that_pass_are_to_be_repeated() {
+    let body = gauge(vec![point(1.0)]);
+    let sent = [
+        (PROTOBUF, body.to_protobuf()),
+        (JSON, body.to_json().into_bytes()),
+    ];
+    // A storage that does not confirm writes, and a service without a free permit.
+    let failing = Server::on(MemoryDisk::new(Character::Distributed), HttpSettings::default());
+    failing.disk.fail_append(AppendFault::Lost);
+    failing.disk.fail_append(AppendFault::Lost);
+    let overloaded = Server::with(HttpSettings {
+        writes_in_flight_max: 0,
+        turn_timeout: Duration::from_millis(10),
+        ..HttpSettings::default()
+    });
+    // A table at its limit of new timelines.
+    let crowded = Server::with_tables(TableLimits {
+        timelines_per_minute: 0,
+        ..TableLimits::default()
+    });
+    for (what, server) in [
+        ("failing", failing),
+        ("overloaded", overloaded),
+        ("crowded", crowded),
+    ] {
+        for (content_type, body) in &sent {
+            let refused = server.post("/v1/metrics", content_type, body);
+            assert_eq!(refused.status, 503, "{what}: {}", refused.text());
+            assert_eq!(error(&refused, content_type).0, 14, "{what}");
+            let after: u64 = refused.header("retry-after").parse().unwrap_or_default();
+            assert!(after >= 1, "{what}");
+        }
+    }
+}
+
+#[test]
+fn metadata_and_target_info_are_served() {
+    let server = Server::start();
+    let mut request = gauge(vec![point(1.0)]);
+    let resource = &mut request.resources[0];
+    resource.attributes = texts(&[("service.name", "shop"), ("service.version", "2.1")]);
+    let metric = &mut resource.scopes[0].metrics[0];
+    (metric.description, metric.unit) = ("Waiting orders.".into(), "{order}".into());
+    assert_eq!(
+        server.post("/v1/metrics", PROTOBUF, request.to_protobuf()).status,
+        200
+    );
+    let metadata = server.get("/api/v1/metadata").expect(200);
+    assert_eq!(
+        metadata["data"]["queue_length"],
+        json!([{"type": "gauge", "help": "Waiting orders.", "unit": ""}])
+    );
+    let query = format!(
+        "/api/v1/query?query=queue_length*on(job)group_left(service_version)target_info&time={}",
+        TIME / 1_000_000_000
+    );
+    let joined = server.get(&query).expect(200);
+    assert_eq!(
+        joined["data"]["result"][0]["metric"]["service_version"],
+        Value::from("2.1"),
+        "{joined}"
+    );
+}
