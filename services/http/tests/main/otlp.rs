@@ -11,7 +11,7 @@ use tideline_engine::TableLimits;
 use tideline_fleet::otlp::{Data, Metric, Number, Point, Request, texts};
 use tideline_http::{DeltaTemporality, HttpSettings, OtlpSettings, Secret, TranslationStrategy};
 
-use crate::client::{Answer, Server, gzip};
+use crate::client::{Response, Server, gzip};
 use crate::prometheus::{all, number, text};
 
 const PROTOBUF: &str = "application/x-protobuf";
@@ -53,7 +53,7 @@ fn timeless() -> Point {
 
 /// Returns the code and message of a `google.rpc.Status` in the encoding of the request.
 #[track_caller]
-fn error(answer: &Answer, content_type: &str) -> (u64, String) {
+fn error(answer: &Response, content_type: &str) -> (u64, String) {
     assert_eq!(answer.header("content-type"), content_type, "{}", answer.text());
     match content_type {
         PROTOBUF => {
@@ -185,7 +185,7 @@ fn the_published_example_is_stored_but_for_its_deltas() {
 #[test]
 fn bad_requests_are_refused_for_good() {
     let server = Server::start();
-    let retries = |answer: &Answer| !answer.header("retry-after").is_empty();
+    let retries = |answer: &Response| !answer.header("retry-after").is_empty();
     for (content_type, body) in [(PROTOBUF, &b"\x0a\x05x"[..]), (JSON, b"{\"resourceMetrics\": 5}")] {
         let refused = server.post("/v1/metrics", content_type, body);
         assert_eq!(refused.status, 400);
