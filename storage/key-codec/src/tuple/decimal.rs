@@ -3,6 +3,7 @@
 //! A value is always normalised, so that equal numbers are equal values and have one key.
 
 use std::cmp::Ordering;
+use std::fmt;
 
 use super::KeyError;
 
@@ -85,6 +86,23 @@ impl Ord for Decimal {
 impl PartialOrd for Decimal {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
+    }
+}
+
+/// Formats the digits with a decimal point and without superfluous zeros: `-12.345`, `0.05`, `100`, `0`.
+impl fmt::Display for Decimal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.mantissa < 0 {
+            f.write_str("-")?;
+        }
+        // The scale of a decimal is at most 38, so the power fits.
+        let unit = 10_u128.pow(self.scale.into());
+        let magnitude = self.mantissa.unsigned_abs();
+        let (whole, fraction) = (magnitude / unit, magnitude % unit);
+        match usize::from(self.scale) {
+            0 => write!(f, "{whole}"),
+            digits => write!(f, "{whole}.{fraction:0digits$}"),
+        }
     }
 }
 

@@ -140,3 +140,15 @@ fn every_sequence_of_two_bytes_is_refused_or_canonical() {
         }
     }
 }
+
+#[test]
+fn a_decimal_as_text_has_no_superfluous_zeros() {
+    let text = |mantissa, scale| decimal(mantissa, scale).to_string();
+    assert_eq!(text(0, 5), "0");
+    assert_eq!(text(12_345, 3), "12.345");
+    assert_eq!(text(-12_340, 3), "-12.34");
+    assert_eq!(text(5, 2), "0.05");
+    assert_eq!(text(-5, 38), "-0.00000000000000000000000000000000000005");
+    assert_eq!(text(100, 0), "100");
+    assert_eq!(text(i128::MIN, 0), i128::MIN.to_string());
+}
