@@ -108,9 +108,10 @@ pub enum KeySource {
     /// give it with a row that must not exist.
     Generated(Generated),
     /// First digits of the MD5 of other logical columns, in lower-case hexadecimal: spreads load over `16^hex` ranges.
+    /// Not the last stored column.
     HashPrefix(HashPrefix),
     /// Number from 0 to `count` − 1, chosen by the hash of other logical columns: spreads load, and ordered scans merge
-    /// the buckets.
+    /// the buckets. Only the first stored column.
     Bucket(Bucket),
     /// Text of a logical column with its characters in reverse order.
     Reverse(Reverse),
@@ -147,7 +148,8 @@ pub struct Bucket {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reverse {
-    /// The logical column: `string`, `i64` or `u64`.
+    /// The logical column: `string`, `i64` or `u64`. Integers are stored with all digits of the type; negative numbers
+    /// are refused.
     pub of: LogicalColumn,
 }
 
@@ -157,7 +159,8 @@ pub struct Reverse {
 pub struct Splice {
     /// The logical columns, 2 to 8, of type `string`, `i64` or `u64`.
     pub columns: Vec<SplicedColumn>,
-    /// Delimiter between the texts: one character below every character of the texts. Default `,`.
+    /// Delimiter between the texts: one ASCII character that sorts before every character of the texts, and before `0`
+    /// if integers are spliced. Default `,`.
     #[serde(default = "default_delimiter")]
     pub delimiter: char,
 }
@@ -187,7 +190,7 @@ pub struct SplicedColumn {
     #[serde(rename = "type")]
     pub column_type: ColumnType,
     /// Number of digits to which an integer is padded with zeros, 1 to 20; required for integers, so that the order of
-    /// the texts is the order of the numbers. Negative and longer numbers are refused.
+    /// the texts is the order of the numbers. Negative and longer numbers are refused. `None` for strings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pad: Option<u8>,
 }
