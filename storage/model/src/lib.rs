@@ -52,4 +52,4 @@ pub use table::{ArchivePolicy, Durability, Policy, Schedule, TableModel, TableNa
 pub use time::{Clock, ManualClock, Precision, SystemClock, TimeRange, Timestamp};
 pub use time_expression::{TimeExpression, TimeExpressionError};
 pub use value::{Value, ValueKind, ValueType};
-pub use wide::{ColumnSpec, ColumnType, KeyColumnSpec, KeyOrder, KeySource, RowTtl, TtlUnit, WideSpec};
+pub use wide::{ColumnSpec, ColumnType, KeyColumnSpec, KeyOrder, KeySource, WideSpec};

@@ -1,4 +1,4 @@
-//! Settings of wide tables: key columns with their modifiers, declared columns, versions and expiry.
+//! Settings of wide tables: key columns with their modifiers, declared columns and versions.
 //!
 //! The *logical* columns of a key are the columns that users write and read. The *stored* columns are what rows are
 //! ordered by. A stored column is either a logical column, or computed from logical columns by a [`KeySource`]; users
@@ -221,28 +221,6 @@ impl ColumnSpec {
     }
 }
 
-/// What expires together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TtlUnit {
-    /// A row, by the time of its newest value.
-    #[default]
-    Row,
-    /// Each value by its own time.
-    Cell,
-}
-
-/// Expiry of rows or values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RowTtl {
-    /// Age in nanoseconds from which a row or value is hidden.
-    pub after: i64,
-    /// What expires together.
-    #[serde(default)]
-    pub unit: TtlUnit,
-}
-
 /// Settings of a wide table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -261,9 +239,6 @@ pub struct WideSpec {
     /// Maximum distance in nanoseconds between now and a version that a client gives; `None` = unlimited.
     #[serde(default = "default_guard")]
     pub version_guard: Option<i64>,
-    /// Expiry; `None` = rows never expire.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ttl: Option<RowTtl>,
     /// Accepts a first key column that rises with time, although all writes then go to the end of the table.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_rising_key: bool,

@@ -82,7 +82,10 @@ impl Generation {
     /// Returns all tables with changes.
     pub(crate) fn tables(&self) -> Vec<(TableId, Arc<TableBuffer>)> {
         let tables = self.tables.read();
-        tables.iter().map(|(id, buffer)| (*id, Arc::clone(buffer))).collect()
+        tables
+            .iter()
+            .map(|(id, buffer)| (*id, Arc::clone(buffer)))
+            .collect()
     }
 
     /// Returns the bytes of the applied entries, with an estimate of the memory per row.
@@ -167,7 +170,12 @@ impl TableBuffer {
     }
 
     /// Returns up to `limit` rows of a range in scan order.
-    pub(crate) fn page(&self, range: &KeyRange, direction: Direction, limit: usize) -> Vec<(Bytes, Mutations)> {
+    pub(crate) fn page(
+        &self,
+        range: &KeyRange,
+        direction: Direction,
+        limit: usize,
+    ) -> Vec<(Bytes, Mutations)> {
         let end = range.end.as_deref();
         if end.is_some_and(|end| end <= range.start.as_slice()) {
             return Vec::new();
@@ -189,7 +197,6 @@ impl TableBuffer {
     pub(crate) fn deleted_ranges(&self) -> Vec<KeyRange> {
         self.changes.read().deleted.ranges()
     }
-
 }
 
 impl Changes {
@@ -226,7 +233,10 @@ impl Changes {
     }
 
     fn delete(&mut self, range: KeyRange, sequence: SequenceNumber) {
-        let is_empty = range.end.as_deref().is_some_and(|end| end <= range.start.as_slice());
+        let is_empty = range
+            .end
+            .as_deref()
+            .is_some_and(|end| end <= range.start.as_slice());
         if is_empty {
             return;
         }
@@ -267,11 +277,16 @@ impl DeletedRanges {
         let KeyRange { mut start, mut end } = range;
         loop {
             let touching = match &end {
-                Some(end) => self.0.range::<[u8], _>((Bound::Unbounded, Bound::Included(end.as_slice()))),
-                None => self.0.range::<[u8], _>((Bound::Unbounded::<&[u8]>, Bound::Unbounded)),
+                Some(end) => self
+                    .0
+                    .range::<[u8], _>((Bound::Unbounded, Bound::Included(end.as_slice()))),
+                None => self
+                    .0
+                    .range::<[u8], _>((Bound::Unbounded::<&[u8]>, Bound::Unbounded)),
             };
             let reaches = |other: &Option<Vec<u8>>| other.as_ref().is_none_or(|other| *other >= start);
-            let Some((other_start, (other_end, _))) = touching.last().filter(|(_, (end, _))| reaches(end)) else {
+            let Some((other_start, (other_end, _))) = touching.last().filter(|(_, (end, _))| reaches(end))
+            else {
                 break;
             };
             end = match (end, other_end) {

@@ -75,7 +75,9 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Mutation<'_>, Damage> {
         2 => Effect::Delete,
         _ => return Err(Damage("a row has an unknown effect")),
     };
-    let (time, mut rest) = rest.split_first_chunk().ok_or(Damage("the time of a row is cut off"))?;
+    let (time, mut rest) = rest
+        .split_first_chunk()
+        .ok_or(Damage("the time of a row is cut off"))?;
     let time = i64::from_le_bytes(*time);
     let count = number(&mut rest)?;
     // Each column takes at least two bytes.
@@ -215,15 +217,16 @@ mod tests {
         let versions = proptest::collection::btree_map(0..6_i64, values(), 0..4);
         let column = (any::<bool>(), versions);
         proptest::collection::btree_map(names(), column, 0..5).prop_map(|columns| {
-            let column = |(name, (clears, versions)): (_, (bool, BTreeMap<i64, CellValue<'static>>))| Column {
-                name,
-                clears,
-                versions: versions
-                    .into_iter()
-                    .rev()
-                    .map(|(time, value)| Version { time, value })
-                    .collect(),
-            };
+            let column =
+                |(name, (clears, versions)): (_, (bool, BTreeMap<i64, CellValue<'static>>))| Column {
+                    name,
+                    clears,
+                    versions: versions
+                        .into_iter()
+                        .rev()
+                        .map(|(time, value)| Version { time, value })
+                        .collect(),
+                };
             columns.into_iter().map(column).collect()
         })
     }

@@ -164,7 +164,10 @@ mod tests {
         };
         for (request, changes) in [
             (None, vec![]),
-            (Some(request), vec![row(b"a"), Change::DeleteRange(KeyRange::ALL), row(b"")]),
+            (
+                Some(request),
+                vec![row(b"a"), Change::DeleteRange(KeyRange::ALL), row(b"")],
+            ),
             (None, vec![Change::DeleteRange(KeyRange::new(*b"a", *b"b"))]),
         ] {
             let entry = Entry {

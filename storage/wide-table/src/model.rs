@@ -89,7 +89,10 @@ impl WideStore {
         };
         let mut rest = Some(range);
         while let Some(range) = rest {
-            let page = self.log.backend().scan(partition, &range, Direction::Ascending, limit)?;
+            let page = self
+                .log
+                .backend()
+                .scan(partition, &range, Direction::Ascending, limit)?;
             let mut batch = Batch::default();
             for row in page.rows {
                 if batch.bytes + row.key.len() > WRITE_BYTES_MAX {
@@ -224,7 +227,11 @@ impl LogModel for WideModel {
         }
     }
 
-    fn take_over(&self, manifest: &Arc<Manifest>, rows: &[ManifestRow]) -> std::result::Result<(), ModelError> {
+    fn take_over(
+        &self,
+        manifest: &Arc<Manifest>,
+        rows: &[ManifestRow],
+    ) -> std::result::Result<(), ModelError> {
         let parts = read_parts(manifest, rows)?;
         self.0.change_state(|state| {
             state.parts = parts;
@@ -295,7 +302,9 @@ impl Flushed for FlushedRows {
         let published = |table: &TableId| self.parts.iter().any(|part| part.at.table == *table);
         self.store.new_parts.lock().retain(|table, _| !published(table));
         self.store.change_state(|state| {
-            state.parts.extend(self.parts.iter().map(|part| (part.at.table, *part)));
+            state
+                .parts
+                .extend(self.parts.iter().map(|part| (part.at.table, *part)));
             state.drop_flushed(self.end);
         });
     }

@@ -151,7 +151,9 @@ impl<'a> Mutation<'a> {
 
     /// Returns a column; `None` if the mutation does not name it.
     pub fn column(&self, name: &ColumnName<'_>) -> Option<&Column<'a>> {
-        let found = self.columns.binary_search_by(|column| compare(&column.name, name));
+        let found = self
+            .columns
+            .binary_search_by(|column| compare(&column.name, name));
         found.ok().map(|at| &self.columns[at])
     }
 

@@ -112,7 +112,10 @@ impl WideStore {
             bytes_max: 1,
         };
         let partition = Partition::part(part, ROWS_BUCKET);
-        let page = self.log.backend().scan(partition, &range, Direction::Ascending, limit)?;
+        let page = self
+            .log
+            .backend()
+            .scan(partition, &range, Direction::Ascending, limit)?;
         Ok(page.rows.into_iter().next().map(|row| row.value))
     }
 
@@ -188,7 +191,10 @@ pub(crate) fn rest_of(range: &KeyRange, last: &[u8], direction: Direction) -> Op
             end: Some(last.to_vec()),
         },
     };
-    let is_empty = rest.end.as_deref().is_some_and(|end| end <= rest.start.as_slice());
+    let is_empty = rest
+        .end
+        .as_deref()
+        .is_some_and(|end| end <= rest.start.as_slice());
     (!is_empty).then_some(rest)
 }
 

@@ -36,9 +36,14 @@ impl Default for Settings {
     }
 }
 
-/// Changes of wide tables in the journal of earlier runs.
+/// Stored state of the wide tables when the log is opened: their parts, and the changes in the journal of earlier runs.
+/// Clones share one state, since the log takes the replay before it exists and the store after.
+#[derive(Debug, Clone)]
+pub struct WideReplay(Arc<Mutex<Replayed>>);
+
 #[derive(Debug)]
-pub struct WideReplay {
+struct Replayed {
+    parts: BTreeMap<TableId, Part>,
     active: Generation,
     /// Wide tables that exist, with the number of versions that they keep.
     tables: BTreeMap<TableId, usize>,
@@ -46,13 +51,21 @@ pub struct WideReplay {
 }
 
 impl WideReplay {
-    /// Creates the replay for the tables of a manifest.
-    pub fn new(manifest: &Manifest) -> Self {
-        Self {
+    /// Reads the parts of a manifest, of which `rows` are all rows.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::StoredRow`] if the row of a part of a wide table cannot be read.
+    pub fn new(manifest: &Manifest, rows: &[ManifestRow]) -> Result<Self, LogError> {
+        let parts = read_parts(manifest, rows)?;
+        let newest = parts.values().map(|part| part.detail.newest).max();
+        let replayed = Replayed {
+            parts,
             active: Generation::default(),
             tables: wide_tables(manifest),
-            newest: i64::MIN,
-        }
+            newest: newest.unwrap_or(i64::MIN),
+        };
+        Ok(Self(Arc::new(Mutex::new(replayed))))
     }
 }
 
@@ -78,8 +91,9 @@ impl Replay for WideReplay {
 
     fn apply(&mut self, sequence: SequenceNumber, entry: &Bytes) -> Result<ReplayedEntry, ModelError> {
         let entry = Entry::decode(entry)?;
+        let replayed = &mut *self.0.lock();
         // Without an entry in `tables` the table was dropped.
-        let Some(versions_max) = self.tables.get(&entry.table) else {
+        let Some(versions_max) = replayed.tables.get(&entry.table) else {
             return Ok(ReplayedEntry {
                 table: entry.table,
                 request: None,
@@ -87,10 +101,11 @@ impl Replay for WideReplay {
         };
         for change in &entry.changes {
             if let Change::Row { mutation, .. } = change {
-                self.newest = self.newest.max(codec::time_of(mutation)?);
+                replayed.newest = replayed.newest.max(codec::time_of(mutation)?);
             }
         }
-        self.active
+        replayed
+            .active
             .apply(entry.table, entry.changes, sequence, *versions_max)?;
         Ok(ReplayedEntry {
             table: entry.table,
@@ -110,35 +125,28 @@ pub struct WideStore {
     pub(crate) new_parts: Mutex<BTreeMap<TableId, PartRef>>,
     /// Newest version that the server gave or has seen.
     newest: AtomicI64,
+    /// Held while rows with generated ids are numbered and sent to the committer.
+    pub(crate) generated: Mutex<()>,
 }
 
 impl WideStore {
-    /// Opens the store with the changes that the journal held. `rows` are all rows of the manifest.
-    ///
-    /// # Errors
-    ///
-    /// [`LogError::StoredRow`] if the row of a part of a wide table cannot be read.
-    pub fn open(
-        log: &Arc<Log>,
-        rows: &[ManifestRow],
-        replayed: WideReplay,
-        settings: Settings,
-    ) -> Result<Self, LogError> {
-        let parts = read_parts(&log.manifest(), rows)?;
-        let stored = parts.values().map(|part| part.detail.newest).max();
+    /// Opens the store with the state that a replay has collected. Called once per replay.
+    pub fn open(log: &Arc<Log>, replay: &WideReplay, settings: Settings) -> Self {
+        let replayed = &mut *replay.0.lock();
         let state = State {
-            active: Arc::new(replayed.active),
-            parts,
+            active: Arc::new(std::mem::take(&mut replayed.active)),
+            parts: std::mem::take(&mut replayed.parts),
             ..State::default()
         };
-        Ok(Self {
+        Self {
             log: Arc::clone(log),
             settings,
             state: RwLock::new(Arc::new(state)),
             pending: PendingRows::default(),
             new_parts: Mutex::default(),
-            newest: AtomicI64::new(stored.unwrap_or(i64::MIN).max(replayed.newest)),
-        })
+            newest: AtomicI64::new(replayed.newest),
+            generated: Mutex::default(),
+        }
     }
 
     /// Returns the state at this moment.
@@ -188,7 +196,10 @@ impl WideStore {
 /// # Errors
 ///
 /// [`LogError::StoredRow`] if a row cannot be read.
-pub(crate) fn read_parts(manifest: &Manifest, rows: &[ManifestRow]) -> Result<BTreeMap<TableId, Part>, LogError> {
+pub(crate) fn read_parts(
+    manifest: &Manifest,
+    rows: &[ManifestRow],
+) -> Result<BTreeMap<TableId, Part>, LogError> {
     let mut parts = BTreeMap::new();
     for row in rows.iter().filter(|row| row.kind == ManifestKind::Part) {
         let detail: PartDetail = parse_row("part row", &row.detail)?;
@@ -203,7 +214,10 @@ pub(crate) fn read_parts(manifest: &Manifest, rows: &[ManifestRow]) -> Result<BT
         let named = parse_part_name(&row.name).filter(|_| detail.format == PART_FORMAT);
         let part = named.ok_or_else(|| LogError::StoredRow {
             what: "part row",
-            reason: format!("its name is not an id, or its format {} is unknown", detail.format),
+            reason: format!(
+                "its name is not an id, or its format {} is unknown",
+                detail.format
+            ),
         })?;
         let at = PartRef {
             part,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use tideline_log::{LogEntry, LogError, LogThreads, ModelError, Refusal, RequestRecord};
+use tideline_log::{LogEntry, LogError, LogThreads, ModelError, Refusal, RequestRecord, Submitted};
 use tideline_model::{Durability, KeyRange, SequenceNumber, TableId, Timestamp};
 
 use crate::codec;
@@ -154,48 +154,81 @@ impl WideStore {
         options: &WriteOptions,
         remember: &dyn Fn(&[RowOutcome]) -> Option<RequestRecord>,
     ) -> Result<Written> {
-        for attempt in 1.. {
-            let mut decided = self.decide(table, writes)?;
-            if decided.changes.is_empty() {
-                return Ok(Written {
-                    sequence: None,
-                    rows: decided.outcomes,
-                });
-            }
-            let bytes = decided.changes.iter().map(Change::bytes).sum::<usize>();
-            if bytes > WRITE_BYTES_MAX {
-                return Err(WideError::TooLarge {
-                    what: "the size of a write in bytes",
-                    limit: WRITE_BYTES_MAX as u64,
-                    actual: bytes as u64,
-                });
-            }
-            let entry = Entry {
-                table,
-                request: remember(&decided.outcomes),
-                changes: std::mem::take(&mut decided.changes),
-            };
-            let committed = threads.commit(Box::new(WideEntry::new(
-                Arc::clone(self),
-                entry,
-                options.durability,
-                decided.seen,
-            )));
-            match committed {
-                Ok(sequence) => {
-                    return Ok(Written {
-                        sequence: Some(sequence),
-                        rows: decided.outcomes,
-                    });
-                }
-                Err(LogError::Refused(Refusal::Outdated)) if attempt < ATTEMPTS_MAX => {}
-                Err(LogError::Refused(Refusal::Outdated)) => break,
-                Err(error) => return Err(error.into()),
+        for _ in 0..ATTEMPTS_MAX {
+            let (outcomes, submitted) = self.submit(threads, table, writes, options, remember)?;
+            if let Some(written) = wait(threads, outcomes, submitted)? {
+                return Ok(written);
             }
         }
         Err(WideError::Contended {
             attempts: ATTEMPTS_MAX,
         })
+    }
+
+    /// Writes rows whose keys hold generated ids. `make` builds the rows; each call of its argument returns an id above
+    /// all before. The rows of later calls are never visible before those of earlier ones, so a reader that has seen an
+    /// id has seen all lower ids that will ever exist. Returns the rows that were written last.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write), and the error of `make`.
+    pub fn write_generated<'w, E: From<WideError>>(
+        self: &Arc<Self>,
+        threads: &LogThreads,
+        table: TableId,
+        make: &dyn Fn(&mut dyn FnMut() -> i64) -> std::result::Result<Vec<RowWrite<'w>>, E>,
+        options: &WriteOptions,
+        remember: &dyn Fn(&[RowWrite<'w>], &[RowOutcome]) -> Option<RequestRecord>,
+    ) -> std::result::Result<(Vec<RowWrite<'w>>, Written), E> {
+        for _ in 0..ATTEMPTS_MAX {
+            // Held until the entry is sent, not until it is committed.
+            let order = self.generated.lock();
+            let writes = make(&mut || self.next_version())?;
+            let remember = |outcomes: &[RowOutcome]| remember(&writes, outcomes);
+            let (outcomes, submitted) = self.submit(threads, table, &writes, options, &remember)?;
+            drop(order);
+            if let Some(written) = wait(threads, outcomes, submitted)? {
+                return Ok((writes, written));
+            }
+        }
+        Err(E::from(WideError::Contended {
+            attempts: ATTEMPTS_MAX,
+        }))
+    }
+
+    /// Decides writes and sends their entry to the committer. Without anything to write, nothing is sent.
+    fn submit(
+        self: &Arc<Self>,
+        threads: &LogThreads,
+        table: TableId,
+        writes: &[RowWrite<'_>],
+        options: &WriteOptions,
+        remember: &dyn Fn(&[RowOutcome]) -> Option<RequestRecord>,
+    ) -> Result<(Vec<RowOutcome>, Option<Submitted>)> {
+        let Decided {
+            outcomes,
+            changes,
+            seen,
+        } = self.decide(table, writes)?;
+        let request = remember(&outcomes);
+        if changes.is_empty() && request.is_none() {
+            return Ok((outcomes, None));
+        }
+        let bytes = changes.iter().map(Change::bytes).sum::<usize>();
+        if bytes > WRITE_BYTES_MAX {
+            return Err(WideError::TooLarge {
+                what: "the size of a write in bytes",
+                limit: WRITE_BYTES_MAX as u64,
+                actual: bytes as u64,
+            });
+        }
+        let entry = Entry {
+            table,
+            request,
+            changes,
+        };
+        let entry = WideEntry::new(Arc::clone(self), entry, options.durability, seen);
+        Ok((outcomes, Some(threads.submit(Box::new(entry))?)))
     }
 
     /// Deletes all rows whose keys are in a range. Costs one journal entry; the rows are removed by the next flush.
@@ -224,7 +257,11 @@ impl WideStore {
     /// Reads the rows on which the writes depend, and decides each write.
     fn decide(&self, table: TableId, writes: &[RowWrite<'_>]) -> Result<Decided> {
         let versions_max = self.versions_max(table)?;
-        let row_bytes_max = self.state().parts.get(&table).map_or(0, |part| part.detail.row_bytes_max);
+        let row_bytes_max = self
+            .state()
+            .parts
+            .get(&table)
+            .map_or(0, |part| part.detail.row_bytes_max);
         let mut deciding = Deciding {
             store: self,
             table,
@@ -262,6 +299,25 @@ impl WideStore {
             changes,
             seen: deciding.seen,
         })
+    }
+}
+
+/// Waits for a submitted write; `None` if its rows have changed since it was decided.
+fn wait(
+    threads: &LogThreads,
+    rows: Vec<RowOutcome>,
+    submitted: Option<Submitted>,
+) -> Result<Option<Written>> {
+    let Some(submitted) = submitted else {
+        return Ok(Some(Written { sequence: None, rows }));
+    };
+    match threads.wait(submitted) {
+        Ok(sequence) => Ok(Some(Written {
+            sequence: Some(sequence),
+            rows,
+        })),
+        Err(LogError::Refused(Refusal::Outdated)) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -303,13 +359,18 @@ impl Deciding<'_> {
                 if let Some(row) = self.rows.get_mut(&write.key) {
                     *row = applied(row.take(), mutation, self.versions_max);
                 } else if mutation.effect != Effect::Update {
-                    self.rows.insert(write.key.clone(), mutation.on_nothing(self.versions_max));
+                    self.rows
+                        .insert(write.key.clone(), mutation.on_nothing(self.versions_max));
                 }
                 return Ok((RowOutcome::Written(None), Some(Bytes::from(out))));
             }
         }
         let before = self.read(&write.key)?;
-        if write.condition.as_ref().is_some_and(|condition| !condition(before.as_ref())) {
+        if write
+            .condition
+            .as_ref()
+            .is_some_and(|condition| !condition(before.as_ref()))
+        {
             let image = before.filter(|_| write.image != Image::None);
             return Ok((RowOutcome::ConditionFailed(image), None));
         }
@@ -368,7 +429,11 @@ impl Deciding<'_> {
             table: self.table,
             reason,
         };
-        let row = row.as_ref().map(|row| row.columns()).transpose().map_err(damaged)?;
+        let row = row
+            .as_ref()
+            .map(|row| row.columns())
+            .transpose()
+            .map_err(damaged)?;
         let row = row.map(Mutation::into_owned);
         self.seen.push((key.clone(), revision));
         self.rows.insert(key.clone(), row.clone());
@@ -472,7 +537,12 @@ struct WideEntry {
 }
 
 impl WideEntry {
-    fn new(store: Arc<WideStore>, entry: Entry, durability: Durability, seen: Vec<(Bytes, Revision)>) -> Self {
+    fn new(
+        store: Arc<WideStore>,
+        entry: Entry,
+        durability: Durability,
+        seen: Vec<(Bytes, Revision)>,
+    ) -> Self {
         Self {
             encoded: entry.encode(),
             store,

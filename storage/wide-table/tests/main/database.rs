@@ -11,8 +11,8 @@ use tideline_log::manifest::{TableRow, put_table};
 use tideline_log::{LogSettings, LogThreads, Opening};
 use tideline_model::{KeyRange, SystemClock, TableId, TableModel, TableName, TableSpec, WideSpec};
 use tideline_wide_table::{
-    Action, CellValue, Column, ColumnName, Condition, Image, Mutation, RowOutcome, RowWrite, Settings, Update,
-    WideModel, WideReplay, WideStore, WriteOptions, Written,
+    Action, CellValue, Column, ColumnName, Condition, Image, Mutation, RowOutcome, RowWrite, Settings,
+    Update, WideModel, WideReplay, WideStore, WriteOptions, Written,
 };
 
 pub(crate) const TABLE: TableId = TableId(1);
@@ -28,15 +28,13 @@ impl Database {
     pub(crate) fn open(backend: Arc<dyn Backend>, versions_max: u32) -> Self {
         let opening =
             Opening::begin(backend, Arc::new(SystemClock), LogSettings::default()).expect("it begins");
-        let rows = opening.rows().to_vec();
-        let mut replay = WideReplay::new(opening.manifest());
-        let replayed = opening.replay(&mut [&mut replay]).expect("it replays");
+        let replay = WideReplay::new(opening.manifest(), opening.rows()).expect("the parts are read");
+        let replayed = opening.replay(&mut [&mut replay.clone()]).expect("it replays");
         let log = replayed.open().expect("it opens");
         let settings = Settings {
             buffer_bytes: 64 << 10,
         };
-        let store = WideStore::open(&log, &rows, replay, settings).expect("the store opens");
-        let store = Arc::new(store);
+        let store = Arc::new(WideStore::open(&log, &replay, settings));
         let model = Arc::new(WideModel(Arc::clone(&store)));
         let threads = LogThreads::start(Arc::clone(&log), vec![model]);
         log.edit_shared(|manifest| {
@@ -87,7 +85,10 @@ impl Database {
         let mut rows = Vec::new();
         let mut rest = Some(range);
         while let Some(range) = rest {
-            let page = self.store.page(TABLE, &range, direction, limit).expect("it is read");
+            let page = self
+                .store
+                .page(TABLE, &range, direction, limit)
+                .expect("it is read");
             assert!(page.rows.len() <= rows_max);
             for row in page.rows {
                 let columns = row.columns().expect("it is intact").into_owned();

@@ -90,7 +90,9 @@ fn check_row(row: Option<tideline_wide_table::Mutation<'static>>, expected: Opti
     });
     let expected = expected.map(|row| {
         let with_versions = row.iter().filter(|(_, versions)| !versions.is_empty());
-        with_versions.map(|(name, versions)| (*name, versions.clone())).collect::<Row>()
+        with_versions
+            .map(|(name, versions)| (*name, versions.clone()))
+            .collect::<Row>()
     });
     assert_eq!(row, expected, "row {key}");
 }
@@ -102,7 +104,10 @@ fn run(backend: &dyn Fn() -> Arc<dyn Backend>, steps: &[Step]) {
     for step in steps {
         match step {
             Step::Put(key, time, columns) => {
-                let columns: Vec<_> = columns.iter().map(|(at, number)| (COLUMNS[*at], *number)).collect();
+                let columns: Vec<_> = columns
+                    .iter()
+                    .map(|(at, number)| (COLUMNS[*at], *number))
+                    .collect();
                 database.write_one(put(key, *time, &columns));
                 naive.0.insert(key.clone(), Row::new());
                 for (column, number) in columns {

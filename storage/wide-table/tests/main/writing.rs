@@ -147,7 +147,10 @@ fn a_row_over_the_limit_is_refused_and_stays_as_it_was() {
         assert_eq!(database.write_one(big(name)), RowOutcome::Written(None));
     }
     let refused = database.write_one(big("e"));
-    assert!(matches!(refused, RowOutcome::Refused(Refused::TooLarge(_))), "{refused:?}");
+    assert!(
+        matches!(refused, RowOutcome::Refused(Refused::TooLarge(_))),
+        "{refused:?}"
+    );
     database.flush();
     assert_eq!(database.row(b"a").expect("it exists").columns.len(), 2);
     database.close();
