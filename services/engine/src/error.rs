@@ -252,6 +252,12 @@ impl From<SearchError> for EngineError {
     }
 }
 
+impl From<ConditionError> for EngineError {
+    fn from(error: ConditionError) -> Self {
+        SearchError::from(error).into()
+    }
+}
+
 impl From<BackendError> for EngineError {
     fn from(error: BackendError) -> Self {
         Self::Store(StoreError::Backend(error))

@@ -13,7 +13,7 @@ use tideline_key_codec::layout::Ranges;
 use tideline_log::RequestRecord;
 use tideline_model::{Durability, KeyRange};
 pub use tideline_wide_table::{
-    Action, CellValue, Column, ColumnName, Condition as RowCondition, Image, Mutation, ROW_BYTES_MAX,
+    Action, CellValue, Column, ColumnName, Condition as RowCondition, Image, Increment, Mutation, ROW_BYTES_MAX,
     Refused, RowOutcome, RowPage, RowWrite, StoredRow, Update, Version, Written,
 };
 use tideline_wide_table::{WideError, WriteOptions};
@@ -23,7 +23,7 @@ use crate::error::{EngineError, Result};
 use crate::wide_table::WideTable;
 use crate::write::{IdempotentRequest, RunningRequest};
 
-/// Rows that a scan reads at once from a range, if it reads only one.
+/// Maximum number of rows that a scan reads at once from a range.
 const PAGE_ROWS: usize = 500;
 /// Bytes after which a page of a range ends.
 const PAGE_BYTES: usize = 1 << 20;
@@ -183,15 +183,22 @@ impl Engine {
     }
 
     /// Begins a scan of ranges. `after` is the [merge key](tideline_key_codec::layout::KeyLayout::merge_key) of the
-    /// last row of an earlier scan with the same ranges; its row and those before are skipped.
+    /// last row of an earlier scan with the same ranges; its row and those before are skipped. `wanted` is the number of
+    /// rows that the caller expects to take, so that a short scan does not read ahead.
     pub fn scan_rows<'e>(
         &'e self,
         table: Arc<WideTable>,
         ranges: Ranges,
         direction: Direction,
         after: Option<&[u8]>,
+        wanted: usize,
     ) -> RowScan<'e> {
-        let is_merged = ranges.ranges.len() > 1;
+        // Rows of a merged scan are spread evenly over the ranges.
+        let share = wanted.div_ceil(ranges.ranges.len().max(1));
+        let page_rows = match ranges.ranges.len() {
+            ..=1 => share.clamp(1, PAGE_ROWS),
+            _ => share.clamp(BUCKET_ROWS_MIN, PAGE_ROWS),
+        };
         let ranges = ranges.ranges.into_iter().map(|range| match after {
             None => Some(range),
             Some(after) => {
@@ -204,10 +211,7 @@ impl Engine {
             .map(|rest| Cursor {
                 rest,
                 rows: VecDeque::new(),
-                page_rows: match is_merged {
-                    true => BUCKET_ROWS_MIN,
-                    false => PAGE_ROWS,
-                },
+                page_rows,
             })
             .collect();
         RowScan {

@@ -27,7 +27,7 @@ pub struct WideTable {
     table: Table,
     spec: Arc<TableSpec>,
     layout: KeyLayout,
-    /// Number and type of each declared column.
+    /// Number and type of each declared column. The number is 0 for columns that rows store by name.
     declared: HashMap<String, (u32, ColumnType)>,
     /// Names by number.
     names: HashMap<u32, String>,
@@ -81,8 +81,12 @@ impl WideTable {
     /// Returns the stored name of a column and its declared type; no type if neither the name nor a pattern declares
     /// one.
     pub fn column(&self, name: &str) -> (ColumnName<'static>, Option<ColumnType>) {
-        if let Some((number, column_type)) = self.declared.get(name) {
-            return (ColumnName::Declared(*number), Some(*column_type));
+        match self.declared.get(name) {
+            Some((0, column_type)) => {
+                return (ColumnName::Named(name.to_owned().into()), Some(*column_type));
+            }
+            Some((number, column_type)) => return (ColumnName::Declared(*number), Some(*column_type)),
+            None => {}
         }
         let mut patterns = self.patterns.iter();
         let pattern = patterns.find(|(pattern, _)| pattern.matches(name.as_bytes()));
@@ -161,11 +165,14 @@ impl Engine {
             return refuse("the key of a table is fixed; create another table and copy the rows".into());
         }
         if !(1..=VERSIONS_MAX).contains(&wide.max_versions) {
-            return Err(EngineError::OverLimit {
-                what: "max_versions",
-                limit: u64::from(VERSIONS_MAX),
-                actual: u64::from(wide.max_versions),
-            });
+            return match wide.max_versions {
+                0 => refuse("max_versions is 0; it must be at least 1".into()),
+                actual => Err(EngineError::OverLimit {
+                    what: "max_versions",
+                    limit: u64::from(VERSIONS_MAX),
+                    actual: u64::from(actual),
+                }),
+            };
         }
         if wide.version_guard.is_some_and(|guard| guard <= 0) {
             return refuse("version_guard must be longer than 0s; omit it for no limit".into());
@@ -207,7 +214,8 @@ fn check_columns(wide: &WideSpec) -> Result<()> {
     Ok(())
 }
 
-/// Gives numbers to the declared columns: the numbers of an altered table stay, and no number is given twice.
+/// Gives numbers to the columns that are declared with the table. Columns that are declared later keep their names in
+/// stored rows, because rows may hold values of that name already.
 fn number_columns(wide: &mut WideSpec, before: Option<&WideSpec>) -> Result<()> {
     let known: HashMap<&str, &ColumnSpec> = before
         .into_iter()
@@ -225,6 +233,7 @@ fn number_columns(wide: &mut WideSpec, before: Option<&WideSpec>) -> Result<()> 
                 )));
             }
             Some(known) => known.number,
+            None if before.is_some() => 0,
             None => {
                 wide.next_column += 1;
                 wide.next_column - 1

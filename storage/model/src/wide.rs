@@ -204,7 +204,8 @@ pub struct ColumnSpec {
     /// Type of the values.
     #[serde(rename = "type")]
     pub column_type: ColumnType,
-    /// Number of the column in stored rows; 0 for a pattern. Assigned by the server, and never used again.
+    /// Number of the column in stored rows; 0 for a pattern and for a column that was declared after the table was
+    /// created, which rows store by name. Assigned by the server, and never used again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub number: u32,
 }

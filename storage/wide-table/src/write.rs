@@ -5,7 +5,7 @@
 //! a row has changed since, and the caller begins again. The committer therefore compares numbers and never reads
 //! stored rows, and no lock is held over a sync.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,10 +50,24 @@ pub enum Action {
 pub struct Update {
     /// Columns to set or to clear, sorted by name.
     pub columns: Vec<Column<'static>>,
-    /// Integers to add to the newest version of columns; a missing column counts as 0. The result is a new version.
-    pub increments: Vec<(ColumnName<'static>, i64)>,
+    /// Integers to add to the newest version of columns. The result is a new version.
+    pub increments: Vec<Increment>,
     /// Single versions to remove, by their times.
     pub removed: Vec<(ColumnName<'static>, i64)>,
+    /// True if versions with the time of the write follow the current versions, even if a client has given those a later
+    /// time. Applies to writes with a condition: it has passed on the current versions, so the update must be visible.
+    pub follows_current: bool,
+}
+
+/// Addition to an integer column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Increment {
+    /// The column.
+    pub column: ColumnName<'static>,
+    /// Number to add.
+    pub by: i64,
+    /// Type of a missing column, which counts as 0: `u64` if true, `i64` otherwise.
+    pub is_unsigned: bool,
 }
 
 /// Row that a write returns.
@@ -277,13 +291,13 @@ impl WideStore {
             outcomes.push(outcome);
             mutations.push(mutation);
         }
-        let failed: Vec<&[u8]> = std::iter::zip(writes, &outcomes)
+        let failed: HashSet<&[u8]> = std::iter::zip(writes, &outcomes)
             .filter(|(_, outcome)| !matches!(outcome, RowOutcome::Written(_)))
             .map(|(write, _)| &write.key[..write.partition])
             .collect();
         let mut changes = Vec::with_capacity(writes.len());
         for ((write, outcome), mutation) in writes.iter().zip(&mut outcomes).zip(mutations) {
-            if failed.contains(&&write.key[..write.partition]) {
+            if failed.contains(&write.key[..write.partition]) {
                 if matches!(outcome, RowOutcome::Written(_)) {
                     *outcome = RowOutcome::NotApplied;
                 }
@@ -477,12 +491,31 @@ fn resolve_action(
         .iter()
         .map(|column| (column.name.clone(), column.clone()))
         .collect();
-    for (name, by) in &update.increments {
+    if update.follows_current {
+        for column in changed.values_mut() {
+            let current = before.and_then(|row| row.column(&column.name)?.newest());
+            let assigned = column.versions.iter_mut().find(|version| version.time == time);
+            if let Some((current, version)) = current.zip(assigned).filter(|_| !column.clears) {
+                version.time = following(time, current);
+            }
+            column.versions.sort_by_key(|version| std::cmp::Reverse(version.time));
+            column.versions.dedup_by_key(|version| version.time);
+        }
+    }
+    for Increment {
+        column: name,
+        by,
+        is_unsigned,
+    } in &update.increments
+    {
         let current = before.and_then(|row| row.column(name)?.newest());
-        let value = incremented(name, current.map(|version| &version.value), *by)?;
-        // Above the version that it replaces, whatever time a client has given to that.
-        let time = current.map_or(time, |version| time.max(version.time.saturating_add(1)));
-        let time = time.min(Timestamp::MAX.nanos());
+        let value = current.map(|version| version.value.clone());
+        let missing = match is_unsigned {
+            true => CellValue::U64(0),
+            false => CellValue::I64(0),
+        };
+        let value = incremented(name, &value.unwrap_or(missing), *by)?;
+        let time = current.map_or(time, |current| following(time, current));
         changed.insert(name.clone(), Column::with(name.clone(), time, value));
     }
     for (name, version) in &update.removed {
@@ -506,22 +539,25 @@ fn resolve_action(
     Ok(mutation(Effect::Update, changed.into_values().collect()))
 }
 
+/// Returns the time of a version that replaces the current one: the time of the write, or later if a client has given a
+/// later time to the current version.
+fn following(time: i64, current: &Version<'_>) -> i64 {
+    let after = current.time.saturating_add(1).min(Timestamp::MAX.nanos());
+    time.max(after)
+}
+
 /// Returns the sum of an integer and an increment, in the type of the integer.
 fn incremented(
     name: &ColumnName<'static>,
-    current: Option<&CellValue<'static>>,
+    current: &CellValue<'static>,
     by: i64,
 ) -> std::result::Result<CellValue<'static>, Refused> {
-    let overflow = || Refused::Overflow(name.clone());
-    match current {
-        None => Ok(CellValue::I64(by)),
-        Some(CellValue::I64(number)) => number.checked_add(by).map(CellValue::I64).ok_or_else(overflow),
-        Some(CellValue::U64(number)) => number
-            .checked_add_signed(by)
-            .map(CellValue::U64)
-            .ok_or_else(overflow),
-        Some(_) => Err(Refused::NotAnInteger(name.clone())),
-    }
+    let sum = match current {
+        CellValue::I64(number) => number.checked_add(by).map(CellValue::I64),
+        CellValue::U64(number) => number.checked_add_signed(by).map(CellValue::U64),
+        _ => return Err(Refused::NotAnInteger(name.clone())),
+    };
+    sum.ok_or_else(|| Refused::Overflow(name.clone()))
 }
 
 /// Entry on its way through the log.

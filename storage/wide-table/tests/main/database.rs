@@ -11,7 +11,7 @@ use tideline_log::manifest::{TableRow, put_table};
 use tideline_log::{LogSettings, LogThreads, Opening};
 use tideline_model::{KeyRange, SystemClock, TableId, TableModel, TableName, TableSpec, WideSpec};
 use tideline_wide_table::{
-    Action, CellValue, Column, ColumnName, Condition, Image, Mutation, RowOutcome, RowWrite, Settings,
+    Action, CellValue, Column, ColumnName, Condition, Image, Increment, Mutation, RowOutcome, RowWrite, Settings,
     Update, WideModel, WideReplay, WideStore, WriteOptions, Written,
 };
 
@@ -161,7 +161,11 @@ pub(crate) fn put(key: &str, time: i64, columns: &[(&'static str, i64)]) -> RowW
 
 pub(crate) fn increment(key: &str, time: i64, column: &'static str, by: i64) -> RowWrite<'static> {
     let update = Update {
-        increments: vec![(named(column), by)],
+        increments: vec![Increment {
+            column: named(column),
+            by,
+            is_unsigned: false,
+        }],
         ..Update::default()
     };
     RowWrite {

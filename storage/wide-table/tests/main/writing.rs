@@ -106,6 +106,54 @@ fn an_impossible_increment_is_refused() {
 }
 
 #[test]
+fn a_missing_column_counts_as_zero_of_the_given_type() {
+    let disk = tideline_backend::memory::MemoryDisk::new(tideline_backend::memory::Character::Embedded);
+    let backend = std::sync::Arc::new(tideline_backend::memory::MemoryBackend::open(&disk));
+    let database = Database::open(backend, 1);
+    let unsigned = |time, by| {
+        let update = Update {
+            increments: vec![tideline_wide_table::Increment {
+                column: named("n"),
+                by,
+                is_unsigned: true,
+            }],
+            ..Update::default()
+        };
+        write_of("a", time, Action::Update(update))
+    };
+    assert_eq!(
+        database.write_one(unsigned(1, -1)),
+        RowOutcome::Refused(Refused::Overflow(named("n")))
+    );
+    database.write_one(unsigned(2, 3));
+    let row = database.row(b"a").expect("it exists");
+    let newest = row.column(&named("n")).and_then(|column| column.newest());
+    assert_eq!(
+        newest.map(|version| &version.value),
+        Some(&tideline_wide_table::CellValue::U64(3))
+    );
+    database.close();
+}
+
+#[test]
+fn an_update_whose_condition_passed_is_visible_whatever_the_times() {
+    every_backend(|backend| {
+        let database = Database::open(backend(), 1);
+        database.write_one(put("a", 9, &[("n", 1)]));
+        // Its time was taken before that of the row.
+        let is_one = |row: Option<&Mutation<'_>>| row.and_then(|row| number(row, "n")) == Some(1);
+        let mut update = when(set("a", 5, "n", 2), Box::new(is_one));
+        if let Action::Update(update) = &mut update.action {
+            update.follows_current = true;
+        }
+        assert_eq!(database.write_one(update), RowOutcome::Written(None));
+        let row = database.row(b"a").expect("it exists");
+        assert_eq!(number(&row, "n"), Some(2));
+        database.close();
+    });
+}
+
+#[test]
 fn a_removed_version_uncovers_the_one_before() {
     every_backend(|backend| {
         let database = Database::open(backend(), 3);
