@@ -13,8 +13,8 @@ use tideline_key_codec::layout::Ranges;
 use tideline_log::RequestRecord;
 use tideline_model::{Durability, KeyRange};
 pub use tideline_wide_table::{
-    Action, CellValue, Column, ColumnName, Condition as RowCondition, Image, Increment, Mutation, ROW_BYTES_MAX,
-    Refused, RowOutcome, RowPage, RowWrite, StoredRow, Update, Version, Written,
+    Action, CellValue, Column, ColumnName, Condition as RowCondition, Image, Increment, Mutation,
+    ROW_BYTES_MAX, Refused, RowOutcome, RowPage, RowWrite, StoredRow, Update, Version, Written,
 };
 use tideline_wide_table::{WideError, WriteOptions};
 

@@ -498,7 +498,9 @@ fn resolve_action(
             if let Some((current, version)) = current.zip(assigned).filter(|_| !column.clears) {
                 version.time = following(time, current);
             }
-            column.versions.sort_by_key(|version| std::cmp::Reverse(version.time));
+            column
+                .versions
+                .sort_by_key(|version| std::cmp::Reverse(version.time));
             column.versions.dedup_by_key(|version| version.time);
         }
     }

@@ -11,8 +11,8 @@ use tideline_log::manifest::{TableRow, put_table};
 use tideline_log::{LogSettings, LogThreads, Opening};
 use tideline_model::{KeyRange, SystemClock, TableId, TableModel, TableName, TableSpec, WideSpec};
 use tideline_wide_table::{
-    Action, CellValue, Column, ColumnName, Condition, Image, Increment, Mutation, RowOutcome, RowWrite, Settings,
-    Update, WideModel, WideReplay, WideStore, WriteOptions, Written,
+    Action, CellValue, Column, ColumnName, Condition, Image, Increment, Mutation, RowOutcome, RowWrite,
+    Settings, Update, WideModel, WideReplay, WideStore, WriteOptions, Written,
 };
 
 pub(crate) const TABLE: TableId = TableId(1);
