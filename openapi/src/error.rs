@@ -44,8 +44,10 @@ pub struct ErrorBody {
 pub enum ErrorCode {
     /// The request is not valid.
     Invalid,
-    /// None of the points of a write could be stored.
+    /// None of the points or rows of a write could be stored.
     AllRejected,
+    /// No row of a write was written, because conditions were not met.
+    ConditionFailed,
     /// Part of the request exceeds a limit.
     OverLimit,
     /// The body is larger than allowed, as sent or after decompression.

@@ -17,6 +17,8 @@
 //! | [`error`] | [`ErrorBody`]: the error body of all routes except those of InfluxDB and Prometheus |
 //! | [`time`] | [`TimeInput`], [`DurationText`] |
 //! | [`table`] | tables and their settings |
+//! | [`wide`] | settings of wide tables |
+//! | [`row`] | rows of wide tables |
 //! | [`policy`] | policies for aging points |
 //! | [`preview`] | effects of a policy, without applying it |
 //! | [`statistics`] | stored points, hot key ranges and largest machines of a table |
@@ -72,6 +74,7 @@ pub mod policy;
 pub mod preview;
 pub mod prometheus;
 pub mod query;
+pub mod row;
 pub mod search;
 pub mod statistics;
 pub mod table;
@@ -79,6 +82,7 @@ pub mod tier;
 pub mod time;
 pub mod timeline;
 pub mod watch;
+pub mod wide;
 
 mod named;
 mod present;

@@ -16,6 +16,7 @@ use crate::policy::{Policy, PolicyChanges};
 use crate::present::present;
 use crate::statistics::TableStatistics;
 use crate::time::DurationText;
+use crate::wide::{WideChanges, WideSettings, WideView};
 
 /// Table and its settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -51,6 +52,9 @@ pub struct TableView {
     pub write_future: Option<DurationText>,
     /// Policy for aging points.
     pub policy: Policy,
+    /// Key, columns and versions of the rows of a wide table. Omitted for other models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wide: Option<WideView>,
 }
 
 /// All tables.
@@ -91,6 +95,9 @@ pub struct TableDetail {
 pub struct CreateTable {
     /// Name: 1 to 64 characters of `a-z`, `0-9`, `_` and `-`.
     pub name: String,
+    /// Key, columns and versions of the rows: required for the model `wide`, and refused for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wide: Option<WideSettings>,
     /// Settings.
     #[serde(flatten)]
     pub settings: TableSettings,
@@ -101,6 +108,9 @@ pub struct CreateTable {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"durability": "synced", "write_future": "1h", "policy": {"hot_ttl": "3d", "retention": "90d"}}))]
 pub struct AlterTable {
+    /// Changes of the rows of a wide table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wide: Option<WideChanges>,
     /// Settings to change.
     #[serde(flatten)]
     pub settings: TableSettings,

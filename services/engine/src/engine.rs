@@ -3,29 +3,35 @@
 //! [`Engine`] joins the store, the catalogs and the search index. The other modules add its operations.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use tideline_backend::{Backend, Health, Reopening};
-use tideline_log::{Log, LogError, LogModel, Refusal};
+use tideline_log::{Log, LogError, LogModel, Refusal, Replay};
 use tideline_model::{Clock, TableId, Tier};
 use tideline_runtime::MemoryAccount;
 use tideline_search_index::{IndexOptions, IndexStatus, SearchIndex};
-use tideline_series_store::{Recovery, Replayed, SeriesStore, StoreStats};
+use tideline_series_store::{Recovery, Replayed, SeriesStore, StoreError, StoreStats};
 use tideline_timeline_catalog::{Catalog, CatalogChange, CatalogOptions, CommitError};
+use tideline_wide_table::{WideModel, WideReplay, WideStore};
 
 use crate::directory::{CatalogEntry, CatalogModel, CatalogReplay, Catalogs, TableState};
 use crate::error::Result;
 use crate::growth::TableLimits;
 use crate::models::check_served;
 use crate::watch::DecodedDeltas;
+use crate::wide_table::WideTable;
 
 /// Open database.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) store: SeriesStore,
+    /// Rows of wide tables.
+    pub(crate) rows: Arc<WideStore>,
+    /// Compiled settings of wide tables, by table.
+    pub(crate) row_tables: Mutex<HashMap<TableId, Arc<WideTable>>>,
     pub(crate) catalogs: Arc<Catalogs>,
     pub(crate) index: SearchIndex,
     pub(crate) clock: Arc<dyn Clock>,
@@ -46,6 +52,8 @@ pub struct Settings {
     pub index_dir: PathBuf,
     /// Settings of the store.
     pub store: tideline_series_store::Settings,
+    /// Settings of the rows of wide tables.
+    pub rows: tideline_wide_table::Settings,
     /// Size of the cache of raw series keys per table, in bytes.
     pub raw_key_cache_bytes: usize,
     /// Limits per table, and of the number of tables.
@@ -65,6 +73,7 @@ impl Settings {
         Self {
             index_dir,
             store: tideline_series_store::Settings::default(),
+            rows: tideline_wide_table::Settings::default(),
             raw_key_cache_bytes: 256 << 20,
             tables: TableLimits::default(),
             is_copy: false,
@@ -191,12 +200,21 @@ impl Engine {
             catalogs.get_or_insert(table.id(), || catalog);
         }
         let mut replay = CatalogReplay(Arc::clone(&catalogs));
+        let opening = recovery.opening();
+        let rows_replay = WideReplay::new(opening.manifest(), opening.rows()).map_err(StoreError::Log)?;
+        let rows = OnceLock::new();
         let model = |log: &Arc<Log>| -> Vec<Arc<dyn LogModel>> {
+            let store = rows.get_or_init(|| Arc::new(WideStore::open(log, &rows_replay, settings.rows)));
+            let rows_model = WideModel(Arc::clone(store));
             let (catalogs, log) = (Arc::clone(&catalogs), Arc::clone(log));
-            vec![Arc::new(CatalogModel { catalogs, log })]
+            vec![Arc::new(CatalogModel { catalogs, log }), Arc::new(rows_model)]
         };
         let directory = Arc::clone(&catalogs);
-        let (store, replayed) = recovery.finish_beside(directory, &mut [&mut replay], model)?;
+        let replays: &mut [&mut dyn Replay] = &mut [&mut replay, &mut rows_replay.clone()];
+        let (store, replayed) = recovery.finish_beside(directory, replays, model)?;
+        let rows = rows
+            .into_inner()
+            .expect("the log creates its models when it opens");
         catalogs.replayed(store.stamps());
         if settings.is_copy {
             let segments = store.become_another()?;
@@ -214,6 +232,8 @@ impl Engine {
         let running_requests = Mutex::default();
         let engine = Self {
             store,
+            rows,
+            row_tables: Mutex::default(),
             catalogs,
             index,
             clock,

@@ -11,6 +11,7 @@ use tideline_runtime::MemoryFull;
 use tideline_search_index::SearchError;
 use tideline_series_store::{LogError, RecentError, Refusal, StoreError};
 use tideline_timeline_catalog::CatalogError;
+use tideline_wide_table::WideError;
 
 /// Pause before retrying a request that waits for the clock, which an operator or a time server has to correct.
 pub const CLOCK_WAIT: Duration = Duration::from_secs(30);
@@ -60,6 +61,9 @@ pub enum EngineError {
     /// The index failed.
     #[error(transparent)]
     Search(SearchError),
+    /// Rows of a wide table could not be written or read.
+    #[error(transparent)]
+    Rows(WideError),
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
@@ -170,6 +174,8 @@ impl EngineError {
             Self::Store(error) => store_kind(error),
             Self::Catalog(error) => catalog_kind(error),
             Self::Search(error) => search_kind(error),
+            Self::Rows(WideError::Contended { .. }) => ErrorKind::Overloaded,
+            Self::Rows(_) => ErrorKind::Internal,
             Self::Invalid(_) => ErrorKind::Invalid,
             Self::Forbidden(_) => ErrorKind::Forbidden,
             Self::OverLimit { .. } | Self::TooManyTables { .. } => ErrorKind::OverLimit,
@@ -243,6 +249,12 @@ impl From<SearchError> for EngineError {
             SearchError::Memory(full) => Self::Memory(full),
             error => Self::Search(error),
         }
+    }
+}
+
+impl From<ConditionError> for EngineError {
+    fn from(error: ConditionError) -> Self {
+        SearchError::from(error).into()
     }
 }
 

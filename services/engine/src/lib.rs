@@ -12,6 +12,7 @@
 //! | [`engine`] | open, close, readiness |
 //! | [`tables`] | create, alter, drop |
 //! | `models` | tables by model |
+//! | [`rows`], [`wide_table`] | rows of wide tables |
 //! | [`resolve`] | raw series key → timeline |
 //! | [`mod@write`] | batch → acknowledged points and rejects |
 //! | `bounds` | timestamps that a table accepts |
@@ -88,12 +89,14 @@ pub mod moves;
 pub mod partitions;
 pub mod points;
 pub mod resolve;
+pub mod rows;
 pub mod search;
 pub mod suggest;
 pub mod tables;
 pub mod time;
 mod warm;
 pub mod watch;
+pub mod wide_table;
 pub mod write;
 
 pub use attach::{AttachPlan, AttachProgress, AttachRequest};
@@ -115,9 +118,11 @@ pub use tideline_archive as archive;
 pub use tideline_backend as backend;
 pub use tideline_condition as condition;
 pub use tideline_ingest_protocols::prometheus::{EXEMPLAR_FIELD, START_FIELD, is_sample_detail};
+pub use tideline_key_codec as key_codec;
 #[cfg(debug_assertions)]
 pub use tideline_log::fail_points;
 pub use tideline_model as model;
 pub use tideline_runtime as runtime;
 pub use tideline_series_store::{HeadBudget, HeadSurvey};
+pub use wide_table::WideTable;
 pub use write::{IdempotentRequest, RequestStart, RunningRequest, WriteOptions, WriteOutcome};

@@ -10,7 +10,7 @@ use crate::error::{EngineError, Result};
 use crate::tables::Table;
 
 /// Models that have a store in [`Engine`].
-const SERVED: &[TableModel] = &[TableModel::Series];
+const SERVED: &[TableModel] = &[TableModel::Series, TableModel::Wide];
 
 /// Refuses a table whose model has no store in this build.
 pub(crate) fn check_served(table: &TableName, model: TableModel) -> Result<()> {

@@ -126,8 +126,9 @@ impl Engine {
     /// Returns [`EngineError::ModelNotServed`] for a model that is not served, [`EngineError::Invalid`] for a
     /// contradictory policy, [`EngineError::Forbidden`] for an archive target that is not allowed,
     /// [`EngineError::TooManyTables`] at the limit, and a store error if the name is in use.
-    pub fn create_table(&self, name: TableName, spec: TableSpec) -> Result<Table> {
+    pub fn create_table(&self, name: TableName, mut spec: TableSpec) -> Result<Table> {
         check_served(&name, spec.model)?;
+        self.check_rows(&name, &mut spec, None)?;
         check_policy(&spec.policy)?;
         self.check_archive(None, &spec.policy)?;
         self.forget_dropped_tables()?;
@@ -145,7 +146,7 @@ impl Engine {
     /// Returns [`EngineError::ModelFixed`] for another model, [`EngineError::Invalid`] or [`EngineError::Forbidden`]
     /// for a policy that is not allowed, and a catalog or store error if source tags are fixed or the table does not
     /// exist.
-    pub fn alter_table(&self, name: &str, spec: TableSpec) -> Result<Table> {
+    pub fn alter_table(&self, name: &str, mut spec: TableSpec) -> Result<Table> {
         let table = self.table_of_any_model(name)?;
         let model = table.spec().model;
         if model != spec.model {
@@ -155,6 +156,7 @@ impl Engine {
                 wanted: spec.model,
             });
         }
+        self.check_rows(table.name(), &mut spec, table.spec().wide.as_deref())?;
         check_policy(&spec.policy)?;
         self.check_archive(Some(&table.spec().policy), &spec.policy)?;
         if table.spec().source_tags != spec.source_tags {

@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 use tideline_backend::{Health, VALUE_BYTES_MAX};
@@ -70,6 +71,17 @@ impl IdempotentRequest {
     }
 }
 
+impl IdempotentRequest {
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Returns the digest in hexadecimal.
+    pub(crate) fn digest_text(&self) -> String {
+        format!("{:032x}", self.digest)
+    }
+}
+
 /// Result of starting a request with an idempotency key.
 #[derive(Debug)]
 pub enum RequestStart<'e> {
@@ -86,6 +98,17 @@ pub struct RunningRequest<'e> {
     table: TableId,
     key: [u8; 16],
     digest: u128,
+}
+
+impl RunningRequest<'_> {
+    pub(crate) fn key(&self) -> [u8; 16] {
+        self.key
+    }
+
+    /// Returns the digest in hexadecimal.
+    pub(crate) fn digest_text(&self) -> String {
+        format!("{:032x}", self.digest)
+    }
 }
 
 impl Drop for RunningRequest<'_> {
@@ -139,6 +162,23 @@ impl Engine {
     /// Returns [`EngineError::KeyReused`] if the earlier request differs, [`EngineError::RequestRunning`] while it
     /// runs, and [`EngineError::Invalid`] or [`EngineError::OverLimit`] if the key is empty or too long.
     pub fn begin_request(&self, table: &Table, request: &IdempotentRequest) -> Result<RequestStart<'_>> {
+        let (running, earlier) = self.claim(table, request)?;
+        Ok(match earlier {
+            Some(outcome) => RequestStart::Repeated(remembered(&outcome, request)?),
+            None => RequestStart::New(running),
+        })
+    }
+
+    /// Claims an idempotency key. Returns the stored outcome of an earlier request with the key, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// As [`begin_request`](Self::begin_request), except for a reused key.
+    pub(crate) fn claim(
+        &self,
+        table: &Table,
+        request: &IdempotentRequest,
+    ) -> Result<(RunningRequest<'_>, Option<Bytes>)> {
         let (id, key) = (table.points.id(), request_key(&request.key)?);
         let earlier = {
             let mut running = self.running_requests.lock();
@@ -147,20 +187,16 @@ impl Engine {
             }
             // A claim is released after its outcome is stored, so this lock shows either the claim or the outcome.
             let earlier = self.store.request_outcome(&table.points, key);
-            if earlier.is_none() {
-                running.insert((id, key));
-            }
+            running.insert((id, key));
             earlier
         };
-        Ok(match earlier {
-            Some(outcome) => RequestStart::Repeated(remembered(&outcome, request)?),
-            None => RequestStart::New(RunningRequest {
-                engine: self,
-                table: id,
-                key,
-                digest: request.digest,
-            }),
-        })
+        let running = RunningRequest {
+            engine: self,
+            table: id,
+            key,
+            digest: request.digest,
+        };
+        Ok((running, earlier))
     }
 
     /// Stores the valid rows of a batch and reports the rejected lines. Blocks until the group commit.
@@ -326,7 +362,7 @@ impl Engine {
         Ok(self.commit_named(table, second, shapes_second, durability, generation)? || introduces)
     }
 
-    fn check_writable(&self) -> Result<()> {
+    pub(crate) fn check_writable(&self) -> Result<()> {
         match self.store.health() {
             Health::DiskLow {
                 free_bytes,

@@ -40,6 +40,7 @@ const PAGES: &[Page] = pages![
     "timelines",
     "searches",
     "queries",
+    "rows",
     "watch",
     "tables",
     "jobs",

@@ -2,7 +2,7 @@
 //! refused requests.
 //!
 //! A line contains the operation, the principal and the client address. If the request came through a trusted proxy, it
-//! contains the address of the proxy as well. Writes of points are not logged; `/metrics` counts them. Each refused
+//! contains the address of the proxy as well. Writes of points and rows are not logged; `/metrics` counts them. Each refused
 //! request is one line at level `debug`. At level `info` there is at most one line per kind of refusal
 //! in each [`SUMMARY_INTERVAL`], so that refused requests cannot flood the log.
 
@@ -17,12 +17,13 @@ pub(crate) const TARGET: &str = "tideline::audit";
 /// Shortest time between two lines about the same kind of refusal.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Operations of the native interface that change something, except writes of points: method and route.
-const CHANGES: [(&str, &str); 19] = [
+/// Operations of the native interface that change something, except writes of points and rows: method and route.
+const CHANGES: [(&str, &str); 20] = [
     ("POST", "/v1/tables"),
     ("DELETE", "/v1/tables/{table}"),
     ("PATCH", "/v1/tables/{table}"),
     ("POST", "/v1/tables/{table}/points/delete"),
+    ("POST", "/v1/tables/{table}/rows/delete"),
     ("DELETE", "/v1/queries/{query}"),
     ("POST", "/v1/tables/{table}/timelines/delete"),
     ("DELETE", "/v1/tables/{table}/timelines/{id}"),
@@ -105,8 +106,12 @@ mod tests {
 
     #[test]
     fn every_operation_that_changes_something_is_listed_or_known_not_to_be() {
-        /// Routes of reads with a body and of writes of points.
-        const OTHERS: [&str; 13] = [
+        /// Routes of reads with a body and of writes of points and rows.
+        const OTHERS: [&str; 17] = [
+            "/rows",
+            "/rows/get",
+            "/rows/scan",
+            "/rows/count",
             "/query",
             "/query/batch",
             "/explain",

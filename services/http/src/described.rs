@@ -19,7 +19,10 @@ use crate::context::Dialect;
 use crate::failure::status;
 
 /// Path suffixes of requests that have a body but change nothing.
-const READING: [&str; 11] = [
+const READING: [&str; 14] = [
+    "/rows/get",
+    "/rows/scan",
+    "/rows/count",
     "/query",
     "/query/batch",
     "/explain",

@@ -70,7 +70,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 }
 
 /// Converts the error of an invalid JSON body.
-fn unreadable(fault: JsonFault) -> Failure {
+pub(crate) fn unreadable(fault: JsonFault) -> Failure {
     let code = match fault.limit {
         Some(_) => ErrorCode::OverLimit,
         None => ErrorCode::Invalid,

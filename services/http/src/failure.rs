@@ -118,6 +118,18 @@ impl Failure {
         }
     }
 
+    /// Converts to a native response whose body has more members than the error.
+    pub(crate) fn with_body<B: serde::Serialize>(self, body: impl FnOnce(Self) -> B) -> Response {
+        let status = status(self.code, Dialect::Native);
+        let note = FailureNote {
+            code: self.code,
+            message: self.message.clone(),
+        };
+        let mut response = (status, Json(body(self))).into_response();
+        response.extensions_mut().insert(note);
+        response
+    }
+
     /// Converts to the error body of the native interface.
     pub(crate) fn into_body(self, id: RequestId) -> ErrorBody {
         ErrorBody {
@@ -220,7 +232,7 @@ pub(crate) fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
         (ErrorCode::NotFound, _) => StatusCode::NOT_FOUND,
         (ErrorCode::Gone, _) => StatusCode::GONE,
         (ErrorCode::MethodNotAllowed, _) => StatusCode::METHOD_NOT_ALLOWED,
-        (ErrorCode::Conflict, Native) => StatusCode::CONFLICT,
+        (ErrorCode::ConditionFailed, _) | (ErrorCode::Conflict, Native) => StatusCode::CONFLICT,
         (ErrorCode::Conflict, _) => StatusCode::SERVICE_UNAVAILABLE,
         (ErrorCode::TooManyTimelines, Native | InfluxV2 | Prometheus) => StatusCode::TOO_MANY_REQUESTS,
         // Prometheus retries after a 429 only if it is configured to do so.
@@ -252,9 +264,10 @@ fn influx_v2_code(code: ErrorCode) -> &'static str {
         ErrorCode::Forbidden => "forbidden",
         ErrorCode::NotFound | ErrorCode::Gone => "not found",
         ErrorCode::MethodNotAllowed => "method not allowed",
-        ErrorCode::IdempotencyKeyReused | ErrorCode::OverBudget | ErrorCode::WrongModel => {
-            "unprocessable entity"
-        }
+        ErrorCode::ConditionFailed
+        | ErrorCode::IdempotencyKeyReused
+        | ErrorCode::OverBudget
+        | ErrorCode::WrongModel => "unprocessable entity",
         ErrorCode::TooManyTimelines => "too many requests",
         ErrorCode::Conflict
         | ErrorCode::BodyTooSlow
@@ -270,6 +283,7 @@ fn prometheus_error_type(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::Invalid
         | ErrorCode::AllRejected
+        | ErrorCode::ConditionFailed
         | ErrorCode::OverLimit
         | ErrorCode::BodyTooLarge
         | ErrorCode::BodyTooSlow

@@ -23,6 +23,7 @@ pub(crate) mod policies;
 pub(crate) mod prometheus;
 pub(crate) mod queries;
 pub(crate) mod query;
+pub(crate) mod rows;
 pub(crate) mod searches;
 pub(crate) mod statistics;
 pub(crate) mod tables;

@@ -41,6 +41,7 @@ const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
     tags(
         (name = "tables", description = "Tables and their contents"),
         (name = "points", description = "Write and read points"),
+        (name = "rows", description = "Write and read rows of wide tables"),
         (name = "timelines", description = "Find and describe timelines; list measurements, tags, fields"),
         (name = "jobs", description = "Data lifecycle: background jobs, policy previews, the clock"),
         (name = "operation", description = "Health, readiness, metrics"),
@@ -74,6 +75,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(resources::tables::router())
         .merge(resources::statistics::router())
         .merge(resources::points::router())
+        .merge(resources::rows::router())
         .merge(resources::query::router())
         .merge(resources::latest::router())
         .merge(resources::watch::router())

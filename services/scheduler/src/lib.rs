@@ -11,6 +11,7 @@
 //! | [`maintenance`] | [`Maintenance`]: the trait of a model, and the values exchanged with the runner |
 //! | [`models`] | [`Models`]: the registry of models |
 //! | [`series`] | maintenance of series tables |
+//! | [`rows`] | maintenance of wide tables |
 //! | `overview` | tables and plan of all models |
 //! | [`schedule`] | cron expressions with time zones |
 //! | [`job`] | jobs as shown to users |
@@ -38,6 +39,7 @@ mod overview;
 pub mod policy;
 mod queue;
 pub mod requested;
+pub mod rows;
 pub mod run;
 mod runner;
 pub mod schedule;
@@ -56,6 +58,7 @@ pub use maintenance::{
 pub use metrics::Metrics;
 pub use models::Models;
 pub use requested::{JobEnding, RequestedJob};
+pub use rows::Rows;
 pub use run::Run;
 pub use schedule::{ScheduleError, Timetable};
 pub use scheduler::{Scheduler, SchedulerError, Settings};

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tideline_engine::Engine;
 use tideline_engine::model::TableModel;
 
 use crate::maintenance::Maintenance;
+use crate::rows::Rows;
 use crate::series::{Series, SeriesWork};
 
 /// Table models with their maintenance. Series is always included, because the default table is a series table.
@@ -22,6 +24,12 @@ impl Models {
             all: vec![Arc::clone(&series) as _],
             series,
         }
+    }
+
+    /// Creates a registry with the models of a database.
+    pub fn of_engine(engine: &Arc<Engine>) -> Self {
+        let rows = Arc::new(Rows::new(Arc::clone(engine)));
+        Self::new(Arc::clone(engine) as _).with(rows)
     }
 
     /// Registers another model.

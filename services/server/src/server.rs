@@ -142,7 +142,7 @@ impl Server {
         scheduling.supervisor = supervisor.clone();
         let scheduler = Arc::new(Scheduler::start(
             Arc::clone(&engine) as _,
-            Models::new(Arc::clone(&engine) as _),
+            Models::of_engine(&engine),
             scheduling,
         ));
         let ahead = Arc::downgrade(&engine);

@@ -23,7 +23,8 @@
 //! by a fenced edit. The rows of a segment form a partition of their own, so a late chunk never replaces a chunk of
 //! another segment.
 //!
-//! Key columns of wide tables are encoded by [`mod@tuple`]; its page holds the byte format.
+//! Key columns of wide tables are encoded by [`mod@tuple`]; its page holds the byte format. [`layout`] computes them
+//! from the columns that users write and read.
 //!
 //! # Examples
 //!
@@ -44,6 +45,7 @@
 //! assert!(range.contains(&old) && !range.contains(&new));
 //! ```
 
+pub mod layout;
 pub mod tuple;
 
 use md5::{Digest, Md5};

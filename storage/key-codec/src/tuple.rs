@@ -36,10 +36,14 @@ mod schema;
 mod value;
 
 pub use decimal::{DECIMAL_SCALE_MAX, Decimal};
+pub(crate) use decode::split_column;
 pub use encode::TUPLE_BYTES_MAX;
+pub(crate) use encode::{complement, push_value};
 pub use error::{KeyDamage, KeyError};
+pub(crate) use escape::{push_escaped, push_escaped_prefix};
+pub(crate) use range::{range_within, try_map_bound};
 pub use schema::{ColumnOrder, KEY_COLUMNS_MAX, KeyColumn, KeyKind, KeySchema};
 pub use value::KeyValue;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -52,6 +52,10 @@ pub(crate) struct Committer {
     thread: SupervisedThread,
 }
 
+/// Entry that was sent to the committer and whose outcome is not known yet.
+#[derive(Debug)]
+pub struct Submitted(Receiver<Result<SequenceNumber>>);
+
 enum Message {
     Write(Write),
     /// Skips sequences, so that the entry gets the sequence before the given one.
@@ -125,6 +129,17 @@ impl Committer {
     }
 
     pub(crate) fn commit(&self, entry: Box<dyn LogEntry>) -> Result<SequenceNumber> {
+        let submitted = self.submit(entry)?;
+        self.wait(submitted)
+    }
+
+    /// Waits until a submitted entry is committed.
+    pub(crate) fn wait(&self, Submitted(answer): Submitted) -> Result<SequenceNumber> {
+        answer.recv().map_err(|_| self.log.ended())?
+    }
+
+    /// Sends an entry to the thread. Entries are committed in the order in which they are submitted.
+    pub(crate) fn submit(&self, entry: Box<dyn LogEntry>) -> Result<Submitted> {
         let (bytes, limit) = (entry.encoded().len(), self.log.settings.pending_bytes_max);
         let waiting = self.pending_bytes.fetch_add(bytes, Ordering::Relaxed);
         if waiting > 0 && waiting + bytes > limit {
@@ -135,7 +150,10 @@ impl Committer {
             });
         }
         let (reply, answer) = bounded(1);
-        self.request(Message::Write(Write { entry, reply }), &answer)
+        self.log.check_threads()?;
+        let sent = self.sender.send(Message::Write(Write { entry, reply }));
+        sent.map_err(|_| self.log.ended())?;
+        Ok(Submitted(answer))
     }
 
     pub(crate) fn raise(&self, to: SequenceNumber, entry: Box<dyn LogEntry>) -> Result<SequenceNumber> {

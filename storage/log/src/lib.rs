@@ -41,6 +41,7 @@ mod settings;
 mod stamps;
 pub mod trusted_clock;
 
+pub use committer::Submitted;
 pub use edits::Edit;
 pub use entry::{LogEntry, ModelError, Refusal};
 pub use error::{LogError, Result};

@@ -18,7 +18,7 @@ use tideline_backend::{Backend, BackendError, Epoch, ManifestKind, ManifestRow, 
 use tideline_key_codec::parse_part_name;
 use tideline_model::{Clock, ModelTag, PartId, SegmentId, SequenceNumber, Timestamp};
 
-use crate::committer::Committer;
+use crate::committer::{Committer, Submitted};
 use crate::entry::LogEntry;
 use crate::error::{LogError, Result};
 use crate::flusher::Flusher;
@@ -374,6 +374,26 @@ impl LogThreads {
     /// ```
     pub fn commit(&self, entry: Box<dyn LogEntry>) -> Result<SequenceNumber> {
         self.committer.commit(entry)
+    }
+
+    /// Sends an entry to the committer without waiting. Entries are committed in the order in which they are submitted,
+    /// so a caller that numbers entries and submits them under one lock has them committed in the order of the numbers.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::Overloaded`] if too many bytes wait; [`LogError::Closed`] or [`LogError::Failed`] if the threads have
+    /// ended. Nothing was written.
+    pub fn submit(&self, entry: Box<dyn LogEntry>) -> Result<Submitted> {
+        self.committer.submit(entry)
+    }
+
+    /// Waits for a submitted entry, and returns its sequence.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`commit`](Self::commit).
+    pub fn wait(&self, submitted: Submitted) -> Result<SequenceNumber> {
+        self.committer.wait(submitted)
     }
 
     /// Raises the next sequence to `to`, by writing `entry` with the sequence before `to`. Does not write the entry if

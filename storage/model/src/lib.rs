@@ -19,6 +19,7 @@
 //! | [`table`] | [`TableSpec`]: user settings of a table; [`TableModel`] |
 //! | [`reject`] | [`RejectReason`]: reason why a line of a write is not stored |
 //! | [`time_expression`] | [`TimeExpression`]: absolute or relative time in user input |
+//! | [`wide`] | [`WideSpec`]: key, columns and versions of a wide table |
 //!
 //! # Examples
 //!
@@ -47,6 +48,7 @@ pub mod table;
 pub mod time;
 pub mod time_expression;
 pub mod value;
+pub mod wide;
 
 pub use batch::{BytesColumn, ColumnData, PointBatch, PointGroup, SeriesError, SeriesResolver};
 pub use compensated_sum::CompensatedSum;
@@ -62,3 +64,4 @@ pub use table::{ArchivePolicy, Durability, Policy, Schedule, TableModel, TableNa
 pub use time::{Clock, ManualClock, Precision, SystemClock, TimeRange, Timestamp};
 pub use time_expression::{TimeExpression, TimeExpressionError};
 pub use value::{Value, ValueKind, ValueType};
+pub use wide::{ColumnSpec, ColumnType, KeyColumnSpec, KeyOrder, KeySource, WideSpec};

@@ -7,6 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::time::NANOS_PER_DAY;
+use crate::wide::WideSpec;
 
 /// Table name: `[a-z0-9_-]{1,64}`, so that it is safe in paths, object keys and URLs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -265,6 +266,9 @@ pub struct TableSpec {
     /// Life cycle of the points.
     #[serde(default)]
     pub policy: Policy,
+    /// Key, columns and versions of a wide table; `None` for other models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wide: Option<Box<WideSpec>>,
 }
 
 impl Default for TableSpec {
@@ -277,6 +281,7 @@ impl Default for TableSpec {
             write_past: None,
             write_future: Some(365 * NANOS_PER_DAY),
             policy: Policy::default(),
+            wide: None,
         }
     }
 }

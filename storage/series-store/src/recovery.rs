@@ -103,6 +103,11 @@ impl Recovery {
         self.tables.by_id.values().cloned().collect()
     }
 
+    /// Returns the log that is being opened, for models beside the series.
+    pub fn opening(&self) -> &Opening {
+        &self.log
+    }
+
     /// Returns the backend, for the caller's own rows.
     pub fn backend(&self) -> &Arc<dyn Backend> {
         self.log.backend()

@@ -1,13 +1,29 @@
 //! Tests of the table models that the engine serves.
 
 use tideline_engine::ErrorKind;
-use tideline_model::{TableModel, TableName, TableSpec};
+use tideline_model::{
+    ColumnType, KeyColumnSpec, KeyOrder, KeySource, TableModel, TableName, TableSpec, WideSpec,
+};
 
 use crate::support::Fixture;
 
 fn spec(model: TableModel) -> TableSpec {
+    let key = KeyColumnSpec {
+        name: "id".to_owned(),
+        source: KeySource::Type(ColumnType::String),
+        order: KeyOrder::Ascending,
+    };
+    let wide = WideSpec {
+        key: vec![key],
+        columns: Vec::new(),
+        next_column: 1,
+        max_versions: 1,
+        version_guard: None,
+        allow_rising_key: false,
+    };
     TableSpec {
         model,
+        wide: (model == TableModel::Wide).then(|| Box::new(wide)),
         ..TableSpec::default()
     }
 }
@@ -34,27 +50,27 @@ fn a_database_with_a_table_of_another_model_is_not_opened() {
     let fixture = Fixture::new();
     let engine = fixture.open();
     // Created in the way of a build that serves the model.
-    let name = TableName::new("rows").expect("a name");
+    let name = TableName::new("messages").expect("a name");
     engine
         .store()
-        .create_table(name, spec(TableModel::Wide))
+        .create_table(name, spec(TableModel::Feed))
         .expect("a table");
     assert_eq!(
-        engine.table("rows").expect_err("no series").kind(),
+        engine.table("messages").expect_err("no series").kind(),
         ErrorKind::WrongModel
     );
     let named = |tables: Vec<tideline_engine::Table>| -> Vec<String> {
         tables.iter().map(|table| table.name().to_string()).collect()
     };
-    assert_eq!(named(engine.tables()), ["default", "rows"]);
+    assert_eq!(named(engine.tables()), ["default", "messages"]);
     assert_eq!(named(engine.series_tables()), ["default"]);
     engine.close().expect("closes");
     drop(engine);
     let refused = fixture
         .try_open_with(|_| {})
-        .expect_err("its journal may hold rows");
+        .expect_err("its journal may hold messages");
     assert_eq!(
         refused.to_string(),
-        "table rows: this server does not serve the model wide; it serves: series"
+        "table messages: this server does not serve the model feed; it serves: series, wide"
     );
 }

@@ -7,10 +7,11 @@ use std::sync::PoisonError;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use tideline_engine::model::{TableName, TableSpec};
+use tideline_engine::model::{TableModel, TableName, TableSpec};
 use tideline_engine::{Engine, Table};
 use tideline_openapi::policy::Policy;
 use tideline_openapi::table::{AlterTable, CreateTable, TableDetail, TableList, TableSettings, TableView};
+use tideline_openapi::wide::WideView;
 use tideline_openapi::{DurationText, ErrorBody};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -66,7 +67,10 @@ async fn create(
     JsonBody(body): JsonBody<CreateTable>,
 ) -> Result<(StatusCode, Json<TableDetail>)> {
     let name = TableName::new(&body.name).map_err(Failure::invalid)?;
-    let spec = with_changes(TableSpec::default(), body.settings)?;
+    let mut spec = with_changes(TableSpec::default(), body.settings)?;
+    if let Some(wide) = body.wide {
+        spec.wide = Some(Box::new(wide.to_spec().map_err(Failure::invalid)?));
+    }
     let created = app.change(move |engine| {
         let table = engine.create_table(name, spec)?;
         Ok(detail(engine, &table, id))
@@ -94,7 +98,7 @@ async fn read(
 
 /// Alter a table
 ///
-/// Settings that the body omits stay unchanged. `model` cannot be changed, and `source_tags` cannot be changed after
+/// Settings that the body omits stay unchanged. `model` and the key of a wide table cannot be changed, and `source_tags` cannot be changed after
 /// the first write.
 #[utoipa::path(
     patch, path = "/v1/tables/{table}", tag = "tables",
@@ -110,14 +114,24 @@ async fn alter(
     State(app): State<App>,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
-    JsonBody(AlterTable { settings }): JsonBody<AlterTable>,
+    JsonBody(AlterTable { settings, wide }): JsonBody<AlterTable>,
 ) -> Result<Json<TableDetail>> {
     let altering = app.clone();
     let altered = app.change(move |engine| {
         // Concurrent changes of the table must not be overwritten.
         let _alone = altering.altering.lock().unwrap_or_else(PoisonError::into_inner);
         let spec = TableSpec::clone(&engine.table_of_any_model(&table)?.spec());
-        let table = engine.alter_table(&table, with_changes(spec, settings)?)?;
+        let mut spec = with_changes(spec, settings)?;
+        if let Some(changes) = wide {
+            let model = spec.model;
+            let rows = spec.wide.as_deref_mut().ok_or_else(|| {
+                Failure::invalid(format!(
+                    "table {table}: the setting `wide` is for tables of the model wide, not {model}"
+                ))
+            })?;
+            changes.apply_to(rows).map_err(Failure::invalid)?;
+        }
+        let table = engine.alter_table(&table, spec)?;
         Ok(detail(engine, &table, id))
     });
     altered.await.map(Json)
@@ -145,6 +159,9 @@ fn with_changes(mut spec: TableSpec, settings: TableSettings) -> Result<TableSpe
     if let Some(model) = settings.model {
         spec.model = model;
     }
+    if spec.model == TableModel::Wide {
+        check_settings_of_rows(&settings)?;
+    }
     if let Some(source_tags) = settings.source_tags {
         check_source_tags(&source_tags)?;
         spec.source_tags = source_tags;
@@ -162,6 +179,22 @@ fn with_changes(mut spec: TableSpec, settings: TableSettings) -> Result<TableSpe
         spec.policy = changed_policy(spec.policy, changes)?;
     }
     Ok(spec)
+}
+
+/// Refuses settings that have no effect on rows.
+fn check_settings_of_rows(settings: &TableSettings) -> Result<()> {
+    let of_points = [
+        ("source_tags", settings.source_tags.is_some()),
+        ("write_past", settings.write_past.is_some()),
+        ("write_future", settings.write_future.is_some()),
+        ("policy", settings.policy.is_some()),
+    ];
+    match of_points.iter().find(|(_, is_given)| *is_given) {
+        Some((name, _)) => Err(Failure::invalid(format!(
+            "the setting `{name}` is for points; a table of the model wide has `durability` and `wide`"
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn check_source_tags(tags: &[String]) -> Result<()> {
@@ -194,6 +227,7 @@ fn view(table: &Table) -> TableView {
         write_past: spec.write_past.map(DurationText),
         write_future: spec.write_future.map(DurationText),
         policy: Policy::from(&spec.policy),
+        wide: spec.wide.as_deref().map(WideView::from),
     }
 }
 

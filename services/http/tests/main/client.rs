@@ -69,7 +69,7 @@ impl Server {
         let engine = Arc::new(engine.expect("opens"));
         let scheduler = Arc::new(Scheduler::start(
             Arc::clone(&engine) as _,
-            Models::new(Arc::clone(&engine) as _),
+            Models::of_engine(&engine),
             tideline_scheduler::Settings::default(),
         ));
         let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -17,6 +17,7 @@ mod plain_words;
 mod policies;
 mod prometheus;
 mod refusals;
+mod rows;
 mod running;
 mod service;
 mod shares;

@@ -2,9 +2,10 @@
 //!
 //! It is a trait, so that tests can replace the engine by a fake.
 
-use tideline_engine::model::{SegmentId, TableId};
+use tideline_engine::model::{SegmentId, TableId, TableModel};
 use tideline_engine::moves::{
-    Evicted, Rewrite, Rewritten, SealReport, StoreError, Survey as StoreSurvey, Throttle, Unsealed,
+    Evicted, Rewrite, Rewritten, SealReport, StoreError, Survey as StoreSurvey, TableSurvey, Throttle,
+    Unsealed,
 };
 use tideline_engine::{Engine, EngineError};
 
@@ -84,12 +85,19 @@ pub trait SeriesWork: Send + Sync + 'static {
     fn clean_catalog(&self, table: TableId) -> Result<u64, WorkError>;
 }
 
+/// Returns true for tables that hold points.
+fn is_series(table: &TableSurvey) -> bool {
+    table.table.spec().model == TableModel::Series
+}
+
 impl SeriesWork for Engine {
     fn facts(&self) -> Facts {
         if let Err(error) = self.forget_dropped_tables() {
             tracing::warn!(%error, "failed to remove rows of dropped tables; it is retried");
         }
-        Facts::from(&self.store().survey())
+        let mut survey = self.store().survey();
+        survey.tables.retain(is_series);
+        Facts::from(&survey)
     }
 
     fn facts_and_unsealed(
@@ -98,7 +106,8 @@ impl SeriesWork for Engine {
         before: &dyn Fn(&Facts) -> [i64; 4],
     ) -> Result<(Facts, [Unsealed; 4]), WorkError> {
         let bounds = |survey: &StoreSurvey| before(&Facts::from(survey));
-        let (survey, unsealed) = self.store().survey_unsealed(table, bounds)?;
+        let (mut survey, unsealed) = self.store().survey_unsealed(table, bounds)?;
+        survey.tables.retain(is_series);
         Ok((Facts::from(&survey), unsealed))
     }
 

@@ -324,7 +324,7 @@ fn open(disk: &Arc<MemoryDisk>, clock: &ManualClock, index: &TempDir) -> (Arc<En
     let engine = Arc::new(engine);
     let scheduler = Scheduler::without_thread(
         Arc::clone(&engine) as _,
-        Models::new(Arc::clone(&engine) as _),
+        Models::of_engine(&engine),
         Settings::default(),
     );
     (engine, scheduler)

@@ -45,7 +45,7 @@ fn days_become_cold_deletes_are_applied_and_empty_timelines_go() {
         Arc::new(Engine::open(backend, Arc::new(clock.clone()), settings).expect("the engine opens"));
     let scheduler = Scheduler::without_thread(
         engine.clone() as _,
-        Models::new(engine.clone() as _),
+        Models::of_engine(&engine),
         tideline_scheduler::Settings::default(),
     );
     let table = engine.default_table().expect("the default table");

@@ -3,6 +3,7 @@
 //! A value is always normalised, so that equal numbers are equal values and have one key.
 
 use std::cmp::Ordering;
+use std::fmt;
 
 use super::KeyError;
 
@@ -40,6 +41,46 @@ impl Decimal {
             scale -= 1;
         }
         Ok(Self { mantissa, scale })
+    }
+
+    /// Parses a number such as `-12.50` or `1.5e-3`: an optional sign, digits, and optionally a point with digits and an
+    /// exponent. `None` if the text has another form, or if the number does not fit: it is never rounded.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (digits, exponent) = match text.split_once(['e', 'E']) {
+            Some((digits, exponent)) => (digits, exponent.parse::<i32>().ok()?),
+            None => (text, 0),
+        };
+        let unsigned = digits.strip_prefix(['-', '+']).unwrap_or(digits);
+        let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_number(whole) || !is_number(fraction) {
+            return None;
+        }
+        let fraction = fraction.trim_end_matches('0');
+        // Summed below 0, because the smallest mantissa has no positive counterpart.
+        let mut mantissa = whole
+            .bytes()
+            .chain(fraction.bytes())
+            .try_fold(0_i128, |sum, byte| {
+                sum.checked_mul(10)?.checked_sub(i128::from(byte - b'0'))
+            })?;
+        if mantissa == 0 {
+            return Some(Self::ZERO);
+        }
+        if !digits.starts_with('-') {
+            mantissa = mantissa.checked_neg()?;
+        }
+        let mut scale = i32::try_from(fraction.len()).ok()?.checked_sub(exponent)?;
+        while scale > 0 && mantissa % 10 == 0 {
+            mantissa /= 10;
+            scale -= 1;
+        }
+        // Ends after at most 38 steps: a longer product does not fit.
+        while scale < 0 {
+            mantissa = mantissa.checked_mul(10)?;
+            scale += 1;
+        }
+        Self::new(mantissa, u8::try_from(scale).ok()?).ok()
     }
 
     /// Returns the signed digits of the number, without the decimal point.
@@ -85,6 +126,23 @@ impl Ord for Decimal {
 impl PartialOrd for Decimal {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
+    }
+}
+
+/// Formats the digits with a decimal point and without superfluous zeros: `-12.345`, `0.05`, `100`, `0`.
+impl fmt::Display for Decimal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.mantissa < 0 {
+            f.write_str("-")?;
+        }
+        // The scale of a decimal is at most 38, so the power fits.
+        let unit = 10_u128.pow(self.scale.into());
+        let magnitude = self.mantissa.unsigned_abs();
+        let (whole, fraction) = (magnitude / unit, magnitude % unit);
+        match usize::from(self.scale) {
+            0 => write!(f, "{whole}"),
+            digits => write!(f, "{whole}.{fraction:0digits$}"),
+        }
     }
 }
 

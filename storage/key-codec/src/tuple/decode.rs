@@ -8,7 +8,7 @@ use tideline_model::Timestamp;
 
 use super::digits::read_decimal;
 use super::escape::split_escaped;
-use super::{KeyDamage, KeyError, KeyKind, KeySchema, KeyValue, TUPLE_BYTES_MAX};
+use super::{KeyColumn, KeyDamage, KeyError, KeyKind, KeySchema, KeyValue, TUPLE_BYTES_MAX};
 use crate::from_ordered_i64;
 
 impl KeySchema {
@@ -27,20 +27,28 @@ impl KeySchema {
         let mut values = Vec::with_capacity(self.columns().len());
         let mut rest = key;
         for (index, column) in self.columns().iter().enumerate() {
-            let mask = column.order.mask();
-            let mut reader = ColumnReader { rest, mask };
-            let value = reader.value(column.kind).map_err(|damage| KeyError::Damaged {
+            let (value, after) = split_column(*column, rest).map_err(|damage| KeyError::Damaged {
                 column: index,
                 damage,
             })?;
             values.push(value);
-            rest = reader.rest;
+            rest = after;
         }
         match rest.len() {
             0 => Ok(values),
             bytes => Err(KeyError::TrailingBytes { bytes }),
         }
     }
+}
+
+/// Splits the first column off `key`. Returns its value and the bytes after it.
+pub(crate) fn split_column(column: KeyColumn, key: &[u8]) -> Result<(KeyValue<'_>, &[u8]), KeyDamage> {
+    let mut reader = ColumnReader {
+        rest: key,
+        mask: column.order.mask(),
+    };
+    let value = reader.value(column.kind)?;
+    Ok((value, reader.rest))
 }
 
 /// Reads the bytes of one column in their ascending form.

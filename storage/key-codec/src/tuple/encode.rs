@@ -90,14 +90,14 @@ impl KeySchema {
 }
 
 /// Inverts bytes, which reverses their order.
-pub(super) fn complement(bytes: &mut [u8]) {
+pub(crate) fn complement(bytes: &mut [u8]) {
     for byte in bytes {
         *byte = !*byte;
     }
 }
 
 /// Appends the ascending form of a value.
-fn push_value(value: &KeyValue<'_>, out: &mut Vec<u8>) {
+pub(crate) fn push_value(value: &KeyValue<'_>, out: &mut Vec<u8>) {
     match value {
         KeyValue::String(text) => push_escaped(text.as_bytes(), out),
         KeyValue::Signed(number) => out.extend_from_slice(&ordered_i64(*number)),

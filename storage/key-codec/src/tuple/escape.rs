@@ -12,14 +12,19 @@ const END: u8 = 1;
 const ZERO: u8 = u8::MAX;
 
 /// Appends the ascending form: zeros escaped, then the terminator.
-pub(super) fn push_escaped(bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn push_escaped(bytes: &[u8], out: &mut Vec<u8>) {
+    push_escaped_prefix(bytes, out);
+    out.extend_from_slice(&[ESCAPE, END]);
+}
+
+/// Appends the ascending form without the terminator: the common prefix of all values that begin with `bytes`.
+pub(crate) fn push_escaped_prefix(bytes: &[u8], out: &mut Vec<u8>) {
     let mut runs = bytes.split(|byte| *byte == 0);
     out.extend_from_slice(runs.next().unwrap_or_default());
     for run in runs {
         out.extend_from_slice(&[ESCAPE, ZERO]);
         out.extend_from_slice(run);
     }
-    out.extend_from_slice(&[ESCAPE, END]);
 }
 
 /// Splits the first column off `key`. `mask` is XORed with each of its bytes to get the ascending form. Returns the

@@ -40,27 +40,53 @@ impl KeySchema {
         let column = columns.get(prefix.len()).ok_or(KeyError::BoundsAfterLastColumn {
             columns: columns.len(),
         })?;
-        let (first, last) = match column.order {
-            ColumnOrder::Ascending => (bounds.start_bound(), bounds.end_bound()),
-            ColumnOrder::Descending => (bounds.end_bound(), bounds.start_bound()),
-        };
         let keys_with = |value: &KeyValue<'_>| {
             let mut key = all.start.clone();
             self.encode_from(prefix.len(), std::slice::from_ref(value), base.len(), &mut key)?;
             Ok::<_, KeyError>(KeyRange::prefix(&key))
         };
-        let start = match first {
-            Bound::Included(value) => Some(keys_with(value)?.start),
-            Bound::Excluded(value) => keys_with(value)?.end,
-            Bound::Unbounded => Some(all.start.clone()),
-        };
-        let end = match last {
-            Bound::Included(value) => keys_with(value)?.end,
-            Bound::Excluded(value) => Some(keys_with(value)?.start),
-            Bound::Unbounded => all.end,
-        };
-        Ok(range_between(start, end).unwrap_or_else(|| KeyRange::new(all.start.clone(), all.start)))
+        let lower = try_map_bound(bounds.start_bound(), keys_with)?;
+        let upper = try_map_bound(bounds.end_bound(), keys_with)?;
+        let range = range_within(column.order, &all, lower, upper);
+        Ok(range.unwrap_or_else(|| KeyRange::new(all.start.clone(), all.start)))
     }
+}
+
+/// Returns the part of `all` whose column is within the bounds; `None` if it is empty. Each bound is the range of all
+/// keys that hold its value in the column, and `order` is the order of the column.
+pub(crate) fn range_within(
+    order: ColumnOrder,
+    all: &KeyRange,
+    lower: Bound<KeyRange>,
+    upper: Bound<KeyRange>,
+) -> Option<KeyRange> {
+    let (first, last) = match order {
+        ColumnOrder::Ascending => (lower, upper),
+        ColumnOrder::Descending => (upper, lower),
+    };
+    let start = match first {
+        Bound::Included(keys) => Some(keys.start),
+        Bound::Excluded(keys) => keys.end,
+        Bound::Unbounded => Some(all.start.clone()),
+    };
+    let end = match last {
+        Bound::Included(keys) => keys.end,
+        Bound::Excluded(keys) => Some(keys.start),
+        Bound::Unbounded => all.end.clone(),
+    };
+    range_between(start, end)
+}
+
+/// Applies `map` to the value of a bound.
+pub(crate) fn try_map_bound<T, U, E>(
+    bound: Bound<T>,
+    map: impl FnOnce(T) -> Result<U, E>,
+) -> Result<Bound<U>, E> {
+    Ok(match bound {
+        Bound::Included(value) => Bound::Included(map(value)?),
+        Bound::Excluded(value) => Bound::Excluded(map(value)?),
+        Bound::Unbounded => Bound::Unbounded,
+    })
 }
 
 /// Returns the keys from `start` (inclusive) to `end` (exclusive); `None` if `end` is not after `start`. A `start` or

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use tideline_model::{ColumnType, KeyOrder};
+
 use super::KeyError;
 
 /// Largest number of columns of a key.
@@ -87,6 +89,21 @@ impl KeyKind {
         Self::Boolean,
     ];
 
+    /// Returns the type of a key column that holds values of a column type; `None` for types that keys cannot hold:
+    /// `f64` and `json`.
+    pub const fn of(column_type: ColumnType) -> Option<Self> {
+        Some(match column_type {
+            ColumnType::String => Self::String,
+            ColumnType::I64 => Self::Signed,
+            ColumnType::U64 => Self::Unsigned,
+            ColumnType::Bool => Self::Boolean,
+            ColumnType::Binary => Self::Binary,
+            ColumnType::Decimal => Self::Decimal,
+            ColumnType::Timestamp => Self::Timestamp,
+            ColumnType::F64 | ColumnType::Json => return None,
+        })
+    }
+
     /// Returns the name of the type in messages.
     pub const fn name(self) -> &'static str {
         match self {
@@ -107,9 +124,18 @@ impl fmt::Display for KeyKind {
     }
 }
 
+impl From<KeyOrder> for ColumnOrder {
+    fn from(order: KeyOrder) -> Self {
+        match order {
+            KeyOrder::Ascending => Self::Ascending,
+            KeyOrder::Descending => Self::Descending,
+        }
+    }
+}
+
 impl ColumnOrder {
     /// Returns the mask whose XOR with the ascending form of a column gives its stored bytes.
-    pub(super) const fn mask(self) -> u8 {
+    pub(crate) const fn mask(self) -> u8 {
         match self {
             Self::Ascending => 0,
             Self::Descending => u8::MAX,

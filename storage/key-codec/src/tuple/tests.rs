@@ -19,10 +19,10 @@ use tideline_model::Timestamp;
 use super::*;
 
 /// Value that owns its text and bytes.
-type OwnedValue = KeyValue<'static>;
+pub(crate) type OwnedValue = KeyValue<'static>;
 
 /// Builds a schema from types and orders.
-fn schema_of(columns: &[(KeyKind, ColumnOrder)]) -> KeySchema {
+pub(crate) fn schema_of(columns: &[(KeyKind, ColumnOrder)]) -> KeySchema {
     let column = |&(kind, order): &(KeyKind, ColumnOrder)| KeyColumn { kind, order };
     let columns: Vec<KeyColumn> = columns.iter().map(column).collect();
     KeySchema::new(columns).expect("1 to 8 columns")
@@ -64,7 +64,7 @@ fn tuples(
 
 /// Generates values of one type. Most values come from few candidates, so that tuples share columns; some need escapes,
 /// or are the limits of the type.
-fn values(kind: KeyKind) -> BoxedStrategy<OwnedValue> {
+pub(crate) fn values(kind: KeyKind) -> BoxedStrategy<OwnedValue> {
     match kind {
         KeyKind::String => texts()
             .prop_map(|text| KeyValue::String(Cow::Owned(text)))
@@ -121,7 +121,7 @@ fn decimals() -> impl Strategy<Value = Decimal> {
 }
 
 /// Compares two values of one type. Decimals are compared by their digits, without the code under test.
-fn cmp_values(left: &KeyValue<'_>, right: &KeyValue<'_>) -> Ordering {
+pub(crate) fn cmp_values(left: &KeyValue<'_>, right: &KeyValue<'_>) -> Ordering {
     match (left, right) {
         (KeyValue::String(left), KeyValue::String(right)) => left.cmp(right),
         (KeyValue::Signed(left), KeyValue::Signed(right)) => left.cmp(right),
@@ -135,7 +135,7 @@ fn cmp_values(left: &KeyValue<'_>, right: &KeyValue<'_>) -> Ordering {
 }
 
 /// Compares two tuples column by column, in the order of each column.
-fn cmp_tuples(schema: &KeySchema, left: &[OwnedValue], right: &[OwnedValue]) -> Ordering {
+pub(crate) fn cmp_tuples(schema: &KeySchema, left: &[OwnedValue], right: &[OwnedValue]) -> Ordering {
     let pairs = schema.columns().iter().zip(left.iter().zip(right));
     let mut orders = pairs.map(|(column, (left, right))| match column.order {
         ColumnOrder::Ascending => cmp_values(left, right),

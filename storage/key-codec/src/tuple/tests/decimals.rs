@@ -140,3 +140,54 @@ fn every_sequence_of_two_bytes_is_refused_or_canonical() {
         }
     }
 }
+
+#[test]
+fn a_decimal_as_text_has_no_superfluous_zeros() {
+    let text = |mantissa, scale| decimal(mantissa, scale).to_string();
+    assert_eq!(text(0, 5), "0");
+    assert_eq!(text(12_345, 3), "12.345");
+    assert_eq!(text(-12_340, 3), "-12.34");
+    assert_eq!(text(5, 2), "0.05");
+    assert_eq!(text(-5, 38), "-0.00000000000000000000000000000000000005");
+    assert_eq!(text(100, 0), "100");
+    assert_eq!(text(i128::MIN, 0), i128::MIN.to_string());
+}
+
+#[test]
+fn texts_are_parsed_exactly_or_not_at_all() {
+    for (text, mantissa, scale) in [
+        ("5.32", 532, 2),
+        ("-0.050", -5, 2),
+        ("+7", 7, 0),
+        ("1e3", 1_000, 0),
+        ("1.5E-3", 15, 4),
+        ("120e-1", 12, 0),
+        ("0e99", 0, 0),
+        ("0.00000000000000000000000000000000000001", 1, 38),
+        ("-170141183460469231731687303715884105728", i128::MIN, 0),
+        ("170141183460469231731687303715884105727.000", i128::MAX, 0),
+    ] {
+        assert_eq!(Decimal::parse(text), Some(decimal(mantissa, scale)), "{text}");
+        let shown = decimal(mantissa, scale).to_string();
+        assert_eq!(Decimal::parse(&shown), Some(decimal(mantissa, scale)), "{shown}");
+    }
+    for text in [
+        "",
+        "-",
+        ".5",
+        "5.",
+        "1e",
+        "1e1.5",
+        "0x1",
+        " 1",
+        "1 ",
+        "NaN",
+        "1e39",
+        "1e-39",
+        "1e99999999999",
+        "170141183460469231731687303715884105728",
+        "0.000000000000000000000000000000000000001",
+    ] {
+        assert_eq!(Decimal::parse(text), None, "{text}");
+    }
+}

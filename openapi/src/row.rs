@@ -1,0 +1,550 @@
+//! Rows of wide tables: writes, reads, scans and deletes.
+//!
+//! Values are kept as unparsed JSON, because only the table determines their types, and because numbers must not lose
+//! digits.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::condition::{TimeSpan, ValueCondition};
+use crate::error::ErrorBody;
+use crate::time::TimeInput;
+
+/// Members of a JSON object in their order: names and unparsed values. No name occurs twice.
+#[derive(Debug, Clone, Default)]
+pub struct Members(pub Vec<(String, Box<RawValue>)>);
+
+impl Members {
+    /// Returns true if there are no members.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Serialize for Members {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with the names and values of columns")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut names = std::collections::HashSet::new();
+                let mut members = Vec::new();
+                while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
+                    if !names.insert(name.clone()) {
+                        return Err(serde::de::Error::custom(format_args!(
+                            "the column {name:?} is given twice"
+                        )));
+                    }
+                    members.push((name, value));
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(Object)
+    }
+}
+
+/// Writes of rows.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"rows": [
+    {"op": "put", "key": {"customer": "acme", "placed": "2026-11-20T12:00:00Z"}, "columns": {"total": "5.32"}},
+    {"op": "update", "key": {"customer": "acme", "placed": "2026-11-20T12:01:00Z"}, "increment": {"items": 1}}
+]}))]
+pub struct RowsBody {
+    /// Writes, applied in their order; at most 10,000.
+    pub rows: Vec<RowWrite>,
+}
+
+/// Write of one row.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RowWrite {
+    /// What is done.
+    pub op: RowOperation,
+    /// Values of all key columns. A generated column may be omitted in a `put`.
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub key: Members,
+    /// Columns to set, by name. A value has the declared type of its column. In an undeclared column, text is `string`, an
+    /// integer `i64` (above its range `u64`), another number `f64`, and a boolean `bool`. All types have the form
+    /// `{"type": "binary", "value": "AAE=", "version": "2026-11-20T12:00:00Z"}`; `version` is optional, and a list of
+    /// such objects sets several versions.
+    #[serde(default, skip_serializing_if = "Members::is_empty")]
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub columns: Members,
+    /// Columns to remove. Only for `update`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clear: Vec<String>,
+    /// Numbers to add to integer columns; a missing column counts as 0. Only for `update`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub increment: BTreeMap<String, i64>,
+    /// Single versions to remove. Only for `update`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remove_versions: Vec<ColumnVersion>,
+    /// Condition; the row is written only if it is met.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<RowCondition>,
+    /// Row that the outcome contains. Default `none`.
+    #[serde(rename = "return", default)]
+    pub image: RowImage,
+}
+
+/// What a write does with a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RowOperation {
+    /// Replaces the row by the given columns. A row may consist of its key alone.
+    Put,
+    /// Changes the given columns; creates the row if it does not exist.
+    Update,
+    /// Removes the row.
+    Delete,
+}
+
+/// Version of a column.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnVersion {
+    /// Name of the column.
+    pub column: String,
+    /// Time of the version.
+    pub version: TimeInput,
+}
+
+/// Condition on the current row. All given members must be met.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"exists": true, "where": {"field": "state", "equals": "open"}}))]
+pub struct RowCondition {
+    /// Whether the row must exist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exists: Option<bool>,
+    /// Condition on the newest values of the columns and on the key columns. A row that does not exist has no columns.
+    #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<ValueCondition>,
+}
+
+/// Row that an outcome contains.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RowImage {
+    /// No row.
+    #[default]
+    None,
+    /// The row before the write.
+    Before,
+    /// The row after the write.
+    After,
+}
+
+/// Format of integers beyond ±2⁵³ in JSON. JavaScript rounds such numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RowIntegers {
+    /// Exact numbers.
+    #[default]
+    Number,
+    /// Text.
+    Text,
+}
+
+/// What happened to a row of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RowStatus {
+    /// The row was written.
+    Written,
+    /// Its condition is not met.
+    ConditionFailed,
+    /// It was not written because another row of its partition was not, or because an earlier part of an NDJSON body
+    /// could not be stored.
+    NotApplied,
+    /// It is not valid, or its result would not be; `reason` describes why.
+    Refused,
+}
+
+/// Outcome of the write of one row.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct RowOutcome {
+    /// Index of the row in the list, or of its line in an NDJSON body, from 0.
+    pub index: u64,
+    /// What happened.
+    pub status: RowStatus,
+    /// Key, with a generated id. Omitted if the key could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, serde_json::Value>>)]
+    pub key: Option<Box<RawValue>>,
+    /// Requested row; after a failed condition the current one. Omitted if it does not exist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Row>)]
+    pub row: Option<Box<RawValue>>,
+    /// Why the row was not written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// True if the same write can succeed later. Omitted otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retryable: bool,
+}
+
+/// Numbers of rows by outcome.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RowCounts {
+    /// Rows written.
+    pub written: u64,
+    /// Rows whose condition is not met.
+    pub condition_failed: u64,
+    /// Rows that were not written because of other rows.
+    pub not_applied: u64,
+    /// Rows that are not valid.
+    pub refused: u64,
+}
+
+impl RowCounts {
+    /// Counts an outcome.
+    pub fn add(&mut self, status: RowStatus) {
+        match status {
+            RowStatus::Written => self.written += 1,
+            RowStatus::ConditionFailed => self.condition_failed += 1,
+            RowStatus::NotApplied => self.not_applied += 1,
+            RowStatus::Refused => self.refused += 1,
+        }
+    }
+}
+
+/// Result of a write of rows.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(example = json!({
+    "written": 1, "condition_failed": 0, "not_applied": 0, "refused": 0,
+    "rows": [{"index": 0, "status": "written", "key": {"customer": "acme", "placed": "2026-11-20T12:00:00Z"}}],
+    "repeated": false,
+    "request_id": "01jd3k5w8v-000002a1"
+}))]
+pub struct RowsReport {
+    /// Numbers of rows by outcome.
+    #[serde(flatten)]
+    pub counts: RowCounts,
+    /// Outcomes in the order of the request.
+    pub rows: Vec<RowOutcome>,
+    /// True if the outcomes are those of an earlier request with the same `Idempotency-Key`, and this request wrote
+    /// nothing.
+    pub repeated: bool,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Error of a write of which no row was written, with the outcome of each row.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct RowsNotWritten {
+    /// Error.
+    #[serde(flatten)]
+    pub error: ErrorBody,
+    /// Numbers of rows by outcome.
+    #[serde(flatten)]
+    pub counts: RowCounts,
+    /// Outcomes in the order of the request.
+    pub rows: Vec<RowOutcome>,
+    /// True if the outcomes are those of an earlier request with the same `Idempotency-Key`.
+    pub repeated: bool,
+}
+
+/// Last line of the response to a write in NDJSON.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+pub struct RowsEnd {
+    /// Numbers of rows by outcome.
+    #[serde(flatten)]
+    pub counts: RowCounts,
+}
+
+/// Row of a wide table.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(example = json!({"key": {"customer": "acme", "placed": "2026-11-20T12:00:00Z"}, "columns": {"total": "5.32"}}))]
+pub struct Row {
+    /// Values of the key columns.
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub key: Members,
+    /// Columns. A value whose type cannot be recognised from its column has the form
+    /// `{"type": …, "value": …}`, as in a write. With `versions` or `version_range`, each column is a list of
+    /// `{"type": …, "value": …, "version": …}`, newest first.
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub columns: Members,
+}
+
+/// Rows to read by their keys: `keys` or `in`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"keys": [{"customer": "acme", "placed": "2026-11-20T12:00:00Z"}], "columns": ["total"]}))]
+pub struct GetRows {
+    /// Keys; at most 2,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<BTreeMap<String, serde_json::Value>>>)]
+    pub keys: Option<Vec<Members>>,
+    /// List of values of each key column. The keys are all combinations, at most 2,000, in the order of the lists: the
+    /// last key column varies fastest. Repeated values of a list count once.
+    #[serde(rename = "in", default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, Vec<serde_json::Value>>>)]
+    pub lists: Option<BTreeMap<String, Vec<Box<RawValue>>>>,
+    /// Columns to return: names, or prefixes that end with `*`. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<Vec<String>>,
+    /// Maximum number of versions per column, newest first. Default: the newest value without its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub versions: Option<u32>,
+    /// Time range of the versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version_range: Option<TimeSpan>,
+}
+
+/// Rows read by their keys.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(example = json!({"rows": [{"key": {"customer": "acme"}, "columns": {"total": "5.32"}}, null], "found": 1, "request_id": "01jd3k5w8v-000002a1"}))]
+pub struct RowsFound {
+    /// Rows in the order of the keys; `null` for a row that does not exist.
+    pub rows: Vec<Option<Row>>,
+    /// Number of rows that exist.
+    pub found: u64,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Bounds of a key column: the first one after those of `prefix`.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"column": "placed", "from": "2026-11-20T00:00:00Z", "to": "2026-11-21T00:00:00Z"}))]
+pub struct KeyBounds {
+    /// Name of the key column.
+    pub column: String,
+    /// Smallest value; missing = no lower bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub from: Option<Box<RawValue>>,
+    /// Excludes the value of `from`. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub from_exclusive: bool,
+    /// Largest value, excluded; missing = no upper bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub to: Option<Box<RawValue>>,
+    /// Includes the value of `to`. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub to_inclusive: bool,
+}
+
+/// Direction of a scan.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ScanDirection {
+    /// In the order of the key columns.
+    #[default]
+    Forward,
+    /// In the opposite order.
+    Backward,
+}
+
+/// Rows to scan in the order of their keys.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({
+    "prefix": {"customer": "acme"},
+    "range": {"column": "placed", "from": "2026-11-20T00:00:00Z"},
+    "where": {"field": "total", "gt": 5},
+    "limit": 100
+}))]
+pub struct ScanRows {
+    /// Values of the first key columns.
+    #[serde(default, skip_serializing_if = "Members::is_empty")]
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub prefix: Members,
+    /// Bounds of the key column after those of `prefix`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<KeyBounds>,
+    /// Direction. Default `forward`.
+    #[serde(default)]
+    pub direction: ScanDirection,
+    /// Maximum number of rows to return, 1 to 10,000. Default 100. In NDJSON any number; default no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// Columns to return: names, or prefixes that end with `*`. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<Vec<String>>,
+    /// Maximum number of versions per column, newest first. Default: the newest value without its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub versions: Option<u32>,
+    /// Time range of the versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version_range: Option<TimeSpan>,
+    /// Condition on the newest values of the columns and on the key columns.
+    #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<ValueCondition>,
+    /// Token `next` of the page before. The other members, except `limit`, must be unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_token: Option<String>,
+    /// Allows a scan of the whole table, without `prefix` and `range`. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_scan: bool,
+}
+
+/// Reason why a page ended before the scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PageEnd {
+    /// The page has the requested number of rows.
+    Limit,
+    /// The page has read 100,000 rows, most of which did not meet the condition.
+    Scanned,
+    /// The rows of the page have 4 MiB.
+    Bytes,
+}
+
+/// Page of rows.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(example = json!({"rows": [{"key": {"customer": "acme"}, "columns": {"total": "5.32"}}], "scanned": 1, "returned": 1, "next": null, "request_id": "01jd3k5w8v-000002a1"}))]
+pub struct RowsPage {
+    /// Rows.
+    pub rows: Vec<Row>,
+    /// Number of rows and deletions that were read.
+    pub scanned: u64,
+    /// Number of rows in the page.
+    pub returned: u64,
+    /// Token of the next page; `null` at the end of the scan. It stays valid after a restart of the server.
+    pub next: Option<String>,
+    /// Reason why the page ended before the scan. Omitted at its end.
+    pub reason: Option<PageEnd>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Last line of a scan in NDJSON.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct ScanEnd {
+    /// Number of rows and deletions that were read.
+    pub scanned: u64,
+    /// Number of rows in the response.
+    pub returned: u64,
+    /// Token of the next page; `null` at the end of the scan.
+    pub next: Option<String>,
+    /// Reason why the response ended before the scan. Omitted at its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<PageEnd>,
+}
+
+/// Rows to count.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"prefix": {"customer": "acme"}}))]
+pub struct CountRows {
+    /// Values of the first key columns.
+    #[serde(default, skip_serializing_if = "Members::is_empty")]
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub prefix: Members,
+    /// Bounds of the key column after those of `prefix`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<KeyBounds>,
+    /// Condition on the newest values of the columns and on the key columns.
+    #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<ValueCondition>,
+    /// Token `next` of the count before. The other members must be unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_token: Option<String>,
+    /// Allows a count of the whole table, without `prefix` and `range`. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_scan: bool,
+}
+
+/// Number of rows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"count": 42, "scanned": 42, "next": null, "request_id": "01jd3k5w8v-000002a1"}))]
+pub struct RowsCounted {
+    /// Exact number of rows that this request has found. If `next` is not `null`, more rows can follow.
+    pub count: u64,
+    /// Number of rows and deletions that were read.
+    pub scanned: u64,
+    /// Token with which a request continues after 1,000,000 rows; add up the counts. `null` at the end.
+    pub next: Option<String>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+/// Rows to delete.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"prefix": {"customer": "acme"}}))]
+pub struct DeleteRows {
+    /// Values of the first key columns.
+    #[serde(default, skip_serializing_if = "Members::is_empty")]
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub prefix: Members,
+    /// Bounds of the key column after those of `prefix`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<KeyBounds>,
+    /// Allows to delete all rows of the table, without `prefix` and `range`. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_all: bool,
+}
+
+/// Result of a delete of rows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"request_id": "01jd3k5w8v-000002a1"}))]
+pub struct RowsDeleted {
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_keep_their_digits_and_their_order() {
+        let json = r#"{"op":"put","key":{"b":1.10,"a":18446744073709551615},"columns":{"x":{"y": 1}}}"#;
+        let write: RowWrite = serde_json::from_str(json).expect("it is valid");
+        let names: Vec<(&str, &str)> = write
+            .key
+            .0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.get()))
+            .collect();
+        assert_eq!(names, [("b", "1.10"), ("a", "18446744073709551615")]);
+        assert_eq!(write.columns.0[0].1.get(), r#"{"y": 1}"#);
+    }
+
+    #[test]
+    fn unknown_and_repeated_members_are_refused() {
+        for (json, said) in [
+            (r#"{"op":"put","key":{"a":1,"a":2}}"#, "\"a\" is given twice"),
+            (r#"{"op":"put","key":{},"colums":{}}"#, "unknown field `colums`"),
+            (r#"{"op":"insert","key":{}}"#, "unknown variant `insert`"),
+            (
+                r#"{"op":"put","key":{},"condition":{"exist":true}}"#,
+                "unknown field `exist`",
+            ),
+        ] {
+            let error = serde_json::from_str::<RowWrite>(json)
+                .expect_err(json)
+                .to_string();
+            assert!(error.contains(said), "{json}: {error}");
+        }
+    }
+}

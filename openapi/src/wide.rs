@@ -1,0 +1,487 @@
+//! Settings of wide tables: key columns with their modifiers, declared columns, versions.
+//!
+//! The types are separate from those of the model, so that a misspelt member or a column with two modifiers is refused,
+//! and so that numbers that the server assigns are not part of the API.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use tideline_model::wide::{self, KeySource};
+use tideline_model::{ColumnSpec, ColumnType, KeyColumnSpec, KeyOrder, WideSpec};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::Schema;
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::named::named;
+use crate::present::present;
+use crate::time::DurationText;
+
+/// Settings of the rows of a new wide table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({
+    "key": [
+        {"name": "customer", "type": "string"},
+        {"name": "placed", "type": "timestamp", "order": "desc"}
+    ],
+    "columns": [{"name": "total", "type": "decimal"}]
+}))]
+pub struct WideSettings {
+    /// Key columns in the order in which rows are sorted, 1 to 8. Fixed.
+    pub key: Vec<KeyColumn>,
+    /// Declared columns. Other columns can be written too.
+    #[serde(default)]
+    pub columns: Vec<RowColumn>,
+    /// Number of versions that are kept per column, 1 to 1,000. Default 1.
+    #[serde(default = "one_version")]
+    pub max_versions: u32,
+    /// Maximum distance between now and a version that a client gives; `null` = no limit. Default `1d`.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<DurationText>)]
+    pub version_guard: Option<Option<DurationText>>,
+    /// Accepts a first key column that rises with time, although all writes then go to one place. Default false.
+    #[serde(default)]
+    pub allow_rising_key: bool,
+}
+
+const fn one_version() -> u32 {
+    1
+}
+
+/// Changes of the rows of a wide table. Missing members stay unchanged. The key is fixed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"add_columns": [{"name": "note", "type": "string"}], "max_versions": 3}))]
+pub struct WideChanges {
+    /// Columns to declare. Values that rows hold in a column of this name stay.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub add_columns: Vec<RowColumn>,
+    /// Names of declared columns and patterns to remove. Values of a column that was declared with the table are hidden
+    /// for good; those of a column that was declared later become values of an undeclared column.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remove_columns: Vec<String>,
+    /// Number of versions that are kept per column, 1 to 1,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_versions: Option<u32>,
+    /// Maximum distance between now and a version that a client gives; `null` = no limit.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<DurationText>)]
+    pub version_guard: Option<Option<DurationText>>,
+}
+
+/// Settings of the rows of a wide table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WideView {
+    /// Key columns in the order in which rows are sorted.
+    pub key: Vec<KeyColumn>,
+    /// Declared columns.
+    pub columns: Vec<RowColumn>,
+    /// Number of versions that are kept per column.
+    pub max_versions: u32,
+    /// Maximum distance between now and a version that a client gives; `null` = no limit.
+    pub version_guard: Option<DurationText>,
+    /// True if a first key column that rises with time was accepted.
+    pub allow_rising_key: bool,
+}
+
+/// Key column: a name and exactly one of `type`, `generated`, `hash_prefix`, `bucket`, `reverse`, `splice`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"name": "spread", "hash_prefix": {"of": ["customer"], "hex": 4}}))]
+pub struct KeyColumn {
+    /// Name: a letter or `_`, then letters, digits and `_`; at most 255 bytes.
+    pub name: String,
+    /// Type of a column that holds the values as they are written: all types except `f64` and `json`.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<ColumnTypeSchema>)]
+    pub column_type: Option<ColumnType>,
+    /// Column of type `i64` with strictly rising ids, which the server assigns to rows that give none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generated: Option<KeyGenerated>,
+    /// Computed column with the first hexadecimal digits of the MD5 of other key columns: spreads load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash_prefix: Option<KeyHashPrefix>,
+    /// Computed column with a number chosen by the hash of other key columns: spreads load, and scans merge the buckets
+    /// in order. Only the first column.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<KeyBucket>,
+    /// Column whose text is stored with its characters in reverse order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverse: Option<KeyReverse>,
+    /// Several columns that are stored as one text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub splice: Option<KeySplice>,
+    /// Order of the values in a forward scan. Default `asc`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<KeyOrderSchema>)]
+    pub order: Option<KeyOrder>,
+}
+
+/// Marker of a generated column; it has no members.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeyGenerated {}
+
+/// Parameters of a hash prefix.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeyHashPrefix {
+    /// Names of the key columns that are hashed.
+    pub of: Vec<String>,
+    /// Number of hexadecimal digits, 1 to 8.
+    pub hex: u8,
+}
+
+/// Parameters of a bucket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeyBucket {
+    /// Names of the key columns that are hashed.
+    pub of: Vec<String>,
+    /// Number of buckets, 2 to 256.
+    pub count: u16,
+}
+
+/// Parameters of a reversed column.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeyReverse {
+    /// The column that users write and read.
+    pub of: ReversedColumn,
+}
+
+/// Column that is stored in reverse.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReversedColumn {
+    /// Name.
+    pub name: String,
+    /// Type: `string`, `i64` or `u64`. Negative numbers are refused.
+    #[serde(rename = "type")]
+    #[schema(value_type = ColumnTypeSchema)]
+    pub column_type: ColumnType,
+}
+
+/// Parameters of a splice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeySplice {
+    /// The columns that users write and read, 2 to 8.
+    pub columns: Vec<SplicedColumn>,
+    /// ASCII character between the texts; texts must not contain it or a character that sorts before it. Default `,`.
+    #[serde(default = "default_delimiter")]
+    #[schema(value_type = String)]
+    pub delimiter: char,
+}
+
+fn default_delimiter() -> char {
+    ','
+}
+
+/// Column of a splice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SplicedColumn {
+    /// Name.
+    pub name: String,
+    /// Type: `string`, `i64` or `u64`.
+    #[serde(rename = "type")]
+    #[schema(value_type = ColumnTypeSchema)]
+    pub column_type: ColumnType,
+    /// Number of digits of an integer, 1 to 20, filled with zeros. Required for integers; negative and longer numbers
+    /// are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pad: Option<u8>,
+}
+
+/// Declared column, or a pattern for many.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"name": "total", "type": "decimal"}))]
+pub struct RowColumn {
+    /// Name, or a pattern in which `*` stands for any characters and `?` for one. A name takes precedence over patterns,
+    /// and the first pattern that matches gives the type.
+    pub name: String,
+    /// Type of the values.
+    #[serde(rename = "type")]
+    #[schema(value_type = ColumnTypeSchema)]
+    pub column_type: ColumnType,
+}
+
+/// Schema of [`ColumnType`], with the names of the model.
+pub struct ColumnTypeSchema;
+
+impl PartialSchema for ColumnTypeSchema {
+    fn schema() -> RefOr<Schema> {
+        let description = "Type of a column. In JSON: `string` text; `i64`, `u64` number or text; `f64` number; `bool` true or \
+                           false; `binary` base64 text; `decimal` exact number of 128 bits, text or number; `json` any \
+                           value; `timestamp` RFC 3339 text or integer nanoseconds.";
+        named(description, ColumnType::ALL.map(ColumnType::name))
+    }
+}
+
+impl ToSchema for ColumnTypeSchema {
+    fn name() -> Cow<'static, str> {
+        "ColumnType".into()
+    }
+}
+
+/// Schema of [`KeyOrder`].
+pub struct KeyOrderSchema;
+
+impl PartialSchema for KeyOrderSchema {
+    fn schema() -> RefOr<Schema> {
+        named(
+            "Order of a key column in a forward scan: smallest or largest value first.",
+            ["asc", "desc"],
+        )
+    }
+}
+
+impl ToSchema for KeyOrderSchema {
+    fn name() -> Cow<'static, str> {
+        "KeyOrder".into()
+    }
+}
+
+impl WideSettings {
+    /// Converts to the settings of the model.
+    ///
+    /// # Errors
+    ///
+    /// A message if a key column has none or several of the members of which it needs one.
+    pub fn to_spec(self) -> Result<WideSpec, String> {
+        let key = self.key.into_iter().map(KeyColumn::to_spec);
+        Ok(WideSpec {
+            key: key.collect::<Result<_, _>>()?,
+            columns: self.columns.into_iter().map(RowColumn::into_spec).collect(),
+            next_column: 1,
+            max_versions: self.max_versions,
+            version_guard: match self.version_guard {
+                None => Some(tideline_model::time::NANOS_PER_DAY),
+                Some(guard) => guard.map(|DurationText(nanos)| nanos),
+            },
+            allow_rising_key: self.allow_rising_key,
+        })
+    }
+}
+
+impl WideChanges {
+    /// Applies the changes to settings of the model.
+    ///
+    /// # Errors
+    ///
+    /// A message if a column to remove is not declared.
+    pub fn apply_to(self, spec: &mut WideSpec) -> Result<(), String> {
+        for name in self.remove_columns {
+            let count = spec.columns.len();
+            spec.columns.retain(|column| column.name != name);
+            if spec.columns.len() == count {
+                return Err(format!("wide.remove_columns: column {name:?} is not declared"));
+            }
+        }
+        spec.columns
+            .extend(self.add_columns.into_iter().map(RowColumn::into_spec));
+        if let Some(max_versions) = self.max_versions {
+            spec.max_versions = max_versions;
+        }
+        if let Some(guard) = self.version_guard {
+            spec.version_guard = guard.map(|DurationText(nanos)| nanos);
+        }
+        Ok(())
+    }
+}
+
+impl From<&WideSpec> for WideView {
+    fn from(spec: &WideSpec) -> Self {
+        Self {
+            key: spec.key.iter().map(KeyColumn::from).collect(),
+            columns: spec.columns.iter().map(RowColumn::from).collect(),
+            max_versions: spec.max_versions,
+            version_guard: spec.version_guard.map(DurationText),
+            allow_rising_key: spec.allow_rising_key,
+        }
+    }
+}
+
+impl KeyColumn {
+    fn to_spec(self) -> Result<KeyColumnSpec, String> {
+        let generated = self.generated.map(|KeyGenerated {}| wide::Generated {});
+        let hash_prefix = self
+            .hash_prefix
+            .map(|KeyHashPrefix { of, hex }| wide::HashPrefix { of, hex });
+        let bucket = self
+            .bucket
+            .map(|KeyBucket { of, count }| wide::Bucket { of, count });
+        let reverse = self.reverse.map(|KeyReverse { of }| wide::Reverse {
+            of: wide::LogicalColumn {
+                name: of.name,
+                column_type: of.column_type,
+            },
+        });
+        let splice = self.splice.map(|splice| wide::Splice {
+            columns: splice.columns.into_iter().map(SplicedColumn::into_spec).collect(),
+            delimiter: splice.delimiter,
+        });
+        let sources = [
+            self.column_type.map(KeySource::Type),
+            generated.map(KeySource::Generated),
+            hash_prefix.map(KeySource::HashPrefix),
+            bucket.map(KeySource::Bucket),
+            reverse.map(KeySource::Reverse),
+            splice.map(KeySource::Splice),
+        ];
+        let mut given = sources.into_iter().flatten();
+        let (Some(source), None) = (given.next(), given.next()) else {
+            return Err(format!(
+                "wide.key: column {:?} needs exactly one of type, generated, hash_prefix, bucket, reverse, splice",
+                self.name
+            ));
+        };
+        Ok(KeyColumnSpec {
+            name: self.name,
+            source,
+            order: self.order.unwrap_or_default(),
+        })
+    }
+}
+
+impl From<&KeyColumnSpec> for KeyColumn {
+    fn from(spec: &KeyColumnSpec) -> Self {
+        let mut column = Self {
+            name: spec.name.clone(),
+            order: (spec.order != KeyOrder::default()).then_some(spec.order),
+            ..Self::default()
+        };
+        match spec.source.clone() {
+            KeySource::Type(column_type) => column.column_type = Some(column_type),
+            KeySource::Generated(wide::Generated {}) => column.generated = Some(KeyGenerated {}),
+            KeySource::HashPrefix(wide::HashPrefix { of, hex }) => {
+                column.hash_prefix = Some(KeyHashPrefix { of, hex });
+            }
+            KeySource::Bucket(wide::Bucket { of, count }) => column.bucket = Some(KeyBucket { of, count }),
+            KeySource::Reverse(wide::Reverse { of }) => {
+                let of = ReversedColumn {
+                    name: of.name,
+                    column_type: of.column_type,
+                };
+                column.reverse = Some(KeyReverse { of });
+            }
+            KeySource::Splice(wide::Splice { columns, delimiter }) => {
+                let columns = columns.into_iter().map(|column| SplicedColumn {
+                    name: column.name,
+                    column_type: column.column_type,
+                    pad: column.pad,
+                });
+                column.splice = Some(KeySplice {
+                    columns: columns.collect(),
+                    delimiter,
+                });
+            }
+        }
+        column
+    }
+}
+
+impl SplicedColumn {
+    fn into_spec(self) -> wide::SplicedColumn {
+        wide::SplicedColumn {
+            name: self.name,
+            column_type: self.column_type,
+            pad: self.pad,
+        }
+    }
+}
+
+impl RowColumn {
+    fn into_spec(self) -> ColumnSpec {
+        ColumnSpec {
+            name: self.name,
+            column_type: self.column_type,
+            number: 0,
+        }
+    }
+}
+
+impl From<&ColumnSpec> for RowColumn {
+    fn from(spec: &ColumnSpec) -> Self {
+        Self {
+            name: spec.name.clone(),
+            column_type: spec.column_type,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(json: &str) -> Result<WideSpec, String> {
+        let settings: WideSettings = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        settings.to_spec()
+    }
+
+    #[test]
+    fn settings_are_shown_as_they_were_given() {
+        let json = r#"{"key":[
+            {"name":"spread","bucket":{"of":["a"],"count":4}},
+            {"name":"a","type":"u64","order":"desc"},
+            {"name":"h","hash_prefix":{"of":["b"],"hex":2}},
+            {"name":"r","reverse":{"of":{"name":"b","type":"string"}}},
+            {"name":"s","splice":{"columns":[{"name":"c","type":"i64","pad":4},{"name":"d","type":"string"}],"delimiter":","}},
+            {"name":"id","generated":{}}],
+            "columns":[{"name":"n*","type":"decimal"}],"max_versions":2,"version_guard":null,"allow_rising_key":true}"#;
+        let spec = settings(json).expect("it is valid");
+        let shown = serde_json::to_value(WideView::from(&spec)).expect("plain data");
+        let given: serde_json::Value = serde_json::from_str(json).expect("JSON");
+        assert_eq!(shown, given);
+    }
+
+    #[test]
+    fn a_column_has_one_source_and_no_unknown_members() {
+        for (json, said) in [
+            (
+                r#"{"key":[{"name":"a","type":"u64","generated":{}}]}"#,
+                "exactly one of type, generated",
+            ),
+            (r#"{"key":[{"name":"a"}]}"#, "exactly one of"),
+            (r#"{"key":[{"name":"a","tpye":"u64"}]}"#, "unknown field `tpye`"),
+            (
+                r#"{"key":[{"name":"a","bucket":{"of":["b"],"cuont":4}}]}"#,
+                "unknown field `cuont`",
+            ),
+            (r#"{"key":[],"next_column":4}"#, "unknown field `next_column`"),
+            (
+                r#"{"key":[],"columns":[{"name":"a","type":"u64","number":3}]}"#,
+                "unknown field `number`",
+            ),
+        ] {
+            let error = settings(json).expect_err(json);
+            assert!(error.contains(said), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_column_to_remove_is_declared() {
+        let mut spec =
+            settings(r#"{"key":[{"name":"a","type":"u64"}],"columns":[{"name":"b","type":"i64"}]}"#)
+                .expect("it is valid");
+        let changes = |json: &str| serde_json::from_str::<WideChanges>(json).expect(json);
+        let unknown = changes(r#"{"remove_columns":["c"]}"#).apply_to(&mut spec);
+        assert!(unknown.expect_err("not declared").contains("\"c\""));
+        let changed = changes(
+            r#"{"remove_columns":["b"],"add_columns":[{"name":"c","type":"json"}],"version_guard":"1h"}"#,
+        );
+        changed.apply_to(&mut spec).expect("valid");
+        assert_eq!(spec.columns.len(), 1);
+        assert_eq!(spec.version_guard, Some(3_600_000_000_000));
+    }
+}

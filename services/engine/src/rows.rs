@@ -1,0 +1,315 @@
+//! Operations on the rows of wide tables: write, read, scan, delete.
+//!
+//! A scan reads one key range, or one range per bucket of the key. The ranges of buckets are merged, so that rows come
+//! in the order of the key columns after the bucket, as if there were no buckets.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tideline_backend::{Direction, PageLimit};
+use tideline_key_codec::layout::Ranges;
+use tideline_log::RequestRecord;
+use tideline_model::{Durability, KeyRange};
+pub use tideline_wide_table::{
+    Action, CellValue, Column, ColumnName, Condition as RowCondition, Image, Increment, Mutation,
+    ROW_BYTES_MAX, Refused, RowOutcome, RowPage, RowWrite, StoredRow, Update, Version, Written,
+};
+use tideline_wide_table::{WideError, WriteOptions};
+
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::wide_table::WideTable;
+use crate::write::{IdempotentRequest, RunningRequest};
+
+/// Maximum number of rows that a scan reads at once from a range.
+const PAGE_ROWS: usize = 500;
+/// Bytes after which a page of a range ends.
+const PAGE_BYTES: usize = 1 << 20;
+/// Least number of rows that a merged scan reads at once from each bucket.
+const BUCKET_ROWS_MIN: usize = 8;
+
+/// Result of starting a request with an idempotency key.
+#[derive(Debug)]
+pub enum RowRequestStart<'e> {
+    /// The key is new; the rows are to be written.
+    New(RunningRequest<'e>),
+    /// The key was used before by the same request. Nothing is to be written; this is the response that was stored.
+    Repeated(Box<RawValue>),
+}
+
+/// Stored outcome of a request: its response and the digest of the request.
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredResponse {
+    digest: String,
+    response: Box<RawValue>,
+}
+
+/// Request with an idempotency key whose response is stored together with its rows.
+pub struct RememberedResponse<'e, 'r> {
+    /// Claim on the key.
+    pub request: RunningRequest<'e>,
+    /// Returns the response to store, given the rows and their outcomes.
+    pub response: &'r (dyn Fn(&[RowWrite<'_>], &[RowOutcome]) -> Box<RawValue> + 'r),
+}
+
+/// Settings of a write of rows.
+#[derive(Default)]
+pub struct RowWriteOptions<'e, 'r> {
+    /// Durability that the acknowledgement guarantees; `None` = the table's setting.
+    pub durability: Option<Durability>,
+    /// Idempotency key.
+    pub request: Option<RememberedResponse<'e, 'r>>,
+}
+
+impl Engine {
+    /// Looks up an idempotency key of a write of rows, and claims it if it is new.
+    ///
+    /// # Errors
+    ///
+    /// As [`begin_request`](Self::begin_request).
+    pub fn begin_row_request(
+        &self,
+        table: &WideTable,
+        request: &IdempotentRequest,
+    ) -> Result<RowRequestStart<'_>> {
+        let (running, earlier) = self.claim(table.table(), request)?;
+        let Some(earlier) = earlier else {
+            return Ok(RowRequestStart::New(running));
+        };
+        let stored: StoredResponse =
+            serde_json::from_slice(&earlier).map_err(|_| EngineError::KeyReused(request.key().to_owned()))?;
+        match stored.digest == request.digest_text() {
+            true => Ok(RowRequestStart::Repeated(stored.response)),
+            false => Err(EngineError::KeyReused(request.key().to_owned())),
+        }
+    }
+
+    /// Returns a version for a write: a time in nanoseconds, higher than any before.
+    pub fn next_version(&self) -> i64 {
+        self.rows.next_version()
+    }
+
+    /// Refuses a version given by a client that is farther from now than the table allows.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::Invalid`].
+    pub fn check_version(&self, table: &WideTable, version: i64) -> Result<()> {
+        let Some(guard) = table.settings().version_guard else {
+            return Ok(());
+        };
+        let now = self.store.trusted_now().now.nanos();
+        match now.abs_diff(version) > guard.unsigned_abs() {
+            false => Ok(()),
+            true => Err(EngineError::Invalid(format!(
+                "version {} is farther from now than version_guard of {} allows",
+                tideline_model::Timestamp::from_nanos_clamped(version).to_rfc3339(),
+                tideline_model::time::format_duration(guard)
+            ))),
+        }
+    }
+
+    /// Writes rows. `make` builds them; each call of its argument returns an id for a generated key column. Rows of one
+    /// partition are written all or not at all. Returns the rows and their outcomes.
+    ///
+    /// `Ok` guarantees the requested durability.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::DiskFull`] below the watermark of free space, the error of `make`, and otherwise an
+    /// error of the rows. After an error of kind `Unavailable` the outcome is unknown.
+    pub fn write_rows<'w>(
+        &self,
+        table: &WideTable,
+        make: &dyn Fn(&mut dyn FnMut() -> i64) -> Result<Vec<RowWrite<'w>>>,
+        options: &RowWriteOptions<'_, '_>,
+    ) -> Result<(Vec<RowWrite<'w>>, Written)> {
+        self.check_writable()?;
+        let (rows, threads) = (&self.rows, self.store.threads());
+        let id = table.table().points().id();
+        let remember = |writes: &[RowWrite<'w>], outcomes: &[RowOutcome]| -> Option<RequestRecord> {
+            let remembered = options.request.as_ref()?;
+            let stored = StoredResponse {
+                digest: remembered.request.digest_text(),
+                response: (remembered.response)(writes, outcomes),
+            };
+            Some(RequestRecord {
+                key: remembered.request.key(),
+                outcome: serde_json::to_vec(&stored).ok()?.into(),
+            })
+        };
+        let options = WriteOptions {
+            durability: options.durability.unwrap_or(table.table().spec().durability),
+        };
+        if table.layout().generated().is_some() {
+            return rows.write_generated(threads, id, make, &options, &remember);
+        }
+        let writes = make(&mut || self.next_version())?;
+        let remember = |outcomes: &[RowOutcome]| remember(&writes, outcomes);
+        let written = rows.write(threads, id, &writes, &options, &remember)?;
+        Ok((writes, written))
+    }
+
+    /// Deletes all rows of ranges in one journal entry.
+    ///
+    /// # Errors
+    ///
+    /// As [`write_rows`](Self::write_rows).
+    pub fn delete_rows(
+        &self,
+        table: &WideTable,
+        ranges: Vec<KeyRange>,
+        durability: Option<Durability>,
+    ) -> Result<()> {
+        // Deletes free space, so they are not refused while the disk is nearly full.
+        let options = WriteOptions {
+            durability: durability.unwrap_or(table.table().spec().durability),
+        };
+        let id = table.table().points().id();
+        self.rows
+            .delete_rows(self.store.threads(), id, ranges, &options, None)?;
+        Ok(())
+    }
+
+    /// Returns a row by its stored key; `None` if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// Returns a store error if the table was dropped or stored data cannot be read.
+    pub fn row(&self, table: &WideTable, key: &[u8]) -> Result<Option<StoredRow>> {
+        Ok(self.rows.row(table.table().points().id(), key)?)
+    }
+
+    /// Begins a scan of ranges. `after` is the [merge key](tideline_key_codec::layout::KeyLayout::merge_key) of the
+    /// last row of an earlier scan with the same ranges; its row and those before are skipped. `wanted` is the number of
+    /// rows that the caller expects to take, so that a short scan does not read ahead.
+    pub fn scan_rows<'e>(
+        &'e self,
+        table: Arc<WideTable>,
+        ranges: Ranges,
+        direction: Direction,
+        after: Option<&[u8]>,
+        wanted: usize,
+    ) -> RowScan<'e> {
+        // Rows of a merged scan are spread evenly over the ranges.
+        let share = wanted.div_ceil(ranges.ranges.len().max(1));
+        let page_rows = match ranges.ranges.len() {
+            ..=1 => share.clamp(1, PAGE_ROWS),
+            _ => share.clamp(BUCKET_ROWS_MIN, PAGE_ROWS),
+        };
+        let ranges = ranges.ranges.into_iter().map(|range| match after {
+            None => Some(range),
+            Some(after) => {
+                let bucket = table.layout().merge_key(&range.start).len();
+                let bucket = &range.start[..range.start.len() - bucket];
+                after_key(&range, &[bucket, after].concat(), direction)
+            }
+        });
+        let cursors = ranges
+            .map(|rest| Cursor {
+                rest,
+                rows: VecDeque::new(),
+                page_rows,
+            })
+            .collect();
+        RowScan {
+            engine: self,
+            table,
+            direction,
+            cursors,
+            scanned: 0,
+        }
+    }
+}
+
+/// Returns the part of a range after a key in scan order; `None` if it is empty.
+fn after_key(range: &KeyRange, key: &[u8], direction: Direction) -> Option<KeyRange> {
+    let mut rest = range.clone();
+    match direction {
+        Direction::Ascending => rest.start = rest.start.max([key, &[0]].concat()),
+        Direction::Descending => {
+            let key = key.to_vec();
+            rest.end = Some(rest.end.map_or(key.clone(), |end| end.min(key)));
+        }
+    }
+    let is_empty = rest
+        .end
+        .as_deref()
+        .is_some_and(|end| end <= rest.start.as_slice());
+    (!is_empty).then_some(rest)
+}
+
+/// Scan of rows in key order. Memory is bounded by one page per range.
+pub struct RowScan<'e> {
+    engine: &'e Engine,
+    table: Arc<WideTable>,
+    direction: Direction,
+    cursors: Vec<Cursor>,
+    scanned: u64,
+}
+
+/// Position in one range.
+struct Cursor {
+    /// Range that is still to be read; `None` at its end.
+    rest: Option<KeyRange>,
+    /// Rows that were read and not returned.
+    rows: VecDeque<StoredRow>,
+    /// Rows to read next; doubled with each page.
+    page_rows: usize,
+}
+
+impl RowScan<'_> {
+    /// Returns the number of rows and deletions that were read so far.
+    pub fn scanned(&self) -> u64 {
+        self.scanned
+    }
+
+    /// Returns the next row; `None` at the end. Reads at most one page of each range.
+    ///
+    /// # Errors
+    ///
+    /// Returns a store error if the table was dropped or stored data cannot be read.
+    pub fn next_row(&mut self) -> Result<Option<StoredRow>> {
+        let id = self.table.table().points().id();
+        for cursor in &mut self.cursors {
+            while cursor.rows.is_empty() {
+                let Some(range) = cursor.rest.take() else { break };
+                let limit = PageLimit {
+                    rows_max: cursor.page_rows,
+                    bytes_max: PAGE_BYTES,
+                };
+                let page = self.engine.rows.page(id, &range, self.direction, limit)?;
+                self.scanned += page.scanned;
+                cursor.page_rows = (cursor.page_rows * 2).min(PAGE_ROWS);
+                cursor.rest = page.next;
+                cursor.rows = page.rows.into();
+            }
+        }
+        let layout = self.table.layout();
+        let heads = self.cursors.iter().enumerate();
+        let heads = heads.filter_map(|(at, cursor)| Some((at, layout.merge_key(&cursor.rows.front()?.key))));
+        let first = heads.reduce(|one, other| {
+            let is_before = match self.direction {
+                Direction::Ascending => other.1 < one.1,
+                Direction::Descending => other.1 > one.1,
+            };
+            if is_before { other } else { one }
+        });
+        let first = first.map(|(at, _)| at);
+        Ok(first.and_then(|at| self.cursors[at].rows.pop_front()))
+    }
+}
+
+impl From<WideError> for EngineError {
+    fn from(error: WideError) -> Self {
+        match error {
+            WideError::Log(error) => Self::Store(error.into()),
+            WideError::Backend(error) => error.into(),
+            WideError::NoTable(id) => Self::Store(tideline_series_store::StoreError::TableDropped(id)),
+            WideError::TooLarge { what, limit, actual } => Self::OverLimit { what, limit, actual },
+            error => Self::Rows(error),
+        }
+    }
+}

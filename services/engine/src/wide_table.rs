@@ -1,0 +1,244 @@
+//! Compiled settings of wide tables: the layout of the key and the declared columns.
+//!
+//! Settings are compiled once per change and shared by all requests.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use tideline_key_codec::layout::KeyLayout;
+use tideline_model::{ColumnSpec, ColumnType, TableModel, TableName, TableSpec, WideSpec};
+use tideline_pattern::Glob;
+use tideline_wide_table::ColumnName;
+
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::tables::Table;
+
+/// Maximum number of declared columns and patterns of a table.
+pub const COLUMNS_MAX: usize = 10_000;
+/// Maximum length of a column name, in bytes.
+pub const COLUMN_NAME_BYTES_MAX: usize = 255;
+/// Maximum number of versions that a table keeps per column.
+pub const VERSIONS_MAX: u32 = 1_000;
+
+/// Wide table with its compiled settings.
+#[derive(Debug)]
+pub struct WideTable {
+    table: Table,
+    spec: Arc<TableSpec>,
+    layout: KeyLayout,
+    /// Number and type of each declared column. The number is 0 for columns that rows store by name.
+    declared: HashMap<String, (u32, ColumnType)>,
+    /// Names by number.
+    names: HashMap<u32, String>,
+    /// Patterns in their order; the first that matches gives the type.
+    patterns: Vec<(Glob, ColumnType)>,
+}
+
+impl WideTable {
+    fn new(table: Table, spec: Arc<TableSpec>) -> Result<Self> {
+        let wide = settings_of(&spec)?;
+        let layout = KeyLayout::new(&wide.key, wide.allow_rising_key);
+        let layout = layout.map_err(|error| EngineError::Invalid(error.to_string()))?;
+        let (patterns, declared): (Vec<&ColumnSpec>, Vec<&ColumnSpec>) =
+            wide.columns.iter().partition(|column| column.is_pattern());
+        let names = declared.iter().map(|column| (column.number, column.name.clone()));
+        let numbers = declared
+            .iter()
+            .map(|column| (column.name.clone(), (column.number, column.column_type)));
+        Ok(Self {
+            layout,
+            names: names.collect(),
+            declared: numbers.collect(),
+            patterns: patterns
+                .iter()
+                .map(|column| (Glob::new(column.name.clone()), column.column_type))
+                .collect(),
+            table,
+            spec,
+        })
+    }
+
+    /// Returns the table.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Returns the settings of the rows.
+    pub fn settings(&self) -> &WideSpec {
+        // Checked when the value was made.
+        self.spec
+            .wide
+            .as_deref()
+            .expect("a wide table has settings of rows")
+    }
+
+    /// Returns the layout of the key.
+    pub fn layout(&self) -> &KeyLayout {
+        &self.layout
+    }
+
+    /// Returns the stored name of a column and its declared type; no type if neither the name nor a pattern declares
+    /// one.
+    pub fn column(&self, name: &str) -> (ColumnName<'static>, Option<ColumnType>) {
+        match self.declared.get(name) {
+            Some((0, column_type)) => {
+                return (ColumnName::Named(name.to_owned().into()), Some(*column_type));
+            }
+            Some((number, column_type)) => return (ColumnName::Declared(*number), Some(*column_type)),
+            None => {}
+        }
+        let mut patterns = self.patterns.iter();
+        let pattern = patterns.find(|(pattern, _)| pattern.matches(name.as_bytes()));
+        let name = ColumnName::Named(name.to_owned().into());
+        (name, pattern.map(|(_, column_type)| *column_type))
+    }
+
+    /// Returns the name of a stored column; `None` for a declared column that was removed from the settings.
+    pub fn name_of<'n>(&'n self, column: &'n ColumnName<'_>) -> Option<&'n str> {
+        match column {
+            ColumnName::Declared(number) => self.names.get(number).map(String::as_str),
+            ColumnName::Named(name) => Some(name),
+        }
+    }
+}
+
+/// Returns the settings of the rows of a table.
+fn settings_of(spec: &TableSpec) -> Result<&WideSpec> {
+    let missing =
+        || EngineError::Invalid("a table of the model wide needs the setting `wide` with its key".into());
+    spec.wide.as_deref().ok_or_else(missing)
+}
+
+impl Engine {
+    /// Returns a wide table by name.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::OtherModel`] for a table of another model, and a store error if the table does not
+    /// exist.
+    pub fn wide_table(&self, name: &str) -> Result<Arc<WideTable>> {
+        let table = self.table_of_any_model(name)?;
+        let spec = table.spec();
+        if spec.model != TableModel::Wide {
+            return Err(EngineError::OtherModel {
+                table: table.name().clone(),
+                model: spec.model,
+                needed: TableModel::Wide,
+            });
+        }
+        let id = table.points().id();
+        let mut compiled = self.row_tables.lock();
+        if let Some(known) = compiled.get(&id).filter(|known| Arc::ptr_eq(&known.spec, &spec)) {
+            return Ok(Arc::clone(known));
+        }
+        let table = Arc::new(WideTable::new(table, spec)?);
+        compiled.insert(id, Arc::clone(&table));
+        Ok(table)
+    }
+
+    /// Checks the settings of a new or altered table, and numbers its declared columns. `before` are the settings that
+    /// an altered table has.
+    pub(crate) fn check_rows(
+        &self,
+        name: &TableName,
+        spec: &mut TableSpec,
+        before: Option<&WideSpec>,
+    ) -> Result<()> {
+        if spec.model != TableModel::Wide {
+            return match spec.wide {
+                None => Ok(()),
+                Some(_) => Err(EngineError::Invalid(format!(
+                    "table {name}: the setting `wide` is for tables of the model wide, not {}",
+                    spec.model
+                ))),
+            };
+        }
+        settings_of(spec)?;
+        let Some(wide) = spec.wide.as_deref_mut() else {
+            return Ok(());
+        };
+        let refuse = |what: String| Err(EngineError::Invalid(what));
+        KeyLayout::new(&wide.key, wide.allow_rising_key)
+            .map_err(|error| EngineError::Invalid(error.to_string()))?;
+        if before.is_some_and(|before| before.key != wide.key) {
+            return refuse("the key of a table is fixed; create another table and copy the rows".into());
+        }
+        if !(1..=VERSIONS_MAX).contains(&wide.max_versions) {
+            return match wide.max_versions {
+                0 => refuse("max_versions is 0; it must be at least 1".into()),
+                actual => Err(EngineError::OverLimit {
+                    what: "max_versions",
+                    limit: u64::from(VERSIONS_MAX),
+                    actual: u64::from(actual),
+                }),
+            };
+        }
+        if wide.version_guard.is_some_and(|guard| guard <= 0) {
+            return refuse("version_guard must be longer than 0s; omit it for no limit".into());
+        }
+        if wide.columns.len() > COLUMNS_MAX {
+            return Err(EngineError::OverLimit {
+                what: "number of declared columns",
+                limit: COLUMNS_MAX as u64,
+                actual: wide.columns.len() as u64,
+            });
+        }
+        check_columns(wide)?;
+        number_columns(wide, before)
+    }
+}
+
+/// Checks the names of the declared columns.
+fn check_columns(wide: &WideSpec) -> Result<()> {
+    let refuse = |what: String| Err(EngineError::Invalid(what));
+    let layout = KeyLayout::new(&wide.key, wide.allow_rising_key);
+    let layout = layout.map_err(|error| EngineError::Invalid(error.to_string()))?;
+    let mut names = hashbrown::HashSet::new();
+    for column in &wide.columns {
+        let name = column.name.as_str();
+        if name.is_empty() || name.len() > COLUMN_NAME_BYTES_MAX {
+            return refuse(format!(
+                "column name {:?} has {} bytes; 1 to {COLUMN_NAME_BYTES_MAX} are allowed",
+                name.chars().take(80).collect::<String>(),
+                name.len()
+            ));
+        }
+        if !names.insert(name) {
+            return refuse(format!("column {name:?} is declared twice"));
+        }
+        if layout.logical().iter().any(|key| key.name == name) {
+            return refuse(format!("column {name:?} has the name of a key column"));
+        }
+    }
+    Ok(())
+}
+
+/// Gives numbers to the columns that are declared with the table. Columns that are declared later keep their names in
+/// stored rows, because rows may hold values of that name already.
+fn number_columns(wide: &mut WideSpec, before: Option<&WideSpec>) -> Result<()> {
+    let known: HashMap<&str, &ColumnSpec> = before
+        .into_iter()
+        .flat_map(|before| &before.columns)
+        .map(|column| (column.name.as_str(), column))
+        .collect();
+    wide.next_column = before.map_or(1, |before| before.next_column);
+    for column in &mut wide.columns {
+        column.number = match known.get(column.name.as_str()) {
+            _ if column.is_pattern() => 0,
+            Some(known) if known.column_type != column.column_type => {
+                return Err(EngineError::Invalid(format!(
+                    "column {:?} has the type {}, which cannot be changed to {}; declare another column",
+                    column.name, known.column_type, column.column_type
+                )));
+            }
+            Some(known) => known.number,
+            None if before.is_some() => 0,
+            None => {
+                wide.next_column += 1;
+                wide.next_column - 1
+            }
+        };
+    }
+    Ok(())
+}

@@ -1,0 +1,537 @@
+//! `/v1/tables/{table}/rows`: writes, reads, scans, counts and deletes rows of wide tables.
+//!
+//! `tideline_rows` converts requests and rows. Reads are streamed, so their memory does not depend on their size.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use axum::Json as JsonResponse;
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use tideline_engine::WideTable;
+use tideline_openapi::row::{
+    CountRows, DeleteRows, GetRows, RowIntegers, RowsBody, RowsCounted, RowsDeleted, RowsEnd, RowsFound,
+    RowsNotWritten, RowsPage, RowsReport, ScanEnd, ScanRows,
+};
+use tideline_openapi::table::Durability;
+use tideline_openapi::{ErrorBody, ErrorCode, plain};
+use tideline_query::Cancel;
+use tideline_results::ResultFormat;
+use tideline_rows::read::{
+    PAGE_BYTES_MAX, PAGE_ROWS, PAGE_ROWS_MAX, PAGE_SCANNED_MAX, ScanTerms, delete as delete_range,
+    get as get_rows, keys_of,
+};
+use tideline_rows::write::{write as write_rows, write_lines};
+use tideline_rows::{Outcomes, PageLimits, RowsError, Scan, Selection, WriteSettings};
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::{App, Waiting, blocking};
+use crate::body;
+use crate::context::{RequestId, current_client};
+use crate::extract::{Json, Path, Query, content_type, unreadable};
+use crate::failure::{Failure, Result};
+use crate::ingest::request_key;
+use crate::resources::query::{accepted_format, describe};
+use crate::resources::{Failures, QueryFailures, TablePath, page_limit};
+use crate::stream::{self, AnswerWriter, Work};
+
+/// Media type of lines of JSON.
+const NDJSON: &str = "application/x-ndjson";
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(write))
+        .routes(routes!(get))
+        .routes(routes!(scan))
+        .routes(routes!(count))
+        .routes(routes!(delete))
+}
+
+/// Options of a write of rows.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct WriteQuery {
+    /// Durability of the acknowledgement. Default: the setting of the table.
+    durability: Option<Durability>,
+    /// Form of integers beyond ±2⁵³ in the response. Default `number`.
+    integers: Option<RowIntegers>,
+}
+
+/// Options of a read of rows.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ReadQuery {
+    /// Form of integers beyond ±2⁵³. Default `number`.
+    integers: Option<RowIntegers>,
+}
+
+/// Options of a delete of rows.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct DeleteQuery {
+    /// Durability of the acknowledgement. Default: the setting of the table.
+    durability: Option<Durability>,
+}
+
+/// Write rows
+///
+/// Puts, updates and deletes rows, each if its condition is met. All writes of one partition are done or none of them;
+/// partitions are independent of each other. The partition of a row is given by the first key column that is neither a
+/// hash prefix nor a bucket. Rows that are written become visible and durable together. Writes are applied in their
+/// order, and see those before them.
+///
+/// The response is 200 if at least one row was written or the request has no rows; check the outcomes. If no row was
+/// written, it is an error that contains the outcomes: 409 `condition_failed` if a condition was not met, otherwise 422
+/// `all_rejected`. A request has at most 10,000 rows, 100 of them with `return`; all changes together may have 4 MiB, and
+/// a row 2 MiB.
+///
+/// In `application/x-ndjson`, each line of the body is one write. The server cuts the lines into entries of up to 1,000
+/// lines or 1 MiB, and the lines of an entry are handled like a request. The response has status 200 and one line per
+/// outcome, followed by a line with the counts. A line that is not valid is refused. If an entry cannot be stored, the
+/// remaining lines are `not_applied`; `retryable` states whether to send them again.
+///
+/// With an `Idempotency-Key`, a request with the same key within a day returns the outcomes of the first one and writes
+/// nothing; rows returned by it are omitted if they exceed 1 MiB. The same key with another body is 422. For NDJSON the
+/// key covers each entry, so a repeated request continues where the first one ended.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/rows", tag = "rows", operation_id = "write_rows",
+    params(
+        TablePath,
+        WriteQuery,
+        ("Idempotency-Key" = Option<String>, Header, description = "Key for safe retries; at most 255 bytes")
+    ),
+    request_body(
+        description = "Writes",
+        content(
+            (RowsBody = "application/json"),
+            (String = "application/x-ndjson", example = "{\"op\":\"put\",\"key\":{\"customer\":\"acme\",\"placed\":\"2026-11-20T12:00:00Z\"},\"columns\":{\"total\":\"5.32\"}}\n")
+        )
+    ),
+    responses(
+        (status = 200, description = "The outcome of each row", content(
+            (RowsReport = "application/json"),
+            (String = "application/x-ndjson", example = outcomes_example)
+        )),
+        (status = 409, description = "No row was written, and at least one condition was not met; or the same request is still running", body = RowsNotWritten),
+        (status = 413, description = "The body is too large", body = ErrorBody),
+        (status = 415, description = "The content type or encoding is not supported", body = ErrorBody),
+        (status = 422, description = "Every row was refused, or the `Idempotency-Key` was used before with another body", body = RowsNotWritten),
+        (status = 507, description = "The disk is nearly full", body = ErrorBody),
+        Failures
+    )
+)]
+async fn write(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+    Query(query): Query<WriteQuery>,
+    request: Request,
+) -> Result<Response> {
+    let content_type = content_type(request.headers());
+    let is_lines = match content_type.as_str() {
+        "" | "application/json" | "application/x-www-form-urlencoded" => false,
+        NDJSON | "application/ndjson" | "application/jsonl" => true,
+        other => {
+            app.bodies.discard(request).await;
+            return Err(Failure::new(
+                ErrorCode::UnsupportedMediaType,
+                format!("content type {other:?} is not supported; use application/json or {NDJSON}"),
+            ));
+        }
+    };
+    let settings = WriteSettings {
+        durability: query.durability.map(Into::into),
+        integers: query.integers.unwrap_or_default(),
+        key: request_key(request.headers())?,
+    };
+    let received = body::receive(request, &app, body::write_limits(&app.settings)).await?;
+    let turn = app.writes.take(current_client()).await?;
+    if is_lines {
+        let work = Work {
+            turn: Some(turn),
+            cancel: Cancel::new(),
+        };
+        let writing = app.clone();
+        return stream::answer(&app, NDJSON, work, move |writer| {
+            let body = received.decode()?;
+            let engine = &writing.engine;
+            let table = engine.wide_table(&table)?;
+            let counts = write_lines(engine, &table, &body, &settings, &mut |outcome| {
+                put_line(writer, outcome)
+            })?;
+            put_line(writer, &RowsEnd { counts }).map_err(stream::client_left)
+        })
+        .await;
+    }
+    let engine = Arc::clone(&app.engine);
+    let outcomes = blocking(move || {
+        let _turn = turn;
+        let body = received.decode()?;
+        let table = engine.wide_table(&table)?;
+        let RowsBody { rows } = plain::read(&body).map_err(unreadable)?;
+        Ok(write_rows(&engine, &table, &rows, &body, &settings)?)
+    });
+    Ok(report(outcomes.await?, id))
+}
+
+fn outcomes_example() -> &'static str {
+    "{\"index\":0,\"status\":\"written\",\"key\":{\"customer\":\"acme\",\"placed\":\"2026-11-20T12:00:00Z\"}}\n{\"written\":1,\"condition_failed\":0,\"not_applied\":0,\"refused\":0}\n"
+}
+
+/// Returns the response to a write: an error if no row was written.
+fn report(outcomes: Outcomes, id: RequestId) -> Response {
+    let Outcomes {
+        counts,
+        rows,
+        repeated,
+    } = outcomes;
+    if counts.written > 0 || rows.is_empty() {
+        return JsonResponse(RowsReport {
+            counts,
+            rows,
+            repeated,
+            request_id: id.into(),
+        })
+        .into_response();
+    }
+    let code = match counts.condition_failed {
+        0 => ErrorCode::AllRejected,
+        _ => ErrorCode::ConditionFailed,
+    };
+    let first = rows.iter().find(|row| match code {
+        ErrorCode::AllRejected => row.status == tideline_openapi::row::RowStatus::Refused,
+        _ => row.status == tideline_openapi::row::RowStatus::ConditionFailed,
+    });
+    let first = first.map_or_else(String::new, |row| {
+        let reason = row.reason.as_deref().unwrap_or_default();
+        format!("; the first, row {}: {reason}", row.index)
+    });
+    let failure = Failure::new(code, format!("none of {} rows was written{first}", rows.len()));
+    failure.with_body(|failure| RowsNotWritten {
+        error: failure.into_body(id),
+        counts,
+        rows,
+        repeated,
+    })
+}
+
+/// Read rows by their keys
+///
+/// Returns rows in the order of the keys: `keys` lists keys, `in` lists values of each key column, of which all
+/// combinations are read. A row that does not exist is `null`.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/rows/get", tag = "rows", operation_id = "get_rows",
+    params(TablePath, ReadQuery),
+    request_body = GetRows,
+    responses((status = 200, description = "The rows", body = RowsFound), Failures)
+)]
+async fn get(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+    Query(query): Query<ReadQuery>,
+    Json(request): Json<GetRows>,
+) -> Result<Response> {
+    read(&app, "application/json", move |app, cancel, writer| {
+        let table = app.engine.wide_table(&table)?;
+        let selection = Selection::new(
+            request.columns.as_deref(),
+            request.versions,
+            request.version_range,
+            query.integers.unwrap_or_default(),
+            app.engine.now(),
+        )?;
+        let keys = keys_of(&table, &request)?;
+        put(writer, b"{\"rows\":[")?;
+        let mut separator: &[u8] = b"";
+        let found = get_rows(
+            &app.engine,
+            &table,
+            &keys,
+            &selection,
+            &|| cancel.is_cancelled(),
+            &mut |row| {
+                writer.write_all(std::mem::replace(&mut separator, b","))?;
+                Ok(writer.write_all(row.unwrap_or(b"null"))?)
+            },
+        )?;
+        #[derive(Serialize)]
+        struct End {
+            found: u64,
+            request_id: String,
+        }
+        put_end(
+            writer,
+            &End {
+                found,
+                request_id: id.into(),
+            },
+        )
+    })
+    .await
+}
+
+/// Scan rows
+///
+/// Returns the rows of a key prefix, and of bounds on the key column after it, in the order of their keys or in the
+/// opposite order. The rows of buckets are merged. A page ends after `limit` rows, 4 MiB, or 100,000 rows read; `reason`
+/// states which, and `next` continues. A page can be empty although more rows follow if a condition rejects most rows.
+/// Each row is returned in a state that it had during the scan; pages are not a snapshot.
+///
+/// With `Accept: application/x-ndjson`, all rows are streamed, one per line, with bounded memory and without a limit. The
+/// last line has the members `scanned`, `returned` and `next`. If the client disconnects, the scan stops.
+///
+/// A scan of the whole table, without `prefix` and `range`, needs `allow_scan`.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/rows/scan", tag = "rows", operation_id = "scan_rows",
+    params(TablePath, ReadQuery),
+    request_body = ScanRows,
+    responses(
+        (status = 200, description = "A page of rows", content(
+            (RowsPage = "application/json"),
+            (String = "application/x-ndjson", example = rows_example)
+        )),
+        QueryFailures
+    )
+)]
+async fn scan(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+    Query(query): Query<ReadQuery>,
+    headers: HeaderMap,
+    Json(request): Json<ScanRows>,
+) -> Result<Response> {
+    let is_lines = match accepted_format(&headers)? {
+        ResultFormat::Json => false,
+        ResultFormat::Ndjson => true,
+        _ => {
+            return Err(Failure::new(
+                ErrorCode::NotAcceptable,
+                format!("none of the accepted content types is supported; use application/json or {NDJSON}"),
+            ));
+        }
+    };
+    let limits = match is_lines {
+        true => PageLimits {
+            rows: request.limit,
+            scanned: None,
+            bytes: None,
+        },
+        false => {
+            let limit = request.limit.and_then(|limit| usize::try_from(limit).ok());
+            let limit = page_limit(limit, PAGE_ROWS as usize, PAGE_ROWS_MAX as usize)?;
+            PageLimits {
+                rows: Some(limit as u64),
+                scanned: Some(PAGE_SCANNED_MAX),
+                bytes: Some(PAGE_BYTES_MAX),
+            }
+        }
+    };
+    let content_type = if is_lines { NDJSON } else { "application/json" };
+    let description = describe(id.clone(), &table, "scan", &request);
+    read(&app, content_type, move |app, cancel, writer| {
+        let table = app.engine.wide_table(&table)?;
+        let _listed = app.running.list(&app.engine, description, cancel.clone());
+        let selection = Selection::new(
+            request.columns.as_deref(),
+            request.versions,
+            request.version_range,
+            query.integers.unwrap_or_default(),
+            app.engine.now(),
+        )?;
+        let terms = ScanTerms {
+            prefix: &request.prefix,
+            range: request.range.as_ref(),
+            direction: request.direction,
+            filter: request.filter.as_ref(),
+            page_token: request.page_token.as_deref(),
+            allow_scan: request.allow_scan,
+        };
+        let scan = Scan::new(&app.engine, &table, &terms, &selection)?;
+        if !is_lines {
+            put(writer, b"{\"rows\":[")?;
+        }
+        let mut separator: &[u8] = b"";
+        let page = scan.page(
+            &app.engine,
+            &table,
+            &selection,
+            limits,
+            &|| cancel.is_cancelled(),
+            &mut |row| {
+                if is_lines {
+                    writer.write_all(row)?;
+                    return Ok(writer.write_all(b"\n")?);
+                }
+                writer.write_all(std::mem::replace(&mut separator, b","))?;
+                Ok(writer.write_all(row)?)
+            },
+        )?;
+        let end = ScanEnd {
+            scanned: page.scanned,
+            returned: page.returned,
+            next: page.next,
+            reason: page.reason,
+        };
+        if is_lines {
+            return put_line(writer, &end).map_err(stream::client_left);
+        }
+        #[derive(Serialize)]
+        struct End {
+            #[serde(flatten)]
+            end: ScanEnd,
+            request_id: String,
+        }
+        put_end(
+            writer,
+            &End {
+                end,
+                request_id: id.into(),
+            },
+        )
+    })
+    .await
+}
+
+fn rows_example() -> &'static str {
+    "{\"key\":{\"customer\":\"acme\",\"placed\":\"2026-11-20T12:00:00Z\"},\"columns\":{\"total\":\"5.32\"}}\n{\"scanned\":1,\"returned\":1,\"next\":null}\n"
+}
+
+/// Count rows
+///
+/// Counts the rows of a key prefix and of bounds on the key column after it, exactly. A request reads up to 1,000,000
+/// rows; `next` continues the count. A count of the whole table, without `prefix` and `range`, needs `allow_scan`.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/rows/count", tag = "rows", operation_id = "count_rows",
+    params(TablePath),
+    request_body = CountRows,
+    responses((status = 200, description = "The number of rows", body = RowsCounted), Failures)
+)]
+async fn count(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+    Json(request): Json<CountRows>,
+) -> Result<JsonResponse<RowsCounted>> {
+    let turn = app.queries.take(current_client()).await?;
+    let cancel = Cancel::new();
+    let _waiting = Waiting(Some(cancel.clone()));
+    let description = describe(id.clone(), &table, "count", &request);
+    let running = app.clone();
+    let counted = blocking(move || {
+        let _turn = turn;
+        let engine = &running.engine;
+        let table: Arc<WideTable> = engine.wide_table(&table)?;
+        let _listed = running.running.list(engine, description, cancel.clone());
+        let terms = ScanTerms {
+            prefix: &request.prefix,
+            range: request.range.as_ref(),
+            direction: Default::default(),
+            filter: request.filter.as_ref(),
+            page_token: request.page_token.as_deref(),
+            allow_scan: request.allow_scan,
+        };
+        let scan = Scan::new(engine, &table, &terms, &Selection::default())?;
+        Ok(scan.count(engine, &table, &|| cancel.is_cancelled())?)
+    });
+    let counted = counted.await?;
+    Ok(JsonResponse(RowsCounted {
+        count: counted.count,
+        scanned: counted.scanned,
+        next: counted.next,
+        request_id: id.into(),
+    }))
+}
+
+/// Delete rows
+///
+/// Deletes all rows of a key prefix and of bounds on the key column after it, whatever their number, in one journal
+/// entry. To delete all rows of the table, omit both and set `allow_all`. Repeating a delete is safe.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/rows/delete", tag = "rows", operation_id = "delete_rows",
+    params(TablePath, DeleteQuery),
+    request_body = DeleteRows,
+    responses((status = 200, description = "The rows are deleted", body = RowsDeleted), Failures)
+)]
+async fn delete(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+    Query(query): Query<DeleteQuery>,
+    Json(request): Json<DeleteRows>,
+) -> Result<JsonResponse<RowsDeleted>> {
+    let turn = app.writes.take(current_client()).await?;
+    let engine = Arc::clone(&app.engine);
+    blocking(move || {
+        let _turn = turn;
+        let table = engine.wide_table(&table)?;
+        Ok(delete_range(
+            &engine,
+            &table,
+            &request,
+            query.durability.map(Into::into),
+        )?)
+    })
+    .await?;
+    Ok(JsonResponse(RowsDeleted {
+        request_id: id.into(),
+    }))
+}
+
+/// Waits for a query permit, and streams what `write` produces on a blocking thread.
+async fn read<F>(app: &App, content_type: &'static str, write: F) -> Result<Response>
+where
+    F: FnOnce(&App, &Cancel, &mut AnswerWriter) -> Result<()> + Send + 'static,
+{
+    let work = Work {
+        turn: Some(app.queries.take(current_client()).await?),
+        cancel: Cancel::new(),
+    };
+    let (reading, cancel) = (app.clone(), work.cancel.clone());
+    stream::answer(app, content_type, work, move |writer| {
+        write(&reading, &cancel, writer)
+    })
+    .await
+}
+
+fn put(writer: &mut AnswerWriter, bytes: &[u8]) -> Result<()> {
+    writer.write_all(bytes).map_err(stream::client_left)
+}
+
+/// Writes a line of JSON. It is sent when the chunk is full.
+fn put_line(writer: &mut AnswerWriter, line: &impl Serialize) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *writer, line)?;
+    writer.write_all(b"\n")
+}
+
+/// Ends the list of rows and appends the members of an object.
+fn put_end(writer: &mut AnswerWriter, end: &impl Serialize) -> Result<()> {
+    let members = serde_json::to_vec(end).unwrap_or_default();
+    put(writer, b"],")?;
+    put(writer, members.strip_prefix(b"{").unwrap_or(b"}"))
+}
+
+impl From<RowsError> for Failure {
+    fn from(error: RowsError) -> Self {
+        let message = error.to_string();
+        match error {
+            RowsError::Engine(error) => error.into(),
+            RowsError::Invalid(_) => Self::invalid(message),
+            RowsError::OverLimit { limit, actual, .. } => Self {
+                limit: Some((limit, actual)),
+                ..Self::new(ErrorCode::OverLimit, message)
+            },
+            RowsError::Damaged { .. } => Self::new(ErrorCode::Internal, message),
+            RowsError::Cancelled => Self::new(ErrorCode::Conflict, message),
+            RowsError::Output(error) => stream::client_left(error),
+        }
+    }
+}

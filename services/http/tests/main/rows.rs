@@ -1,0 +1,308 @@
+//! Rows of wide tables: pages over buckets, conditions under contention, keys for retries, lines, restarts.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tideline_backend::memory::{Character, MemoryDisk};
+use tideline_http::HttpSettings;
+
+use crate::client::{Answer, Server};
+
+fn create(server: &Server, name: &str, wide: &Value) {
+    let body = json!({"name": name, "model": "wide", "wide": wide}).to_string();
+    server.json("POST", "/v1/tables", &body).expect(201);
+}
+
+fn post(server: &Server, path: &str, body: &Value) -> Answer {
+    server.json("POST", &format!("/v1/tables/{path}"), &body.to_string())
+}
+
+fn put(key: Value, columns: Value) -> Value {
+    json!({"op": "put", "key": key, "columns": columns})
+}
+
+fn plain(server: &Server) {
+    let wide = json!({"key": [{"name": "id", "type": "string"}], "columns": [{"name": "n", "type": "i64"}]});
+    create(server, "t", &wide);
+}
+
+/// Reads all pages of a scan; returns the values of a key column.
+fn pages(server: &Server, table: &str, scan: &Value, column: &str) -> Vec<Value> {
+    let mut found = Vec::new();
+    let mut scan = scan.clone();
+    loop {
+        let page = post(server, &format!("{table}/rows/scan"), &scan).expect(200);
+        let rows = page["rows"].as_array().expect("a list");
+        assert_eq!(page["returned"], rows.len());
+        assert!(rows.len() as u64 <= scan["limit"].as_u64().unwrap_or(100));
+        found.extend(rows.iter().map(|row| row["key"][column].clone()));
+        if page["next"].is_null() {
+            assert!(page["reason"].is_null(), "{page}");
+            return found;
+        }
+        assert_eq!(page["reason"], "limit");
+        scan["page_token"] = page["next"].clone();
+    }
+}
+
+#[test]
+fn pages_over_buckets_equal_one_sorted_table_in_both_directions() {
+    let server = Server::start();
+    let wide = json!({"key": [
+        {"name": "spread", "bucket": {"of": ["n"], "count": 16}},
+        {"name": "n", "type": "u64"}
+    ]});
+    create(&server, "t", &wide);
+    let numbers: Vec<u64> = (0..300).map(|n| n * 7 % 1_000).collect();
+    let rows: Vec<Value> = numbers
+        .iter()
+        .map(|n| put(json!({"n": n}), json!({"even": n % 2 == 0})))
+        .collect();
+    let written = post(&server, "t/rows", &json!({"rows": rows})).expect(200);
+    assert_eq!(written["written"], 300);
+    let mut sorted = numbers;
+    sorted.sort_unstable();
+    for limit in [1, 7, 100, 300, 301] {
+        for direction in ["forward", "backward"] {
+            let in_order = |is_wanted: &dyn Fn(u64) -> bool| -> Vec<Value> {
+                let wanted = sorted.iter().filter(|n| is_wanted(**n)).map(|n| json!(n));
+                match direction {
+                    "forward" => wanted.collect(),
+                    _ => wanted.rev().collect(),
+                }
+            };
+            let all = json!({"allow_scan": true, "direction": direction, "limit": limit});
+            assert_eq!(
+                pages(&server, "t", &all, "n"),
+                in_order(&|_| true),
+                "{limit} {direction}"
+            );
+            let some = json!({
+                "range": {"column": "n", "from": 100, "to": 500}, "direction": direction, "limit": limit,
+                "where": {"field": "even", "equals": true}
+            });
+            let is_wanted = |n: u64| (100..500).contains(&n) && n.is_multiple_of(2);
+            assert_eq!(
+                pages(&server, "t", &some, "n"),
+                in_order(&is_wanted),
+                "{limit} {direction}"
+            );
+        }
+    }
+    let counted = post(
+        &server,
+        "t/rows/count",
+        &json!({"range": {"column": "n", "from": 500}}),
+    )
+    .expect(200);
+    assert_eq!(counted["count"], sorted.iter().filter(|n| **n >= 500).count());
+}
+
+#[test]
+fn rows_and_page_tokens_survive_a_restart() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let mut server = Server::on(Arc::clone(&disk), HttpSettings::default());
+    plain(&server);
+    let rows: Vec<Value> = ["a", "b", "c"]
+        .iter()
+        .map(|id| put(json!({"id": id}), json!({"n": 1})))
+        .collect();
+    post(&server, "t/rows", &json!({"rows": rows})).expect(200);
+    let scan = json!({"allow_scan": true, "limit": 2});
+    let page = post(&server, "t/rows/scan", &scan).expect(200);
+    server.wait_stopped();
+    server.engine.close().expect("closes");
+    drop(server);
+
+    let server = Server::on(disk, HttpSettings::default());
+    let mut next = scan.clone();
+    next["page_token"] = page["next"].clone();
+    let rest = post(&server, "t/rows/scan", &next).expect(200);
+    assert_eq!(rest["rows"], json!([{"key": {"id": "c"}, "columns": {"n": 1}}]));
+    for other in [
+        json!({"allow_scan": true, "direction": "backward"}),
+        json!({"range": {"column": "id", "from": "a"}}),
+        json!({"allow_scan": true, "where": {"field": "n", "equals": 1}}),
+        json!({"allow_scan": true, "columns": ["n"]}),
+    ] {
+        let mut other = other;
+        other["page_token"] = page["next"].clone();
+        let refused = post(&server, "t/rows/scan", &other).expect(400);
+        assert!(refused["message"].to_string().contains("page_token"), "{refused}");
+    }
+}
+
+#[test]
+fn a_compare_and_set_is_never_lost() {
+    let server = Server::start();
+    plain(&server);
+    post(
+        &server,
+        "t/rows",
+        &json!({"rows": [put(json!({"id": "a"}), json!({"n": 0}))]}),
+    )
+    .expect(200);
+    let rounds = 20;
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut done = 0;
+                while done < rounds {
+                    let read = post(&server, "t/rows/get", &json!({"keys": [{"id": "a"}]})).expect(200);
+                    let n = read["rows"][0]["columns"]["n"].as_i64().expect("a number");
+                    let set = json!({"rows": [{
+                        "op": "update", "key": {"id": "a"}, "columns": {"n": n + 1},
+                        "condition": {"where": {"field": "n", "equals": n}}
+                    }]});
+                    let written = post(&server, "t/rows", &set);
+                    match written.status {
+                        200 => done += 1,
+                        409 => assert_eq!(written.expect(409)["code"], "condition_failed"),
+                        status => panic!("{status}"),
+                    }
+                }
+            });
+        }
+    });
+    let read = post(&server, "t/rows/get", &json!({"keys": [{"id": "a"}]})).expect(200);
+    assert_eq!(read["rows"][0]["columns"]["n"], 4 * rounds);
+}
+
+#[test]
+fn a_request_with_a_key_is_done_once() {
+    let server = Server::start();
+    plain(&server);
+    let send = |body: &Value, key: &str| {
+        let headers = [("content-type", "application/json"), ("idempotency-key", key)];
+        server.send("POST", "/v1/tables/t/rows", &headers, body.to_string().as_bytes())
+    };
+    let add = json!({"rows": [
+        {"op": "update", "key": {"id": "a"}, "increment": {"n": 5}, "return": "after"}
+    ]});
+    let first = send(&add, "k1").expect(200);
+    assert_eq!(first["repeated"], false);
+    let again = send(&add, "k1").expect(200);
+    assert_eq!(
+        (&again["repeated"], &again["rows"]),
+        (&json!(true), &first["rows"])
+    );
+    assert_eq!(again["rows"][0]["row"]["columns"]["n"], 5);
+    let other = json!({"rows": [{"op": "delete", "key": {"id": "a"}}]});
+    assert_eq!(send(&other, "k1").expect(422)["code"], "idempotency_key_reused");
+    // A condition that was not met is remembered as well.
+    let create = json!({"rows": [{"op": "put", "key": {"id": "a"}, "condition": {"exists": false}}]});
+    assert_eq!(send(&create, "k2").expect(409)["repeated"], false);
+    post(&server, "t/rows", &other).expect(200);
+    assert_eq!(send(&create, "k2").expect(409)["repeated"], true);
+}
+
+#[test]
+fn lines_are_cut_into_entries_with_an_outcome_each() {
+    let server = Server::start();
+    plain(&server);
+    let mut body = String::new();
+    for n in 0..2_500 {
+        let line = match n {
+            7 => "{\"op\": \"put\"".to_owned(),
+            1_700 => json!({"op": "put", "key": {"id": 5}}).to_string(),
+            n => put(json!({"id": format!("{n:05}")}), json!({"n": n})).to_string(),
+        };
+        body.push_str(&line);
+        body.push('\n');
+    }
+    let answer = server.post("/v1/tables/t/rows", "application/x-ndjson", &body);
+    assert_eq!(answer.status, 200);
+    let text = answer.text();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(lines.len(), 2_501);
+    for (index, line) in lines[..2_500].iter().enumerate() {
+        let status = if [7, 1_700].contains(&index) {
+            "refused"
+        } else {
+            "written"
+        };
+        assert_eq!(
+            (&line["index"], &line["status"]),
+            (&json!(index), &json!(status)),
+            "{line}"
+        );
+    }
+    assert!(
+        lines[1_700]["reason"]
+            .to_string()
+            .contains("has the type string; found the number 5")
+    );
+    assert_eq!(
+        (&lines[2_500]["written"], &lines[2_500]["refused"]),
+        (&json!(2_498), &json!(2))
+    );
+
+    let headers = [
+        ("content-type", "application/json"),
+        ("accept", "application/x-ndjson"),
+    ];
+    let scan = server.send(
+        "POST",
+        "/v1/tables/t/rows/scan",
+        &headers,
+        br#"{"allow_scan": true}"#,
+    );
+    let text = scan.text();
+    let rows: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(rows.len(), 2_499);
+    assert_eq!(
+        rows[2_498],
+        json!({"scanned": 2_498, "returned": 2_498, "next": null})
+    );
+}
+
+#[test]
+fn generated_ids_rise_and_are_returned() {
+    let server = Server::start();
+    let wide = json!({"key": [{"name": "room", "type": "string"}, {"name": "id", "generated": {}}]});
+    create(&server, "t", &wide);
+    let mut last = 0;
+    for _ in 0..3 {
+        let rows =
+            json!({"rows": [put(json!({"room": "a"}), json!({})), put(json!({"room": "a"}), json!({}))]});
+        let written = post(&server, "t/rows", &rows).expect(200);
+        for row in written["rows"].as_array().expect("a list") {
+            let id = row["key"]["id"].as_i64().expect("an id");
+            assert!(id > last);
+            last = id;
+        }
+    }
+    let text = server.json(
+        "POST",
+        "/v1/tables/t/rows/scan?integers=text",
+        r#"{"prefix": {"room": "a"}, "direction": "backward", "limit": 1}"#,
+    );
+    assert_eq!(text.expect(200)["rows"][0]["key"]["id"], last.to_string());
+}
+
+#[test]
+fn lists_that_select_too_many_keys_are_refused_with_their_product() {
+    let server = Server::start();
+    let wide = json!({"key": [{"name": "a", "type": "u64"}, {"name": "b", "type": "u64"}]});
+    create(&server, "t", &wide);
+    let list = |count: u64| (0..count).collect::<Vec<u64>>();
+    let refused = post(
+        &server,
+        "t/rows/get",
+        &json!({"in": {"a": list(69), "b": list(29)}}),
+    )
+    .expect(400);
+    assert_eq!(
+        (&refused["code"], &refused["limit"], &refused["actual"]),
+        (&json!("over_limit"), &json!(2_000), &json!(2_001))
+    );
+    assert!(refused["message"].to_string().contains("69 × 29"), "{refused}");
+    let read = post(&server, "t/rows/get", &json!({"in": {"a": [1, 1, 2], "b": [3]}})).expect(200);
+    assert_eq!(read["rows"], json!([null, null]));
+}

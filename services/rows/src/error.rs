@@ -1,0 +1,69 @@
+//! Errors of requests for rows.
+
+use std::io;
+
+use tideline_engine::EngineError;
+use tideline_engine::key_codec::layout::LayoutError;
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, RowsError>;
+
+/// Failure of a request for rows.
+#[derive(Debug, thiserror::Error)]
+pub enum RowsError {
+    /// The engine failed or refused the request.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The request is invalid.
+    #[error("{0}")]
+    Invalid(String),
+    /// The request exceeds a limit.
+    #[error("{message}")]
+    OverLimit {
+        /// What is wrong, with limit and actual value.
+        message: String,
+        /// The limit.
+        limit: u64,
+        /// The actual value.
+        actual: u64,
+    },
+    /// A stored row is damaged.
+    #[error("table {table}: {reason}")]
+    Damaged {
+        /// Name of the table.
+        table: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The request was cancelled, or its client has disconnected.
+    #[error("the request was cancelled")]
+    Cancelled,
+    /// The output could not be written.
+    #[error(transparent)]
+    Output(#[from] io::Error),
+}
+
+impl RowsError {
+    /// Creates the error of an exceeded limit.
+    pub(crate) fn over(what: &str, limit: u64, actual: u64) -> Self {
+        Self::OverLimit {
+            message: format!("{what} of {actual} is over the limit of {limit}"),
+            limit,
+            actual,
+        }
+    }
+}
+
+impl From<LayoutError> for RowsError {
+    fn from(error: LayoutError) -> Self {
+        let message = error.to_string();
+        match error {
+            LayoutError::ProductTooLarge { actual, limit, .. } => Self::OverLimit {
+                message,
+                limit,
+                actual: actual.unwrap_or(u64::MAX),
+            },
+            _ => Self::Invalid(message),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Rows of wide tables in JSON: conversion of requests to engine calls, and of rows to JSON.
+//!
+//! The engine stores typed values under encoded keys and handles conditions as functions. This crate knows the JSON
+//! forms. It does not depend on HTTP: results are Rust values, or bytes that are passed to the caller row by row.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`value`] | JSON forms of values: parsing by declared type, writing |
+//! | [`key`] | keys, prefixes and bounds by column name |
+//! | [`condition`] | conditions on rows |
+//! | [`selection`] | the returned columns and versions; rows as JSON |
+//! | [`write`](mod@write) | writes and their outcomes |
+//! | [`read`] | reads by key, scans, counts, deletes of ranges |
+//! | [`token`] | page tokens |
+//! | [`error`] | [`RowsError`] |
+
+pub mod condition;
+pub mod error;
+pub mod key;
+pub mod read;
+pub mod selection;
+pub mod token;
+pub mod value;
+pub mod write;
+
+pub use error::{Result, RowsError};
+pub use read::{Count, Page, PageLimits, Scan};
+pub use selection::Selection;
+pub use write::{Outcomes, WriteSettings};

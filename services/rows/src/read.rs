@@ -1,0 +1,382 @@
+//! Reads: rows by key, scans, counts; and deletes of ranges.
+//!
+//! Rows are converted to JSON one by one and passed to the caller, so memory is bounded by one page of the engine per
+//! range.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tideline_engine::backend::Direction;
+use tideline_engine::key_codec::layout::Ranges;
+use tideline_engine::key_codec::tuple::KeyValue;
+use tideline_engine::model::Durability;
+use tideline_engine::rows::{RowScan, StoredRow};
+use tideline_engine::{Engine, WideTable};
+use tideline_openapi::condition::ValueCondition;
+use tideline_openapi::row::{DeleteRows, GetRows, KeyBounds, Members, PageEnd, ScanDirection};
+
+use crate::condition::RowMatcher;
+use crate::error::{Result, RowsError};
+use crate::selection::Selection;
+use crate::{key, token};
+
+/// Maximum number of keys of a request.
+pub const KEYS_MAX: u64 = 2_000;
+/// Maximum number of rows of a page.
+pub const PAGE_ROWS_MAX: u64 = 10_000;
+/// Default number of rows of a page.
+pub const PAGE_ROWS: u64 = 100;
+/// Number of rows after whose reading a page ends.
+pub const PAGE_SCANNED_MAX: u64 = 100_000;
+/// Size of the rows of a page, in bytes of JSON, after which it ends.
+pub const PAGE_BYTES_MAX: u64 = 4 << 20;
+/// Number of rows after whose reading a count ends.
+pub const COUNT_SCANNED_MAX: u64 = 1_000_000;
+/// Number of rows that a scan without a limit is expected to take.
+const MANY_ROWS: usize = 1 << 20;
+
+/// Returns the stored keys of a request.
+///
+/// # Errors
+///
+/// [`RowsError::Invalid`] for keys that do not fit the table, and [`RowsError::OverLimit`] for more than [`KEYS_MAX`].
+pub fn keys_of(table: &WideTable, request: &GetRows) -> Result<Vec<Vec<u8>>> {
+    match (&request.keys, &request.lists) {
+        (Some(keys), None) => {
+            if keys.len() as u64 > KEYS_MAX {
+                return Err(RowsError::over("number of keys", KEYS_MAX, keys.len() as u64));
+            }
+            let encoded = keys.iter().enumerate().map(|(number, members)| {
+                key::encode(table, members).map_err(|error| match error {
+                    RowsError::Invalid(reason) => RowsError::Invalid(format!("keys/{number}: {reason}")),
+                    error => error,
+                })
+            });
+            encoded.collect()
+        }
+        (None, Some(lists)) => product(table, lists),
+        _ => Err(RowsError::Invalid("give exactly one of keys and in".into())),
+    }
+}
+
+/// Returns the keys of all combinations of one value per list.
+fn product(table: &WideTable, lists: &BTreeMap<String, Vec<Box<RawValue>>>) -> Result<Vec<Vec<u8>>> {
+    let layout = table.layout();
+    for name in lists.keys() {
+        layout.logical_number(name)?;
+    }
+    let mut values = Vec::with_capacity(layout.logical().len());
+    for column in layout.logical() {
+        let list = lists.get(&column.name).ok_or_else(|| {
+            RowsError::Invalid(format!(
+                "in: the key column {:?} has no list of values; give a list for each key column, or use a scan with \
+                 a prefix",
+                column.name
+            ))
+        })?;
+        let parsed = list
+            .iter()
+            .map(|json| key::parse_value(&column.name, json.get(), column.kind));
+        let parsed = parsed.collect::<std::result::Result<Vec<KeyValue<'_>>, String>>();
+        values.push(parsed.map_err(RowsError::Invalid)?);
+    }
+    let product = layout.product(&values, KEYS_MAX)?;
+    let encoded = product.iter().map(|combination| {
+        let mut out = Vec::new();
+        layout.encode(&combination, &mut out)?;
+        Ok(out)
+    });
+    encoded.collect()
+}
+
+/// Reads rows by their stored keys and passes each, as JSON, to `take`; `None` for a row that does not exist. Returns the
+/// number of rows that exist.
+///
+/// # Errors
+///
+/// [`RowsError::Cancelled`] if `is_stopped` returns true, the errors of [`Engine::row`] and those of `take`.
+pub fn get(
+    engine: &Engine,
+    table: &WideTable,
+    keys: &[Vec<u8>],
+    selection: &Selection,
+    is_stopped: &dyn Fn() -> bool,
+    take: &mut dyn FnMut(Option<&[u8]>) -> Result<()>,
+) -> Result<u64> {
+    let mut found = 0;
+    let mut json = Vec::new();
+    for key in keys {
+        if is_stopped() {
+            return Err(RowsError::Cancelled);
+        }
+        match engine.row(table, key)? {
+            None => take(None)?,
+            Some(row) => {
+                found += 1;
+                json.clear();
+                write_row(table, &row, selection, &mut json)?;
+                take(Some(&json))?;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Planned scan.
+#[derive(Debug)]
+pub struct Scan {
+    ranges: Ranges,
+    direction: Direction,
+    matcher: Option<RowMatcher>,
+    after: Option<Vec<u8>>,
+    /// Bytes that identify the request in page tokens.
+    terms: Vec<u8>,
+}
+
+/// Terms of a scan.
+#[derive(Debug, Clone, Copy)]
+pub struct ScanTerms<'a> {
+    /// Values of the first key columns.
+    pub prefix: &'a Members,
+    /// Bounds of the next key column.
+    pub range: Option<&'a KeyBounds>,
+    /// Direction.
+    pub direction: ScanDirection,
+    /// Condition on rows.
+    pub filter: Option<&'a ValueCondition>,
+    /// Token of the page before.
+    pub page_token: Option<&'a str>,
+    /// Whether all rows of the table may be read.
+    pub allow_scan: bool,
+}
+
+/// Limits of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageLimits {
+    /// Maximum number of rows; `None` = unlimited.
+    pub rows: Option<u64>,
+    /// Number of rows after whose reading the page ends; `None` = unlimited.
+    pub scanned: Option<u64>,
+    /// Size of the rows in bytes of JSON after which the page ends; `None` = unlimited.
+    pub bytes: Option<u64>,
+}
+
+/// End of a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Number of rows and deletions that were read.
+    pub scanned: u64,
+    /// Number of rows that were returned.
+    pub returned: u64,
+    /// Token of the next page; `None` at the end of the scan.
+    pub next: Option<String>,
+    /// Reason why the page ended before the scan.
+    pub reason: Option<PageEnd>,
+}
+
+/// Result of a count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Count {
+    /// Number of rows that match.
+    pub count: u64,
+    /// Number of rows and deletions that were read.
+    pub scanned: u64,
+    /// Token with which the count continues; `None` at the end.
+    pub next: Option<String>,
+}
+
+impl Scan {
+    /// Plans a scan. `selection` is the selection of its rows.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::Invalid`] if the scan has no restriction and is not allowed to read all rows, if the layout of the
+    /// key refuses it, or if the token belongs to another request; and the errors of [`RowMatcher::new`].
+    pub fn new(
+        engine: &Engine,
+        table: &WideTable,
+        terms: &ScanTerms<'_>,
+        selection: &Selection,
+    ) -> Result<Self> {
+        let ranges = key::ranges(table, terms.prefix, terms.range, terms.allow_scan, "allow_scan")?;
+        let matcher = terms.filter.map(|filter| RowMatcher::new(engine, table, filter));
+        let matcher = matcher.transpose()?;
+        let direction = match terms.direction {
+            ScanDirection::Forward => Direction::Ascending,
+            ScanDirection::Backward => Direction::Descending,
+        };
+        let mut bytes = table.table().points().id().0.to_le_bytes().to_vec();
+        bytes.push(u8::from(direction == Direction::Descending));
+        for range in &ranges.ranges {
+            for end in [Some(&range.start), range.end.as_ref()] {
+                bytes.push(u8::from(end.is_some()));
+                let end = end.map(Vec::as_slice).unwrap_or_default();
+                bytes.extend_from_slice(&(end.len() as u64).to_le_bytes());
+                bytes.extend_from_slice(end);
+            }
+        }
+        let filter = serde_json::to_vec(&terms.filter).unwrap_or_default();
+        bytes.extend_from_slice(&(filter.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&filter);
+        bytes.extend_from_slice(selection.terms());
+        let after = terms.page_token.map(|token| token::decode(&bytes, token));
+        Ok(Self {
+            ranges,
+            direction,
+            matcher,
+            after: after.transpose()?,
+            terms: bytes,
+        })
+    }
+
+    fn begin<'e>(&self, engine: &'e Engine, table: &Arc<WideTable>, wanted: Option<u64>) -> RowScan<'e> {
+        let wanted = wanted.and_then(|wanted| usize::try_from(wanted).ok());
+        // One more row shows whether the scan ends with the page. A condition rejects an unknown number of rows.
+        let wanted = wanted
+            .filter(|_| self.matcher.is_none())
+            .map_or(MANY_ROWS, |wanted| wanted.saturating_add(1));
+        engine.scan_rows(
+            Arc::clone(table),
+            self.ranges.clone(),
+            self.direction,
+            self.after.as_deref(),
+            wanted,
+        )
+    }
+
+    fn matches(&self, table: &WideTable, row: &StoredRow) -> Result<bool> {
+        let Some(matcher) = &self.matcher else {
+            return Ok(true);
+        };
+        let columns = row.columns().map_err(|reason| damaged(table, reason))?;
+        Ok(matcher.matches(table.layout(), &row.key, Some(&columns)))
+    }
+
+    fn token(&self, table: &WideTable, last: &[u8]) -> String {
+        token::encode(&self.terms, table.layout().merge_key(last))
+    }
+
+    /// Reads a page and passes each of its rows, as JSON, to `take`.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::Cancelled`] if `is_stopped` returns true, the errors of [`RowScan::next_row`] and those of `take`.
+    pub fn page(
+        &self,
+        engine: &Engine,
+        table: &Arc<WideTable>,
+        selection: &Selection,
+        limits: PageLimits,
+        is_stopped: &dyn Fn() -> bool,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<Page> {
+        let mut scan = self.begin(engine, table, limits.rows);
+        let (mut returned, mut bytes, mut read) = (0_u64, 0_u64, 0_u64);
+        let mut last: Option<StoredRow> = None;
+        let mut json = Vec::new();
+        let reason = loop {
+            if is_stopped() {
+                return Err(RowsError::Cancelled);
+            }
+            let Some(row) = scan.next_row()? else { break None };
+            // The scan goes on after this row, so the page ends here if it is full.
+            let is_over = |limit: Option<u64>, actual| limit.is_some_and(|limit| actual >= limit);
+            if is_over(limits.rows, returned) {
+                break Some(PageEnd::Limit);
+            }
+            if is_over(limits.bytes, bytes) {
+                break Some(PageEnd::Bytes);
+            }
+            if is_over(limits.scanned, read) {
+                break Some(PageEnd::Scanned);
+            }
+            read += 1;
+            if self.matches(table, &row)? {
+                json.clear();
+                write_row(table, &row, selection, &mut json)?;
+                returned += 1;
+                bytes += json.len() as u64;
+                take(&json)?;
+            }
+            last = Some(row);
+        };
+        let next = last.filter(|_| reason.is_some());
+        Ok(Page {
+            scanned: scan.scanned(),
+            returned,
+            next: next.map(|row| self.token(table, &row.key)),
+            reason,
+        })
+    }
+
+    /// Counts the rows that match, up to [`COUNT_SCANNED_MAX`] rows.
+    ///
+    /// # Errors
+    ///
+    /// As [`page`](Self::page).
+    pub fn count(
+        &self,
+        engine: &Engine,
+        table: &Arc<WideTable>,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Count> {
+        let mut scan = self.begin(engine, table, None);
+        let (mut count, mut read) = (0, 0_u64);
+        let mut last: Option<StoredRow> = None;
+        let next = loop {
+            if is_stopped() {
+                return Err(RowsError::Cancelled);
+            }
+            let Some(row) = scan.next_row()? else { break None };
+            if read >= COUNT_SCANNED_MAX {
+                break last;
+            }
+            read += 1;
+            count += u64::from(self.matches(table, &row)?);
+            last = Some(row);
+        };
+        Ok(Count {
+            count,
+            scanned: scan.scanned(),
+            next: next.map(|row| self.token(table, &row.key)),
+        })
+    }
+}
+
+/// Deletes the rows of a prefix and bounds in one journal entry.
+///
+/// # Errors
+///
+/// [`RowsError::Invalid`] if the request has no restriction and does not allow to delete all rows, or if the layout of
+/// the key refuses it; and the errors of [`Engine::delete_rows`].
+pub fn delete(
+    engine: &Engine,
+    table: &WideTable,
+    request: &DeleteRows,
+    durability: Option<Durability>,
+) -> Result<()> {
+    let ranges = key::ranges(
+        table,
+        &request.prefix,
+        request.range.as_ref(),
+        request.allow_all,
+        "allow_all",
+    )?;
+    if ranges.ranges.is_empty() {
+        return Ok(());
+    }
+    Ok(engine.delete_rows(table, ranges.ranges, durability)?)
+}
+
+fn write_row(table: &WideTable, row: &StoredRow, selection: &Selection, out: &mut Vec<u8>) -> Result<()> {
+    let columns = row.columns().map_err(|reason| damaged(table, reason))?;
+    selection.write_row(table, &row.key, &columns, out)
+}
+
+fn damaged(table: &WideTable, reason: impl std::fmt::Display) -> RowsError {
+    RowsError::Damaged {
+        table: table.table().name().to_string(),
+        reason: reason.to_string(),
+    }
+}

@@ -1,0 +1,194 @@
+//! Selection of columns and versions, and rows as JSON.
+
+use hashbrown::HashSet;
+use tideline_engine::WideTable;
+use tideline_engine::model::{TimeRange, Timestamp};
+use tideline_engine::rows::{Mutation, Version};
+use tideline_openapi::condition::TimeSpan;
+use tideline_openapi::row::RowIntegers;
+
+use crate::error::{Result, RowsError};
+use crate::{key, value};
+
+/// Maximum number of names and prefixes in a request.
+const NAMES_MAX: usize = 10_000;
+
+/// Columns and versions that a request returns, and the form of integers.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// `None` = all columns.
+    columns: Option<Columns>,
+    /// `None` = the newest value without its version.
+    versions: Option<Versions>,
+    integers: RowIntegers,
+    /// Encoding of the selection for page tokens.
+    terms: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Columns {
+    names: HashSet<String>,
+    prefixes: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Versions {
+    count: usize,
+    range: TimeRange,
+}
+
+impl Selection {
+    /// Creates a selection. `columns` are names, or prefixes that end with `*`; `None` for all columns.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::Invalid`] and [`RowsError::OverLimit`] for a count of 0 and for too many names.
+    pub fn new(
+        columns: Option<&[String]>,
+        versions: Option<u32>,
+        range: Option<TimeSpan>,
+        integers: RowIntegers,
+        now: Timestamp,
+    ) -> Result<Self> {
+        if versions == Some(0) {
+            return Err(RowsError::Invalid("versions is 0; it must be at least 1".into()));
+        }
+        let mut terms = Vec::new();
+        if let Some(names) = columns {
+            if names.len() > NAMES_MAX {
+                return Err(RowsError::over(
+                    "number of columns",
+                    NAMES_MAX as u64,
+                    names.len() as u64,
+                ));
+            }
+            terms.push(1);
+            for name in names {
+                terms.extend_from_slice(&(name.len() as u64).to_le_bytes());
+                terms.extend_from_slice(name.as_bytes());
+            }
+        }
+        let columns = columns.map(|names| {
+            let mut columns = Columns::default();
+            for name in names {
+                match name.strip_suffix('*') {
+                    Some(prefix) => columns.prefixes.push(prefix.to_owned()),
+                    None => {
+                        columns.names.insert(name.clone());
+                    }
+                }
+            }
+            columns
+        });
+        let has_versions = versions.is_some() || range.is_some();
+        if has_versions {
+            // Times that are relative to now stay so, because they differ in the request of the next page.
+            terms.push(2);
+            terms.extend_from_slice(&versions.unwrap_or(0).to_le_bytes());
+            terms.extend_from_slice(&serde_json::to_vec(&range).unwrap_or_default());
+        }
+        let count = versions.map_or(usize::MAX, |count| count as usize);
+        let range = range.unwrap_or_default();
+        let range = TimeRange {
+            start: range.start.map_or(i64::MIN, |start| start.resolve(now).nanos()),
+            end: range.end.map_or(i64::MAX, |end| end.resolve(now).nanos()),
+        };
+        Ok(Self {
+            columns,
+            versions: has_versions.then_some(Versions { count, range }),
+            integers,
+            terms,
+        })
+    }
+
+    /// Returns the selection of all columns with their newest values.
+    pub fn all(integers: RowIntegers) -> Self {
+        Self {
+            integers,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the bytes that identify the selection in page tokens.
+    pub(crate) fn terms(&self) -> &[u8] {
+        &self.terms
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let Some(columns) = &self.columns else {
+            return true;
+        };
+        columns.names.contains(name)
+            || columns
+                .prefixes
+                .iter()
+                .any(|prefix| name.starts_with(prefix.as_str()))
+    }
+
+    /// Appends a row as `{"key": {…}, "columns": {…}}`.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::Damaged`] if the stored key is damaged.
+    pub fn write_row(
+        &self,
+        table: &WideTable,
+        key: &[u8],
+        row: &Mutation<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        out.extend_from_slice(b"{\"key\":");
+        write_key(table, key, self.integers, out)?;
+        out.extend_from_slice(b",\"columns\":{");
+        let mut is_first = true;
+        for column in &row.columns {
+            // A declared column that was removed from the settings has no name.
+            let Some(name) = table.name_of(&column.name).filter(|name| self.has(name)) else {
+                continue;
+            };
+            let versions: Vec<&Version<'_>> = match self.versions {
+                None => column.versions.iter().take(1).collect(),
+                Some(Versions { count, range }) => {
+                    let in_range = |version: &&Version<'_>| range.contains(version.time);
+                    column.versions.iter().filter(in_range).take(count).collect()
+                }
+            };
+            let Some(newest) = versions.first() else { continue };
+            if !std::mem::take(&mut is_first) {
+                out.push(b',');
+            }
+            value::write_text(name, out);
+            out.push(b':');
+            if self.versions.is_none() {
+                let (_, declared) = table.column(name);
+                value::write_value(&newest.value, declared, self.integers, out);
+                continue;
+            }
+            for (number, version) in versions.iter().enumerate() {
+                out.push(if number == 0 { b'[' } else { b',' });
+                value::write_typed(&version.value, Some(version.time), self.integers, out);
+            }
+            out.push(b']');
+        }
+        out.extend_from_slice(b"}}");
+        Ok(())
+    }
+}
+
+/// Appends a stored key as a JSON object.
+pub(crate) fn write_key(
+    table: &WideTable,
+    stored: &[u8],
+    integers: RowIntegers,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let values = table
+        .layout()
+        .decode(stored)
+        .map_err(|error| RowsError::Damaged {
+            table: table.table().name().to_string(),
+            reason: error.to_string(),
+        })?;
+    key::write(table.layout(), &values, integers, out);
+    Ok(())
+}

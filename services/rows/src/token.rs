@@ -1,0 +1,63 @@
+//! Page tokens: the position of a scan, bound to its request.
+//!
+//! A token is the merge key of the last row, preceded by a digest of the request and of the key. It holds no state of
+//! the server, so it survives restarts.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{Result, RowsError};
+
+/// Version of the form.
+const VERSION: u8 = 1;
+
+/// Returns the token of the page after a merge key. `terms` identify the request.
+pub(crate) fn encode(terms: &[u8], merge_key: &[u8]) -> String {
+    let mut bytes = vec![VERSION];
+    bytes.extend_from_slice(&digest(terms, merge_key));
+    bytes.extend_from_slice(merge_key);
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// Returns the merge key of a token.
+///
+/// # Errors
+///
+/// [`RowsError::Invalid`] if the token is damaged or belongs to another request.
+pub(crate) fn decode(terms: &[u8], token: &str) -> Result<Vec<u8>> {
+    let refuse = || {
+        RowsError::Invalid(
+            "page_token is damaged or belongs to another request; send it with the same table, prefix, range, \
+             direction, columns, versions and condition"
+                .into(),
+        )
+    };
+    let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| refuse())?;
+    let (version, rest) = bytes.split_first().ok_or_else(refuse)?;
+    let (found, merge_key) = rest.split_first_chunk::<8>().ok_or_else(refuse)?;
+    match *version == VERSION && *found == digest(terms, merge_key) {
+        true => Ok(merge_key.to_vec()),
+        false => Err(refuse()),
+    }
+}
+
+fn digest(terms: &[u8], merge_key: &[u8]) -> [u8; 8] {
+    let length = (terms.len() as u64).to_le_bytes();
+    xxh3_64(&[&length[..], terms, merge_key].concat()).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_fits_only_its_request() {
+        let token = encode(b"terms", b"key");
+        assert_eq!(decode(b"terms", &token).expect("its own"), b"key");
+        assert!(decode(b"other", &token).is_err());
+        assert!(decode(b"terms", &token.to_uppercase()).is_err());
+        assert!(decode(b"terms", "").is_err());
+        assert!(decode(b"terms", "?").is_err());
+    }
+}

@@ -1,0 +1,343 @@
+//! JSON forms of values.
+//!
+//! A value is parsed by the declared type of its column. In an undeclared column, the JSON form determines the type.
+//! The *typed form* `{"type": …, "value": …, "version": …}` states both; a list of typed forms has several versions.
+//! What is written here is parsed to the same value again.
+
+use std::borrow::Cow;
+use std::io::Write;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tideline_engine::key_codec::tuple::{Decimal, KeyKind, KeyValue};
+use tideline_engine::model::{ColumnType, Timestamp};
+use tideline_engine::rows::CellValue;
+use tideline_openapi::TimeInput;
+use tideline_openapi::row::RowIntegers;
+
+/// Largest integer up to which all integers are exact as doubles.
+const EXACT_MAX: u64 = 1 << 53;
+/// Maximum number of characters that a message quotes.
+const QUOTED_CHARS_MAX: usize = 40;
+
+/// Value of a column in a request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GivenValue {
+    /// The value.
+    pub value: CellValue<'static>,
+    /// Time of its version; `None` if the server assigns it.
+    pub version: Option<Timestamp>,
+}
+
+/// Typed form of a value.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TypedForm<'a> {
+    #[serde(rename = "type", default)]
+    column_type: Option<ColumnType>,
+    #[serde(borrow)]
+    value: &'a RawValue,
+    #[serde(default)]
+    version: Option<TimeInput>,
+}
+
+/// Parses the values of a column: one, or one per version. `declared` is the type of the column. Relative times of
+/// versions are resolved against `now`.
+///
+/// # Errors
+///
+/// A message with the expected and the actual value.
+pub fn parse_column(
+    json: &str,
+    declared: Option<ColumnType>,
+    now: Timestamp,
+) -> Result<Vec<GivenValue>, String> {
+    let one = |value| vec![GivenValue { value, version: None }];
+    if declared == Some(ColumnType::Json) && !is_typed_json(json) {
+        return parse(json, ColumnType::Json).map(one);
+    }
+    match json.as_bytes().first() {
+        Some(b'{') => Ok(vec![parse_typed_form(json, declared, now)?]),
+        Some(b'[') => {
+            let forms: Vec<&RawValue> = serde_json::from_str(json).map_err(|error| error.to_string())?;
+            if forms.is_empty() {
+                return Err("found an empty list; give one value, or a list of values with versions".into());
+            }
+            let values = forms.iter().map(|form| match form.get().starts_with('{') {
+                true => parse_typed_form(form.get(), declared, now),
+                false => Err(format!(
+                    "found a list with {}; each element of a list is an object with value and version",
+                    shown(form.get())
+                )),
+            });
+            values.collect()
+        }
+        _ => match declared {
+            Some(declared) => parse(json, declared).map(one),
+            None => infer(json).map(one),
+        },
+    }
+}
+
+fn parse_typed_form(json: &str, declared: Option<ColumnType>, now: Timestamp) -> Result<GivenValue, String> {
+    let form: TypedForm<'_> = serde_json::from_str(json).map_err(|error| {
+        let reason = tideline_openapi::plain::message(&error.to_string());
+        format!("found an object that does not have the form {{\"type\", \"value\", \"version\"}}: {reason}")
+    })?;
+    let value = form.value.get();
+    let value = match (form.column_type, declared) {
+        (Some(given), Some(declared)) if given != declared => {
+            return Err(format!("found a value of type {given}"));
+        }
+        (Some(column_type), _) | (None, Some(column_type)) => parse(value, column_type)?,
+        (None, None) => infer(value)?,
+    };
+    let version = form.version.map(|version| version.resolve(now));
+    Ok(GivenValue { value, version })
+}
+
+/// Returns true if a JSON text is a typed form of the type `json`, or a list of such forms.
+fn is_typed_json(json: &str) -> bool {
+    let is_typed = |json: &str| {
+        serde_json::from_str::<TypedForm<'_>>(json)
+            .is_ok_and(|form| form.column_type == Some(ColumnType::Json))
+    };
+    match json.as_bytes().first() {
+        Some(b'{') => is_typed(json),
+        Some(b'[') => serde_json::from_str::<Vec<&RawValue>>(json)
+            .is_ok_and(|list| !list.is_empty() && list.iter().all(|element| is_typed(element.get()))),
+        _ => false,
+    }
+}
+
+/// Parses a value of a type.
+///
+/// # Errors
+///
+/// A message with the actual value.
+pub fn parse(json: &str, column_type: ColumnType) -> Result<CellValue<'static>, String> {
+    if column_type == ColumnType::Json {
+        return Ok(CellValue::Json(compact(json).into()));
+    }
+    let found = || format!("found {}", shown(json));
+    let text = text_of(json);
+    let number = is_number(json).then_some(json);
+    let is_integer = |json: &&str| !json.contains(['.', 'e', 'E']);
+    let digits = number.filter(is_integer).or(text.as_deref());
+    let value = match column_type {
+        ColumnType::String => text.map(|text| CellValue::String(Cow::Owned(text.into_owned()))),
+        ColumnType::I64 => digits.and_then(|digits| digits.parse().ok()).map(CellValue::I64),
+        ColumnType::U64 => digits.and_then(|digits| digits.parse().ok()).map(CellValue::U64),
+        ColumnType::F64 => match (number, text.as_deref()) {
+            (Some(number), _) => number.parse::<f64>().ok().filter(|number| number.is_finite()),
+            (None, Some("NaN")) => Some(f64::NAN),
+            (None, Some("Infinity")) => Some(f64::INFINITY),
+            (None, Some("-Infinity")) => Some(f64::NEG_INFINITY),
+            _ => None,
+        }
+        .map(CellValue::F64),
+        ColumnType::Bool => match json {
+            "true" => Some(CellValue::Bool(true)),
+            "false" => Some(CellValue::Bool(false)),
+            _ => None,
+        },
+        ColumnType::Binary => {
+            let bytes = text.and_then(|text| STANDARD.decode(text.as_bytes()).ok());
+            bytes.map(|bytes| CellValue::Binary(bytes.into()))
+        }
+        ColumnType::Decimal => {
+            let digits = number.or(text.as_deref());
+            digits.and_then(Decimal::parse).map(CellValue::Decimal)
+        }
+        ColumnType::Timestamp => match number.filter(is_integer) {
+            Some(nanos) => nanos
+                .parse()
+                .ok()
+                .and_then(|nanos| Timestamp::from_nanos(nanos).ok()),
+            None => text.as_deref().and_then(Timestamp::parse_rfc3339),
+        }
+        .map(CellValue::Timestamp),
+        ColumnType::Json => None,
+    };
+    value.ok_or_else(found)
+}
+
+/// Parses a value of an undeclared column.
+fn infer(json: &str) -> Result<CellValue<'static>, String> {
+    let column_type = match json.as_bytes().first() {
+        Some(b'"') => ColumnType::String,
+        Some(b't' | b'f') => ColumnType::Bool,
+        _ if !is_number(json) => return Err(format!("found {}", shown(json))),
+        _ if json.contains(['.', 'e', 'E']) => ColumnType::F64,
+        _ if json.parse::<i64>().is_ok() => ColumnType::I64,
+        _ => ColumnType::U64,
+    };
+    parse(json, column_type)
+}
+
+/// Parses the value of a key column.
+///
+/// # Errors
+///
+/// A message with the expected and the actual value.
+pub fn parse_key(json: &str, kind: KeyKind) -> Result<KeyValue<'static>, String> {
+    match parse(json, type_of(kind))? {
+        CellValue::String(text) => Ok(KeyValue::String(text)),
+        CellValue::I64(number) => Ok(KeyValue::Signed(number)),
+        CellValue::U64(number) => Ok(KeyValue::Unsigned(number)),
+        CellValue::Bool(value) => Ok(KeyValue::Boolean(value)),
+        CellValue::Binary(bytes) => Ok(KeyValue::Binary(bytes)),
+        CellValue::Decimal(number) => Ok(KeyValue::Decimal(number)),
+        CellValue::Timestamp(time) => Ok(KeyValue::Timestamp(time)),
+        CellValue::F64(_) | CellValue::Json(_) => Err("found a value that keys cannot hold".into()),
+    }
+}
+
+/// Returns the type of the columns that hold the values of a key column.
+pub fn type_of(kind: KeyKind) -> ColumnType {
+    match kind {
+        KeyKind::String => ColumnType::String,
+        KeyKind::Signed => ColumnType::I64,
+        KeyKind::Unsigned => ColumnType::U64,
+        KeyKind::Binary => ColumnType::Binary,
+        KeyKind::Timestamp => ColumnType::Timestamp,
+        KeyKind::Decimal => ColumnType::Decimal,
+        KeyKind::Boolean => ColumnType::Bool,
+    }
+}
+
+/// Returns the value of a key column as the value of a column.
+pub fn cell_of<'v>(value: &'v KeyValue<'_>) -> CellValue<'v> {
+    match value {
+        KeyValue::String(text) => CellValue::String(Cow::Borrowed(text)),
+        KeyValue::Signed(number) => CellValue::I64(*number),
+        KeyValue::Unsigned(number) => CellValue::U64(*number),
+        KeyValue::Binary(bytes) => CellValue::Binary(Cow::Borrowed(bytes)),
+        KeyValue::Timestamp(time) => CellValue::Timestamp(*time),
+        KeyValue::Decimal(number) => CellValue::Decimal(*number),
+        KeyValue::Boolean(value) => CellValue::Bool(*value),
+    }
+}
+
+/// Appends a value in the plain form of its column if that is parsed to the same value, and in the typed form
+/// otherwise.
+pub fn write_value(
+    value: &CellValue<'_>,
+    declared: Option<ColumnType>,
+    integers: RowIntegers,
+    out: &mut Vec<u8>,
+) {
+    match is_plain(value, declared, integers) {
+        true => write_plain(value, integers, out),
+        false => write_typed(value, None, integers, out),
+    }
+}
+
+/// Appends a value in the typed form, with its version.
+pub fn write_typed(value: &CellValue<'_>, version: Option<i64>, integers: RowIntegers, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"type\":\"");
+    out.extend_from_slice(value.column_type().name().as_bytes());
+    out.extend_from_slice(b"\",\"value\":");
+    write_plain(value, integers, out);
+    if let Some(version) = version {
+        out.extend_from_slice(b",\"version\":");
+        write_text(&Timestamp::from_nanos_clamped(version).to_rfc3339(), out);
+    }
+    out.push(b'}');
+}
+
+/// Returns true if the plain form of a value is parsed to the same value in a column of the declared type.
+fn is_plain(value: &CellValue<'_>, declared: Option<ColumnType>, integers: RowIntegers) -> bool {
+    match (declared, value) {
+        (Some(ColumnType::Json), CellValue::Json(text)) => !is_typed_json(text),
+        (Some(declared), value) => value.column_type() == declared,
+        (None, CellValue::String(_) | CellValue::Bool(_)) => true,
+        (None, CellValue::I64(number)) => !is_text(number.unsigned_abs(), integers),
+        (None, CellValue::U64(number)) => i64::try_from(*number).is_err() && !is_text(*number, integers),
+        (None, CellValue::F64(number)) => number.is_finite(),
+        (None, _) => false,
+    }
+}
+
+/// Returns true if an integer is written as text.
+fn is_text(magnitude: u64, integers: RowIntegers) -> bool {
+    integers == RowIntegers::Text && magnitude > EXACT_MAX
+}
+
+/// Appends the plain form of a value.
+pub fn write_plain(value: &CellValue<'_>, integers: RowIntegers, out: &mut Vec<u8>) {
+    let mut put = |text: std::fmt::Arguments<'_>| {
+        out.write_fmt(text).expect("a vector takes all bytes");
+    };
+    match value {
+        CellValue::String(text) => write_text(text, out),
+        CellValue::I64(number) if is_text(number.unsigned_abs(), integers) => {
+            put(format_args!("\"{number}\""))
+        }
+        CellValue::U64(number) if is_text(*number, integers) => put(format_args!("\"{number}\"")),
+        CellValue::I64(number) => put(format_args!("{number}")),
+        CellValue::U64(number) => put(format_args!("{number}")),
+        CellValue::F64(number) if number.is_finite() => {
+            serde_json::to_writer(out, number).expect("a vector takes all bytes");
+        }
+        CellValue::F64(number) if number.is_nan() => put(format_args!("\"NaN\"")),
+        CellValue::F64(number) => {
+            let sign = if *number < 0.0 { "-" } else { "" };
+            put(format_args!("\"{sign}Infinity\""));
+        }
+        CellValue::Bool(value) => put(format_args!("{value}")),
+        CellValue::Binary(bytes) => put(format_args!("\"{}\"", STANDARD.encode(bytes))),
+        CellValue::Decimal(number) => put(format_args!("\"{number}\"")),
+        CellValue::Json(text) => out.extend_from_slice(text.as_bytes()),
+        CellValue::Timestamp(time) => put(format_args!("\"{}\"", time.to_rfc3339())),
+    }
+}
+
+/// Appends a JSON text.
+pub fn write_text(text: &str, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, text).expect("a vector takes all bytes");
+}
+
+/// Returns the content of a JSON text; `None` for other values.
+fn text_of(json: &str) -> Option<Cow<'_, str>> {
+    let inner = json.strip_prefix('"')?.strip_suffix('"')?;
+    match inner.contains('\\') {
+        false => Some(Cow::Borrowed(inner)),
+        true => serde_json::from_str(json).ok().map(Cow::Owned),
+    }
+}
+
+fn is_number(json: &str) -> bool {
+    json.starts_with(|first: char| first == '-' || first.is_ascii_digit())
+}
+
+/// Removes the white space outside of texts, so that a document has one line.
+fn compact(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    let (mut is_inside, mut is_escaped) = (false, false);
+    for character in json.chars() {
+        if is_inside || !character.is_ascii_whitespace() {
+            out.push(character);
+        }
+        is_inside ^= character == '"' && !is_escaped;
+        is_escaped = is_inside && character == '\\' && !is_escaped;
+    }
+    out
+}
+
+/// Describes a JSON value in a message.
+pub(crate) fn shown(json: &str) -> String {
+    let short = |text: &str| match text.chars().count() > QUOTED_CHARS_MAX {
+        true => format!("{}…", text.chars().take(QUOTED_CHARS_MAX).collect::<String>()),
+        false => text.to_owned(),
+    };
+    match json.as_bytes().first() {
+        Some(b'"') => format!("the text {:?}", short(&text_of(json).unwrap_or_default())),
+        Some(b'{') => "an object".to_owned(),
+        Some(b'[') => "a list".to_owned(),
+        _ if is_number(json) => format!("the number {}", short(json)),
+        _ => short(json),
+    }
+}

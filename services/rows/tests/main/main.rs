@@ -1,0 +1,3 @@
+//! Tests of the JSON forms of values.
+
+mod values;

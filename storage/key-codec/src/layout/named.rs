@@ -1,0 +1,72 @@
+//! Conditions by column name, put in the order of the key.
+
+use std::collections::HashMap;
+
+use super::compile::names_text;
+use super::{KeyLayout, LayoutError};
+use crate::tuple::KeyValue;
+
+impl KeyLayout {
+    /// Puts values that are given by name into the order of the key, as the prefix of a scan. `bounded` is the column
+    /// that bounds restrict, if there are bounds.
+    ///
+    /// # Errors
+    ///
+    /// - [`LayoutError::UnknownColumn`] and [`LayoutError::ColumnTwice`] for the names;
+    /// - [`LayoutError::MissingColumn`] if a column without a value precedes one that is given or bounded.
+    pub fn arrange<'v>(
+        &self,
+        values: impl IntoIterator<Item = (impl AsRef<str>, KeyValue<'v>)>,
+        bounded: Option<&str>,
+    ) -> Result<Vec<KeyValue<'v>>, LayoutError> {
+        let mut given = HashMap::new();
+        for (name, value) in values {
+            let number = self.logical_number(name.as_ref())?;
+            if given.insert(number, value).is_some() {
+                return Err(self.given_twice(number));
+            }
+        }
+        let bounded = bounded.map(|name| self.logical_number(name)).transpose()?;
+        if let Some(number) = bounded.filter(|number| given.contains_key(number)) {
+            return Err(self.given_twice(number));
+        }
+        let mut prefix = Vec::with_capacity(given.len());
+        for number in 0..self.logical.len() {
+            match given.remove(&number) {
+                Some(value) => prefix.push(value),
+                None => break,
+            }
+        }
+        // A value that is left, or bounds elsewhere than on the next column, follow a column without a value.
+        let after_gap = given
+            .into_keys()
+            .chain(bounded)
+            .filter(|number| *number > prefix.len());
+        match after_gap.min() {
+            Some(number) => Err(LayoutError::MissingColumn {
+                column: self.logical[number].name.clone(),
+                missing: self.logical[prefix.len()].name.clone(),
+            }),
+            None => Ok(prefix),
+        }
+    }
+
+    /// Returns the number of the logical column of a name.
+    ///
+    /// # Errors
+    ///
+    /// [`LayoutError::UnknownColumn`] if the key has no logical column of the name.
+    pub fn logical_number(&self, name: &str) -> Result<usize, LayoutError> {
+        let number = self.logical.iter().position(|column| column.name == name);
+        number.ok_or_else(|| LayoutError::UnknownColumn {
+            column: name.to_owned(),
+            known: names_text(&self.logical),
+        })
+    }
+
+    fn given_twice(&self, number: usize) -> LayoutError {
+        LayoutError::ColumnTwice {
+            column: self.logical[number].name.clone(),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Settings of wide tables: key columns with their modifiers, declared columns and versions.
+//!
+//! The *logical* columns of a key are the columns that users write and read. The *stored* columns are what rows are
+//! ordered by. A stored column is either a logical column, or computed from logical columns by a [`KeySource`]; users
+//! never see computed columns.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Type of a column of a wide table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ColumnType {
+    /// UTF-8 text.
+    String,
+    /// Signed 64-bit integer.
+    I64,
+    /// Unsigned 64-bit integer.
+    U64,
+    /// IEEE 754 double. Not in keys.
+    F64,
+    /// `true` or `false`.
+    Bool,
+    /// Bytes.
+    Binary,
+    /// Exact decimal number with a mantissa of 128 bits and 0 to 38 digits after the point.
+    Decimal,
+    /// JSON document. Not in keys.
+    Json,
+    /// Nanoseconds since 1970-01-01T00:00:00Z.
+    Timestamp,
+}
+
+impl ColumnType {
+    /// All types.
+    pub const ALL: [Self; 9] = [
+        Self::String,
+        Self::I64,
+        Self::U64,
+        Self::F64,
+        Self::Bool,
+        Self::Binary,
+        Self::Decimal,
+        Self::Json,
+        Self::Timestamp,
+    ];
+
+    /// Returns the name used in requests, responses and stored settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::I64 => "i64",
+            Self::U64 => "u64",
+            Self::F64 => "f64",
+            Self::Bool => "bool",
+            Self::Binary => "binary",
+            Self::Decimal => "decimal",
+            Self::Json => "json",
+            Self::Timestamp => "timestamp",
+        }
+    }
+}
+
+impl fmt::Display for ColumnType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Order of the values of a stored key column in a forward scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum KeyOrder {
+    /// Smallest value first.
+    #[default]
+    #[serde(rename = "asc")]
+    Ascending,
+    /// Largest value first.
+    #[serde(rename = "desc")]
+    Descending,
+}
+
+/// Stored column of a key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyColumnSpec {
+    /// Name, unique among all logical and computed columns of the key.
+    pub name: String,
+    /// Origin of the values.
+    #[serde(flatten)]
+    pub source: KeySource,
+    /// Order of the values.
+    #[serde(default, skip_serializing_if = "is_ascending")]
+    pub order: KeyOrder,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+fn is_ascending(order: &KeyOrder) -> bool {
+    *order == KeyOrder::Ascending
+}
+
+/// Origin of the values of a stored key column.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeySource {
+    /// Logical column: the writer gives the value.
+    Type(ColumnType),
+    /// Logical column of type `i64`: strictly rising ids, assigned by the server. A writer may omit the value, but not
+    /// give it with a row that must not exist.
+    Generated(Generated),
+    /// First digits of the MD5 of other logical columns, in lower-case hexadecimal: spreads load over `16^hex` ranges.
+    /// Not the last stored column.
+    HashPrefix(HashPrefix),
+    /// Number from 0 to `count` − 1, chosen by the hash of other logical columns: spreads load, and ordered scans merge
+    /// the buckets. Only the first stored column.
+    Bucket(Bucket),
+    /// Text of a logical column with its characters in reverse order.
+    Reverse(Reverse),
+    /// Texts of several logical columns, joined by a delimiter.
+    Splice(Splice),
+}
+
+/// Parameters of [`KeySource::Generated`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Generated {}
+
+/// Parameters of [`KeySource::HashPrefix`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HashPrefix {
+    /// Names of the logical columns that are hashed.
+    pub of: Vec<String>,
+    /// Number of hexadecimal digits, 1 to 8.
+    pub hex: u8,
+}
+
+/// Parameters of [`KeySource::Bucket`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bucket {
+    /// Names of the logical columns that are hashed.
+    pub of: Vec<String>,
+    /// Number of buckets, 2 to 256.
+    pub count: u16,
+}
+
+/// Parameters of [`KeySource::Reverse`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reverse {
+    /// The logical column: `string`, `i64` or `u64`. Integers are stored with all digits of the type; negative numbers
+    /// are refused.
+    pub of: LogicalColumn,
+}
+
+/// Parameters of [`KeySource::Splice`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Splice {
+    /// The logical columns, 2 to 8, of type `string`, `i64` or `u64`.
+    pub columns: Vec<SplicedColumn>,
+    /// Delimiter between the texts: one ASCII character that sorts before every character of the texts, and before `0`
+    /// if integers are spliced. Default `,`.
+    #[serde(default = "default_delimiter")]
+    pub delimiter: char,
+}
+
+fn default_delimiter() -> char {
+    ','
+}
+
+/// Logical column that a modifier stores in another form.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogicalColumn {
+    /// Name of the column.
+    pub name: String,
+    /// Type of the values.
+    #[serde(rename = "type")]
+    pub column_type: ColumnType,
+}
+
+/// Logical column within a splice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SplicedColumn {
+    /// Name of the column.
+    pub name: String,
+    /// Type of the values.
+    #[serde(rename = "type")]
+    pub column_type: ColumnType,
+    /// Number of digits to which an integer is padded with zeros, 1 to 20; required for integers, so that the order of
+    /// the texts is the order of the numbers. Negative and longer numbers are refused. `None` for strings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pad: Option<u8>,
+}
+
+/// Declared column of the rows, or a pattern for many.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnSpec {
+    /// Name, or a pattern in which `*` stands for any characters and `?` for one.
+    pub name: String,
+    /// Type of the values.
+    #[serde(rename = "type")]
+    pub column_type: ColumnType,
+    /// Number of the column in stored rows; 0 for a pattern and for a column that was declared after the table was
+    /// created, which rows store by name. Assigned by the server, and never used again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub number: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl ColumnSpec {
+    /// Returns true if the name is a pattern.
+    pub fn is_pattern(&self) -> bool {
+        self.name.contains(['*', '?'])
+    }
+}
+
+/// Settings of a wide table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WideSpec {
+    /// Stored key columns, 1 to 8, in the order in which rows are sorted. Fixed.
+    pub key: Vec<KeyColumnSpec>,
+    /// Declared columns. Other columns may be written too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<ColumnSpec>,
+    /// Number that the next declared column gets, at least 1.
+    #[serde(default = "first_number")]
+    pub next_column: u32,
+    /// Maximum number of versions that are kept per column, 1 to 1,000.
+    #[serde(default = "one_version")]
+    pub max_versions: u32,
+    /// Maximum distance in nanoseconds between now and a version that a client gives; `None` = unlimited.
+    #[serde(default = "default_guard")]
+    pub version_guard: Option<i64>,
+    /// Accepts a first key column that rises with time, although all writes then go to the end of the table.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_rising_key: bool,
+}
+
+const fn first_number() -> u32 {
+    1
+}
+
+const fn one_version() -> u32 {
+    1
+}
+
+const fn default_guard() -> Option<i64> {
+    Some(crate::time::NANOS_PER_DAY)
+}

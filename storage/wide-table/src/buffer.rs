@@ -1,0 +1,384 @@
+//! Row buffer: changes that are in the journal and not yet in a part.
+//!
+//! A [`Generation`] holds the changes of all tables between two freezes. The active generation grows, frozen ones wait
+//! for their flush. Within a generation each changed row has its encoded mutations in journal order; a mutation that
+//! replaces or deletes drops the earlier ones. A deleted range removes the rows of the generation that it covers, and
+//! hides those of older generations and of the part.
+//!
+//! Keys and mutations share the memory of their journal entries. The size of a generation is therefore the size of all
+//! entries applied to it, which also bounds the time to replay it.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use smallvec::SmallVec;
+use tideline_backend::Direction;
+use tideline_model::{KeyRange, SequenceNumber, TableId};
+
+use crate::codec;
+use crate::entry::Change;
+use crate::error::Damage;
+use crate::mutation::Effect;
+
+/// Mutations of one row, oldest first.
+pub(crate) type Mutations = SmallVec<[Bytes; 1]>;
+
+/// Number of mutations of one row at which they are merged into one.
+const MUTATIONS_MAX: usize = 8;
+/// Memory of a buffered row apart from its journal entry, in bytes: node of the tree, references.
+const ROW_OVERHEAD: usize = 128;
+
+/// Changes of all tables between two freezes.
+#[derive(Debug, Default)]
+pub(crate) struct Generation {
+    /// Sequence after the last entry; 0 until the generation is frozen.
+    end: AtomicU64,
+    tables: RwLock<BTreeMap<TableId, Arc<TableBuffer>>>,
+    bytes: AtomicUsize,
+}
+
+/// Changes of one table.
+#[derive(Debug, Default)]
+pub(crate) struct TableBuffer {
+    changes: RwLock<Changes>,
+    /// True if a range was deleted; saves readers the lock.
+    has_ranges: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Changes {
+    rows: BTreeMap<Bytes, BufferedRow>,
+    deleted: DeletedRanges,
+}
+
+#[derive(Debug)]
+struct BufferedRow {
+    /// Sequence of the last mutation.
+    sequence: SequenceNumber,
+    mutations: Mutations,
+}
+
+/// Content of a generation for one row.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The generation does not change the row.
+    Nothing,
+    /// The row is in a deleted range and was not written after it.
+    Deleted,
+    /// Mutations of the row, oldest first.
+    Row(Mutations),
+}
+
+impl Generation {
+    /// Returns the changes of a table; `None` if it has none.
+    pub(crate) fn table(&self, table: TableId) -> Option<Arc<TableBuffer>> {
+        self.tables.read().get(&table).cloned()
+    }
+
+    /// Returns all tables with changes.
+    pub(crate) fn tables(&self) -> Vec<(TableId, Arc<TableBuffer>)> {
+        let tables = self.tables.read();
+        tables
+            .iter()
+            .map(|(id, buffer)| (*id, Arc::clone(buffer)))
+            .collect()
+    }
+
+    /// Returns the bytes of the applied entries, with an estimate of the memory per row.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Marks the generation as frozen: its entries are below `end`.
+    pub(crate) fn freeze(&self, end: SequenceNumber) {
+        self.end.store(end.0, Ordering::Release);
+    }
+
+    /// Returns the sequence after the last entry of a frozen generation.
+    pub(crate) fn end(&self) -> SequenceNumber {
+        SequenceNumber(self.end.load(Ordering::Acquire))
+    }
+
+    /// Returns true if nothing was applied.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes() == 0
+    }
+
+    /// Applies the changes of one entry. Only the committer calls it.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`] if a mutation cannot be decoded; the changes before it are applied.
+    pub(crate) fn apply(
+        &self,
+        table: TableId,
+        changes: Vec<Change>,
+        sequence: SequenceNumber,
+        versions_max: usize,
+    ) -> Result<(), Damage> {
+        let buffer = match self.table(table) {
+            Some(buffer) => buffer,
+            None => Arc::clone(self.tables.write().entry(table).or_default()),
+        };
+        let mut bytes = 0;
+        let mut locked = buffer.changes.write();
+        let applied = changes.into_iter().try_for_each(|change| {
+            bytes += change.bytes();
+            match change {
+                Change::Row { key, mutation } => {
+                    bytes += ROW_OVERHEAD;
+                    locked.put(key, mutation, sequence, versions_max)
+                }
+                Change::DeleteRange(range) => {
+                    buffer.has_ranges.store(true, Ordering::Release);
+                    locked.delete(range, sequence);
+                    Ok(())
+                }
+            }
+        });
+        drop(locked);
+        self.bytes.fetch_add(bytes.max(1), Ordering::Relaxed);
+        applied
+    }
+}
+
+impl TableBuffer {
+    /// Returns what the generation holds for a row.
+    pub(crate) fn find(&self, key: &[u8]) -> Found {
+        let changes = self.changes.read();
+        match changes.rows.get(key) {
+            Some(row) => Found::Row(row.mutations.clone()),
+            None if changes.deleted.covering(key).is_some() => Found::Deleted,
+            None => Found::Nothing,
+        }
+    }
+
+    /// Returns the sequence of the last change of a row; `None` if the generation does not change it.
+    pub(crate) fn last_change(&self, key: &[u8]) -> Option<SequenceNumber> {
+        let changes = self.changes.read();
+        let row = changes.rows.get(key).map(|row| row.sequence);
+        row.max(changes.deleted.covering(key))
+    }
+
+    /// Returns true if the key is in a deleted range.
+    pub(crate) fn is_deleted(&self, key: &[u8]) -> bool {
+        self.has_ranges.load(Ordering::Acquire) && self.changes.read().deleted.covering(key).is_some()
+    }
+
+    /// Returns up to `limit` rows of a range in scan order.
+    pub(crate) fn page(
+        &self,
+        range: &KeyRange,
+        direction: Direction,
+        limit: usize,
+    ) -> Vec<(Bytes, Mutations)> {
+        let end = range.end.as_deref();
+        if end.is_some_and(|end| end <= range.start.as_slice()) {
+            return Vec::new();
+        }
+        let bounds: (Bound<&[u8]>, Bound<&[u8]>) = (
+            Bound::Included(&range.start),
+            end.map_or(Bound::Unbounded, Bound::Excluded),
+        );
+        let changes = self.changes.read();
+        let rows = changes.rows.range::<[u8], _>(bounds);
+        let copy = |(key, row): (&Bytes, &BufferedRow)| (key.clone(), row.mutations.clone());
+        match direction {
+            Direction::Ascending => rows.take(limit).map(copy).collect(),
+            Direction::Descending => rows.rev().take(limit).map(copy).collect(),
+        }
+    }
+
+    /// Returns the deleted ranges, ascending.
+    pub(crate) fn deleted_ranges(&self) -> Vec<KeyRange> {
+        self.changes.read().deleted.ranges()
+    }
+}
+
+impl Changes {
+    fn put(
+        &mut self,
+        key: Bytes,
+        mutation: Bytes,
+        sequence: SequenceNumber,
+        versions_max: usize,
+    ) -> Result<(), Damage> {
+        let effect = codec::effect_of(&mutation)?;
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.sequence = sequence;
+            if effect != Effect::Update {
+                row.mutations.clear();
+            }
+            row.mutations.push(mutation);
+            if row.mutations.len() >= MUTATIONS_MAX {
+                let merged = merge(&row.mutations, versions_max)?;
+                row.mutations.clear();
+                row.mutations.push(merged);
+            }
+            return Ok(());
+        }
+        let is_alone = effect == Effect::Update && self.deleted.covering(&key).is_some();
+        let mutation = match is_alone {
+            // What the update would change was deleted before.
+            true => Bytes::from(codec::with_effect(&mutation, Effect::Replace)?),
+            false => mutation,
+        };
+        let mutations = SmallVec::from_iter([mutation]);
+        self.rows.insert(key, BufferedRow { sequence, mutations });
+        Ok(())
+    }
+
+    fn delete(&mut self, range: KeyRange, sequence: SequenceNumber) {
+        let is_empty = range
+            .end
+            .as_deref()
+            .is_some_and(|end| end <= range.start.as_slice());
+        if is_empty {
+            return;
+        }
+        let mut covered = self.rows.split_off(range.start.as_slice());
+        if let Some(end) = &range.end {
+            let mut after = covered.split_off(end.as_slice());
+            self.rows.append(&mut after);
+        }
+        self.deleted.insert(range, sequence);
+    }
+}
+
+/// Merges encoded mutations of one row, oldest first, into one.
+fn merge(mutations: &[Bytes], versions_max: usize) -> Result<Bytes, Damage> {
+    let mut decoded = mutations.iter().map(|mutation| codec::decode(mutation));
+    let first = decoded.next().ok_or(Damage("a row has no mutation"))??;
+    let merged = decoded.try_fold(first, |merged, next| Ok(merged.then(next?, versions_max)))?;
+    let mut out = Vec::new();
+    codec::encode(&merged, &mut out);
+    Ok(Bytes::from(out))
+}
+
+/// Disjoint ranges, with the sequence of the last deletion of each.
+#[derive(Debug, Default)]
+struct DeletedRanges(BTreeMap<Vec<u8>, (Option<Vec<u8>>, SequenceNumber)>);
+
+impl DeletedRanges {
+    /// Returns the sequence of the range that contains the key.
+    fn covering(&self, key: &[u8]) -> Option<SequenceNumber> {
+        let before = (Bound::Unbounded, Bound::Included(key));
+        let (_, (end, sequence)) = self.0.range::<[u8], _>(before).next_back()?;
+        end.as_deref().is_none_or(|end| key < end).then_some(*sequence)
+    }
+
+    /// Adds a range and joins it with the ranges that it touches. A joined range has the newest sequence, so a reader
+    /// that compares sequences may repeat its work for nothing, but never misses a deletion.
+    fn insert(&mut self, range: KeyRange, sequence: SequenceNumber) {
+        let KeyRange { mut start, mut end } = range;
+        loop {
+            let touching = match &end {
+                Some(end) => self
+                    .0
+                    .range::<[u8], _>((Bound::Unbounded, Bound::Included(end.as_slice()))),
+                None => self
+                    .0
+                    .range::<[u8], _>((Bound::Unbounded::<&[u8]>, Bound::Unbounded)),
+            };
+            let reaches = |other: &Option<Vec<u8>>| other.as_ref().is_none_or(|other| *other >= start);
+            let Some((other_start, (other_end, _))) = touching.last().filter(|(_, (end, _))| reaches(end))
+            else {
+                break;
+            };
+            end = match (end, other_end) {
+                (Some(one), Some(other)) => Some(one.max(other.clone())),
+                _ => None,
+            };
+            let other_start = other_start.clone();
+            self.0.remove(&other_start);
+            start = start.min(other_start);
+        }
+        self.0.insert(start, (end, sequence));
+    }
+
+    fn ranges(&self) -> Vec<KeyRange> {
+        let range = |(start, (end, _)): (&Vec<u8>, &(Option<Vec<u8>>, SequenceNumber))| KeyRange {
+            start: start.clone(),
+            end: end.clone(),
+        };
+        self.0.iter().map(range).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn range(start: u8, end: Option<u8>) -> KeyRange {
+        KeyRange {
+            start: vec![start],
+            end: end.map(|end| vec![end]),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn deleted_ranges_cover_what_was_deleted(
+            ranges in proptest::collection::vec((0..20u8, proptest::option::weighted(0.9, 0..22u8)), 0..8)
+        ) {
+            let mut deleted = DeletedRanges::default();
+            let mut naive = BTreeSet::new();
+            for (at, (start, end)) in ranges.into_iter().enumerate() {
+                let end = end.map(|end| end.max(start + 1));
+                deleted.insert(range(start, end), SequenceNumber(at as u64));
+                naive.extend(start..end.unwrap_or(30));
+            }
+            for key in 0..30 {
+                prop_assert_eq!(deleted.covering(&[key]).is_some(), naive.contains(&key), "key {}", key);
+            }
+            let all = deleted.ranges();
+            for pair in all.windows(2) {
+                let end = pair[0].end.as_ref().expect("only the last is unbounded");
+                prop_assert!(*end < pair[1].start, "{:?}", all);
+            }
+        }
+    }
+
+    #[test]
+    fn a_deleted_range_removes_rows_and_hides_older_ones() {
+        let generation = Generation::default();
+        let mut encoded = Vec::new();
+        let update = crate::mutation::Mutation {
+            effect: Effect::Update,
+            time: 1,
+            columns: Vec::new(),
+        };
+        codec::encode(&update, &mut encoded);
+        let row = |key: &'static [u8]| Change::Row {
+            key: Bytes::from_static(key),
+            mutation: Bytes::from(encoded.clone()),
+        };
+        let apply = |changes, at| {
+            generation
+                .apply(TableId(1), changes, SequenceNumber(at), 1)
+                .expect("it is applied");
+        };
+        apply(vec![row(b"a"), row(b"b"), row(b"c")], 1);
+        apply(vec![Change::DeleteRange(KeyRange::new(*b"b", *b"c"))], 2);
+        let buffer = generation.table(TableId(1)).expect("it has changes");
+        assert_eq!(buffer.find(b"b"), Found::Deleted);
+        assert_eq!(buffer.find(b"d"), Found::Nothing);
+        assert_eq!(buffer.last_change(b"b"), Some(SequenceNumber(2)));
+        apply(vec![row(b"b")], 3);
+        let Found::Row(mutations) = buffer.find(b"b") else {
+            panic!("it was written again");
+        };
+        assert_eq!(codec::effect_of(&mutations[0]), Ok(Effect::Replace));
+        let page = buffer.page(&KeyRange::ALL, Direction::Descending, 2);
+        let keys: Vec<_> = page.iter().map(|(key, _)| key.as_ref()).collect();
+        assert_eq!(keys, [b"c", b"b"]);
+    }
+}

@@ -1,0 +1,300 @@
+//! Stored form of mutations and rows. `FORMAT.md` describes the bytes.
+//!
+//! Most rows are written at once, so that all columns have one version with the same time. Such rows store the time
+//! once and a name and a value per column; other rows store the times of their versions.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+use tideline_wire::varint;
+
+use crate::error::Damage;
+use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
+use crate::value::{CellValue, number, unzigzag, zigzag};
+
+/// Version of the form, in the low four bits of the first byte.
+const FORMAT: u8 = 1;
+const FORMAT_MASK: u8 = 0x0f;
+/// Bits of the first byte that hold the effect.
+const EFFECT_SHIFT: u8 = 4;
+const EFFECT_MASK: u8 = 0x30;
+/// Bit of the first byte: every column has exactly one version, with the time of the mutation.
+const UNIFORM: u8 = 0x40;
+
+/// Bit of the byte of a column: older versions are removed.
+const CLEARS: u8 = 1;
+
+/// Appends the stored form of a mutation.
+pub(crate) fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
+    let is_uniform = mutation.columns.iter().all(|column| {
+        let one = column.versions.len() == 1 && column.versions[0].time == mutation.time;
+        one && !column.clears
+    });
+    let effect = match mutation.effect {
+        Effect::Replace => 0,
+        Effect::Update => 1,
+        Effect::Delete => 2,
+    };
+    out.push(FORMAT | effect << EFFECT_SHIFT | if is_uniform { UNIFORM } else { 0 });
+    out.extend_from_slice(&mutation.time.to_le_bytes());
+    varint::put(mutation.columns.len() as u64, out);
+    for column in &mutation.columns {
+        match &column.name {
+            ColumnName::Declared(number) => varint::put(u64::from(*number) << 1, out),
+            ColumnName::Named(name) => {
+                varint::put((name.len() as u64) << 1 | 1, out);
+                out.extend_from_slice(name.as_bytes());
+            }
+        }
+        if is_uniform {
+            column.versions[0].value.encode(out);
+            continue;
+        }
+        out.push(if column.clears { CLEARS } else { 0 });
+        varint::put(column.versions.len() as u64, out);
+        for version in &column.versions {
+            varint::put(zigzag(version.time.wrapping_sub(mutation.time)), out);
+            version.value.encode(out);
+        }
+    }
+}
+
+/// Decodes a mutation; all bytes must be used.
+///
+/// # Errors
+///
+/// [`Damage`] if the bytes are not the stored form of a mutation.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Mutation<'_>, Damage> {
+    let (&first, rest) = bytes.split_first().ok_or(Damage("a row is empty"))?;
+    if first & FORMAT_MASK != FORMAT {
+        return Err(Damage("a row has a format that this build does not know"));
+    }
+    let effect = match (first & EFFECT_MASK) >> EFFECT_SHIFT {
+        0 => Effect::Replace,
+        1 => Effect::Update,
+        2 => Effect::Delete,
+        _ => return Err(Damage("a row has an unknown effect")),
+    };
+    let (time, mut rest) = rest
+        .split_first_chunk()
+        .ok_or(Damage("the time of a row is cut off"))?;
+    let time = i64::from_le_bytes(*time);
+    let count = number(&mut rest)?;
+    // Each column takes at least two bytes.
+    let count = usize::try_from(count).ok().filter(|count| *count <= rest.len());
+    let count = count.ok_or(Damage("a row has more columns than bytes"))?;
+    let mut columns: Vec<Column<'_>> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let column = decode_column(&mut rest, time, first & UNIFORM != 0)?;
+        if columns.last().is_some_and(|last| last.name >= column.name) {
+            return Err(Damage("the columns of a row are not sorted"));
+        }
+        columns.push(column);
+    }
+    if !rest.is_empty() {
+        return Err(Damage("bytes follow a row"));
+    }
+    Ok(Mutation {
+        effect,
+        time,
+        columns,
+    })
+}
+
+fn decode_column<'a>(rest: &mut &'a [u8], base: i64, is_uniform: bool) -> Result<Column<'a>, Damage> {
+    let tag = number(rest)?;
+    let name = match tag & 1 {
+        0 => {
+            let number = u32::try_from(tag >> 1).map_err(|_| Damage("a column number is too large"))?;
+            ColumnName::Declared(number)
+        }
+        _ => {
+            let length = usize::try_from(tag >> 1).map_err(|_| Damage("a column name is too long"))?;
+            let (name, after) = rest
+                .split_at_checked(length)
+                .ok_or(Damage("a column name is cut off"))?;
+            *rest = after;
+            let name = std::str::from_utf8(name).map_err(|_| Damage("a column name is not UTF-8"))?;
+            ColumnName::Named(Cow::Borrowed(name))
+        }
+    };
+    if is_uniform {
+        return Ok(Column::with(name, base, CellValue::decode(rest)?));
+    }
+    let (&flags, after) = rest.split_first().ok_or(Damage("a column is cut off"))?;
+    *rest = after;
+    let mut versions: SmallVec<[Version<'a>; 1]> = SmallVec::new();
+    for _ in 0..counted(rest)? {
+        let time = base.wrapping_add(unzigzag(number(rest)?));
+        if versions.last().is_some_and(|newer| newer.time <= time) {
+            return Err(Damage("the versions of a column are not sorted"));
+        }
+        let value = CellValue::decode(rest)?;
+        versions.push(Version { time, value });
+    }
+    Ok(Column {
+        name,
+        clears: flags & CLEARS != 0,
+        versions,
+    })
+}
+
+/// Removes a count from the front of `bytes`. Each counted item takes at least one byte.
+fn counted(bytes: &mut &[u8]) -> Result<usize, Damage> {
+    let count = number(bytes)?;
+    let count = usize::try_from(count).ok().filter(|count| *count <= bytes.len());
+    count.ok_or(Damage("a count exceeds the remaining bytes"))
+}
+
+/// Returns the effect of an encoded mutation, without decoding its columns.
+pub(crate) fn effect_of(bytes: &[u8]) -> Result<Effect, Damage> {
+    match bytes.first().map(|first| (first & EFFECT_MASK) >> EFFECT_SHIFT) {
+        Some(0) => Ok(Effect::Replace),
+        Some(1) => Ok(Effect::Update),
+        Some(2) => Ok(Effect::Delete),
+        _ => Err(Damage("a row is empty or has an unknown effect")),
+    }
+}
+
+/// Returns the time of an encoded mutation, without decoding its columns.
+pub(crate) fn time_of(bytes: &[u8]) -> Result<i64, Damage> {
+    let time = bytes.get(1..).and_then(<[u8]>::first_chunk);
+    let time = time.ok_or(Damage("the time of a row is cut off"))?;
+    Ok(i64::from_le_bytes(*time))
+}
+
+/// Returns true if a column of an encoded mutation may have several versions.
+pub(crate) fn may_have_versions(bytes: &[u8]) -> bool {
+    bytes.first().is_none_or(|first| first & UNIFORM == 0)
+}
+
+/// Returns an encoded mutation with another effect.
+pub(crate) fn with_effect(bytes: &[u8], effect: Effect) -> Result<Vec<u8>, Damage> {
+    let mut mutation = decode(bytes)?;
+    mutation.effect = effect;
+    let mut out = Vec::with_capacity(bytes.len());
+    encode(&mutation, &mut out);
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use tideline_key_codec::tuple::Decimal;
+    use tideline_model::Timestamp;
+
+    use super::*;
+
+    fn values() -> impl Strategy<Value = CellValue<'static>> {
+        prop_oneof![
+            ".{0,8}".prop_map(|text: String| CellValue::String(text.into())),
+            any::<i64>().prop_map(CellValue::I64),
+            any::<u64>().prop_map(CellValue::U64),
+            any::<f64>()
+                .prop_filter("NaN is not equal to itself", |number| !number.is_nan())
+                .prop_map(CellValue::F64),
+            any::<bool>().prop_map(CellValue::Bool),
+            proptest::collection::vec(any::<u8>(), 0..8)
+                .prop_map(|bytes: Vec<u8>| CellValue::Binary(bytes.into())),
+            (any::<i128>(), 0..=38u8)
+                .prop_map(|(mantissa, scale)| Decimal::new(mantissa, scale).expect("a valid scale"))
+                .prop_map(CellValue::Decimal),
+            Just(CellValue::Json("{\"a\":1}".into())),
+            (0..1_i64 << 60).prop_map(|nanos| CellValue::Timestamp(Timestamp::from_nanos_clamped(nanos))),
+        ]
+    }
+
+    fn names() -> impl Strategy<Value = ColumnName<'static>> {
+        prop_oneof![
+            (1..5u32).prop_map(ColumnName::Declared),
+            "[a-d]".prop_map(|name: String| ColumnName::Named(name.into())),
+        ]
+    }
+
+    fn columns() -> impl Strategy<Value = Vec<Column<'static>>> {
+        let versions = proptest::collection::btree_map(0..6_i64, values(), 0..4);
+        let column = (any::<bool>(), versions);
+        proptest::collection::btree_map(names(), column, 0..5).prop_map(|columns| {
+            let column =
+                |(name, (clears, versions)): (_, (bool, BTreeMap<i64, CellValue<'static>>))| Column {
+                    name,
+                    clears,
+                    versions: versions
+                        .into_iter()
+                        .rev()
+                        .map(|(time, value)| Version { time, value })
+                        .collect(),
+                };
+            columns.into_iter().map(column).collect()
+        })
+    }
+
+    /// Random mutations with few columns and times, so that they meet.
+    fn mutations() -> impl Strategy<Value = Mutation<'static>> {
+        let effects = prop_oneof![Just(Effect::Replace), Just(Effect::Update), Just(Effect::Delete)];
+        (effects, 0..8_i64, columns()).prop_map(|(effect, time, columns)| Mutation {
+            effect,
+            time,
+            columns: match effect {
+                Effect::Delete => Vec::new(),
+                _ => columns,
+            },
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_mutation_is_decoded_as_it_was(mutation in mutations()) {
+            let mut bytes = Vec::new();
+            encode(&mutation, &mut bytes);
+            prop_assert_eq!(effect_of(&bytes), Ok(mutation.effect));
+            prop_assert_eq!(decode(&bytes).map(Mutation::into_owned), Ok(mutation));
+        }
+
+        #[test]
+        fn damaged_bytes_never_panic(mutation in mutations(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+            let mut bytes = Vec::new();
+            encode(&mutation, &mut bytes);
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            let _ = decode(&bytes);
+            let _ = decode(&bytes[..at]);
+        }
+
+        /// The state does not depend on where the chain of mutations is cut: the buffer merges some, the flush others.
+        #[test]
+        fn merging_is_associative(one in mutations(), two in mutations(), three in mutations(), versions in 1..4usize) {
+            let base = one.on_nothing(versions);
+            let base = base.unwrap_or_else(|| Mutation::delete(0));
+            let left = base.clone().then(two.clone(), versions).then(three.clone(), versions);
+            let right = base.then(two.then(three, versions), versions);
+            prop_assert_eq!(left.columns, right.columns);
+            prop_assert_eq!(left.effect, right.effect);
+        }
+
+        #[test]
+        fn the_last_mutations_may_be_applied_again(one in mutations(), two in mutations(), three in mutations()) {
+            let base = one.on_nothing(2).unwrap_or_else(|| Mutation::delete(0));
+            let once = base.then(two.clone(), 2).then(three.clone(), 2);
+            let again = once.clone().then(two, 2).then(three, 2);
+            prop_assert_eq!(once.columns, again.columns);
+        }
+    }
+
+    #[test]
+    fn a_row_written_at_once_stores_its_time_once() {
+        let columns = (1..=10)
+            .map(|number| Column::with(ColumnName::Declared(number), 5, CellValue::I64(i64::from(number))))
+            .collect();
+        let mutation = Mutation {
+            effect: Effect::Replace,
+            time: 5,
+            columns,
+        };
+        let mut bytes = Vec::new();
+        encode(&mutation, &mut bytes);
+        assert_eq!(bytes.len(), 1 + 8 + 1 + 10 * 3);
+    }
+}

@@ -1,0 +1,52 @@
+//! Errors of wide tables, one per reaction of the caller.
+
+use tideline_backend::BackendError;
+use tideline_log::LogError;
+use tideline_model::TableId;
+
+/// Reason why stored bytes are not a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Damage(pub &'static str);
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, WideError>;
+
+/// Failure of an operation on a wide table.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WideError {
+    /// The table does not exist, or was dropped during the operation.
+    #[error("table {0} does not exist")]
+    NoTable(TableId),
+    /// A request exceeds a limit.
+    #[error("{what} exceeds the limit: {actual} of at most {limit}")]
+    TooLarge {
+        /// What is limited.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+        /// The value in the request.
+        actual: u64,
+    },
+    /// Other writes to the same rows were always faster.
+    #[error("the rows were changed by other writes during {attempts} attempts; send the write again")]
+    Contended {
+        /// Number of attempts.
+        attempts: u32,
+    },
+    /// Stored bytes are damaged.
+    #[error("a stored row of table {table} is damaged: {reason}")]
+    Damaged {
+        /// Table of the row.
+        table: TableId,
+        /// What is wrong.
+        reason: Damage,
+    },
+    /// The log refused or failed to commit.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The backend failed.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+}

@@ -1,0 +1,46 @@
+//! Rows of wide tables: conditional writes, versions, row buffer, parts, ordered reads.
+//!
+//! # Life of a row
+//!
+//! 1. [`WideStore::write`] turns a write into absolute [`mutation`]s and commits them as one entry of the
+//!    [log](tideline_log). Conditions, increments and returned rows are decided before, on the caller's thread; the
+//!    committer refuses the entry if a row has changed since, and the write begins again.
+//! 2. The committed entry is applied to the active generation of the row buffer, and acknowledged.
+//! 3. When the generation is full, the log freezes it. A flush writes its rows in key order into the *part* of the
+//!    table, which the storage engine keeps sorted, and the log publishes the flush.
+//!
+//! A crash between any two steps neither loses nor doubles a change: mutations may be applied again.
+//!
+//! # Reading
+//!
+//! [`WideStore::row`] and [`WideStore::page`] overlay the buffer on the part. Each row is returned in a state that it had
+//! during the read; pages are not a snapshot.
+//!
+//! # Out of scope
+//!
+//! The store handles keys as bytes, which `key-codec` builds from the declared columns. Names of columns, types,
+//! filters and formats belong to the layers above.
+#![doc = include_str!("../FORMAT.md")]
+
+mod buffer;
+mod codec;
+mod entry;
+pub mod error;
+mod model;
+pub mod mutation;
+mod read;
+mod state;
+pub mod store;
+pub mod value;
+mod write;
+
+pub use error::{Damage, Result, WideError};
+pub use model::WideModel;
+pub use mutation::{Column, ColumnName, Effect, Mutation, Version};
+pub use read::{RowPage, StoredRow};
+pub use store::{Settings, WideReplay, WideStore};
+pub use value::CellValue;
+pub use write::{
+    Action, Condition, Image, Increment, ROW_BYTES_MAX, Refused, RowOutcome, RowWrite, Update,
+    WRITE_BYTES_MAX, WriteOptions, Written,
+};

@@ -1,0 +1,227 @@
+//! Mutations of rows: what a write changes, and what is stored.
+//!
+//! A [`Mutation`] either replaces a row, updates columns of it, or deletes it. A stored row is a mutation that replaces.
+//! All mutations are absolute: an increment is resolved to its result, and the removal of one version to the remaining
+//! versions, before they are journalled. Applying the mutations
+//! of a row in the order of the journal gives its state, and applying the last ones again changes nothing, so a replay
+//! after an interrupted flush is safe.
+//!
+//! Versions of a column are ordered by their time, whatever the order of the writes. A deletion removes what exists at
+//! its place in the journal, whatever the time of the versions.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use crate::value::CellValue;
+
+/// Name of a column: the number of a declared column, or the name of another one. Declared columns sort first, by
+/// number.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ColumnName<'a> {
+    /// Number of a declared column.
+    Declared(u32),
+    /// Name of a column that was not declared when it was written.
+    Named(Cow<'a, str>),
+}
+
+impl ColumnName<'_> {
+    /// Returns the name with owned text.
+    pub fn into_owned(self) -> ColumnName<'static> {
+        match self {
+            Self::Declared(number) => ColumnName::Declared(number),
+            Self::Named(name) => ColumnName::Named(Cow::Owned(name.into_owned())),
+        }
+    }
+}
+
+/// One version of a column.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Version<'a> {
+    /// Time of the version, in nanoseconds since 1970-01-01T00:00:00Z.
+    pub time: i64,
+    /// The value.
+    pub value: CellValue<'a>,
+}
+
+/// Change of a column: versions to add, and whether older versions are removed first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column<'a> {
+    /// Name of the column.
+    pub name: ColumnName<'a>,
+    /// True if all older versions are removed first.
+    pub clears: bool,
+    /// Versions to add, newest first, each time once.
+    pub versions: SmallVec<[Version<'a>; 1]>,
+}
+
+impl<'a> Column<'a> {
+    /// Returns a column with one version.
+    pub fn with(name: ColumnName<'a>, time: i64, value: CellValue<'a>) -> Self {
+        Self {
+            name,
+            clears: false,
+            versions: SmallVec::from_iter([Version { time, value }]),
+        }
+    }
+
+    /// Returns a column whose versions are all removed.
+    pub fn cleared(name: ColumnName<'a>) -> Self {
+        Self {
+            name,
+            clears: true,
+            versions: SmallVec::new(),
+        }
+    }
+
+    /// Returns the newest version; `None` if the column has none.
+    pub fn newest(&self) -> Option<&Version<'a>> {
+        self.versions.first()
+    }
+
+    fn into_owned(self) -> Column<'static> {
+        let version = |version: Version<'_>| Version {
+            time: version.time,
+            value: version.value.into_owned(),
+        };
+        Column {
+            name: self.name.into_owned(),
+            clears: self.clears,
+            versions: self.versions.into_iter().map(version).collect(),
+        }
+    }
+
+    /// Applies a newer change of the same column.
+    fn apply(&mut self, newer: Self, versions_max: usize) {
+        if newer.clears {
+            *self = newer;
+            return;
+        }
+        for version in newer.versions {
+            match self.versions.binary_search_by(|old| version.time.cmp(&old.time)) {
+                Ok(at) => self.versions[at] = version,
+                Err(at) => self.versions.insert(at, version),
+            }
+        }
+        self.versions.truncate(versions_max);
+    }
+}
+
+/// Effect of a mutation on the row as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// The row has exactly the columns of the mutation.
+    Replace,
+    /// The columns are changed; other columns stay. A missing row is created.
+    Update,
+    /// The row is removed.
+    Delete,
+}
+
+/// Change of one row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mutation<'a> {
+    /// Effect on the row.
+    pub effect: Effect,
+    /// Newest time of the write and of the versions, in nanoseconds; the age of a row counts from it.
+    pub time: i64,
+    /// Changed columns, sorted by name, each once. Empty for [`Effect::Delete`], and possible for others: a row may
+    /// consist of its key alone.
+    pub columns: Vec<Column<'a>>,
+}
+
+impl<'a> Mutation<'a> {
+    /// Returns a mutation that removes the row.
+    pub const fn delete(time: i64) -> Self {
+        Self {
+            effect: Effect::Delete,
+            time,
+            columns: Vec::new(),
+        }
+    }
+
+    /// Returns the mutation with owned names and values.
+    pub fn into_owned(self) -> Mutation<'static> {
+        Mutation {
+            effect: self.effect,
+            time: self.time,
+            columns: self.columns.into_iter().map(Column::into_owned).collect(),
+        }
+    }
+
+    /// Returns a column; `None` if the mutation does not name it.
+    pub fn column(&self, name: &ColumnName<'_>) -> Option<&Column<'a>> {
+        let found = self
+            .columns
+            .binary_search_by(|column| compare(&column.name, name));
+        found.ok().map(|at| &self.columns[at])
+    }
+
+    /// Applies a newer mutation of the same row, keeping the newest `versions_max` versions of each column. Linear in
+    /// the number of columns of both.
+    #[must_use]
+    pub fn then(self, newer: Self, versions_max: usize) -> Self {
+        if newer.effect != Effect::Update {
+            return newer.normalized(versions_max);
+        }
+        // The update of a deleted row creates it again.
+        let effect = match self.effect {
+            Effect::Delete => Effect::Replace,
+            effect => effect,
+        };
+        let mut columns = Vec::with_capacity(self.columns.len() + newer.columns.len());
+        let mut changes = newer.columns.into_iter().peekable();
+        for mut column in self.columns {
+            while let Some(added) = changes.next_if(|change| change.name < column.name) {
+                columns.push(added);
+            }
+            if let Some(change) = changes.next_if(|change| change.name == column.name) {
+                column.apply(change, versions_max);
+            }
+            columns.push(column);
+        }
+        columns.extend(changes);
+        let merged = Self {
+            effect,
+            time: self.time.max(newer.time),
+            columns,
+        };
+        merged.normalized(versions_max)
+    }
+
+    /// Removes what a mutation that replaces does not need: marks of removal, and columns without a version.
+    fn normalized(mut self, versions_max: usize) -> Self {
+        for column in &mut self.columns {
+            column.versions.truncate(versions_max);
+        }
+        if self.effect == Effect::Replace {
+            for column in &mut self.columns {
+                column.clears = false;
+            }
+            self.columns.retain(|column| !column.versions.is_empty());
+        }
+        self
+    }
+
+    /// Returns the row that this mutation leaves of a missing row; `None` if it deletes.
+    #[must_use]
+    pub fn on_nothing(self, versions_max: usize) -> Option<Self> {
+        if self.effect == Effect::Delete {
+            return None;
+        }
+        let replaced = Self {
+            effect: Effect::Replace,
+            ..self
+        };
+        Some(replaced.normalized(versions_max))
+    }
+}
+
+fn compare(one: &ColumnName<'_>, other: &ColumnName<'_>) -> std::cmp::Ordering {
+    match (one, other) {
+        (ColumnName::Declared(one), ColumnName::Declared(other)) => one.cmp(other),
+        (ColumnName::Declared(_), ColumnName::Named(_)) => std::cmp::Ordering::Less,
+        (ColumnName::Named(_), ColumnName::Declared(_)) => std::cmp::Ordering::Greater,
+        (ColumnName::Named(one), ColumnName::Named(other)) => one.as_ref().cmp(other.as_ref()),
+    }
+}

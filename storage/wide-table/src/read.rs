@@ -1,0 +1,314 @@
+//! Reads: one row, and pages of rows in key order.
+//!
+//! A page is read in one go: buffers first, then the part, then a check that no flush was published in between. Each row
+//! of a page is therefore a state that the row had during the read. Two pages need not show the same moment.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_backend::{Direction, PageLimit, PartRef, Partition};
+use tideline_model::{KeyRange, TableId};
+
+use crate::buffer::{Mutations, TableBuffer};
+use crate::codec;
+use crate::error::{Damage, Result, WideError};
+use crate::mutation::{Effect, Mutation};
+use crate::state::{Revision, State, buffered};
+use crate::store::{WideStore, is_base};
+
+/// Bucket of a part that holds the rows. A single process owns the only shard.
+pub(crate) const ROWS_BUCKET: u16 = 0;
+
+/// Stored row: its key and its encoded columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredRow {
+    /// Stored key.
+    pub key: Bytes,
+    value: Bytes,
+}
+
+impl StoredRow {
+    /// Decodes the columns. Texts and bytes are borrowed.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`] if the stored bytes are damaged.
+    pub fn columns(&self) -> std::result::Result<Mutation<'_>, Damage> {
+        codec::decode(&self.value)
+    }
+
+    /// Returns the size of key and columns in bytes.
+    pub fn bytes(&self) -> usize {
+        self.key.len() + self.value.len()
+    }
+}
+
+/// Page of rows.
+#[derive(Debug)]
+pub struct RowPage {
+    /// Rows in scan order.
+    pub rows: Vec<StoredRow>,
+    /// Number of rows and deletions that were read for the page.
+    pub scanned: u64,
+    /// Remaining range; `None` if the scan is complete.
+    pub next: Option<KeyRange>,
+}
+
+impl WideStore {
+    /// Returns a row; `None` if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::NoTable`] if the table does not exist, [`WideError::Damaged`] if stored bytes are damaged, and the
+    /// errors of the backend and of the lease.
+    pub fn row(&self, table: TableId, key: &[u8]) -> Result<Option<StoredRow>> {
+        Ok(self.row_at(table, key)?.0)
+    }
+
+    /// Returns a row with its revision, taken before the row was read.
+    pub(crate) fn row_at(&self, table: TableId, key: &[u8]) -> Result<(Option<StoredRow>, Revision)> {
+        let versions_max = self.versions_max(table)?;
+        self.log.check_lease()?;
+        loop {
+            let state = self.state();
+            let revision = state.revision(table, key);
+            let found = buffered(&state.buffers(table), key);
+            let base = match found.needs_part {
+                true => self.stored(&state, table, key)?,
+                false => None,
+            };
+            if found.needs_part && self.was_flushed_since(&state) {
+                continue;
+            }
+            let value = resolve(base, &found.mutations, versions_max);
+            let value = value.map_err(|reason| WideError::Damaged { table, reason })?;
+            let row = value.map(|value| StoredRow {
+                key: Bytes::copy_from_slice(key),
+                value,
+            });
+            return Ok((row, revision));
+        }
+    }
+
+    /// Returns true if a flush was published after `state` was taken.
+    fn was_flushed_since(&self, state: &State) -> bool {
+        self.state.read().flushes != state.flushes
+    }
+
+    /// Returns the bytes of a row in the part.
+    fn stored(&self, state: &State, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
+        match state.parts.get(&table) {
+            Some(part) => self.stored_in(part.at, key),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the bytes of a row in a part.
+    pub(crate) fn stored_in(&self, part: PartRef, key: &[u8]) -> Result<Option<Bytes>> {
+        let range = KeyRange::new(key, [key, &[0]].concat());
+        let limit = PageLimit {
+            rows_max: 1,
+            bytes_max: 1,
+        };
+        let partition = Partition::part(part, ROWS_BUCKET);
+        let page = self
+            .log
+            .backend()
+            .scan(partition, &range, Direction::Ascending, limit)?;
+        Ok(page.rows.into_iter().next().map(|row| row.value))
+    }
+
+    /// Returns a page of rows of a range in key order. The page has at most `limit.rows_max` rows, and ends after the row
+    /// that exceeds `limit.bytes_max`. It may be empty although more rows follow, if all rows that were read are
+    /// deleted.
+    ///
+    /// # Errors
+    ///
+    /// As [`row`](Self::row).
+    pub fn page(
+        &self,
+        table: TableId,
+        range: &KeyRange,
+        direction: Direction,
+        limit: PageLimit,
+    ) -> Result<RowPage> {
+        let versions_max = self.versions_max(table)?;
+        self.log.check_lease()?;
+        let sources = loop {
+            let state = self.state();
+            let buffers = state.buffers(table);
+            let mut sources = Vec::with_capacity(buffers.len() + 1);
+            for buffer in buffers {
+                let rows = buffer.page(range, direction, limit.rows_max);
+                sources.push(Source::of_buffer(buffer, rows, limit.rows_max));
+            }
+            if let Some(part) = state.parts.get(&table) {
+                let partition = Partition::part(part.at, ROWS_BUCKET);
+                let page = self.log.backend().scan(partition, range, direction, limit)?;
+                sources.push(Source::of_part(page));
+            }
+            if !self.was_flushed_since(&state) {
+                break sources;
+            }
+        };
+        let merged = merge(sources, direction, versions_max);
+        let (mut rows, scanned, mut last) = merged.map_err(|reason| WideError::Damaged { table, reason })?;
+        if let Some(end) = end_of_page(&rows, limit) {
+            rows.truncate(end);
+            last = rows.last().map(|row| row.key.clone());
+        }
+        Ok(RowPage {
+            rows,
+            scanned,
+            next: last.and_then(|last| rest_of(range, &last, direction)),
+        })
+    }
+}
+
+/// Returns the number of rows of a page; `None` if all of them belong to it.
+fn end_of_page(rows: &[StoredRow], limit: PageLimit) -> Option<usize> {
+    let mut bytes = 0;
+    for (at, row) in rows.iter().enumerate() {
+        bytes += row.bytes();
+        let count = at + 1;
+        if count < rows.len() && (bytes > limit.bytes_max || count >= limit.rows_max) {
+            return Some(count);
+        }
+    }
+    None
+}
+
+/// Returns the part of a range after a key; `None` if it is empty.
+pub(crate) fn rest_of(range: &KeyRange, last: &[u8], direction: Direction) -> Option<KeyRange> {
+    let rest = match direction {
+        Direction::Ascending => KeyRange {
+            start: [last, &[0]].concat(),
+            end: range.end.clone(),
+        },
+        Direction::Descending => KeyRange {
+            start: range.start.clone(),
+            end: Some(last.to_vec()),
+        },
+    };
+    let is_empty = rest
+        .end
+        .as_deref()
+        .is_some_and(|end| end <= rest.start.as_slice());
+    (!is_empty).then_some(rest)
+}
+
+/// Applies the mutations of a row, oldest first, to its stored bytes; `None` if the row does not exist then.
+pub(crate) fn resolve(
+    base: Option<Bytes>,
+    mutations: &[Bytes],
+    versions_max: usize,
+) -> std::result::Result<Option<Bytes>, Damage> {
+    let mut all = base.iter().chain(mutations);
+    let Some(first) = all.next() else {
+        return Ok(None);
+    };
+    if usize::from(base.is_some()) + mutations.len() == 1 {
+        // The usual row has one source and is returned as it is stored.
+        match codec::effect_of(first)? {
+            Effect::Delete => return Ok(None),
+            Effect::Replace if !codec::may_have_versions(first) => return Ok(Some(first.clone())),
+            _ => {}
+        }
+    }
+    let mut merged = codec::decode(first)?;
+    for next in all {
+        merged = merged.then(codec::decode(next)?, versions_max);
+    }
+    Ok(merged.on_nothing(versions_max).map(|row| {
+        let mut out = Vec::new();
+        codec::encode(&row, &mut out);
+        Bytes::from(out)
+    }))
+}
+
+/// Rows of one buffer or of the part, with those that are still to be merged.
+struct Source {
+    rows: VecDeque<(Bytes, Mutations)>,
+    /// Last key that was read if more rows may follow.
+    more_after: Option<Bytes>,
+    buffer: Option<Arc<TableBuffer>>,
+}
+
+impl Source {
+    fn of_buffer(buffer: Arc<TableBuffer>, rows: Vec<(Bytes, Mutations)>, limit: usize) -> Self {
+        let is_full = rows.len() >= limit;
+        Self {
+            more_after: rows.last().filter(|_| is_full).map(|(key, _)| key.clone()),
+            rows: rows.into(),
+            buffer: Some(buffer),
+        }
+    }
+
+    fn of_part(page: tideline_backend::Page) -> Self {
+        let rows = page.rows.into_iter();
+        let rows: VecDeque<_> = rows
+            .map(|row| (row.key, Mutations::from_iter([row.value])))
+            .collect();
+        let last = rows.back().filter(|_| page.next.is_some());
+        Self {
+            more_after: last.map(|(key, _)| key.clone()),
+            rows,
+            buffer: None,
+        }
+    }
+}
+
+/// Rows, number of rows read, and last key of the merged range; `None` as last key if all sources are at their end.
+type Merged = (Vec<StoredRow>, u64, Option<Bytes>);
+
+/// Merges the sources, newest first, up to the first position that a source has not read.
+fn merge(
+    mut sources: Vec<Source>,
+    direction: Direction,
+    versions_max: usize,
+) -> std::result::Result<Merged, Damage> {
+    let is_before = |one: &[u8], other: &[u8]| match direction {
+        Direction::Ascending => one < other,
+        Direction::Descending => one > other,
+    };
+    let ends = sources.iter().filter_map(|source| source.more_after.clone());
+    let horizon = ends.reduce(|one, other| if is_before(&other, &one) { other } else { one });
+    let (mut rows, mut scanned) = (Vec::new(), 0);
+    let mut mutations: Vec<Bytes> = Vec::new();
+    loop {
+        let heads = sources.iter().filter_map(|source| source.rows.front());
+        let first = heads
+            .map(|(key, _)| key)
+            .reduce(|one, other| if is_before(other, one) { other } else { one });
+        let Some(key) = first.cloned() else { break };
+        if horizon.as_ref().is_some_and(|horizon| is_before(horizon, &key)) {
+            break;
+        }
+        scanned += 1;
+        // Newest first, until a mutation does not need older state.
+        mutations.clear();
+        let mut is_complete = false;
+        for source in &mut sources {
+            let found = source.rows.pop_front_if(|(other, _)| *other == key);
+            if is_complete {
+                continue;
+            }
+            match found {
+                Some((_, found)) => {
+                    is_complete = found.first().is_some_and(|first| is_base(first));
+                    mutations.extend(found.into_iter().rev());
+                }
+                None => {
+                    let buffer = source.buffer.as_ref();
+                    is_complete = buffer.is_some_and(|buffer| buffer.is_deleted(&key));
+                }
+            }
+        }
+        mutations.reverse();
+        if let Some(value) = resolve(None, &mutations, versions_max)? {
+            rows.push(StoredRow { key, value });
+        }
+    }
+    Ok((rows, scanned, horizon))
+}

@@ -1,0 +1,235 @@
+//! The store: state shared by writers, readers and the log.
+//!
+//! [`WideReplay`] collects the changes in the journal while the log is opened; [`WideStore::open`] continues with them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use tideline_backend::{ManifestKind, ManifestRow, PartRef};
+use tideline_key_codec::parse_part_name;
+use tideline_log::manifest::parse_row;
+use tideline_log::{Log, LogError, Manifest, ModelError, ModelTag, Replay, ReplayedEntry};
+use tideline_model::{SequenceNumber, TableId, TableModel, Tier, Timestamp};
+
+use crate::buffer::Generation;
+use crate::entry::{Change, Entry};
+use crate::mutation::Effect;
+use crate::state::{PART_FORMAT, Part, PartDetail, PendingRows, State};
+use crate::{codec, error};
+
+/// Settings of the store.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Size of the active generation at which it is frozen, in bytes. Frozen generations may use twice as much; beyond
+    /// that writers wait. Default 64 MiB.
+    pub buffer_bytes: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            buffer_bytes: 64 << 20,
+        }
+    }
+}
+
+/// Stored state of the wide tables when the log is opened: their parts, and the changes in the journal of earlier runs.
+/// Clones share one state, since the log takes the replay before it exists and the store after.
+#[derive(Debug, Clone)]
+pub struct WideReplay(Arc<Mutex<Replayed>>);
+
+#[derive(Debug)]
+struct Replayed {
+    parts: BTreeMap<TableId, Part>,
+    active: Generation,
+    /// Wide tables that exist, with the number of versions that they keep.
+    tables: BTreeMap<TableId, usize>,
+    newest: i64,
+}
+
+impl WideReplay {
+    /// Reads the parts of a manifest, of which `rows` are all rows.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::StoredRow`] if the row of a part of a wide table cannot be read.
+    pub fn new(manifest: &Manifest, rows: &[ManifestRow]) -> Result<Self, LogError> {
+        let parts = read_parts(manifest, rows)?;
+        let newest = parts.values().map(|part| part.detail.newest).max();
+        let replayed = Replayed {
+            parts,
+            active: Generation::default(),
+            tables: wide_tables(manifest),
+            newest: newest.unwrap_or(i64::MIN),
+        };
+        Ok(Self(Arc::new(Mutex::new(replayed))))
+    }
+}
+
+/// Returns the wide tables, with the number of versions that they keep.
+fn wide_tables(manifest: &Manifest) -> BTreeMap<TableId, usize> {
+    let wide = manifest
+        .tables
+        .values()
+        .filter(|row| row.spec.model == TableModel::Wide);
+    wide.map(|row| (row.id, versions_max(row.spec.wide.as_deref())))
+        .collect()
+}
+
+/// Returns the number of versions that a table keeps.
+fn versions_max(spec: Option<&tideline_model::WideSpec>) -> usize {
+    spec.map_or(1, |spec| spec.max_versions.max(1) as usize)
+}
+
+impl Replay for WideReplay {
+    fn tag(&self) -> ModelTag {
+        ModelTag::WIDE
+    }
+
+    fn apply(&mut self, sequence: SequenceNumber, entry: &Bytes) -> Result<ReplayedEntry, ModelError> {
+        let entry = Entry::decode(entry)?;
+        let replayed = &mut *self.0.lock();
+        // Without an entry in `tables` the table was dropped.
+        let Some(versions_max) = replayed.tables.get(&entry.table) else {
+            return Ok(ReplayedEntry {
+                table: entry.table,
+                request: None,
+            });
+        };
+        for change in &entry.changes {
+            if let Change::Row { mutation, .. } = change {
+                replayed.newest = replayed.newest.max(codec::time_of(mutation)?);
+            }
+        }
+        replayed
+            .active
+            .apply(entry.table, entry.changes, sequence, *versions_max)?;
+        Ok(ReplayedEntry {
+            table: entry.table,
+            request: entry.request,
+        })
+    }
+}
+
+/// Rows of all wide tables of a shard.
+#[derive(Debug)]
+pub struct WideStore {
+    pub(crate) log: Arc<Log>,
+    pub(crate) settings: Settings,
+    pub(crate) state: RwLock<Arc<State>>,
+    pub(crate) pending: PendingRows,
+    /// Parts of tables whose first flush was begun and is not published.
+    pub(crate) new_parts: Mutex<BTreeMap<TableId, PartRef>>,
+    /// Newest version that the server gave or has seen.
+    newest: AtomicI64,
+    /// Held while rows with generated ids are numbered and sent to the committer.
+    pub(crate) generated: Mutex<()>,
+}
+
+impl WideStore {
+    /// Opens the store with the state that a replay has collected. Called once per replay.
+    pub fn open(log: &Arc<Log>, replay: &WideReplay, settings: Settings) -> Self {
+        let replayed = &mut *replay.0.lock();
+        let state = State {
+            active: Arc::new(std::mem::take(&mut replayed.active)),
+            parts: std::mem::take(&mut replayed.parts),
+            ..State::default()
+        };
+        Self {
+            log: Arc::clone(log),
+            settings,
+            state: RwLock::new(Arc::new(state)),
+            pending: PendingRows::default(),
+            new_parts: Mutex::default(),
+            newest: AtomicI64::new(replayed.newest),
+            generated: Mutex::default(),
+        }
+    }
+
+    /// Returns the state at this moment.
+    pub(crate) fn state(&self) -> Arc<State> {
+        Arc::clone(&self.state.read())
+    }
+
+    /// Returns the number of versions that a table keeps now.
+    pub(crate) fn versions_max(&self, table: TableId) -> error::Result<usize> {
+        let manifest = self.log.manifest();
+        let row = manifest.tables.get(&table);
+        let row = row.filter(|row| row.spec.model == TableModel::Wide);
+        let row = row.ok_or(error::WideError::NoTable(table))?;
+        Ok(versions_max(row.spec.wide.as_deref()))
+    }
+
+    /// Returns a version for a write: the trusted time in nanoseconds, or one more than the newest version so far. Each
+    /// call returns a higher number, also after a restart.
+    pub fn next_version(&self) -> i64 {
+        let now = self.log.trusted_now().now.nanos();
+        let mut next = now;
+        let given = self
+            .newest
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |newest| {
+                next = now.max(newest.saturating_add(1));
+                Some(next)
+            });
+        debug_assert!(given.is_ok());
+        next.min(Timestamp::MAX.nanos())
+    }
+
+    /// Returns the newest version that was given.
+    pub(crate) fn newest(&self) -> i64 {
+        self.newest.load(Ordering::Relaxed)
+    }
+
+    /// Returns the memory of the row buffer, in bytes: active and frozen generations.
+    pub fn buffer_bytes(&self) -> (usize, usize) {
+        let state = self.state();
+        let frozen = state.frozen.iter().map(|generation| generation.bytes()).sum();
+        (state.active.bytes(), frozen)
+    }
+}
+
+/// Reads the parts of wide tables from the rows of a manifest.
+///
+/// # Errors
+///
+/// [`LogError::StoredRow`] if a row cannot be read.
+pub(crate) fn read_parts(
+    manifest: &Manifest,
+    rows: &[ManifestRow],
+) -> Result<BTreeMap<TableId, Part>, LogError> {
+    let mut parts = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.kind == ManifestKind::Part) {
+        let detail: PartDetail = parse_row("part row", &row.detail)?;
+        let table = TableId(detail.table);
+        let is_wide = manifest
+            .tables
+            .get(&table)
+            .is_some_and(|row| row.spec.model == TableModel::Wide);
+        if !is_wide {
+            continue;
+        }
+        let named = parse_part_name(&row.name).filter(|_| detail.format == PART_FORMAT);
+        let part = named.ok_or_else(|| LogError::StoredRow {
+            what: "part row",
+            reason: format!(
+                "its name is not an id, or its format {} is unknown",
+                detail.format
+            ),
+        })?;
+        let at = PartRef {
+            part,
+            table,
+            tier: Tier::Hot,
+        };
+        parts.insert(table, Part { at, detail });
+    }
+    Ok(parts)
+}
+
+/// Returns true if a mutation needs no older state.
+pub(crate) fn is_base(mutation: &[u8]) -> bool {
+    !matches!(codec::effect_of(mutation), Ok(Effect::Update))
+}

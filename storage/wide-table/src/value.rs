@@ -1,0 +1,191 @@
+//! Values of columns, and their stored form.
+//!
+//! A value is a type byte and a payload; `FORMAT.md` has the table. Texts and bytes are borrowed from the stored row, so
+//! a scan copies only what it returns.
+
+use std::borrow::Cow;
+
+use tideline_key_codec::tuple::Decimal;
+use tideline_model::{ColumnType, Timestamp};
+use tideline_wire::varint;
+
+use crate::error::Damage;
+
+/// Value of one version of a column.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CellValue<'a> {
+    /// UTF-8 text.
+    String(Cow<'a, str>),
+    /// Signed 64-bit integer.
+    I64(i64),
+    /// Unsigned 64-bit integer.
+    U64(u64),
+    /// IEEE 754 double; stored bit for bit.
+    F64(f64),
+    /// Boolean.
+    Bool(bool),
+    /// Bytes.
+    Binary(Cow<'a, [u8]>),
+    /// Exact decimal number.
+    Decimal(Decimal),
+    /// Text of a JSON document. The writer has validated it.
+    Json(Cow<'a, str>),
+    /// Nanoseconds since 1970-01-01T00:00:00Z.
+    Timestamp(Timestamp),
+}
+
+// Type bytes of stored values. A number is never used for another type.
+const STRING: u8 = 1;
+const I64: u8 = 2;
+const U64: u8 = 3;
+const F64: u8 = 4;
+const FALSE: u8 = 5;
+const TRUE: u8 = 6;
+const BINARY: u8 = 7;
+const DECIMAL: u8 = 8;
+const JSON: u8 = 9;
+const TIMESTAMP: u8 = 10;
+
+impl CellValue<'_> {
+    /// Returns the type of the value.
+    pub const fn column_type(&self) -> ColumnType {
+        match self {
+            Self::String(_) => ColumnType::String,
+            Self::I64(_) => ColumnType::I64,
+            Self::U64(_) => ColumnType::U64,
+            Self::F64(_) => ColumnType::F64,
+            Self::Bool(_) => ColumnType::Bool,
+            Self::Binary(_) => ColumnType::Binary,
+            Self::Decimal(_) => ColumnType::Decimal,
+            Self::Json(_) => ColumnType::Json,
+            Self::Timestamp(_) => ColumnType::Timestamp,
+        }
+    }
+
+    /// Returns the value with owned texts and bytes.
+    pub fn into_owned(self) -> CellValue<'static> {
+        match self {
+            Self::String(text) => CellValue::String(Cow::Owned(text.into_owned())),
+            Self::I64(number) => CellValue::I64(number),
+            Self::U64(number) => CellValue::U64(number),
+            Self::F64(number) => CellValue::F64(number),
+            Self::Bool(value) => CellValue::Bool(value),
+            Self::Binary(bytes) => CellValue::Binary(Cow::Owned(bytes.into_owned())),
+            Self::Decimal(number) => CellValue::Decimal(number),
+            Self::Json(text) => CellValue::Json(Cow::Owned(text.into_owned())),
+            Self::Timestamp(time) => CellValue::Timestamp(time),
+        }
+    }
+
+    /// Appends the stored form.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let sized = |tag: u8, bytes: &[u8], out: &mut Vec<u8>| {
+            out.push(tag);
+            varint::put(bytes.len() as u64, out);
+            out.extend_from_slice(bytes);
+        };
+        match self {
+            Self::String(text) => sized(STRING, text.as_bytes(), out),
+            Self::I64(number) => {
+                out.push(I64);
+                varint::put(zigzag(*number), out);
+            }
+            Self::U64(number) => {
+                out.push(U64);
+                varint::put(*number, out);
+            }
+            Self::F64(number) => {
+                out.push(F64);
+                out.extend_from_slice(&number.to_bits().to_le_bytes());
+            }
+            Self::Bool(value) => out.push(if *value { TRUE } else { FALSE }),
+            Self::Binary(bytes) => sized(BINARY, bytes, out),
+            Self::Decimal(number) => {
+                let mantissa = number.mantissa();
+                let folded = ((mantissa << 1) ^ (mantissa >> 127)) as u128;
+                let bytes = folded.to_le_bytes();
+                let length = bytes.len() - folded.leading_zeros() as usize / 8;
+                out.extend_from_slice(&[DECIMAL, number.scale(), length as u8]);
+                out.extend_from_slice(&bytes[..length]);
+            }
+            Self::Json(text) => sized(JSON, text.as_bytes(), out),
+            Self::Timestamp(time) => {
+                out.push(TIMESTAMP);
+                varint::put(zigzag(time.nanos()), out);
+            }
+        }
+    }
+}
+
+impl<'a> CellValue<'a> {
+    /// Removes a stored value from the front of `bytes`.
+    pub(crate) fn decode(bytes: &mut &'a [u8]) -> Result<Self, Damage> {
+        let (&tag, rest) = bytes.split_first().ok_or(Damage("a value is cut off"))?;
+        *bytes = rest;
+        Ok(match tag {
+            STRING => Self::String(text(bytes)?.into()),
+            I64 => Self::I64(unzigzag(number(bytes)?)),
+            U64 => Self::U64(number(bytes)?),
+            F64 => {
+                let (bits, rest) = bytes.split_first_chunk().ok_or(Damage("a double is cut off"))?;
+                *bytes = rest;
+                Self::F64(f64::from_bits(u64::from_le_bytes(*bits)))
+            }
+            FALSE => Self::Bool(false),
+            TRUE => Self::Bool(true),
+            BINARY => Self::Binary(sized(bytes)?.into()),
+            DECIMAL => Self::Decimal(decimal(bytes)?),
+            JSON => Self::Json(text(bytes)?.into()),
+            TIMESTAMP => {
+                let time = Timestamp::from_nanos(unzigzag(number(bytes)?));
+                Self::Timestamp(time.map_err(|_| Damage("a timestamp is out of range"))?)
+            }
+            _ => return Err(Damage("a value has an unknown type")),
+        })
+    }
+}
+
+/// Maps small numbers of both signs to small unsigned numbers.
+pub(crate) const fn zigzag(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)) as u64
+}
+
+/// Reverses [`zigzag`].
+pub(crate) const fn unzigzag(number: u64) -> i64 {
+    (number >> 1) as i64 ^ -((number & 1) as i64)
+}
+
+/// Removes a number from the front of `bytes`.
+pub(crate) fn number(bytes: &mut &[u8]) -> Result<u64, Damage> {
+    varint::take(bytes).map_err(|_| Damage("a number is cut off or too long"))
+}
+
+/// Removes a length and that many bytes from the front of `bytes`.
+pub(crate) fn sized<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Damage> {
+    let length = number(bytes)?;
+    let length = usize::try_from(length).map_err(|_| Damage("a length is too large"))?;
+    let (taken, rest) = bytes
+        .split_at_checked(length)
+        .ok_or(Damage("a length exceeds the remaining bytes"))?;
+    *bytes = rest;
+    Ok(taken)
+}
+
+/// Removes a length and a text from the front of `bytes`.
+pub(crate) fn text<'a>(bytes: &mut &'a [u8]) -> Result<&'a str, Damage> {
+    std::str::from_utf8(sized(bytes)?).map_err(|_| Damage("a text is not UTF-8"))
+}
+
+fn decimal(bytes: &mut &[u8]) -> Result<Decimal, Damage> {
+    let ([scale, length], rest) = bytes.split_first_chunk().ok_or(Damage("a decimal is cut off"))?;
+    let (digits, rest) = rest
+        .split_at_checked(usize::from(*length))
+        .filter(|(digits, _)| digits.len() <= 16)
+        .ok_or(Damage("a decimal is cut off or too long"))?;
+    *bytes = rest;
+    let mut padded = [0; 16];
+    padded[..digits.len()].copy_from_slice(digits);
+    let folded = u128::from_le_bytes(padded);
+    let mantissa = (folded >> 1) as i128 ^ -((folded & 1) as i128);
+    Decimal::new(mantissa, *scale).map_err(|_| Damage("a decimal has an impossible scale"))
+}

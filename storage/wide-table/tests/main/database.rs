@@ -1,0 +1,212 @@
+//! A database with one wide table, on any backend.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_backend::{Backend, Direction, PageLimit};
+use tideline_backend_fjall::{FjallBackend, FjallOptions};
+use tideline_log::manifest::{TableRow, put_table};
+use tideline_log::{LogSettings, LogThreads, Opening};
+use tideline_model::{KeyRange, SystemClock, TableId, TableModel, TableName, TableSpec, WideSpec};
+use tideline_wide_table::{
+    Action, CellValue, Column, ColumnName, Condition, Image, Increment, Mutation, RowOutcome, RowWrite,
+    Settings, Update, WideModel, WideReplay, WideStore, WriteOptions, Written,
+};
+
+pub(crate) const TABLE: TableId = TableId(1);
+
+/// Running database. It is closed by [`close`](Self::close), or left as a crash would by being dropped.
+pub(crate) struct Database {
+    pub(crate) store: Arc<WideStore>,
+    pub(crate) threads: LogThreads,
+}
+
+impl Database {
+    /// Opens the database of a backend; creates the table if it does not exist.
+    pub(crate) fn open(backend: Arc<dyn Backend>, versions_max: u32) -> Self {
+        let opening =
+            Opening::begin(backend, Arc::new(SystemClock), LogSettings::default()).expect("it begins");
+        let replay = WideReplay::new(opening.manifest(), opening.rows()).expect("the parts are read");
+        let replayed = opening.replay(&mut [&mut replay.clone()]).expect("it replays");
+        let log = replayed.open().expect("it opens");
+        let settings = Settings {
+            buffer_bytes: 64 << 10,
+        };
+        let store = Arc::new(WideStore::open(&log, &replay, settings));
+        let model = Arc::new(WideModel(Arc::clone(&store)));
+        let threads = LogThreads::start(Arc::clone(&log), vec![model]);
+        log.edit_shared(|manifest| {
+            let row = TableRow::new(TABLE, name(), spec(versions_max), 0, 0);
+            let changes = vec![put_table(&row)];
+            manifest.tables.insert(TABLE, row);
+            changes
+        })
+        .expect("the table is stored");
+        Self { store, threads }
+    }
+
+    pub(crate) fn write(&self, writes: &[RowWrite<'_>]) -> Written {
+        let written = self
+            .store
+            .write(&self.threads, TABLE, writes, &WriteOptions::default(), &|_| None);
+        written.expect("it is written")
+    }
+
+    /// Writes one row and returns its outcome.
+    pub(crate) fn write_one(&self, write: RowWrite<'_>) -> RowOutcome {
+        self.write(&[write]).rows.remove(0)
+    }
+
+    pub(crate) fn delete_rows(&self, range: KeyRange) {
+        let options = WriteOptions::default();
+        self.store
+            .delete_rows(&self.threads, TABLE, vec![range], &options, None)
+            .expect("they are deleted");
+    }
+
+    pub(crate) fn row(&self, key: &[u8]) -> Option<Mutation<'static>> {
+        let row = self.store.row(TABLE, key).expect("it is read")?;
+        Some(row.columns().expect("it is intact").into_owned())
+    }
+
+    /// Returns all rows of a range, read in pages.
+    pub(crate) fn rows(
+        &self,
+        range: KeyRange,
+        direction: Direction,
+        rows_max: usize,
+    ) -> Vec<(Bytes, Mutation<'static>)> {
+        let limit = PageLimit {
+            rows_max,
+            bytes_max: 1 << 20,
+        };
+        let mut rows = Vec::new();
+        let mut rest = Some(range);
+        while let Some(range) = rest {
+            let page = self
+                .store
+                .page(TABLE, &range, direction, limit)
+                .expect("it is read");
+            assert!(page.rows.len() <= rows_max);
+            for row in page.rows {
+                let columns = row.columns().expect("it is intact").into_owned();
+                rows.push((row.key, columns));
+            }
+            rest = page.next;
+        }
+        rows
+    }
+
+    pub(crate) fn flush(&self) {
+        self.threads.flush().expect("it is flushed");
+    }
+
+    pub(crate) fn close(self) {
+        self.threads.stop();
+        self.threads.log().backend().close().expect("it closes");
+    }
+}
+
+fn name() -> TableName {
+    TableName::new("rows").expect("a valid name")
+}
+
+fn spec(versions_max: u32) -> TableSpec {
+    let wide = serde_json::json!({
+        "key": [{"name": "k", "type": "string"}],
+        "max_versions": versions_max,
+    });
+    let wide: WideSpec = serde_json::from_value(wide).expect("valid settings");
+    TableSpec {
+        model: TableModel::Wide,
+        wide: Some(Box::new(wide)),
+        ..TableSpec::default()
+    }
+}
+
+/// Write of a row whose partition is the first byte of its key.
+pub(crate) fn write_of(key: &str, time: i64, action: Action) -> RowWrite<'static> {
+    RowWrite {
+        key: Bytes::copy_from_slice(key.as_bytes()),
+        partition: 1,
+        time,
+        action,
+        condition: None,
+        image: Image::None,
+    }
+}
+
+/// Write of one column with an integer.
+pub(crate) fn set(key: &str, time: i64, column: &'static str, number: i64) -> RowWrite<'static> {
+    let columns = vec![integer(column, time, number)];
+    write_of(
+        key,
+        time,
+        Action::Update(Update {
+            columns,
+            ..Update::default()
+        }),
+    )
+}
+
+pub(crate) fn put(key: &str, time: i64, columns: &[(&'static str, i64)]) -> RowWrite<'static> {
+    let columns = columns
+        .iter()
+        .map(|(name, number)| integer(name, time, *number))
+        .collect();
+    write_of(key, time, Action::Put(columns))
+}
+
+pub(crate) fn increment(key: &str, time: i64, column: &'static str, by: i64) -> RowWrite<'static> {
+    let update = Update {
+        increments: vec![Increment {
+            column: named(column),
+            by,
+            is_unsigned: false,
+        }],
+        ..Update::default()
+    };
+    RowWrite {
+        image: Image::After,
+        ..write_of(key, time, Action::Update(update))
+    }
+}
+
+pub(crate) fn when(write: RowWrite<'static>, condition: Condition<'static>) -> RowWrite<'static> {
+    RowWrite {
+        condition: Some(condition),
+        ..write
+    }
+}
+
+pub(crate) fn named(name: &'static str) -> ColumnName<'static> {
+    ColumnName::Named(name.into())
+}
+
+fn integer(name: &'static str, time: i64, number: i64) -> Column<'static> {
+    Column::with(named(name), time, CellValue::I64(number))
+}
+
+/// Returns the newest value of a column.
+pub(crate) fn number(row: &Mutation<'_>, name: &'static str) -> Option<i64> {
+    match row.column(&named(name))?.newest()?.value {
+        CellValue::I64(number) => Some(number),
+        _ => None,
+    }
+}
+
+pub(crate) fn fjall(folder: &Path) -> Arc<dyn Backend> {
+    Arc::new(FjallBackend::open(folder, FjallOptions::default()).expect("fjall opens its folder"))
+}
+
+/// Calls `test` with a function that opens the same backend again, for both in-memory backends and fjall.
+pub(crate) fn every_backend(test: impl Fn(&dyn Fn() -> Arc<dyn Backend>)) {
+    for character in [Character::Embedded, Character::Distributed] {
+        let disk = MemoryDisk::new(character);
+        test(&|| Arc::new(MemoryBackend::open(&disk)));
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    test(&|| fjall(&folder.path().join("data")));
+}

@@ -1,0 +1,6 @@
+//! Tests of wide tables through their public interface, on every kind of backend.
+
+mod database;
+mod model;
+mod reading;
+mod writing;

@@ -1,0 +1,222 @@
+//! Random writes, flushes, restarts and reads, compared with a naive model.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_backend::{Backend, Direction};
+use tideline_model::KeyRange;
+use tideline_wide_table::{Action, Column, RowOutcome, Update};
+
+use super::database::*;
+
+/// Versions by column and time.
+type Row = BTreeMap<&'static str, BTreeMap<i64, i64>>;
+
+const COLUMNS: [&str; 3] = ["a", "b", "c"];
+const VERSIONS_MAX: usize = 2;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Put(String, i64, Vec<(usize, i64)>),
+    Set(String, i64, usize, i64),
+    Increment(String, i64, usize, i64),
+    Clear(String, usize),
+    RemoveVersion(String, usize, i64),
+    /// Sets a column if the row has it.
+    SetIfPresent(String, i64, usize, i64),
+    Delete(String),
+    DeleteRange(String, String),
+    Flush,
+    Restart,
+    Get(String),
+    Scan(String, String, bool, usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let key = || "[a-d][a-d]";
+    let (time, column) = (|| 1..20_i64, || 0..COLUMNS.len());
+    let columns = proptest::collection::btree_map(column(), 0..100_i64, 0..3);
+    let step = prop_oneof![
+        3 => (key(), time(), columns).prop_map(|(key, time, columns)| Step::Put(key, time, columns.into_iter().collect())),
+        4 => (key(), time(), column(), 0..100_i64).prop_map(|(key, time, column, number)| Step::Set(key, time, column, number)),
+        2 => (key(), time(), column(), -5..5_i64).prop_map(|(key, time, column, by)| Step::Increment(key, time, column, by)),
+        1 => (key(), column()).prop_map(|(key, column)| Step::Clear(key, column)),
+        1 => (key(), column(), time()).prop_map(|(key, column, time)| Step::RemoveVersion(key, column, time)),
+        2 => (key(), time(), column(), 0..100_i64).prop_map(|(key, time, column, number)| Step::SetIfPresent(key, time, column, number)),
+        1 => key().prop_map(Step::Delete),
+        1 => (key(), key()).prop_map(|(start, end)| Step::DeleteRange(start, end)),
+        1 => Just(Step::Flush),
+        1 => Just(Step::Restart),
+        2 => key().prop_map(Step::Get),
+        2 => (key(), key(), any::<bool>(), 1..5_usize).prop_map(|(start, end, back, page)| Step::Scan(start, end, back, page)),
+    ];
+    proptest::collection::vec(step, 1..60)
+}
+
+#[derive(Debug, Default)]
+struct Naive(BTreeMap<String, Row>);
+
+impl Naive {
+    fn set(&mut self, key: &str, time: i64, column: &'static str, number: i64) {
+        let row = self.0.entry(key.to_owned()).or_default();
+        let versions = row.entry(column).or_default();
+        versions.insert(time, number);
+        while versions.len() > VERSIONS_MAX {
+            versions.pop_first();
+        }
+    }
+
+    fn newest(&self, key: &str, column: &'static str) -> Option<(i64, i64)> {
+        let versions = self.0.get(key)?.get(column)?;
+        versions.last_key_value().map(|(time, number)| (*time, *number))
+    }
+}
+
+fn check_row(row: Option<tideline_wide_table::Mutation<'static>>, expected: Option<&Row>, key: &str) {
+    let row = row.map(|row| -> Row {
+        let columns = row.columns.iter().map(|column| {
+            let name = COLUMNS.iter().find(|name| named(name) == column.name);
+            let versions = column.versions.iter().map(|version| match version.value {
+                tideline_wide_table::CellValue::I64(number) => (version.time, number),
+                _ => panic!("only integers were written"),
+            });
+            (*name.expect("a written column"), versions.collect())
+        });
+        columns.collect()
+    });
+    let expected = expected.map(|row| {
+        let with_versions = row.iter().filter(|(_, versions)| !versions.is_empty());
+        with_versions
+            .map(|(name, versions)| (*name, versions.clone()))
+            .collect::<Row>()
+    });
+    assert_eq!(row, expected, "row {key}");
+}
+
+fn run(backend: &dyn Fn() -> Arc<dyn Backend>, steps: &[Step]) {
+    let open = || Database::open(backend(), VERSIONS_MAX as u32);
+    let (mut database, mut naive) = (open(), Naive::default());
+    database.delete_rows(KeyRange::ALL);
+    for step in steps {
+        match step {
+            Step::Put(key, time, columns) => {
+                let columns: Vec<_> = columns
+                    .iter()
+                    .map(|(at, number)| (COLUMNS[*at], *number))
+                    .collect();
+                database.write_one(put(key, *time, &columns));
+                naive.0.insert(key.clone(), Row::new());
+                for (column, number) in columns {
+                    naive.set(key, *time, column, number);
+                }
+            }
+            Step::Set(key, time, column, number) => {
+                database.write_one(set(key, *time, COLUMNS[*column], *number));
+                naive.set(key, *time, COLUMNS[*column], *number);
+            }
+            Step::Increment(key, time, column, by) => {
+                let column = COLUMNS[*column];
+                database.write_one(increment(key, *time, column, *by));
+                let (newest, current) = naive.newest(key, column).unwrap_or((i64::MIN, 0));
+                naive.set(key, (*time).max(newest.saturating_add(1)), column, current + by);
+            }
+            Step::Clear(key, column) => {
+                let columns = vec![Column::cleared(named(COLUMNS[*column]))];
+                let update = Update {
+                    columns,
+                    ..Update::default()
+                };
+                database.write_one(write_of(key, 1, Action::Update(update)));
+                naive.0.entry(key.clone()).or_default().remove(COLUMNS[*column]);
+            }
+            Step::RemoveVersion(key, column, time) => {
+                let update = Update {
+                    removed: vec![(named(COLUMNS[*column]), *time)],
+                    ..Update::default()
+                };
+                database.write_one(write_of(key, 1, Action::Update(update)));
+                let row = naive.0.entry(key.clone()).or_default();
+                row.entry(COLUMNS[*column]).or_default().remove(time);
+            }
+            Step::SetIfPresent(key, time, column, number) => {
+                let column = COLUMNS[*column];
+                let write = when(
+                    set(key, *time, column, *number),
+                    Box::new(move |row| row.is_some_and(|row| row.column(&named(column)).is_some())),
+                );
+                let is_written = matches!(database.write_one(write), RowOutcome::Written(_));
+                assert_eq!(is_written, naive.newest(key, column).is_some(), "row {key}");
+                if is_written {
+                    naive.set(key, *time, column, *number);
+                }
+            }
+            Step::Delete(key) => {
+                database.write_one(write_of(key, 1, Action::Delete));
+                naive.0.remove(key);
+            }
+            Step::DeleteRange(start, end) => {
+                database.delete_rows(KeyRange::new(start.as_bytes(), end.as_bytes()));
+                naive.0.retain(|key, _| key < start || key >= end);
+            }
+            Step::Flush => database.flush(),
+            Step::Restart => {
+                database.close();
+                database = open();
+            }
+            Step::Get(key) => check_row(database.row(key.as_bytes()), naive.0.get(key), key),
+            Step::Scan(start, end, back, page) => {
+                let direction = match back {
+                    true => Direction::Descending,
+                    false => Direction::Ascending,
+                };
+                let range = KeyRange::new(start.as_bytes(), end.as_bytes());
+                let mut rows = database.rows(range, direction, *page);
+                if *back {
+                    rows.reverse();
+                }
+                let bounds = (Bound::Included(start.clone()), Bound::Excluded(end.clone()));
+                let expected: Vec<_> = match start < end {
+                    true => naive.0.range(bounds).collect(),
+                    false => Vec::new(),
+                };
+                assert_eq!(rows.len(), expected.len(), "{step:?}");
+                for ((key, row), (expected_key, expected)) in rows.into_iter().zip(expected) {
+                    assert_eq!(key.as_ref(), expected_key.as_bytes());
+                    check_row(Some(row), Some(expected), expected_key);
+                }
+            }
+        }
+    }
+    database.close();
+}
+
+fn check(cases: u32, backend: &dyn Fn() -> Arc<dyn Backend>) {
+    let mut runner = TestRunner::new(Config {
+        cases,
+        failure_persistence: None,
+        ..Config::default()
+    });
+    let checked = runner.run(&steps(), |steps| {
+        run(backend, &steps);
+        Ok(())
+    });
+    checked.unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn random_writes_equal_a_naive_model_in_memory() {
+    for character in [Character::Embedded, Character::Distributed] {
+        let disk = MemoryDisk::new(character);
+        check(100, &|| Arc::new(MemoryBackend::open(&disk)));
+    }
+}
+
+#[test]
+fn random_writes_equal_a_naive_model_in_fjall() {
+    let folder = tempfile::tempdir().expect("a folder");
+    check(15, &|| fjall(&folder.path().join("data")));
+}
