@@ -258,8 +258,8 @@ impl WideSettings {
     /// # Errors
     ///
     /// A message if a key column has none or several of the members of which it needs one.
-    pub fn to_spec(self) -> Result<WideSpec, String> {
-        let key = self.key.into_iter().map(KeyColumn::to_spec);
+    pub fn into_spec(self) -> Result<WideSpec, String> {
+        let key = self.key.into_iter().map(KeyColumn::into_spec);
         Ok(WideSpec {
             key: key.collect::<Result<_, _>>()?,
             columns: self.columns.into_iter().map(RowColumn::into_spec).collect(),
@@ -313,7 +313,7 @@ impl From<&WideSpec> for WideView {
 }
 
 impl KeyColumn {
-    fn to_spec(self) -> Result<KeyColumnSpec, String> {
+    fn into_spec(self) -> Result<KeyColumnSpec, String> {
         let generated = self.generated.map(|KeyGenerated {}| wide::Generated {});
         let hash_prefix = self
             .hash_prefix
@@ -426,7 +426,7 @@ mod tests {
 
     fn settings(json: &str) -> Result<WideSpec, String> {
         let settings: WideSettings = serde_json::from_str(json).map_err(|error| error.to_string())?;
-        settings.to_spec()
+        settings.into_spec()
     }
 
     #[test]

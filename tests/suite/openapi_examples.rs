@@ -156,6 +156,11 @@ fn fill(client: &Client) -> String {
         }
     }
     client.post_lines("/write", &lines).expect_status(204);
+    let orders = json!({"name": "orders", "model": "wide", "wide": {
+        "key": [{"name": "customer", "type": "string"}, {"name": "placed", "type": "timestamp"}],
+        "columns": [{"name": "total", "type": "decimal"}]
+    }});
+    client.post_json("/v1/tables", &orders).expect_status(201);
     let found = client
         .post_json(
             "/v1/tables/default/timelines/search",

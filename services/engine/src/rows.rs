@@ -16,7 +16,7 @@ pub use tideline_wide_table::{
     Action, CellValue, Column, ColumnName, Condition as RowCondition, Image, Increment, Mutation,
     ROW_BYTES_MAX, Refused, RowOutcome, RowPage, RowWrite, StoredRow, Update, Version, Written,
 };
-use tideline_wide_table::{WideError, WriteOptions};
+use tideline_wide_table::{MakeRows, WideError, WriteOptions};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
@@ -46,12 +46,15 @@ struct StoredResponse {
     response: Box<RawValue>,
 }
 
+/// Returns the response to store with an idempotency key, given the rows and their outcomes.
+pub type MakeResponse<'r> = dyn Fn(&[RowWrite<'_>], &[RowOutcome]) -> Box<RawValue> + 'r;
+
 /// Request with an idempotency key whose response is stored together with its rows.
 pub struct RememberedResponse<'e, 'r> {
     /// Claim on the key.
     pub request: RunningRequest<'e>,
     /// Returns the response to store, given the rows and their outcomes.
-    pub response: &'r (dyn Fn(&[RowWrite<'_>], &[RowOutcome]) -> Box<RawValue> + 'r),
+    pub response: &'r MakeResponse<'r>,
 }
 
 /// Settings of a write of rows.
@@ -123,7 +126,7 @@ impl Engine {
     pub fn write_rows<'w>(
         &self,
         table: &WideTable,
-        make: &dyn Fn(&mut dyn FnMut() -> i64) -> Result<Vec<RowWrite<'w>>>,
+        make: &MakeRows<'_, 'w, EngineError>,
         options: &RowWriteOptions<'_, '_>,
     ) -> Result<(Vec<RowWrite<'w>>, Written)> {
         self.check_writable()?;

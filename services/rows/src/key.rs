@@ -1,4 +1,6 @@
 //! Keys, prefixes and bounds, given by the names of the key columns.
+//!
+//! Requests name logical columns only. The layout of the key computes the stored columns, so their names are unknown here.
 
 use std::ops::Bound;
 

@@ -274,7 +274,7 @@ pub fn write_plain(value: &CellValue<'_>, integers: RowIntegers, out: &mut Vec<u
     match value {
         CellValue::String(text) => write_text(text, out),
         CellValue::I64(number) if is_text(number.unsigned_abs(), integers) => {
-            put(format_args!("\"{number}\""))
+            put(format_args!("\"{number}\""));
         }
         CellValue::U64(number) if is_text(*number, integers) => put(format_args!("\"{number}\"")),
         CellValue::I64(number) => put(format_args!("{number}")),

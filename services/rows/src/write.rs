@@ -90,7 +90,7 @@ struct DraftKey {
 /// Result of parsing a row.
 enum State {
     /// The row is written.
-    Ready(Prepared),
+    Ready(Box<Prepared>),
     /// The row is valid, but another row of its partition is not.
     Excluded,
     /// The row is not valid, for this reason.
@@ -360,7 +360,7 @@ impl Draft {
         Self {
             index,
             key: Some(key),
-            state: prepared.map_or_else(State::Refused, State::Ready),
+            state: prepared.map_or_else(State::Refused, |prepared| State::Ready(Box::new(prepared))),
         }
     }
 

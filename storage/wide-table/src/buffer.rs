@@ -325,6 +325,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(tideline_testkit::proptest_config(256))]
+
         #[test]
         fn deleted_ranges_cover_what_was_deleted(
             ranges in proptest::collection::vec((0..20u8, proptest::option::weighted(0.9, 0..22u8)), 0..8)

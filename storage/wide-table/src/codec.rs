@@ -245,6 +245,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(tideline_testkit::proptest_config(256))]
+
         #[test]
         fn every_mutation_is_decoded_as_it_was(mutation in mutations()) {
             let mut bytes = Vec::new();

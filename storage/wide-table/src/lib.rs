@@ -41,6 +41,6 @@ pub use read::{RowPage, StoredRow};
 pub use store::{Settings, WideReplay, WideStore};
 pub use value::CellValue;
 pub use write::{
-    Action, Condition, Image, Increment, ROW_BYTES_MAX, Refused, RowOutcome, RowWrite, Update,
-    WRITE_BYTES_MAX, WriteOptions, Written,
+    Action, Condition, Image, Increment, MakeRows, ROW_BYTES_MAX, Refused, RememberRows, RowOutcome,
+    RowWrite, Update, WRITE_BYTES_MAX, WriteOptions, Written,
 };

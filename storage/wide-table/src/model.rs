@@ -52,7 +52,7 @@ impl WideStore {
                     true => None,
                     false => self.stored_in(part.at, &key)?,
                 };
-                let value = resolve(base, &mutations, versions_max);
+                let value = resolve(base.as_ref(), &mutations, versions_max);
                 let value = value.map_err(|reason| WideError::Damaged { table, reason })?;
                 let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
                 part.detail.row_bytes_max = part.detail.row_bytes_max.max(bytes as u64);

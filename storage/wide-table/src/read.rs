@@ -81,7 +81,7 @@ impl WideStore {
             if found.needs_part && self.was_flushed_since(&state) {
                 continue;
             }
-            let value = resolve(base, &found.mutations, versions_max);
+            let value = resolve(base.as_ref(), &found.mutations, versions_max);
             let value = value.map_err(|reason| WideError::Damaged { table, reason })?;
             let row = value.map(|value| StoredRow {
                 key: Bytes::copy_from_slice(key),
@@ -200,11 +200,11 @@ pub(crate) fn rest_of(range: &KeyRange, last: &[u8], direction: Direction) -> Op
 
 /// Applies the mutations of a row, oldest first, to its stored bytes; `None` if the row does not exist then.
 pub(crate) fn resolve(
-    base: Option<Bytes>,
+    base: Option<&Bytes>,
     mutations: &[Bytes],
     versions_max: usize,
 ) -> std::result::Result<Option<Bytes>, Damage> {
-    let mut all = base.iter().chain(mutations);
+    let mut all = base.into_iter().chain(mutations);
     let Some(first) = all.next() else {
         return Ok(None);
     };

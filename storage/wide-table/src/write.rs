@@ -34,6 +34,13 @@ const ATTEMPTS_MAX: u32 = 1_000;
 /// Decides about a write from the current row; `None` if the row does not exist.
 pub type Condition<'a> = Box<dyn Fn(Option<&Mutation<'_>>) -> bool + Send + Sync + 'a>;
 
+/// Builds the rows of a write; each call of the argument returns an id above all before.
+pub type MakeRows<'f, 'w, E> =
+    dyn Fn(&mut dyn FnMut() -> i64) -> std::result::Result<Vec<RowWrite<'w>>, E> + 'f;
+
+/// Returns the outcome to store with an idempotency key, given the rows and their outcomes.
+pub type RememberRows<'f, 'w> = dyn Fn(&[RowWrite<'w>], &[RowOutcome]) -> Option<RequestRecord> + 'f;
+
 /// What a write does with a row.
 #[derive(Debug, Clone)]
 pub enum Action {
@@ -190,9 +197,9 @@ impl WideStore {
         self: &Arc<Self>,
         threads: &LogThreads,
         table: TableId,
-        make: &dyn Fn(&mut dyn FnMut() -> i64) -> std::result::Result<Vec<RowWrite<'w>>, E>,
+        make: &MakeRows<'_, 'w, E>,
         options: &WriteOptions,
-        remember: &dyn Fn(&[RowWrite<'w>], &[RowOutcome]) -> Option<RequestRecord>,
+        remember: &RememberRows<'_, 'w>,
     ) -> std::result::Result<(Vec<RowWrite<'w>>, Written), E> {
         for _ in 0..ATTEMPTS_MAX {
             // Held until the entry is sent, not until it is committed.

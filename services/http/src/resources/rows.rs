@@ -36,7 +36,7 @@ use crate::extract::{Json, Path, Query, content_type, unreadable};
 use crate::failure::{Failure, Result};
 use crate::ingest::request_key;
 use crate::resources::query::{accepted_format, describe};
-use crate::resources::{Failures, QueryFailures, TablePath, page_limit};
+use crate::resources::{Failures, QueryFailures, page_limit};
 use crate::stream::{self, AnswerWriter, Work};
 
 /// Media type of lines of JSON.
@@ -49,6 +49,15 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(scan))
         .routes(routes!(count))
         .routes(routes!(delete))
+}
+
+/// Path parameter of routes for rows.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct RowsPath {
+    /// Name of the table, which has the model `wide`
+    #[param(example = "orders")]
+    table: String,
 }
 
 /// Options of a write of rows.
@@ -103,7 +112,7 @@ struct DeleteQuery {
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows", tag = "rows", operation_id = "write_rows",
     params(
-        TablePath,
+        RowsPath,
         WriteQuery,
         ("Idempotency-Key" = Option<String>, Header, description = "Key for safe retries; at most 255 bytes")
     ),
@@ -130,7 +139,7 @@ struct DeleteQuery {
 async fn write(
     State(app): State<App>,
     id: RequestId,
-    Path(TablePath { table }): Path<TablePath>,
+    Path(RowsPath { table }): Path<RowsPath>,
     Query(query): Query<WriteQuery>,
     request: Request,
 ) -> Result<Response> {
@@ -228,14 +237,14 @@ fn report(outcomes: Outcomes, id: RequestId) -> Response {
 /// combinations are read. A row that does not exist is `null`.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/get", tag = "rows", operation_id = "get_rows",
-    params(TablePath, ReadQuery),
+    params(RowsPath, ReadQuery),
     request_body = GetRows,
     responses((status = 200, description = "The rows", body = RowsFound), Failures)
 )]
 async fn get(
     State(app): State<App>,
     id: RequestId,
-    Path(TablePath { table }): Path<TablePath>,
+    Path(RowsPath { table }): Path<RowsPath>,
     Query(query): Query<ReadQuery>,
     Json(request): Json<GetRows>,
 ) -> Result<Response> {
@@ -291,7 +300,7 @@ async fn get(
 /// A scan of the whole table, without `prefix` and `range`, needs `allow_scan`.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/scan", tag = "rows", operation_id = "scan_rows",
-    params(TablePath, ReadQuery),
+    params(RowsPath, ReadQuery),
     request_body = ScanRows,
     responses(
         (status = 200, description = "A page of rows", content(
@@ -304,7 +313,7 @@ async fn get(
 async fn scan(
     State(app): State<App>,
     id: RequestId,
-    Path(TablePath { table }): Path<TablePath>,
+    Path(RowsPath { table }): Path<RowsPath>,
     Query(query): Query<ReadQuery>,
     headers: HeaderMap,
     Json(request): Json<ScanRows>,
@@ -411,14 +420,14 @@ fn rows_example() -> &'static str {
 /// rows; `next` continues the count. A count of the whole table, without `prefix` and `range`, needs `allow_scan`.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/count", tag = "rows", operation_id = "count_rows",
-    params(TablePath),
+    params(RowsPath),
     request_body = CountRows,
     responses((status = 200, description = "The number of rows", body = RowsCounted), Failures)
 )]
 async fn count(
     State(app): State<App>,
     id: RequestId,
-    Path(TablePath { table }): Path<TablePath>,
+    Path(RowsPath { table }): Path<RowsPath>,
     Json(request): Json<CountRows>,
 ) -> Result<JsonResponse<RowsCounted>> {
     let turn = app.queries.take(current_client()).await?;
@@ -457,14 +466,14 @@ async fn count(
 /// entry. To delete all rows of the table, omit both and set `allow_all`. Repeating a delete is safe.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/delete", tag = "rows", operation_id = "delete_rows",
-    params(TablePath, DeleteQuery),
+    params(RowsPath, DeleteQuery),
     request_body = DeleteRows,
     responses((status = 200, description = "The rows are deleted", body = RowsDeleted), Failures)
 )]
 async fn delete(
     State(app): State<App>,
     id: RequestId,
-    Path(TablePath { table }): Path<TablePath>,
+    Path(RowsPath { table }): Path<RowsPath>,
     Query(query): Query<DeleteQuery>,
     Json(request): Json<DeleteRows>,
 ) -> Result<JsonResponse<RowsDeleted>> {

@@ -69,7 +69,7 @@ async fn create(
     let name = TableName::new(&body.name).map_err(Failure::invalid)?;
     let mut spec = with_changes(TableSpec::default(), body.settings)?;
     if let Some(wide) = body.wide {
-        spec.wide = Some(Box::new(wide.to_spec().map_err(Failure::invalid)?));
+        spec.wide = Some(Box::new(wide.into_spec().map_err(Failure::invalid)?));
     }
     let created = app.change(move |engine| {
         let table = engine.create_table(name, spec)?;

@@ -1,4 +1,6 @@
 //! Rows of wide tables: pages over buckets, conditions under contention, keys for retries, lines, restarts.
+//!
+//! The forms of requests and responses, and refusals, are tested by `tests/scenarios/34-rows.txt`.
 
 use std::sync::Arc;
 
@@ -17,7 +19,7 @@ fn post(server: &Server, path: &str, body: &Value) -> Answer {
     server.json("POST", &format!("/v1/tables/{path}"), &body.to_string())
 }
 
-fn put(key: Value, columns: Value) -> Value {
+fn put(key: &Value, columns: &Value) -> Value {
     json!({"op": "put", "key": key, "columns": columns})
 }
 
@@ -56,7 +58,7 @@ fn pages_over_buckets_equal_one_sorted_table_in_both_directions() {
     let numbers: Vec<u64> = (0..300).map(|n| n * 7 % 1_000).collect();
     let rows: Vec<Value> = numbers
         .iter()
-        .map(|n| put(json!({"n": n}), json!({"even": n % 2 == 0})))
+        .map(|n| put(&json!({"n": n}), &json!({"even": n % 2 == 0})))
         .collect();
     let written = post(&server, "t/rows", &json!({"rows": rows})).expect(200);
     assert_eq!(written["written"], 300);
@@ -105,7 +107,7 @@ fn rows_and_page_tokens_survive_a_restart() {
     plain(&server);
     let rows: Vec<Value> = ["a", "b", "c"]
         .iter()
-        .map(|id| put(json!({"id": id}), json!({"n": 1})))
+        .map(|id| put(&json!({"id": id}), &json!({"n": 1})))
         .collect();
     post(&server, "t/rows", &json!({"rows": rows})).expect(200);
     let scan = json!({"allow_scan": true, "limit": 2});
@@ -139,7 +141,7 @@ fn a_compare_and_set_is_never_lost() {
     post(
         &server,
         "t/rows",
-        &json!({"rows": [put(json!({"id": "a"}), json!({"n": 0}))]}),
+        &json!({"rows": [put(&json!({"id": "a"}), &json!({"n": 0}))]}),
     )
     .expect(200);
     let rounds = 20;
@@ -205,7 +207,7 @@ fn lines_are_cut_into_entries_with_an_outcome_each() {
         let line = match n {
             7 => "{\"op\": \"put\"".to_owned(),
             1_700 => json!({"op": "put", "key": {"id": 5}}).to_string(),
-            n => put(json!({"id": format!("{n:05}")}), json!({"n": n})).to_string(),
+            n => put(&json!({"id": format!("{n:05}")}), &json!({"n": n})).to_string(),
         };
         body.push_str(&line);
         body.push('\n');
@@ -270,7 +272,7 @@ fn generated_ids_rise_and_are_returned() {
     let mut last = 0;
     for _ in 0..3 {
         let rows =
-            json!({"rows": [put(json!({"room": "a"}), json!({})), put(json!({"room": "a"}), json!({}))]});
+            json!({"rows": [put(&json!({"room": "a"}), &json!({})), put(&json!({"room": "a"}), &json!({}))]});
         let written = post(&server, "t/rows", &rows).expect(200);
         for row in written["rows"].as_array().expect("a list") {
             let id = row["key"]["id"].as_i64().expect("an id");
