@@ -37,7 +37,7 @@ use crate::failure::{Failure, Result};
 use crate::ingest::request_key;
 use crate::resources::query::{accepted_format, describe};
 use crate::resources::{Failures, QueryFailures, page_limit};
-use crate::stream::{self, AnswerWriter, Work};
+use crate::stream::{self, ResponseWriter, WriteContext};
 
 /// Media type of lines of JSON.
 const NDJSON: &str = "application/x-ndjson";
@@ -161,14 +161,14 @@ async fn write(
         key: request_key(request.headers())?,
     };
     let received = body::receive(request, &app, body::write_limits(&app.settings)).await?;
-    let turn = app.writes.take(current_client()).await?;
+    let permit = app.writes.take(current_client()).await?;
     if is_lines {
-        let work = Work {
-            turn: Some(turn),
+        let work = WriteContext {
+            permit: Some(permit),
             cancel: Cancel::new(),
         };
         let writing = app.clone();
-        return stream::answer(&app, NDJSON, work, move |writer| {
+        return stream::respond(&app, NDJSON, work, move |writer| {
             let body = received.decode()?;
             let engine = &writing.engine;
             let table = engine.wide_table(&table)?;
@@ -181,7 +181,7 @@ async fn write(
     }
     let engine = Arc::clone(&app.engine);
     let outcomes = blocking(move || {
-        let _turn = turn;
+        let _permit = permit;
         let body = received.decode()?;
         let table = engine.wide_table(&table)?;
         let RowsBody { rows } = plain::read(&body).map_err(unreadable)?;
@@ -430,13 +430,13 @@ async fn count(
     Path(RowsPath { table }): Path<RowsPath>,
     Json(request): Json<CountRows>,
 ) -> Result<JsonResponse<RowsCounted>> {
-    let turn = app.queries.take(current_client()).await?;
+    let permit = app.queries.take(current_client()).await?;
     let cancel = Cancel::new();
     let _waiting = Waiting(Some(cancel.clone()));
     let description = describe(id.clone(), &table, "count", &request);
     let running = app.clone();
     let counted = blocking(move || {
-        let _turn = turn;
+        let _permit = permit;
         let engine = &running.engine;
         let table: Arc<WideTable> = engine.wide_table(&table)?;
         let _listed = running.running.list(engine, description, cancel.clone());
@@ -477,10 +477,10 @@ async fn delete(
     Query(query): Query<DeleteQuery>,
     Json(request): Json<DeleteRows>,
 ) -> Result<JsonResponse<RowsDeleted>> {
-    let turn = app.writes.take(current_client()).await?;
+    let permit = app.writes.take(current_client()).await?;
     let engine = Arc::clone(&app.engine);
     blocking(move || {
-        let _turn = turn;
+        let _permit = permit;
         let table = engine.wide_table(&table)?;
         Ok(delete_range(
             &engine,
@@ -498,31 +498,31 @@ async fn delete(
 /// Waits for a query permit, and streams what `write` produces on a blocking thread.
 async fn read<F>(app: &App, content_type: &'static str, write: F) -> Result<Response>
 where
-    F: FnOnce(&App, &Cancel, &mut AnswerWriter) -> Result<()> + Send + 'static,
+    F: FnOnce(&App, &Cancel, &mut ResponseWriter) -> Result<()> + Send + 'static,
 {
-    let work = Work {
-        turn: Some(app.queries.take(current_client()).await?),
+    let work = WriteContext {
+        permit: Some(app.queries.take(current_client()).await?),
         cancel: Cancel::new(),
     };
     let (reading, cancel) = (app.clone(), work.cancel.clone());
-    stream::answer(app, content_type, work, move |writer| {
+    stream::respond(app, content_type, work, move |writer| {
         write(&reading, &cancel, writer)
     })
     .await
 }
 
-fn put(writer: &mut AnswerWriter, bytes: &[u8]) -> Result<()> {
+fn put(writer: &mut ResponseWriter, bytes: &[u8]) -> Result<()> {
     writer.write_all(bytes).map_err(stream::client_left)
 }
 
 /// Writes a line of JSON. It is sent when the chunk is full.
-fn put_line(writer: &mut AnswerWriter, line: &impl Serialize) -> std::io::Result<()> {
+fn put_line(writer: &mut ResponseWriter, line: &impl Serialize) -> std::io::Result<()> {
     serde_json::to_writer(&mut *writer, line)?;
     writer.write_all(b"\n")
 }
 
 /// Ends the list of rows and appends the members of an object.
-fn put_end(writer: &mut AnswerWriter, end: &impl Serialize) -> Result<()> {
+fn put_end(writer: &mut ResponseWriter, end: &impl Serialize) -> Result<()> {
     let members = serde_json::to_vec(end).unwrap_or_default();
     put(writer, b"],")?;
     put(writer, members.strip_prefix(b"{").unwrap_or(b"}"))

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use tideline_backend::memory::{Character, MemoryDisk};
 use tideline_http::HttpSettings;
 
-use crate::client::{Answer, Server};
+use crate::client::{Response, Server};
 
 fn create(server: &Server, name: &str, wide: &Value) {
     let body = json!({"name": name, "model": "wide", "wide": wide}).to_string();
     server.json("POST", "/v1/tables", &body).expect(201);
 }
 
-fn post(server: &Server, path: &str, body: &Value) -> Answer {
+fn post(server: &Server, path: &str, body: &Value) -> Response {
     server.json("POST", &format!("/v1/tables/{path}"), &body.to_string())
 }
 
