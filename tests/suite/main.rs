@@ -28,6 +28,7 @@ mod prometheus_openapi;
 mod promql_scripts;
 mod real_data;
 mod rebuild;
+mod rows;
 mod scenarios;
 mod slow_readers;
 mod syscall_faults;

@@ -1,4 +1,7 @@
 //! Selection of columns and versions, and rows as JSON.
+//!
+//! A row is appended to a buffer as JSON, column by column, so that a response needs no tree of values. Values are in the
+//! forms that a write accepts.
 
 use hashbrown::HashSet;
 use tideline_engine::WideTable;

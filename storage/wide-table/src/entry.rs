@@ -1,4 +1,6 @@
 //! Journal entries of wide tables: the changes of one write, all or none.
+//!
+//! `FORMAT.md` describes the bytes. Decoded keys and mutations share the memory of the entry.
 
 use bytes::Bytes;
 use tideline_log::RequestRecord;

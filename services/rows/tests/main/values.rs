@@ -1,4 +1,6 @@
 //! JSON forms of values: what is written is parsed to the same value, and what does not fit is described.
+//!
+//! The property tests cover all types, declared and undeclared columns, and documents that look like the typed form.
 
 use proptest::prelude::*;
 use tideline_engine::key_codec::tuple::Decimal;

@@ -1,4 +1,6 @@
 //! A database with one wide table, on any backend.
+//!
+//! The tests write and read through the public interface of the store, with a real log and real parts.
 
 use std::path::Path;
 use std::sync::Arc;

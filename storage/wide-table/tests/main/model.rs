@@ -1,4 +1,6 @@
 //! Random writes, flushes, restarts and reads, compared with a naive model.
+//!
+//! The model is a map from keys to columns and versions. Each run prints its seed.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -196,9 +198,8 @@ fn run(backend: &dyn Fn() -> Arc<dyn Backend>, steps: &[Step]) {
 
 fn check(cases: u32, backend: &dyn Fn() -> Arc<dyn Backend>) {
     let mut runner = TestRunner::new(Config {
-        cases,
         failure_persistence: None,
-        ..Config::default()
+        ..tideline_testkit::proptest_config(cases)
     });
     let checked = runner.run(&steps(), |steps| {
         run(backend, &steps);

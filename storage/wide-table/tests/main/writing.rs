@@ -1,4 +1,6 @@
 //! Writes: conditions, increments, images, partitions, concurrency.
+//!
+//! Most tests run on both in-memory backends and on fjall.
 
 use tideline_backend::Direction;
 use tideline_model::KeyRange;

@@ -1,4 +1,6 @@
 //! Declarations and values that are refused, with their messages.
+//!
+//! The messages are part of the API: they describe the place, the limit and the remedy.
 
 use super::*;
 

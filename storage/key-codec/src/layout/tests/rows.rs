@@ -1,4 +1,6 @@
 //! Keys of rows: they sort as the stored tuples, decode to the same row, and only written keys are accepted.
+//!
+//! Random layouts with all modifiers are compared with tuples of their stored columns.
 
 use super::*;
 

@@ -1,4 +1,6 @@
 //! Ranges of scans: they contain exactly the selected rows, and merged buckets are one sorted table.
+//!
+//! Random layouts and rows are compared with a filter of all rows.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;

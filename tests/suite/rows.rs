@@ -1,0 +1,95 @@
+//! Rows of wide tables on the embedded engine: acknowledged rows survive kill −9, and a client that leaves ends its
+//! scan.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tideline_tests::server::DataFolder;
+use tideline_tests::{Client, Launch, wait};
+
+fn create(client: &Client) {
+    let table = json!({"name": "events", "model": "wide", "wide": {
+        "key": [
+            {"name": "spread", "bucket": {"of": ["n"], "count": 4}},
+            {"name": "n", "type": "u64"}
+        ],
+        "columns": [{"name": "text", "type": "string"}]
+    }});
+    client.post_json("/v1/tables", &table).expect_status(201);
+}
+
+fn put(client: &Client, numbers: std::ops::Range<u64>, text: &str) {
+    let rows = numbers.map(|n| json!({"op": "put", "key": {"n": n}, "columns": {"text": text}}));
+    let rows = json!({"rows": rows.collect::<Vec<Value>>()});
+    client
+        .post_json("/v1/tables/events/rows", &rows)
+        .expect_status(200);
+}
+
+fn numbers(client: &Client) -> Vec<u64> {
+    let scan = json!({"allow_scan": true, "limit": 10_000});
+    let page = client
+        .post_json("/v1/tables/events/rows/scan", &scan)
+        .expect_status(200)
+        .json();
+    let rows = page["rows"].as_array().expect("a list").clone();
+    rows.iter()
+        .map(|row| row["key"]["n"].as_u64().expect("a number"))
+        .collect()
+}
+
+#[test]
+fn acknowledged_rows_survive_a_kill() {
+    let folder = DataFolder::new();
+    let server = folder.start(&Launch::default());
+    let client = server.client();
+    create(&client);
+    put(&client, 0..1_000, "one");
+    server.kill();
+    let server = folder.start(&Launch::default());
+    let client = server.client();
+    let all: Vec<u64> = (0..1_000).collect();
+    assert_eq!(numbers(&client), all);
+    let delete = json!({"range": {"column": "n", "from": 500}});
+    client
+        .post_json("/v1/tables/events/rows/delete", &delete)
+        .expect_status(200);
+    assert!(server.terminate().status.success());
+    let server = folder.start(&Launch::default());
+    assert_eq!(numbers(&server.client()), all[..500]);
+    assert!(server.terminate().status.success());
+}
+
+#[test]
+fn a_client_that_leaves_ends_its_scan() {
+    let folder = DataFolder::new();
+    let server = folder.start(&Launch::default());
+    let client = server.client();
+    create(&client);
+    let text = "x".repeat(1_000);
+    for part in 0..20 {
+        put(&client, part * 1_000..(part + 1) * 1_000, &text);
+    }
+    let body = r#"{"allow_scan": true}"#;
+    let mut stream = TcpStream::connect(client.address()).expect("connects");
+    write!(
+        stream,
+        "POST /v1/tables/events/rows/scan HTTP/1.1\r\nhost: localhost\r\naccept: application/x-ndjson\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .expect("sent");
+    let mut first = [0; 1_000];
+    stream.read_exact(&mut first).expect("the first rows");
+    let running = || {
+        let queries = client.get("/v1/queries").expect_status(200).json();
+        queries["queries"].as_array().map_or(0, Vec::len)
+    };
+    let becomes = |count| wait::until(Duration::from_secs(10), || (running() == count).then_some(()));
+    becomes(1).expect("the scan waits for its client");
+    drop(stream);
+    becomes(0).expect("the scan ends");
+    assert!(server.terminate().status.success());
+}
