@@ -60,7 +60,8 @@ pub enum Node {
     Or(Vec<Node>),
     /// Matches if the node does not match.
     Not(Box<Node>),
-    /// Matches if one of the texts passes; for words, all texts together. A missing subject is the empty text.
+    /// Matches if one of the texts passes, or for words, if all texts together contain them. A missing subject is the
+    /// empty text.
     Text(Subject, TextTest),
     /// Matches if one of the values equals a literal; the literals are neither texts nor lists.
     OneOf(Subject, Vec<Literal>),

@@ -68,7 +68,7 @@ pub(crate) struct Shared {
     pub(crate) body_bytes: Shares,
     /// Reader of request bodies within the budget `body_bytes`.
     pub(crate) bodies: BodyReader,
-    /// Shares of connections with a running request.
+    /// Concurrent requests, shared fairly among clients.
     pub(crate) concurrent_requests: Shares,
     /// Permits of writes.
     pub(crate) writes: Permits,

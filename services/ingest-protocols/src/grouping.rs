@@ -56,7 +56,7 @@ pub(crate) struct ShapeKey {
 }
 
 impl ShapeKey {
-    /// Starts a new shape with an unescaped `measurement`.
+    /// Starts a new shape with its unescaped measurement.
     pub(crate) fn start(&mut self, write_measurement: impl FnOnce(&mut Vec<u8>)) {
         self.bytes.clear();
         write_measurement(&mut self.bytes);
@@ -101,7 +101,7 @@ impl Groups {
         }
     }
 
-    /// Returns the group of a shape, or `None` if the shape is new. Its names are valid and its fields unique.
+    /// Returns the group of a shape, or `None` if the shape is new. A known shape has valid names and unique fields.
     pub(crate) fn find(&self, shape: &ShapeKey) -> Option<usize> {
         self.by_shape.get(shape.bytes.as_slice()).copied()
     }

@@ -41,7 +41,7 @@ enum Node {
 struct Leaf {
     field: FieldId,
     is_computed: bool,
-    /// `None` if any value matches.
+    /// `None` if every value matches.
     intervals: Option<Intervals>,
     /// True if values outside the intervals match.
     is_outside: bool,
@@ -52,8 +52,8 @@ struct Leaf {
 struct Masks(Vec<Vec<bool>>);
 
 impl Filter {
-    /// Compiles a condition. Returns an error for unknown fields, and for tests that no value of the field in the
-    /// scope can pass because of its kind.
+    /// Compiles a condition. Returns an error for an unknown field, or if a field has values in the scope but none of
+    /// the kind that its test requires.
     pub(crate) fn new(
         condition: &Condition,
         scope: &Scope,
@@ -154,7 +154,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// Returns an error if no value of the field is of the kind that the test requires.
+    /// Returns an error if the field has values in the scope but none of the kind that the test requires.
     fn check_kind(&self, name: &str, field: FieldId, intervals: Option<&Intervals>) -> Result<()> {
         let Some(wanted) = intervals.and_then(Intervals::kind) else {
             return Ok(());
@@ -234,7 +234,7 @@ impl Node {
 }
 
 impl Leaf {
-    /// Marks the rows of a column that match. A field has a value in at most one of its columns.
+    /// Marks the matching rows of a column. In each row, at most one column of a field has a value.
     fn mark(&self, column: &RunColumn, mask: &mut [bool]) {
         let presence = &column.presence;
         let Some(intervals) = &self.intervals else {

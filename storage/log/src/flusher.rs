@@ -26,8 +26,8 @@ use crate::model::{Flushed, LogModel};
 
 /// Name of the thread in metrics and fail points.
 const THREAD: &str = "sealer";
-/// Interval at which the trusted time is stored, in addition to the flushes that store it. A start takes the time
-/// between the last store and a crash for a jump of the clock.
+/// Interval at which the trusted time is stored, in addition to the flushes that store it. After a crash, the next
+/// start counts the time since the last store as part of a jump of the clock.
 const TRUSTED_INTERVAL: Duration = Duration::from_secs(60);
 /// Delay before a failed flush is retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);

@@ -2,12 +2,12 @@
 //!
 //! 1. *Begin*: take the shard in a new epoch, so that writes still sent by an older process are refused. Read the
 //!    manifest and the remembered requests. The models read their own rows.
-//! 2. *Replay*: pass the entries of older epochs that are not below the published cursor to their models. Sequences
+//! 2. *Replay*: for each entry of an older epoch at or above the published cursor, pass it to its model. Sequences
 //!    continue after the highest one found, even if its table was dropped.
 //! 3. *Open*: close the older epochs. Apart from taking the lease, this is the first step that stores anything; all
 //!    reads precede it.
-//! 4. *Start* the threads. The flusher frees the parts that no manifest row named in step 1: a crash interrupted their
-//!    first flush, or happened between the edit that dropped them and their reclaim.
+//! 4. *Start* the threads. The flusher frees the parts that no manifest row named in step 1. A crash left them: during
+//!    the flush that wrote them, or after the edit that dropped them and before they were freed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl Opening {
         &self.backend
     }
 
-    /// Returns the shared rows of the manifest.
+    /// Returns the manifest rows that all models share, decoded.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
@@ -376,8 +376,8 @@ impl LogThreads {
         self.committer.commit(entry)
     }
 
-    /// Sends an entry to the committer without waiting. Entries are committed in the order in which they are submitted,
-    /// so a caller that numbers entries and submits them under one lock has them committed in the order of the numbers.
+    /// Sends an entry to the committer without waiting. Entries are committed in the order in which they are submitted.
+    /// If a caller numbers and submits entries under one lock, they are committed in the order of the numbers.
     ///
     /// # Errors
     ///

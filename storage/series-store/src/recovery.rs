@@ -5,8 +5,8 @@
 //! 3. The caller loads its own rows about timelines, for which it needs the tables.
 //! 4. The log replays the journals of older epochs from the published cursor on. Their deltas are applied to a new
 //!    head.
-//! 5. The threads are started, and the default table is created if it is missing. Segments that no manifest
-//!    referenced in step 2 are freed; they are loads interrupted by a crash.
+//! 5. The threads are started, and the default table is created if it is missing. Segments that the manifest did not
+//!    reference in step 2 are freed; a crash interrupted the loads that wrote them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct Recovery {
     manifest: ManifestState,
     tables: Tables,
     deletes: Deletes,
-    /// Segments that no manifest references: loads interrupted by a crash.
+    /// Segments that the manifest does not reference, left by loads that a crash interrupted.
     orphans: Vec<SegmentRef>,
     guard: Guard,
 }
@@ -103,7 +103,7 @@ impl Recovery {
         self.tables.by_id.values().cloned().collect()
     }
 
-    /// Returns the log that is being opened, for models beside the series.
+    /// Returns the log that is being opened, for models in addition to the series.
     pub fn opening(&self) -> &Opening {
         &self.log
     }
@@ -178,7 +178,7 @@ impl Recovery {
             newest,
             ..
         } = replay;
-        // All data has been read. Nothing is stored before this point.
+        // All data has been read. Nothing but the lease is stored before this point.
         let log = replayed.open()?;
         let lost = guard.lost;
         let state = State {
@@ -215,10 +215,10 @@ impl Recovery {
 /// Start-up check for missing catalog and schema rows that segments need.
 #[derive(Debug, Default)]
 struct Guard {
-    /// True if the backend is read-only. The backend has then already reported missing data.
+    /// True if the backend is read-only, which means that it has reported missing data itself.
     is_read_only: bool,
     accept_loss: bool,
-    /// Counts of tables whose lost rows an operator has accepted.
+    /// Remaining counts, per table with a loss that the operator has accepted.
     lost: Vec<(TableId, TableCounts)>,
 }
 
@@ -329,8 +329,8 @@ impl SeriesReplay<'_> {
             cause,
         })?;
         let Some(table) = self.tables.by_id.get(&delta.table) else {
-            // The table was dropped after this entry was written. The sequence must still be skipped, because a
-            // watcher of another table may have a cursor after it.
+            // The table was dropped after this entry was written. The head must still advance past the sequence,
+            // because a watcher of another table may have a cursor after it.
             self.head.pass(sequence);
             return Ok(ReplayedEntry {
                 table: delta.table,

@@ -1,7 +1,8 @@
 //! Space-filling curve over the globe: nearby points mostly have nearby numbers.
 //!
 //! Latitude and longitude are quantized to 32 bits each, and their bits are interleaved (Z-order curve). A rectangle
-//! is covered by a few ranges of the curve, found by dividing the globe into quarters while their number is small.
+//! is covered by a few ranges of the curve. They are found by dividing the globe into quarters, and those on the border
+//! of the rectangle again, up to about `CELLS_MAX` cells.
 
 use tideline_model::GeoPoint;
 
@@ -32,8 +33,8 @@ impl Rectangle {
         }
     }
 
-    /// Creates rectangles from the meridian `west`, which may exceed 180 degrees, over `width` degrees eastward. Adds
-    /// a rounding margin on both sides.
+    /// Creates rectangles from the meridian `west`, which may be beyond ±180 degrees, over `width` degrees eastward.
+    /// Adds a rounding margin on both sides.
     pub(super) fn strip(south: f64, north: f64, west: f64, width: f64) -> Vec<Self> {
         let all_round = Self::all_round(south, north);
         let (west, width) = (west - ROUNDING, width + 2.0 * ROUNDING);
@@ -93,7 +94,7 @@ pub fn ranges(rectangles: &[Rectangle]) -> Vec<(u64, u64)> {
     merged
 }
 
-/// Cell of the globe: the position of its corner in steps, and the number of halvings.
+/// Cell of the globe: the row and column of its south-western corner, and the number of halvings.
 #[derive(Clone, Copy)]
 struct Cell {
     row: u64,

@@ -15,8 +15,8 @@ use crate::domain::Domain;
 use crate::stable::StableBytes;
 use crate::text::{TextPredicate, TextTest, read};
 
-/// Test that the subject is between two bounds; one bound may be open. For timelines: a numeric attribute, or another
-/// subject whose text parses as a number. For points: a number or a text.
+/// Test that the subject is between two bounds; one side may be unbounded. For timelines: a numeric attribute, or
+/// another subject whose text parses as a number. For points: a number or a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compare {
     /// The lower end.
@@ -177,7 +177,7 @@ impl Operator for Compare {
     }
 }
 
-/// Joins the bounds of one side.
+/// Returns the bound of one side; an error if both are given.
 fn end(excluded: Option<Literal>, included: Option<Literal>) -> std::result::Result<Bound<Literal>, Fault> {
     match (excluded, included) {
         (Some(_), Some(_)) => Err(Fault::Because(

@@ -197,14 +197,14 @@ fn histogram_increase(window: &Window<'_>, kind: Kind, notes: &mut Notes<'_>) ->
         return None;
     };
     let is_gauge = |histogram: &Arc<Histogram>| histogram.reset_hint == ResetHint::Gauge;
-    // Notes are collected first and dropped if the difference cannot be computed.
+    // Notes are collected first, because they are dropped if `difference_with_resets` fails.
     let mut found = Vec::new();
     if kind.is_counter && (is_gauge(first) || is_gauge(last)) {
         found.push(Note::NativeHistogramNotCounter);
     }
     let mut before = Cow::Borrowed(first.as_ref());
     if kind.is_counter && window.is_reset(1, first) {
-        // After a reset, the first histogram is ignored, whatever its buckets.
+        // The counter was reset between the first two histograms: the first counts as empty, whatever its buckets.
         let second = &window.histograms[1];
         let (schema, custom_values) = (second.schema, second.custom_values.clone());
         before = Cow::Owned(Histogram {

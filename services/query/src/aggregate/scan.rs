@@ -1,7 +1,7 @@
 //! Parallel scan of an aggregate.
 //!
-//! Distributes the timelines of a batch of groups over the workers and merges the results in order of id, so that a
-//! result is the same for any number of workers.
+//! Distributes the timelines of a batch of groups over the workers and merges the results in order of id, so that the
+//! number of workers changes a result only by the rounding of floats.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -20,7 +20,7 @@ pub enum Part<'r> {
     /// Points.
     Run(&'r Run),
     /// Summaries of one field and type, one per time bucket, instead of the points. The points of each summary are in
-    /// one window of the grid. [`ColumnSummary::Empty`] carries no information.
+    /// one window of the grid. [`ColumnSummary::Empty`]: the bucket has no values, or they are passed as points.
     Summaries(FieldId, &'r [ColumnSummary]),
 }
 
@@ -61,8 +61,8 @@ impl OverlapGroupReader {
         self.span(id, fragments, wanted, visit)
     }
 
-    /// Passes the rows of an overlap group that a zone filter admits to `visit`, in runs in the given order. Includes
-    /// further rows if summaries cannot exclude them.
+    /// Passes to `visit` all rows of an overlap group that can match a zone filter, in runs in the given order. Also
+    /// passes other rows that the summaries cannot exclude.
     pub(super) fn filtered(
         &mut self,
         id: TimelineId,
@@ -100,8 +100,8 @@ impl OverlapGroupReader {
         Ok(flow)
     }
 
-    /// Passes summaries to `visit` where they are exact, and rows elsewhere, in unspecified time order. Reads from
-    /// `files` only fragments with such rows.
+    /// Passes summaries to `visit` where they are exact, and rows elsewhere, in unspecified time order. Reads a
+    /// fragment from `files` only if its rows are needed.
     pub(super) fn summarized(
         &mut self,
         id: TimelineId,

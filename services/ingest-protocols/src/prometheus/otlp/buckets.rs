@@ -11,7 +11,7 @@ use tideline_histogram::{
 use super::super::wire::{Fields, Payload, Read};
 use crate::reject::Reason;
 
-/// Width of the zero bucket of histograms that state none, as in Prometheus.
+/// Default zero threshold, as in Prometheus.
 const ZERO_THRESHOLD: f64 = 1e-128;
 /// Largest gap of empty buckets that is filled.
 const GAP_MAX: i64 = 2;
@@ -44,7 +44,7 @@ impl Resolution {
     }
 }
 
-/// Returns the zero threshold of a message; 0 means that it is unknown.
+/// Returns the zero threshold of a message; the default if the message contains 0, which means unknown.
 pub(super) fn zero_threshold(sent: f64) -> Result<f64, Reason> {
     match sent {
         0.0 => Ok(ZERO_THRESHOLD),
@@ -74,7 +74,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// Adds a bucket that is not empty; indices rise.
+    /// Adds a bucket that is not empty. Its index must be greater than those of earlier buckets.
     fn push(&mut self, index: i64, count: u64) {
         let gap = index - self.end;
         match self.spans.last_mut() {
@@ -98,7 +98,7 @@ impl Side {
             self.is_too_large = true;
             return;
         }
-        // A wrong difference of counts above 63 bits is detected when the counts are added up.
+        // The difference wraps if a count exceeds 63 bits. The check that adds up the differences rejects it.
         self.deltas.push(count.wrapping_sub(self.last).cast_signed());
         self.last = count;
     }
@@ -230,7 +230,7 @@ mod tests {
             filled(&read(1, &[4, 3, 2, 1], 0)),
             [(2, 4), (3, 3), (4, 2), (5, 1)]
         );
-        // One step coarser: buckets (1, 2], (3, 4] of the fine indices 2 to 5 become 1, 2, 2, 3.
+        // One step coarser: index i becomes i / 2, rounded up, so indices 2, 3, 4, 5 become 1, 2, 2, 3.
         assert_eq!(filled(&read(1, &[4, 3, 2, 1], 9)), [(1, 4), (2, 5), (3, 1)]);
         assert_eq!(filled(&read(1, &[4, 3, 2, 1], 10)), [(1, 9), (2, 1)]);
         assert_eq!(filled(&read(-3, &[4, 3, 2, 1], 9)), [(-1, 4), (0, 5), (1, 1)]);
