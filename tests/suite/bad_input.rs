@@ -310,7 +310,7 @@ fn remote_write_of_samples_of_two_bytes() {
     victim.is_well("remote write, samples");
 }
 
-/// Sends an OTLP request and returns its response, which must not ask for a repetition.
+/// Sends an OTLP request and returns its response. Asserts that the response does not request a retry.
 #[track_caller]
 fn export(victim: &Victim, content_type: &str, encoding: &str, body: &[u8]) -> tideline_tests::Response {
     let headers = [("content-type", content_type), ("content-encoding", encoding)];
@@ -327,7 +327,7 @@ fn export(victim: &Victim, content_type: &str, encoding: &str, body: &[u8]) -> t
     answer
 }
 
-/// Wraps the data of a metric in a whole OTLP request. `field` is the number of its type.
+/// Wraps the data of a metric in a whole OTLP request. `field` is the field number of the data in `Metric`.
 fn otlp_request(field: u32, data: &[u8]) -> Vec<u8> {
     let mut metric = Vec::new();
     metric.put_text(1, "m");
@@ -389,7 +389,7 @@ fn otlp_of_many_small_or_large_parts() {
         );
         println!("{what}: {}", answer.status);
     }
-    // Empty members and lists of JSON, which are longer as messages.
+    // Lists of short JSON elements that are longer in Protocol Buffers, to which the service converts them.
     for (open, element, close) in [
         (r#"{"resourceMetrics":["#, "{},", "{}]}"),
         (
@@ -450,7 +450,7 @@ fn otlp_that_is_nested_deeply() {
 #[test]
 fn remote_write_of_labels_that_many_series_share() {
     let victim = Victim::start();
-    // Series of a few bytes that refer to labels of 60 KiB.
+    // Series of a few bytes whose labels have 121 KiB, because they refer to one symbol of 4,000 bytes 31 times.
     let mut message = b"\x22\x00\x22\x08__name__\x22".to_vec();
     message.extend(length(4_000));
     message.extend([b'x'; 4_000]);

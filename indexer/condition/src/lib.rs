@@ -65,5 +65,5 @@ pub use operators::Test;
 pub use record::{Record, ValueRef};
 pub use tideline_pattern::{Pattern, PatternBudget, PatternError};
 
-/// The result of a check.
+/// Result of checking or compiling a condition.
 pub type Result<T> = std::result::Result<T, ConditionError>;

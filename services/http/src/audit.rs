@@ -1,10 +1,10 @@
-//! Audit log: one line for each successful change of tables, points, policies, attributes and jobs, and a summary of
-//! refused requests.
+//! Audit log: one line for each successful change of tables, points, rows, timelines, saved searches, queries,
+//! archives, jobs and the clock, and a summary of refused requests.
 //!
 //! A line contains the operation, the principal and the client address. If the request came through a trusted proxy, it
-//! contains the address of the proxy as well. Writes of points and rows are not logged; `/metrics` counts them. Each refused
-//! request is one line at level `debug`. At level `info` there is at most one line per kind of refusal
-//! in each [`SUMMARY_INTERVAL`], so that refused requests cannot flood the log.
+//! contains the address of the proxy as well. Writes of points and rows are not logged; `/metrics` counts them. Each
+//! refused request is one line at level `debug`. At level `info` there is at most one line per kind of refusal in each
+//! [`SUMMARY_INTERVAL`], so that refused requests cannot flood the log.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ pub(crate) fn is_change(method: &str, route: &str) -> bool {
     CHANGES.contains(&(method, route))
 }
 
-/// Description of a change by a route that mostly reads; an extension of its response.
+/// Path in the audit line of a change by a route that mostly reads. The handler stores it in the response extensions.
 #[derive(Debug, Clone)]
 pub(crate) struct Changed(pub(crate) String);
 
@@ -64,7 +64,7 @@ impl Refusals {
     /// Counts a refusal. If a log line is due, returns the number of refusals since the last one.
     pub(crate) fn count(&self, status: u16, code: ErrorCode, now: Instant) -> Option<u64> {
         let mut kinds = self.0.lock();
-        // Clients cannot add keys: the number of statuses and codes is small.
+        // The service defines few statuses and codes, so clients cannot make the map large.
         let Some(counted) = kinds.get_mut(&(status, code)) else {
             let counted = Counted {
                 logged: now,

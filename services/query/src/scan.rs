@@ -37,14 +37,14 @@ impl<'a> Scan<'a> {
         Self { context, range }
     }
 
-    /// Splits `items` into shares and calls `work` for each share, with a reader of its timelines, on the worker
-    /// threads.
+    /// Splits `items` into shares and calls `work` for each share, with a reader of its timelines. Several shares run
+    /// on the worker threads, a single share on the calling thread.
     ///
     /// `items` must be in ascending order of the ids that `id` returns. Only values of `fields` are read.
     ///
     /// # Errors
     ///
-    /// The first error of `work`, which stops all shares.
+    /// The error of a failed call of `work`. Shares that have not started then are skipped.
     pub fn shares<I: Sync>(
         &self,
         items: &[I],
@@ -97,8 +97,8 @@ impl PointReader<'_> {
         self.reader.timeline(id, visit)
     }
 
-    /// As [`timeline`](Self::timeline), but summaries of time spans may replace their points, wherever they are
-    /// stored and exact in every window of `grid`. The order of the parts is unspecified.
+    /// Passes the points of one timeline to `visit`, as [`timeline`](Self::timeline) does. A stored summary may replace
+    /// the points of a time span if it is exact in every window of `grid`. The order of the parts is unspecified.
     ///
     /// # Errors
     ///

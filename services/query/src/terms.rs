@@ -1,7 +1,7 @@
 //! Canonical encoding of the terms of a query, to which page tokens are bound.
 //!
-//! Every number has a fixed width, every text and list is preceded by its length, and every choice by a number that
-//! never changes. Two sets of terms are therefore equal exactly if their bytes are, in all builds.
+//! Every number has a fixed width, every text and list has a length prefix, and every alternative has a permanent
+//! number. Two sets of terms are therefore equal exactly if their bytes are, in all builds.
 
 use tideline_engine::Table;
 use tideline_engine::condition::stable::stable_bytes;

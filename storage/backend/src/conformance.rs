@@ -25,7 +25,8 @@ pub trait Fixture {
     fn open(&self) -> Arc<dyn Backend>;
 }
 
-/// Checks every rule, each with its own fixture. Rules of segments and parts are checked once per tier.
+/// Checks every rule, each with its own fixture. Rules of segments and parts are checked once per tier of
+/// [`Tier::KEPT`].
 pub fn run_all(place: &dyn Fn() -> Box<dyn Fixture>) {
     for (name, rule) in [rows::RULES, journal::RULES, manifest::RULES, tiers::RULES].concat() {
         println!("conformance: {name}");
@@ -42,7 +43,7 @@ pub fn run_all(place: &dyn Fn() -> Box<dyn Fixture>) {
 /// Name and check of a rule.
 type Rule = (&'static str, fn(&dyn Fixture));
 
-/// Name and check of a rule that applies to each tier.
+/// Name and check of a rule that applies to each tier of [`Tier::KEPT`].
 type TierRule = (&'static str, fn(&dyn Fixture, Tier));
 
 const SHARD: Shard = Shard(0);

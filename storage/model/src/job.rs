@@ -28,7 +28,7 @@ pub enum JobKind {
     Expire,
     /// Release of the bytes of deleted points.
     Purge,
-    /// Removal from the catalog of timelines without points, and of timelines without writes for too long.
+    /// Removal of timelines from the catalog: those without points, and those without writes for too long.
     CleanCatalog,
     /// Change of the attributes of many timelines.
     SetAttributes,
@@ -87,13 +87,14 @@ impl JobKind {
         matches!(self, Self::Restore | Self::SetAttributes | Self::AttachArchive)
     }
 
-    /// Returns true if the planner schedules this kind and retries it.
+    /// Returns true if the planner schedules this kind and retries it. Also true for [`Self::AttachArchive`], which is
+    /// started only by a request and never queued.
     pub const fn is_planned(self) -> bool {
         !matches!(self, Self::Restore | Self::SetAttributes)
     }
 
-    /// Returns true if jobs of this kind usually find nothing to do. They are recorded only if they have done
-    /// something.
+    /// Returns true if jobs of this kind usually find nothing to do. Planned jobs of these kinds are recorded only if
+    /// they have done something or have not succeeded; requested jobs are always recorded.
     pub const fn is_round(self) -> bool {
         matches!(
             self,

@@ -15,7 +15,8 @@ use crate::text::TextTest;
 use crate::{ConditionError, Result};
 
 /// Test that the subject is this value, or a list that contains it. Only attributes and fields can have values other
-/// than text. A value of another type is not equal. Lists are not compared as a whole.
+/// than text. Numbers are compared by value, whatever their type; a number never equals a text. Lists are not compared
+/// as a whole.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Equals(pub Literal);
 
@@ -79,7 +80,8 @@ impl Operator for Equals {
 /// Name of equality in messages.
 pub(super) const EQUALITY: &str = "equality with this kind of value";
 
-/// Compiles equality with one of some values. `is_outside` negates the test of a field, which then must have a value.
+/// Compiles equality with any of `literals`. If `is_outside`, the test of a field is negated: the field must have a
+/// value that equals none of them.
 pub(super) fn equality(subject: &Subject, literals: &[Literal], is_outside: bool) -> Result<Option<Node>> {
     match subject {
         Subject::Id => ids(literals),

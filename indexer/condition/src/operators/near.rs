@@ -56,7 +56,7 @@ impl Operator for Near {
     }
 
     fn encode(&self, to: &mut StableBytes) {
-        // Areas share a code.
+        // Circles (0), boxes (1) and polygons (2) share the operator code 12.
         let Circle { lat, lon, meters } = self.0;
         to.choice(0);
         to.lat_lon(LatLon { lat, lon });

@@ -85,8 +85,8 @@ const LIMITS: Limits = Limits {
     compiled_bytes_max: REGEX_BYTES_MAX as u64,
 };
 
-/// Returns true if a condition may contain this regular expression: it is valid, not too long, and not too large when
-/// compiled. Does not compile it.
+/// Returns true if a condition may contain this regular expression: it is valid, not too long, and its estimated
+/// compiled size is within the limit. Does not compile the expression.
 pub fn takes_regular_expression(pattern: &str) -> bool {
     Pattern::new(pattern, LIMITS).is_ok()
 }

@@ -64,7 +64,7 @@ impl Operator for WithinBox {
     }
 
     fn encode(&self, to: &mut StableBytes) {
-        // Areas share a code.
+        // Circles (0), boxes (1) and polygons (2) share the operator code 12.
         let Sides {
             south,
             west,

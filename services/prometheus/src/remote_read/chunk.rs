@@ -1,8 +1,8 @@
 //! Chunks in the format of Prometheus' storage, as streamed by remote read.
 //!
-//! Chunks of numbers and of histograms start with the number of samples in two bytes. Timestamps are stored as
-//! the change of their difference, numbers as the bits that changed. The histograms of a chunk have the same
-//! schema and buckets, which precede them. The format is described in Prometheus' `tsdb/docs/format/chunks.md`.
+//! Chunks of numbers and of histograms start with the number of samples in two bytes. Timestamps are encoded as
+//! deltas of deltas, numbers by XOR with the previous number. The histograms of a chunk share one schema and one
+//! bucket layout, which precede them. The format is described in Prometheus' `tsdb/docs/format/chunks.md`.
 
 use tideline_histogram::{Histogram, ResetHint, is_stale};
 use tideline_wire::varint::zigzag;
@@ -64,7 +64,7 @@ fn number_chunk(times: &[i64], values: &[f64]) -> Chunk {
     }
 }
 
-/// Writes the change of the difference between two timestamps.
+/// Writes the delta of deltas of a timestamp.
 fn put_change(change: i64, bits: &mut Bits) {
     match change {
         0 => bits.put_bit(false),
@@ -215,7 +215,7 @@ fn put_zero_threshold(threshold: f64, bits: &mut Bits) {
 
 /// Writes whole thousandths in few bits, other values in full after a zero bit.
 fn put_bound(bound: f64, bits: &mut Bits) {
-    /// Largest value in four bytes; one value is reserved for the zero bit.
+    /// Largest number of thousandths in four bytes. It is stored plus one, because 0 marks a value in full.
     const THOUSANDTHS_MAX: f64 = 33_554_430.0;
     let thousandths = (bound * 1e3).round();
     if (0.0..=THOUSANDTHS_MAX).contains(&(bound * 1e3)) && thousandths / 1e3 == bound {

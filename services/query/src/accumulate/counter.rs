@@ -68,7 +68,7 @@ impl Counter {
         }
     }
 
-    /// Adds the next points, all in one window and of one type. Only the first pair can have two types.
+    /// Adds the next points, all in one window and of one type. The point before them may have another type.
     fn add_integers<T: Copy + Into<i128> + PartialOrd>(
         &mut self,
         window: usize,
