@@ -83,7 +83,7 @@ pub struct RowsBody {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RowWrite {
-    /// What is done.
+    /// Operation.
     pub op: RowOperation,
     /// Values of all key columns. A generated column may be omitted in a `put`.
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
@@ -112,7 +112,7 @@ pub struct RowWrite {
     pub image: RowImage,
 }
 
-/// What a write does with a row.
+/// Operation on a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RowOperation {
@@ -171,7 +171,7 @@ pub enum RowIntegers {
     Text,
 }
 
-/// What happened to a row of a write.
+/// Outcome of one row of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RowStatus {
@@ -191,7 +191,7 @@ pub enum RowStatus {
 pub struct RowOutcome {
     /// Index of the row in the list, or of its line in an NDJSON body, from 0.
     pub index: u64,
-    /// What happened.
+    /// Outcome.
     pub status: RowStatus,
     /// Key, with a generated id. Omitted if the key could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -207,7 +207,13 @@ impl Engine {
             Some(after) => {
                 let bucket = table.layout().merge_key(&range.start).len();
                 let bucket = &range.start[..range.start.len() - bucket];
-                after_key(&range, &[bucket, after].concat(), direction)
+                {
+                    let last = [bucket, after].concat();
+                    match direction {
+                        Direction::Ascending => range.above(&last),
+                        Direction::Descending => range.below(&last),
+                    }
+                }
             }
         });
         let cursors = ranges
@@ -225,23 +231,6 @@ impl Engine {
             scanned: 0,
         }
     }
-}
-
-/// Returns the part of a range after a key in scan order; `None` if it is empty.
-fn after_key(range: &KeyRange, key: &[u8], direction: Direction) -> Option<KeyRange> {
-    let mut rest = range.clone();
-    match direction {
-        Direction::Ascending => rest.start = rest.start.max([key, &[0]].concat()),
-        Direction::Descending => {
-            let key = key.to_vec();
-            rest.end = Some(rest.end.map_or(key.clone(), |end| end.min(key)));
-        }
-    }
-    let is_empty = rest
-        .end
-        .as_deref()
-        .is_some_and(|end| end <= rest.start.as_slice());
-    (!is_empty).then_some(rest)
 }
 
 /// Scan of rows in key order. Memory is bounded by one page per range.

@@ -20,7 +20,7 @@ pub enum RowsError {
     /// The request exceeds a limit.
     #[error("{message}")]
     OverLimit {
-        /// What is wrong, with limit and actual value.
+        /// Message with the limited quantity, the limit and the actual value.
         message: String,
         /// The limit.
         limit: u64,
@@ -32,7 +32,7 @@ pub enum RowsError {
     Damaged {
         /// Name of the table.
         table: String,
-        /// What is wrong.
+        /// Description of the damage.
         reason: String,
     },
     /// The request was cancelled, or its client has disconnected.

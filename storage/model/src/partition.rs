@@ -135,6 +135,34 @@ impl KeyRange {
         }
     }
 
+    /// Returns true if no key is in the range.
+    pub fn is_empty(&self) -> bool {
+        self.end
+            .as_deref()
+            .is_some_and(|end| end <= self.start.as_slice())
+    }
+
+    /// Returns the keys of the range above `key`; `None` if there are none.
+    #[must_use]
+    pub fn above(&self, key: &[u8]) -> Option<Self> {
+        let rest = Self {
+            start: [key, &[0]].concat().max(self.start.clone()),
+            end: self.end.clone(),
+        };
+        (!rest.is_empty()).then_some(rest)
+    }
+
+    /// Returns the keys of the range below `key`; `None` if there are none.
+    #[must_use]
+    pub fn below(&self, key: &[u8]) -> Option<Self> {
+        let end = self.end.as_deref().map_or(key, |end| end.min(key));
+        let rest = Self {
+            start: self.start.clone(),
+            end: Some(end.to_vec()),
+        };
+        (!rest.is_empty()).then_some(rest)
+    }
+
     /// Returns true if `key` is in the range.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.start.as_slice() <= key && self.end.as_deref().is_none_or(|end| key < end)

@@ -176,10 +176,10 @@ impl TableBuffer {
         direction: Direction,
         limit: usize,
     ) -> Vec<(Bytes, Mutations)> {
-        let end = range.end.as_deref();
-        if end.is_some_and(|end| end <= range.start.as_slice()) {
+        if range.is_empty() {
             return Vec::new();
         }
+        let end = range.end.as_deref();
         let bounds: (Bound<&[u8]>, Bound<&[u8]>) = (
             Bound::Included(&range.start),
             end.map_or(Bound::Unbounded, Bound::Excluded),
@@ -233,11 +233,7 @@ impl Changes {
     }
 
     fn delete(&mut self, range: KeyRange, sequence: SequenceNumber) {
-        let is_empty = range
-            .end
-            .as_deref()
-            .is_some_and(|end| end <= range.start.as_slice());
-        if is_empty {
+        if range.is_empty() {
             return;
         }
         let mut covered = self.rows.split_off(range.start.as_slice());

@@ -6,11 +6,11 @@
 use std::borrow::Cow;
 
 use smallvec::SmallVec;
-use tideline_wire::varint;
+use tideline_wire::varint::{self, unzigzag, zigzag};
 
 use crate::error::Damage;
 use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
-use crate::value::{CellValue, number, unzigzag, zigzag};
+use crate::value::{CellValue, number};
 
 /// Version of the form, in the low four bits of the first byte.
 const FORMAT: u8 = 1;

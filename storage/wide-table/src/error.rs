@@ -22,7 +22,7 @@ pub enum WideError {
     /// A request exceeds a limit.
     #[error("{what} exceeds the limit: {actual} of at most {limit}")]
     TooLarge {
-        /// What is limited.
+        /// Limited quantity.
         what: &'static str,
         /// The limit.
         limit: u64,
@@ -40,7 +40,7 @@ pub enum WideError {
     Damaged {
         /// Table of the row.
         table: TableId,
-        /// What is wrong.
+        /// Kind of the damage.
         reason: Damage,
     },
     /// The log refused or failed to commit.

@@ -179,23 +179,12 @@ fn end_of_page(rows: &[StoredRow], limit: PageLimit) -> Option<usize> {
     None
 }
 
-/// Returns the part of a range after a key; `None` if it is empty.
+/// Returns the part of a range after a key in scan order; `None` if it is empty.
 pub(crate) fn rest_of(range: &KeyRange, last: &[u8], direction: Direction) -> Option<KeyRange> {
-    let rest = match direction {
-        Direction::Ascending => KeyRange {
-            start: [last, &[0]].concat(),
-            end: range.end.clone(),
-        },
-        Direction::Descending => KeyRange {
-            start: range.start.clone(),
-            end: Some(last.to_vec()),
-        },
-    };
-    let is_empty = rest
-        .end
-        .as_deref()
-        .is_some_and(|end| end <= rest.start.as_slice());
-    (!is_empty).then_some(rest)
+    match direction {
+        Direction::Ascending => range.above(last),
+        Direction::Descending => range.below(last),
+    }
 }
 
 /// Applies the mutations of a row, oldest first, to its stored bytes; `None` if the row does not exist then.

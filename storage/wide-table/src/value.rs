@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use tideline_key_codec::tuple::Decimal;
 use tideline_model::{ColumnType, Timestamp};
-use tideline_wire::varint;
+use tideline_wire::varint::{self, unzigzag, zigzag};
 
 use crate::error::Damage;
 
@@ -143,16 +143,6 @@ impl<'a> CellValue<'a> {
             _ => return Err(Damage("a value has an unknown type")),
         })
     }
-}
-
-/// Maps small numbers of both signs to small unsigned numbers.
-pub(crate) const fn zigzag(number: i64) -> u64 {
-    ((number << 1) ^ (number >> 63)) as u64
-}
-
-/// Reverses [`zigzag`].
-pub(crate) const fn unzigzag(number: u64) -> i64 {
-    (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
 /// Removes a number from the front of `bytes`.

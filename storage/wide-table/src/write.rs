@@ -41,7 +41,7 @@ pub type MakeRows<'f, 'w, E> =
 /// Returns the outcome to store with an idempotency key, given the rows and their outcomes.
 pub type RememberRows<'f, 'w> = dyn Fn(&[RowWrite<'w>], &[RowOutcome]) -> Option<RequestRecord> + 'f;
 
-/// What a write does with a row.
+/// Operation on a row.
 #[derive(Debug, Clone)]
 pub enum Action {
     /// Replaces the row by these columns, sorted by name.
@@ -97,7 +97,7 @@ pub struct RowWrite<'a> {
     pub partition: usize,
     /// Time of the write, in nanoseconds since 1970-01-01T00:00:00Z; see [`WideStore::next_version`].
     pub time: i64,
-    /// What is done.
+    /// Operation.
     pub action: Action,
     /// Condition; `None` = always.
     pub condition: Option<Condition<'a>>,
@@ -289,6 +289,7 @@ impl WideStore {
             versions_max,
             row_bytes_max: usize::try_from(row_bytes_max).unwrap_or(usize::MAX),
             rows: BTreeMap::new(),
+            updates: BTreeMap::new(),
             seen: Vec::new(),
         };
         let mut outcomes = Vec::with_capacity(writes.len());
@@ -359,6 +360,8 @@ struct Deciding<'s> {
     row_bytes_max: usize,
     /// Rows that were read or written by earlier writes; `None` for rows that do not exist.
     rows: BTreeMap<Bytes, Option<Mutation<'static>>>,
+    /// Updates of rows that were not read; at most one per row.
+    updates: BTreeMap<Bytes, Mutation<'static>>,
     seen: Vec<(Bytes, Revision)>,
 }
 
@@ -373,16 +376,16 @@ impl Deciding<'_> {
             if bytes > ROW_BYTES_MAX {
                 return Ok((RowOutcome::Refused(Refused::TooLarge(bytes)), None));
             }
-            let is_small = mutation.effect != Effect::Update
-                || (out.len() <= SMALL_UPDATE_BYTES && self.grows_safely(&write.key, bytes));
-            if is_small {
-                // A later write of the same request must see this one.
-                if let Some(row) = self.rows.get_mut(&write.key) {
-                    *row = applied(row.take(), mutation, self.versions_max);
-                } else if mutation.effect != Effect::Update {
-                    self.rows
-                        .insert(write.key.clone(), mutation.on_nothing(self.versions_max));
-                }
+            // A later write of the same request must see this one.
+            if mutation.effect != Effect::Update {
+                self.updates.remove(&write.key);
+                self.rows
+                    .insert(write.key.clone(), mutation.on_nothing(self.versions_max));
+                return Ok((RowOutcome::Written(None), Some(Bytes::from(out))));
+            }
+            let is_first = !self.rows.contains_key(&write.key) && !self.updates.contains_key(&write.key);
+            if is_first && out.len() <= SMALL_UPDATE_BYTES && self.grows_safely(&write.key, bytes) {
+                self.updates.insert(write.key.clone(), mutation);
                 return Ok((RowOutcome::Written(None), Some(Bytes::from(out))));
             }
         }
@@ -455,7 +458,10 @@ impl Deciding<'_> {
             .map(|row| row.columns())
             .transpose()
             .map_err(damaged)?;
-        let row = row.map(Mutation::into_owned);
+        let mut row = row.map(Mutation::into_owned);
+        if let Some(update) = self.updates.remove(key) {
+            row = applied(row, update, self.versions_max);
+        }
         self.seen.push((key.clone(), revision));
         self.rows.insert(key.clone(), row.clone());
         Ok(row)

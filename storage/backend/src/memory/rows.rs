@@ -36,8 +36,7 @@ impl Rows {
         limit: PageLimit,
     ) -> Page {
         let end = range.end.as_deref();
-        let is_empty = end.is_some_and(|end| end <= range.start.as_slice());
-        let Some(rows) = self.partitions.get(&partition).filter(|_| !is_empty) else {
+        let Some(rows) = self.partitions.get(&partition).filter(|_| !range.is_empty()) else {
             return PageBuilder::new(range, direction, limit).complete();
         };
         let bounds = (

@@ -71,6 +71,53 @@ fn writes_of_one_request_see_those_before_them() {
 }
 
 #[test]
+fn an_update_is_seen_by_later_writes_of_its_request() {
+    every_backend(|backend| {
+        let database = Database::open(backend(), 1);
+        let written = database.write(&[
+            set("a", 1, "n", 5),
+            increment("a", 2, "n", 2),
+            set("a", 3, "n", 20),
+            increment("a", 4, "n", 1),
+        ]);
+        let numbers = written.rows.iter().map(|outcome| match outcome {
+            RowOutcome::Written(Some(row)) => number(row, "n"),
+            _ => None,
+        });
+        assert_eq!(numbers.collect::<Vec<_>>(), [None, Some(7), None, Some(21)]);
+        let row = database.row(b"a").expect("it exists");
+        assert_eq!(number(&row, "n"), Some(21));
+        database.close();
+    });
+}
+
+#[test]
+fn small_updates_of_one_request_cannot_exceed_the_limit_of_a_row() {
+    every_backend(|backend| {
+        let database = Database::open(backend(), 1);
+        let updates: Vec<RowWrite<'static>> = (0..220)
+            .map(|column: u32| {
+                let value = tideline_wide_table::CellValue::Binary(vec![7; 15 << 10].into());
+                let name = tideline_wide_table::ColumnName::Declared(column);
+                let columns = vec![tideline_wide_table::Column::with(name, 1, value)];
+                let update = Update {
+                    columns,
+                    ..Update::default()
+                };
+                write_of("a", 1, Action::Update(update))
+            })
+            .collect();
+        let written = database.write(&updates);
+        let is_too_large =
+            |outcome: &RowOutcome| matches!(outcome, RowOutcome::Refused(Refused::TooLarge(_)));
+        assert!(written.rows.iter().any(is_too_large));
+        database.flush();
+        assert_eq!(database.row(b"a"), None);
+        database.close();
+    });
+}
+
+#[test]
 fn increments_of_many_threads_are_all_counted() {
     every_backend(|backend| {
         let database = Database::open(backend(), 1);
