@@ -142,7 +142,7 @@ impl KeyRange {
             .is_some_and(|end| end <= self.start.as_slice())
     }
 
-    /// Returns the keys of the range above `key`; `None` if there are none.
+    /// Returns the part of the range above `key`; `None` if that part is empty.
     #[must_use]
     pub fn above(&self, key: &[u8]) -> Option<Self> {
         let rest = Self {
@@ -152,7 +152,7 @@ impl KeyRange {
         (!rest.is_empty()).then_some(rest)
     }
 
-    /// Returns the keys of the range below `key`; `None` if there are none.
+    /// Returns the part of the range below `key`; `None` if that part is empty.
     #[must_use]
     pub fn below(&self, key: &[u8]) -> Option<Self> {
         let end = self.end.as_deref().map_or(key, |end| end.min(key));
