@@ -143,6 +143,10 @@ impl Worker {
                 is_read_only || !settled || oldest.is_some_and(|end| self.flush_and_report(end).is_err());
             let mut progress = log.flushing.lock();
             if progress.is_stopping {
+                drop(progress);
+                // The next start counts only the time for which the process was stopped as part of a jump of the clock,
+                // and the trusted time does not go back.
+                log.store_clock();
                 return;
             }
             let idle = log.frozen.lock().is_empty();

@@ -89,6 +89,20 @@ fn what_a_clock_was_believed_for_is_known_after_a_restart() {
     assert_eq!(trusted.now, fixture.clock.now());
 }
 
+/// Machines run for weeks between two flushes of an idle table. A restart must not show expired points again.
+#[test]
+fn a_clean_stop_stores_the_trusted_time() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    fixture.pass(&engine, 40 * HOUR);
+    let before = engine.store().trusted_now();
+    assert_eq!(before.now, fixture.clock.now());
+    drop(engine);
+    let engine = fixture.open();
+    let after = engine.store().trusted_now();
+    assert_eq!((after.now, after.doubt), (before.now, None));
+}
+
 #[test]
 fn timelines_that_a_wrong_clock_hid_are_there_again() {
     let fixture = Fixture::new();
