@@ -77,6 +77,30 @@ impl<'de> Deserialize<'de> for Members {
 pub struct RowsBody {
     /// Writes, applied in their order; at most 10,000.
     pub rows: Vec<RowWrite>,
+    /// Rows and ranges that must be unchanged since they were read; at most 1,000, whose ranges have at most 10,000 rows
+    /// together. If one has changed, nothing is written. All of them and all `rows` must belong to one partition.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unchanged: Vec<RequiredRead>,
+}
+
+/// Row or range that must be unchanged since it was read: `key`, or `prefix` and `range` of a scan.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"key": {"customer": "acme", "placed": "2026-11-20T12:00:00Z"}, "revision": null}))]
+pub struct RequiredRead {
+    /// Key of a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, serde_json::Value>>)]
+    pub key: Option<Members>,
+    /// Values of the first key columns of the scan.
+    #[serde(default, skip_serializing_if = "Members::is_empty")]
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub prefix: Members,
+    /// Bounds of the scan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<KeyBounds>,
+    /// Revision that the read returned; `null` if the row must not exist.
+    pub revision: Option<String>,
 }
 
 /// Write of one row.
@@ -290,6 +314,9 @@ pub struct Row {
     /// `{"type": …, "value": …, "version": …}`, newest first.
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub columns: Members,
+    /// Revision of the row. Omitted unless `revisions` is set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
 }
 
 /// Rows to read by their keys: `keys` or `in`.
@@ -315,6 +342,9 @@ pub struct GetRows {
     /// Time range of the versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version_range: Option<TimeSpan>,
+    /// Returns the revision of each row. A write can require that it is unchanged. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub revisions: bool,
 }
 
 /// Rows read by their keys.
@@ -404,6 +434,10 @@ pub struct ScanRows {
     /// Allows a scan of the whole table, without `prefix` and `range`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_scan: bool,
+    /// Returns the revision of each row, and the revision of the range if the page is a complete forward scan within one
+    /// partition. A write can require that they are unchanged. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub revisions: bool,
 }
 
 /// Reason why a page ended before the scan.
@@ -432,6 +466,10 @@ pub struct RowsPage {
     pub next: Option<String>,
     /// Reason why the page ended before the scan. Omitted at its end.
     pub reason: Option<PageEnd>,
+    /// Revision of the range, including rows that do not meet `where`. Omitted unless `revisions` is set and the page is
+    /// a complete forward scan within one partition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
     /// Id of the request, as in the server log.
     pub request_id: String,
 }
@@ -448,6 +486,9 @@ pub struct ScanEnd {
     /// Reason why the response ended before the scan. Omitted at its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<PageEnd>,
+    /// Revision of the range; as in a page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
 }
 
 /// Rows to count.

@@ -14,7 +14,8 @@ use tideline_log::RequestRecord;
 use tideline_model::{Durability, KeyRange};
 pub use tideline_wide_table::{
     Action, CellValue, Column, ColumnName, Condition as RowCondition, Image, Increment, Mutation,
-    ROW_BYTES_MAX, Refused, RowOutcome, RowPage, RowWrite, StoredRow, Update, Version, Written,
+    ROW_BYTES_MAX, RangeDigest, Refused, RowDigest, RowOutcome, RowPage, RowWrite, StoredRow,
+    UNCHANGED_ROWS_MAX, Unchanged, Update, Version, Written,
 };
 use tideline_wide_table::{MakeRows, WideError, WriteOptions};
 
@@ -64,6 +65,8 @@ pub struct RowWriteOptions<'e, 'r> {
     pub durability: Option<Durability>,
     /// Idempotency key.
     pub request: Option<RememberedResponse<'e, 'r>>,
+    /// State that the writes require; without it, nothing is written.
+    pub unchanged: Vec<Unchanged>,
 }
 
 impl Engine {
@@ -145,6 +148,7 @@ impl Engine {
         };
         let options = WriteOptions {
             durability: options.durability.unwrap_or(table.table().spec().durability),
+            unchanged: options.unchanged.clone(),
         };
         if table.layout().generated().is_some() {
             return rows.write_generated(threads, id, make, &options, &remember);
@@ -169,6 +173,7 @@ impl Engine {
         // Deletes free space, so they are not refused while the disk is nearly full.
         let options = WriteOptions {
             durability: durability.unwrap_or(table.table().spec().durability),
+            ..WriteOptions::default()
         };
         let id = table.table().points().id();
         self.rows

@@ -12,6 +12,7 @@
 //! | [`write`](mod@write) | writes and their outcomes |
 //! | [`read`] | reads by key, scans, counts, deletes of ranges |
 //! | [`token`] | page tokens |
+//! | [`transaction`] | revisions, and the requirement that rows are unchanged |
 //! | [`error`] | [`RowsError`] |
 
 pub mod condition;
@@ -20,10 +21,12 @@ pub mod key;
 pub mod read;
 pub mod selection;
 pub mod token;
+pub mod transaction;
 pub mod value;
 pub mod write;
 
 pub use error::{Result, RowsError};
 pub use read::{Count, Page, PageLimits, Scan};
 pub use selection::Selection;
+pub use transaction::Transaction;
 pub use write::{Outcomes, WriteSettings};

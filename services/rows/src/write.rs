@@ -30,6 +30,7 @@ use crate::condition::RowMatcher;
 use crate::error::{Result, RowsError};
 use crate::key;
 use crate::selection::{Selection, write_key};
+use crate::transaction::Transaction;
 use crate::value::{GivenValue, parse_column};
 
 /// Maximum number of rows of a request that is not a body of lines.
@@ -52,6 +53,8 @@ pub struct WriteSettings {
     pub integers: RowIntegers,
     /// Idempotency key of the client.
     pub key: Option<String>,
+    /// Rows and ranges that must be unchanged; `None` = no requirement.
+    pub transaction: Option<Transaction>,
 }
 
 /// Outcomes of a write.
@@ -118,7 +121,8 @@ struct Condition {
 ///
 /// # Errors
 ///
-/// [`RowsError::OverLimit`] for too many rows, and the errors of [`Engine::begin_row_request`] and
+/// [`RowsError::OverLimit`] for too many rows, [`RowsError::Invalid`] if a row does not belong to the partition of the
+/// transaction, [`RowsError::Changed`] if a row of the transaction has changed, and the errors of [`Engine::begin_row_request`] and
 /// [`Engine::write_rows`]. Nothing is written then, except after an error of kind `Unavailable`.
 pub fn write(
     engine: &Engine,
@@ -250,6 +254,9 @@ fn write_entry(
         .collect();
     exclude_partitions(&mut drafts);
     let drafts = drafts;
+    if let Some(transaction) = &settings.transaction {
+        check_partition(&drafts, transaction)?;
+    }
     let make = |next_id: &mut dyn FnMut() -> i64| {
         let time = next_id();
         let ready = drafts.iter().filter_map(Draft::ready);
@@ -274,10 +281,17 @@ fn write_entry(
             request,
             response: &response,
         }),
+        unchanged: settings
+            .transaction
+            .as_ref()
+            .map_or_else(Vec::new, |transaction| transaction.unchanged.clone()),
     };
     let (writes, written) = match drafts.iter().any(|draft| draft.ready().is_some()) {
         true => {
             let (writes, written) = engine.write_rows(table, &make, &options)?;
+            if let Some(changed) = written.changed {
+                return Err(RowsError::Changed(changed));
+            }
             (writes, written.rows)
         }
         false => (Vec::new(), Vec::new()),
@@ -307,6 +321,21 @@ fn counts_of(rows: &[RowOutcome]) -> RowCounts {
     let mut counts = RowCounts::default();
     rows.iter().for_each(|row| counts.add(row.status));
     counts
+}
+
+/// Refuses rows of other partitions than that of a transaction.
+fn check_partition(drafts: &[Draft], transaction: &Transaction) -> Result<()> {
+    let other = drafts.iter().find(|draft| {
+        let key = draft.key.as_ref();
+        key.is_some_and(|key| key.partition.as_ref() != Some(&transaction.partition))
+    });
+    match other {
+        None => Ok(()),
+        Some(draft) => Err(RowsError::Invalid(format!(
+            "rows/{} belongs to another partition than the elements of unchanged; a transaction covers one partition",
+            draft.index
+        ))),
+    }
 }
 
 /// Excludes the rows of partitions of which a row is not valid.
@@ -677,7 +706,7 @@ fn outcomes_of(
         let row = |image: &Option<Mutation<'static>>| {
             let mut out = Vec::new();
             selection
-                .write_row(table, &write.key, image.as_ref()?, &mut out)
+                .write_row(table, &write.key, image.as_ref()?, None, &mut out)
                 .ok()?;
             raw(out)
         };

@@ -164,6 +164,15 @@ impl TableBuffer {
         row.max(changes.deleted.covering(key))
     }
 
+    /// Returns the sequence of the last change of a row of a range; `None` if the generation changes none. Linear in the
+    /// number of changed rows of the range.
+    pub(crate) fn last_change_in(&self, range: &KeyRange) -> Option<SequenceNumber> {
+        let changes = self.changes.read();
+        let rows = changes.rows.range::<[u8], _>(bounds(range)?);
+        let row = rows.map(|(_, row)| row.sequence).max();
+        row.max(changes.deleted.touching(range))
+    }
+
     /// Returns true if the key is in a deleted range.
     pub(crate) fn is_deleted(&self, key: &[u8]) -> bool {
         self.has_ranges.load(Ordering::Acquire) && self.changes.read().deleted.covering(key).is_some()
@@ -176,14 +185,9 @@ impl TableBuffer {
         direction: Direction,
         limit: usize,
     ) -> Vec<(Bytes, Mutations)> {
-        if range.is_empty() {
+        let Some(bounds) = bounds(range) else {
             return Vec::new();
-        }
-        let end = range.end.as_deref();
-        let bounds: (Bound<&[u8]>, Bound<&[u8]>) = (
-            Bound::Included(&range.start),
-            end.map_or(Bound::Unbounded, Bound::Excluded),
-        );
+        };
         let changes = self.changes.read();
         let rows = changes.rows.range::<[u8], _>(bounds);
         let copy = |(key, row): (&Bytes, &BufferedRow)| (key.clone(), row.mutations.clone());
@@ -245,6 +249,16 @@ impl Changes {
     }
 }
 
+/// Returns the bounds of a range; `None` if it is empty.
+fn bounds(range: &KeyRange) -> Option<(Bound<&[u8]>, Bound<&[u8]>)> {
+    let end = range.end.as_deref();
+    let bounds = (
+        Bound::Included(range.start.as_slice()),
+        end.map_or(Bound::Unbounded, Bound::Excluded),
+    );
+    (!range.is_empty()).then_some(bounds)
+}
+
 /// Merges encoded mutations of one row, oldest first, into one.
 fn merge(mutations: &[Bytes], versions_max: usize) -> Result<Bytes, Damage> {
     let mut decoded = mutations.iter().map(|mutation| codec::decode(mutation));
@@ -265,6 +279,14 @@ impl DeletedRanges {
         let before = (Bound::Unbounded, Bound::Included(key));
         let (_, (end, sequence)) = self.0.range::<[u8], _>(before).next_back()?;
         end.as_deref().is_none_or(|end| key < end).then_some(*sequence)
+    }
+
+    /// Returns the newest sequence of the ranges that have keys in common with `range`.
+    fn touching(&self, range: &KeyRange) -> Option<SequenceNumber> {
+        let end = range.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let before = self.0.range::<[u8], _>((Bound::Unbounded, end)).rev();
+        let touching = before.take_while(|(_, (end, _))| end.as_ref().is_none_or(|end| *end > range.start));
+        touching.map(|(_, (_, sequence))| *sequence).max()
     }
 
     /// Adds a range and joins it with the ranges that it touches. A joined range has the newest sequence, so a reader

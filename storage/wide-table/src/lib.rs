@@ -31,6 +31,7 @@ pub mod mutation;
 mod read;
 mod state;
 pub mod store;
+pub mod unchanged;
 pub mod value;
 mod write;
 
@@ -39,6 +40,7 @@ pub use model::WideModel;
 pub use mutation::{Column, ColumnName, Effect, Mutation, Version};
 pub use read::{RowPage, StoredRow};
 pub use store::{Settings, WideReplay, WideStore};
+pub use unchanged::{RangeDigest, RowDigest, UNCHANGED_ROWS_MAX, Unchanged};
 pub use value::CellValue;
 pub use write::{
     Action, Condition, Image, Increment, MakeRows, ROW_BYTES_MAX, Refused, RememberRows, RowOutcome,

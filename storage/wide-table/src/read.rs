@@ -38,6 +38,11 @@ impl StoredRow {
         codec::decode(&self.value)
     }
 
+    /// Returns the encoded columns.
+    pub(crate) fn encoded(&self) -> &Bytes {
+        &self.value
+    }
+
     /// Returns the size of key and columns in bytes.
     pub fn bytes(&self) -> usize {
         self.key.len() + self.value.len()

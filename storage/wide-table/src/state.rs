@@ -14,7 +14,7 @@ use bytes::Bytes;
 use hashbrown::DefaultHashBuilder;
 use serde::{Deserialize, Serialize};
 use tideline_backend::PartRef;
-use tideline_model::{SequenceNumber, TableId};
+use tideline_model::{KeyRange, SequenceNumber, TableId};
 
 use crate::buffer::{Found, Generation, Mutations, TableBuffer};
 use crate::store::is_base;
@@ -75,6 +75,18 @@ impl State {
         }
     }
 
+    /// Returns the position of a range in the history of changes.
+    pub(crate) fn range_revision(&self, table: TableId, range: &KeyRange) -> RangeRevision {
+        let buffers = self.buffers(table);
+        RangeRevision(Revision {
+            last: buffers
+                .iter()
+                .filter_map(|buffer| buffer.last_change_in(range))
+                .max(),
+            flushes: self.flushes,
+        })
+    }
+
     /// Returns true if a row was not changed since `seen`. May return false for an unchanged row if a flush was
     /// published in between.
     pub(crate) fn is_unchanged(&self, table: TableId, key: &[u8], seen: Revision) -> bool {
@@ -94,6 +106,10 @@ pub(crate) struct Revision {
     /// Number of flushes published before.
     flushes: u64,
 }
+
+/// Last change of the rows of a range that a reader has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RangeRevision(Revision);
 
 /// Collects the mutations of one row over the buffers, newest first. Returns the mutations oldest first, and whether
 /// older state matters to them.
@@ -139,6 +155,8 @@ pub(crate) struct Buffered {
 #[derive(Debug)]
 pub(crate) struct PendingRows {
     counters: Box<[AtomicU32]>,
+    /// Counters by the hash of the partition.
+    partitions: Box<[AtomicU32]>,
     /// Pending deletions of ranges, which may change any row.
     ranges: AtomicU32,
     hasher: DefaultHashBuilder,
@@ -151,6 +169,7 @@ impl Default for PendingRows {
     fn default() -> Self {
         Self {
             counters: (0..COUNTERS).map(|_| AtomicU32::new(0)).collect(),
+            partitions: (0..COUNTERS).map(|_| AtomicU32::new(0)).collect(),
             ranges: AtomicU32::new(0),
             hasher: DefaultHashBuilder::default(),
         }
@@ -158,22 +177,32 @@ impl Default for PendingRows {
 }
 
 impl PendingRows {
-    fn counter(&self, table: TableId, key: &[u8]) -> &AtomicU32 {
-        let hash = self.hasher.hash_one((table.0, key)) as usize;
-        &self.counters[hash % COUNTERS]
+    fn slot(&self, table: TableId, key: &[u8]) -> usize {
+        self.hasher.hash_one((table.0, key)) as usize % COUNTERS
     }
 
     /// Returns true if a change of the row may be pending.
     pub(crate) fn is_pending(&self, table: TableId, key: &[u8]) -> bool {
-        self.ranges.load(Ordering::Relaxed) > 0 || self.counter(table, key).load(Ordering::Relaxed) > 0
+        let counter = &self.counters[self.slot(table, key)];
+        self.ranges.load(Ordering::Relaxed) > 0 || counter.load(Ordering::Relaxed) > 0
     }
 
-    pub(crate) fn begin_row(&self, table: TableId, key: &[u8]) {
-        self.counter(table, key).fetch_add(1, Ordering::Relaxed);
+    /// Returns true if a change of a row of the partition may be pending.
+    pub(crate) fn is_partition_pending(&self, table: TableId, partition: &[u8]) -> bool {
+        let counter = &self.partitions[self.slot(table, partition)];
+        self.ranges.load(Ordering::Relaxed) > 0 || counter.load(Ordering::Relaxed) > 0
     }
 
-    pub(crate) fn end_row(&self, table: TableId, key: &[u8]) {
-        self.counter(table, key).fetch_sub(1, Ordering::Relaxed);
+    /// Counts a change of a row as pending. `partition` is the length of the prefix that names its partition.
+    pub(crate) fn begin_row(&self, table: TableId, key: &[u8], partition: usize) {
+        self.counters[self.slot(table, key)].fetch_add(1, Ordering::Relaxed);
+        self.partitions[self.slot(table, &key[..partition])].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends what [`begin_row`](Self::begin_row) has begun.
+    pub(crate) fn end_row(&self, table: TableId, key: &[u8], partition: usize) {
+        self.counters[self.slot(table, key)].fetch_sub(1, Ordering::Relaxed);
+        self.partitions[self.slot(table, &key[..partition])].fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn begin_range(&self) {

@@ -24,7 +24,7 @@ use tideline_rows::read::{
     get as get_rows, keys_of,
 };
 use tideline_rows::write::{write as write_rows, write_lines};
-use tideline_rows::{Outcomes, PageLimits, RowsError, Scan, Selection, WriteSettings};
+use tideline_rows::{Outcomes, PageLimits, RowsError, Scan, Selection, Transaction, WriteSettings};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -106,6 +106,10 @@ struct DeleteQuery {
 /// outcome, followed by a line with the counts. A line that is not valid is refused. If an entry cannot be stored, the
 /// remaining lines are `not_applied`; `retryable` states whether to send them again.
 ///
+/// `unchanged` makes the request an optimistic transaction of one partition: it lists rows and ranges with the revisions
+/// that earlier reads with `revisions` have returned. If one of them has changed since, nothing is written, and the
+/// response is 409 `condition_failed`; read again, and repeat.
+///
 /// With an `Idempotency-Key`, a request with the same key within a day returns the outcomes of the first one and writes
 /// nothing; rows returned by it are omitted if they exceed 1 MiB. The same key with another body is 422. For NDJSON the
 /// key covers each entry, so a repeated request continues where the first one ended.
@@ -155,10 +159,11 @@ async fn write(
             ));
         }
     };
-    let settings = WriteSettings {
+    let mut settings = WriteSettings {
         durability: query.durability.map(Into::into),
         integers: query.integers.unwrap_or_default(),
         key: request_key(request.headers())?,
+        transaction: None,
     };
     let received = body::receive(request, &app, body::write_limits(&app.settings)).await?;
     let permit = app.writes.take(current_client()).await?;
@@ -184,7 +189,8 @@ async fn write(
         let _permit = permit;
         let body = received.decode()?;
         let table = engine.wide_table(&table)?;
-        let RowsBody { rows } = plain::read(&body).map_err(unreadable)?;
+        let RowsBody { rows, unchanged } = plain::read(&body).map_err(unreadable)?;
+        settings.transaction = Transaction::new(&table, &unchanged)?;
         Ok(write_rows(&engine, &table, &rows, &body, &settings)?)
     });
     Ok(report(outcomes.await?, id))
@@ -256,7 +262,8 @@ async fn get(
             request.version_range,
             query.integers.unwrap_or_default(),
             app.engine.now(),
-        )?;
+        )?
+        .with_revisions(request.revisions);
         let keys = keys_of(&table, &request)?;
         put(writer, b"{\"rows\":[")?;
         let mut separator: &[u8] = b"";
@@ -355,7 +362,8 @@ async fn scan(
             request.version_range,
             query.integers.unwrap_or_default(),
             app.engine.now(),
-        )?;
+        )?
+        .with_revisions(request.revisions);
         let terms = ScanTerms {
             prefix: &request.prefix,
             range: request.range.as_ref(),
@@ -389,6 +397,7 @@ async fn scan(
             returned: page.returned,
             next: page.next,
             reason: page.reason,
+            revision: page.revision,
         };
         if is_lines {
             return put_line(writer, &end).map_err(stream::client_left);
@@ -538,6 +547,7 @@ impl From<RowsError> for Failure {
                 limit: Some((limit, actual)),
                 ..Self::new(ErrorCode::OverLimit, message)
             },
+            RowsError::Changed(_) => Self::new(ErrorCode::ConditionFailed, message),
             RowsError::Damaged { .. } => Self::new(ErrorCode::Internal, message),
             RowsError::Cancelled => Self::new(ErrorCode::Conflict, message),
             RowsError::Output(error) => stream::client_left(error),
