@@ -112,10 +112,10 @@ pub struct RowWrite {
     /// Values of all key columns. A generated column may be omitted in a `put`.
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub key: Members,
-    /// Columns to set, by name. A value has the declared type of its column. In an undeclared column, text is `string`, an
-    /// integer `i64` (above its range `u64`), another number `f64`, and a boolean `bool`. All types have the form
-    /// `{"type": "binary", "value": "AAE=", "version": "2026-11-20T12:00:00Z"}`; `version` is optional, and a list of
-    /// such objects sets several versions.
+    /// Columns to set, by name. A value has the declared type of its column. In an undeclared column, text is
+    /// `string`, an integer `i64` (above its range `u64`), another number `f64`, and a boolean `bool`. A value
+    /// of any type can have the form `{"type": "binary", "value": "AAE=", "version": "2026-11-20T12:00:00Z"}`;
+    /// `version` is optional, and a list of such objects sets several versions.
     #[serde(default, skip_serializing_if = "Members::is_empty")]
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub columns: Members,
@@ -128,7 +128,7 @@ pub struct RowWrite {
     /// Single versions to remove. Only for `update`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove_versions: Vec<ColumnVersion>,
-    /// Condition; the row is written only if it is met.
+    /// Condition; the row is written only if the condition is met.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<RowCondition>,
     /// Row that the outcome contains. Default `none`.
@@ -163,7 +163,7 @@ pub struct ColumnVersion {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"exists": true, "where": {"field": "state", "equals": "open"}}))]
 pub struct RowCondition {
-    /// Whether the row must exist.
+    /// True if the row must exist, false if the row must not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exists: Option<bool>,
     /// Condition on the newest values of the columns and on the key columns. A row that does not exist has no columns.
@@ -201,12 +201,12 @@ pub enum RowIntegers {
 pub enum RowStatus {
     /// The row was written.
     Written,
-    /// Its condition is not met.
+    /// The condition of the write was not met.
     ConditionFailed,
-    /// It was not written because another row of its partition was not, or because an earlier part of an NDJSON body
-    /// could not be stored.
+    /// The row was not written because another row of its partition was not written, or because an earlier part
+    /// of an NDJSON body could not be stored.
     NotApplied,
-    /// It is not valid, or its result would not be; `reason` describes why.
+    /// The write is not valid, or the resulting row would not be valid; `reason` describes why.
     Refused,
 }
 
@@ -221,11 +221,12 @@ pub struct RowOutcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<BTreeMap<String, serde_json::Value>>)]
     pub key: Option<Box<RawValue>>,
-    /// Requested row; after a failed condition the current one. Omitted if it does not exist.
+    /// Row requested by `return`; after a failed condition the current row. Omitted if the row was not
+    /// requested or does not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Row>)]
     pub row: Option<Box<RawValue>>,
-    /// Why the row was not written.
+    /// Reason why the row was not written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// True if the same write can succeed later. Omitted otherwise.
@@ -279,7 +280,7 @@ pub struct RowsReport {
     pub request_id: String,
 }
 
-/// Error of a write of which no row was written, with the outcome of each row.
+/// Error of a request that has written no row, with the outcome of each row.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct RowsNotWritten {
     /// Error.
@@ -309,9 +310,9 @@ pub struct Row {
     /// Values of the key columns.
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub key: Members,
-    /// Columns. A value whose type cannot be recognised from its column has the form
-    /// `{"type": …, "value": …}`, as in a write. With `versions` or `version_range`, each column is a list of
-    /// `{"type": …, "value": …, "version": …}`, newest first.
+    /// Columns. A value whose type does not follow from its column has the form `{"type": …, "value": …}`, as
+    /// in a write. With `versions` or `version_range`, each column is a list of `{"type": …, "value": …,
+    /// "version": …}`, newest first.
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub columns: Members,
     /// Revision of the row. Omitted unless `revisions` is set.
@@ -359,25 +360,25 @@ pub struct RowsFound {
     pub request_id: String,
 }
 
-/// Bounds of a key column: the first one after those of `prefix`.
+/// Bounds of the first key column after the key columns in `prefix`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"column": "placed", "from": "2026-11-20T00:00:00Z", "to": "2026-11-21T00:00:00Z"}))]
 pub struct KeyBounds {
     /// Name of the key column.
     pub column: String,
-    /// Smallest value; missing = no lower bound.
+    /// Lower bound, included by default; missing = no lower bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub from: Option<Box<RawValue>>,
-    /// Excludes the value of `from`. Default false.
+    /// True to exclude the value of `from`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub from_exclusive: bool,
-    /// Largest value, excluded; missing = no upper bound.
+    /// Upper bound, excluded by default; missing = no upper bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub to: Option<Box<RawValue>>,
-    /// Includes the value of `to`. Default false.
+    /// True to include the value of `to`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub to_inclusive: bool,
 }
@@ -407,7 +408,7 @@ pub struct ScanRows {
     #[serde(default, skip_serializing_if = "Members::is_empty")]
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub prefix: Members,
-    /// Bounds of the key column after those of `prefix`.
+    /// Bounds of the first key column after the key columns in `prefix`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<KeyBounds>,
     /// Direction. Default `forward`.
@@ -428,10 +429,10 @@ pub struct ScanRows {
     /// Condition on the newest values of the columns and on the key columns.
     #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<ValueCondition>,
-    /// Token `next` of the page before. The other members, except `limit`, must be unchanged.
+    /// Token `next` of the previous page. The other members, except `limit`, must be unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_token: Option<String>,
-    /// Allows a scan of the whole table, without `prefix` and `range`. Default false.
+    /// True to allow a scan of the whole table, without `prefix` and `range`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_scan: bool,
     /// Returns the revision of each row, and the revision of the range if the page is a complete forward scan within one
@@ -440,15 +441,15 @@ pub struct ScanRows {
     pub revisions: bool,
 }
 
-/// Reason why a page ended before the scan.
+/// Reason why a page ended before the end of the scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PageEnd {
     /// The page has the requested number of rows.
     Limit,
-    /// The page has read 100,000 rows, most of which did not meet the condition.
+    /// The scan has read 100,000 rows and deletions for this page.
     Scanned,
-    /// The rows of the page have 4 MiB.
+    /// The rows of the page have reached 4 MiB.
     Bytes,
 }
 
@@ -464,7 +465,7 @@ pub struct RowsPage {
     pub returned: u64,
     /// Token of the next page; `null` at the end of the scan. It stays valid after a restart of the server.
     pub next: Option<String>,
-    /// Reason why the page ended before the scan. Omitted at its end.
+    /// Reason why the page ended before the end of the scan. Omitted if the scan has ended.
     pub reason: Option<PageEnd>,
     /// Revision of the range, including rows that do not meet `where`. Omitted unless `revisions` is set and the page is
     /// a complete forward scan within one partition.
@@ -483,7 +484,7 @@ pub struct ScanEnd {
     pub returned: u64,
     /// Token of the next page; `null` at the end of the scan.
     pub next: Option<String>,
-    /// Reason why the response ended before the scan. Omitted at its end.
+    /// Reason why the response ended before the end of the scan. Omitted if the scan has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<PageEnd>,
     /// Revision of the range; as in a page.
@@ -500,16 +501,16 @@ pub struct CountRows {
     #[serde(default, skip_serializing_if = "Members::is_empty")]
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub prefix: Members,
-    /// Bounds of the key column after those of `prefix`.
+    /// Bounds of the first key column after the key columns in `prefix`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<KeyBounds>,
     /// Condition on the newest values of the columns and on the key columns.
     #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<ValueCondition>,
-    /// Token `next` of the count before. The other members must be unchanged.
+    /// Token `next` of the previous count. The other members must be unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_token: Option<String>,
-    /// Allows a count of the whole table, without `prefix` and `range`. Default false.
+    /// True to allow a count of the whole table, without `prefix` and `range`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_scan: bool,
 }
@@ -537,10 +538,10 @@ pub struct DeleteRows {
     #[serde(default, skip_serializing_if = "Members::is_empty")]
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub prefix: Members,
-    /// Bounds of the key column after those of `prefix`.
+    /// Bounds of the first key column after the key columns in `prefix`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<KeyBounds>,
-    /// Allows to delete all rows of the table, without `prefix` and `range`. Default false.
+    /// True to allow a delete of all rows of the table, without `prefix` and `range`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_all: bool,
 }

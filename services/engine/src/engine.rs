@@ -60,8 +60,8 @@ pub struct Settings {
     pub tables: TableLimits,
     /// True if the data is a copy of a database that stays in use. Archived files then belong to the original.
     pub is_copy: bool,
-    /// Time after a policy change or a clock jump during which no timeline is removed by its age, so that a mistake
-    /// can be corrected.
+    /// Time after a policy change or a clock jump during which no timeline is removed by its age, and time for which
+    /// the last point of a removed timeline must have been hidden; a mistake can be corrected until then.
     pub purge_delay: Duration,
     /// Memory account that all requests share. Default: unlimited.
     pub memory: MemoryAccount,
@@ -158,7 +158,7 @@ pub struct EngineStats {
     pub catalog_bytes: usize,
     /// Number of tables.
     pub tables: usize,
-    /// Journal entries that the start replayed.
+    /// Counts of the journal entries replayed at the start.
     pub replayed: Replayed,
 }
 

@@ -28,7 +28,7 @@ use crate::write::{IdempotentRequest, RunningRequest};
 const PAGE_ROWS: usize = 500;
 /// Bytes after which a page of a range ends.
 const PAGE_BYTES: usize = 1 << 20;
-/// Least number of rows that a merged scan reads at once from each bucket.
+/// Minimum number of rows that a merged scan reads at once from each bucket.
 const BUCKET_ROWS_MIN: usize = 8;
 
 /// Result of starting a request with an idempotency key.
@@ -74,7 +74,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`begin_request`](Self::begin_request).
+    /// Returns the errors of [`begin_request`](Self::begin_request).
     pub fn begin_row_request(
         &self,
         table: &WideTable,
@@ -92,16 +92,16 @@ impl Engine {
         }
     }
 
-    /// Returns a version for a write: a time in nanoseconds, higher than any before.
+    /// Returns a version for a write: a time in nanoseconds, higher than all versions returned before.
     pub fn next_version(&self) -> i64 {
         self.rows.next_version()
     }
 
-    /// Refuses a version given by a client that is farther from now than the table allows.
+    /// Refuses a client's version if it is farther from now than the table allows.
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::Invalid`].
+    /// Returns [`EngineError::Invalid`] for such a version.
     pub fn check_version(&self, table: &WideTable, version: i64) -> Result<()> {
         let Some(guard) = table.settings().version_guard else {
             return Ok(());
@@ -163,7 +163,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`write_rows`](Self::write_rows).
+    /// Returns an error of the rows. After an error of kind `Unavailable` the outcome is unknown.
     pub fn delete_rows(
         &self,
         table: &WideTable,
@@ -191,8 +191,8 @@ impl Engine {
     }
 
     /// Begins a scan of ranges. `after` is the [merge key](tideline_key_codec::layout::KeyLayout::merge_key) of the
-    /// last row of an earlier scan with the same ranges; its row and those before are skipped. `wanted` is the number of
-    /// rows that the caller expects to take, so that a short scan does not read ahead.
+    /// last row of an earlier scan with the same ranges; that row and all before it are skipped. `wanted` is the number
+    /// of rows that the caller expects to take, so that a short scan does not read ahead.
     pub fn scan_rows<'e>(
         &'e self,
         table: Arc<WideTable>,
@@ -253,7 +253,7 @@ struct Cursor {
     rest: Option<KeyRange>,
     /// Rows that were read and not returned.
     rows: VecDeque<StoredRow>,
-    /// Rows to read next; doubled with each page.
+    /// Maximum number of rows of the next page; doubled with each page up to [`PAGE_ROWS`].
     page_rows: usize,
 }
 
@@ -263,7 +263,7 @@ impl RowScan<'_> {
         self.scanned
     }
 
-    /// Returns the next row; `None` at the end. Reads at most one page of each range.
+    /// Returns the next row; `None` at the end. For each range without buffered rows, reads pages until one has a row.
     ///
     /// # Errors
     ///

@@ -249,8 +249,11 @@ impl Changes {
     }
 }
 
+/// Bounds of a search in an ordered map.
+type KeyBounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
+
 /// Returns the bounds of a range; `None` if it is empty.
-fn bounds(range: &KeyRange) -> Option<(Bound<&[u8]>, Bound<&[u8]>)> {
+fn bounds(range: &KeyRange) -> Option<KeyBounds<'_>> {
     let end = range.end.as_deref();
     let bounds = (
         Bound::Included(range.start.as_slice()),

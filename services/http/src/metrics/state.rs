@@ -115,7 +115,7 @@ fn memory(figures: &mut Figures<'_>, account: &MemoryAccount) -> fmt::Result {
     )
 }
 
-/// Writes the refusals by fair shares.
+/// Writes the numbers of requests refused because their client exceeded its fair share.
 fn shares(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
     let refused = [
         ("writes", app.writes.refused()),

@@ -39,7 +39,7 @@ use crate::resources::query::{accepted_format, describe};
 use crate::resources::{Failures, QueryFailures, page_limit};
 use crate::stream::{self, ResponseWriter, WriteContext};
 
-/// Media type of lines of JSON.
+/// Media type of a body or response with one JSON value per line.
 const NDJSON: &str = "application/x-ndjson";
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -91,15 +91,15 @@ struct DeleteQuery {
 
 /// Write rows
 ///
-/// Puts, updates and deletes rows, each if its condition is met. All writes of one partition are done or none of them;
-/// partitions are independent of each other. The partition of a row is given by the first key column that is neither a
-/// hash prefix nor a bucket. Rows that are written become visible and durable together. Writes are applied in their
-/// order, and see those before them.
+/// Puts, updates and deletes rows, each if its condition is met. Either all writes of a partition are applied
+/// or none of them; partitions are independent of each other. The partition of a row is given by the first key
+/// column that is neither a hash prefix nor a bucket. Rows that are written become visible and durable
+/// together. Writes are applied in their order; each one takes effect on the result of the writes before it.
 ///
-/// The response is 200 if at least one row was written or the request has no rows; check the outcomes. If no row was
-/// written, it is an error that contains the outcomes: 409 `condition_failed` if a condition was not met, otherwise 422
-/// `all_rejected`. A request has at most 10,000 rows, 100 of them with `return`; all changes together may have 4 MiB, and
-/// a row 2 MiB.
+/// The response is 200 if at least one row was written or the request has no rows; check the outcomes. If no
+/// row was written, the response is an error that contains the outcomes: 409 `condition_failed` if a condition
+/// was not met, otherwise 422 `all_rejected`. A request has at most 10,000 rows, and at most 100 of them have
+/// `return`. All changes together have at most 4 MiB, and a row at most 2 MiB.
 ///
 /// In `application/x-ndjson`, each line of the body is one write. The server cuts the lines into entries of up to 1,000
 /// lines or 1 MiB, and the lines of an entry are handled like a request. The response has status 200 and one line per
@@ -110,9 +110,10 @@ struct DeleteQuery {
 /// that earlier reads with `revisions` have returned. If one of them has changed since, nothing is written, and the
 /// response is 409 `condition_failed`; read again, and repeat.
 ///
-/// With an `Idempotency-Key`, a request with the same key within a day returns the outcomes of the first one and writes
-/// nothing; rows returned by it are omitted if they exceed 1 MiB. The same key with another body is 422. For NDJSON the
-/// key covers each entry, so a repeated request continues where the first one ended.
+/// With an `Idempotency-Key`, a request with the same key within a day returns the outcomes of the first
+/// request and writes nothing; returned rows are omitted if they exceed 1 MiB. The same key with another body
+/// returns 422. For NDJSON the key covers each entry, so a repeated request continues where the first request
+/// ended.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows", tag = "rows", operation_id = "write_rows",
     params(
@@ -200,7 +201,7 @@ fn outcomes_example() -> &'static str {
     "{\"index\":0,\"status\":\"written\",\"key\":{\"customer\":\"acme\",\"placed\":\"2026-11-20T12:00:00Z\"}}\n{\"written\":1,\"condition_failed\":0,\"not_applied\":0,\"refused\":0}\n"
 }
 
-/// Returns the response to a write: an error if no row was written.
+/// Returns the response to a write: an error if the request has rows and no row was written.
 fn report(outcomes: Outcomes, id: RequestId) -> Response {
     let Outcomes {
         counts,
@@ -239,8 +240,8 @@ fn report(outcomes: Outcomes, id: RequestId) -> Response {
 
 /// Read rows by their keys
 ///
-/// Returns rows in the order of the keys: `keys` lists keys, `in` lists values of each key column, of which all
-/// combinations are read. A row that does not exist is `null`.
+/// Returns rows in the order of the keys: `keys` lists keys, `in` lists values of each key column, and all
+/// combinations of them are read. A row that does not exist is `null`.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/get", tag = "rows", operation_id = "get_rows",
     params(RowsPath, ReadQuery),
@@ -296,13 +297,15 @@ async fn get(
 
 /// Scan rows
 ///
-/// Returns the rows of a key prefix, and of bounds on the key column after it, in the order of their keys or in the
-/// opposite order. The rows of buckets are merged. A page ends after `limit` rows, 4 MiB, or 100,000 rows read; `reason`
-/// states which, and `next` continues. A page can be empty although more rows follow if a condition rejects most rows.
-/// Each row is returned in a state that it had during the scan; pages are not a snapshot.
+/// Returns the rows of a key prefix, and of bounds on the key column after it, in the order of their keys or in
+/// the opposite order. The rows of buckets are merged. A page ends after `limit` rows, 4 MiB, or 100,000 rows
+/// read; `reason` states which limit was reached, and `next` continues the scan. A page can be empty although
+/// more rows follow if a condition rejects most rows. Each row is returned in a state that it had during the
+/// scan; pages are not a snapshot.
 ///
-/// With `Accept: application/x-ndjson`, all rows are streamed, one per line, with bounded memory and without a limit. The
-/// last line has the members `scanned`, `returned` and `next`. If the client disconnects, the scan stops.
+/// With `Accept: application/x-ndjson`, all rows are streamed, one per line, with bounded memory and no limit
+/// except `limit`. The last line has the members `scanned`, `returned` and `next`. If the client disconnects,
+/// the scan stops.
 ///
 /// A scan of the whole table, without `prefix` and `range`, needs `allow_scan`.
 #[utoipa::path(
@@ -504,7 +507,7 @@ async fn delete(
     }))
 }
 
-/// Waits for a query permit, and streams what `write` produces on a blocking thread.
+/// Waits for a query permit, runs `write` on a blocking thread, and streams its output.
 async fn read<F>(app: &App, content_type: &'static str, write: F) -> Result<Response>
 where
     F: FnOnce(&App, &Cancel, &mut ResponseWriter) -> Result<()> + Send + 'static,

@@ -16,8 +16,8 @@ use crate::memory::MemoryLimit;
 const MEMORY_PERCENT: u64 = 60;
 /// Minimum memory for requests. With less, single requests of ordinary size would be refused.
 const REQUESTS_BYTES_MIN: u64 = 8 << 20;
-/// Budgets that are at most the given part of `memory.max` unless they are set. With the heads, which are at
-/// most 5/12, they leave a fifth to requests.
+/// Budgets and denominators: a budget that is not set takes at most this share of `memory.max`. Together with the
+/// heads, which take at most 5/12, and the newest journal entries, the budgets leave a fifth to requests.
 const SHARES: [(&str, u64); 8] = [
     ("http.bodies_in_flight_bytes_max", 8),
     ("http.decoded_body_bytes_max", 16),
@@ -28,7 +28,7 @@ const SHARES: [(&str, u64); 8] = [
     ("storage.series_cache_bytes", 16),
     ("archive.cache_bytes", 32),
 ];
-/// The newest journal entries are at most this part of `memory.max`.
+/// Denominator of the largest share of `memory.max` for the newest journal entries.
 const RECENT_PART: u64 = 32;
 
 /// Division of [`Config::memory_max`].
@@ -116,7 +116,7 @@ impl Config {
         self.memory_max.unwrap_or_else(granted)
     }
 
-    /// Returns the memory of a machine on which `memory.max` would be the default. The default head size is
+    /// Returns the memory of a machine whose default of `memory.max` equals the current value. The default head size is
     /// derived from it.
     pub(super) fn memory_basis_bytes(&self) -> u64 {
         match self.memory_max {
