@@ -318,6 +318,9 @@ pub struct Row {
     /// Revision of the row. Omitted unless `revisions` is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
+    /// First column of the range that was not returned because of `column_limit`. Omitted if all were returned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_column: Option<String>,
 }
 
 /// Rows to read by their keys: `keys` or `in`.
@@ -343,9 +346,29 @@ pub struct GetRows {
     /// Time range of the versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version_range: Option<TimeSpan>,
+    /// Range of the names of the columns to return, in their order. Instead of `columns`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column_range: Option<ColumnRange>,
+    /// Maximum number of columns of a row, 1 to 10,000. A row with more columns has `next_column`, with which
+    /// `column_range` continues. Instead of `columns`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column_limit: Option<u32>,
     /// Returns the revision of each row. A write can require that it is unchanged. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub revisions: bool,
+}
+
+/// Range of column names, in the order of their bytes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"from": "reading_2026-11"}))]
+pub struct ColumnRange {
+    /// First name. Default: the first of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// First name after the range. Default: no end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
 }
 
 /// Rows read by their keys.

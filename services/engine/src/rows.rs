@@ -13,9 +13,9 @@ use tideline_key_codec::layout::Ranges;
 use tideline_log::RequestRecord;
 use tideline_model::{Durability, KeyRange};
 pub use tideline_wide_table::{
-    Action, CellValue, Column, ColumnName, Condition as RowCondition, Image, Increment, Mutation,
-    ROW_BYTES_MAX, RangeDigest, Refused, RowDigest, RowOutcome, RowPage, RowWrite, StoredRow,
-    UNCHANGED_ROWS_MAX, Unchanged, Update, Version, Written,
+    Action, COLUMN_BYTES_MAX, CellValue, Column, ColumnName, ColumnPage, ColumnSpan,
+    Condition as RowCondition, Image, Increment, Mutation, ROW_BYTES_MAX, RangeDigest, Refused, RowDigest,
+    RowOutcome, RowPage, RowWrite, StoredRow, UNCHANGED_ROWS_MAX, Unchanged, Update, Version, Written,
 };
 use tideline_wide_table::{MakeRows, WideError, WriteOptions};
 
@@ -188,6 +188,20 @@ impl Engine {
     /// Returns a store error if the table was dropped or stored data cannot be read.
     pub fn row(&self, table: &WideTable, key: &[u8]) -> Result<Option<StoredRow>> {
         Ok(self.rows.row(table.table().points().id(), key)?)
+    }
+
+    /// Returns some columns of a row by its stored key; `None` if the row does not exist.
+    ///
+    /// # Errors
+    ///
+    /// As [`row`](Self::row).
+    pub fn row_columns(
+        &self,
+        table: &WideTable,
+        key: &[u8],
+        span: &ColumnSpan<'_>,
+    ) -> Result<Option<ColumnPage>> {
+        Ok(self.rows.columns(table.table().points().id(), key, span)?)
     }
 
     /// Begins a scan of ranges. `after` is the [merge key](tideline_key_codec::layout::KeyLayout::merge_key) of the

@@ -78,6 +78,14 @@ impl WideTable {
         &self.layout
     }
 
+    /// Returns the names and numbers of the declared columns that rows store by number, in no order.
+    pub fn declared_names(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.names
+            .iter()
+            .filter(|(number, _)| **number > 0)
+            .map(|(number, name)| (name.as_str(), *number))
+    }
+
     /// Returns the stored name of a column and its declared type; no type if neither the name nor a pattern declares
     /// one.
     pub fn column(&self, name: &str) -> (ColumnName<'static>, Option<ColumnType>) {

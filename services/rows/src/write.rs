@@ -16,8 +16,9 @@ use serde_json::value::RawValue;
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::{ColumnType, Durability, Timestamp};
 use tideline_engine::rows::{
-    Action, Column, ColumnName, Image, Increment, Mutation, ROW_BYTES_MAX, Refused, RememberedResponse,
-    RowOutcome as EngineOutcome, RowRequestStart, RowWrite as EngineWrite, RowWriteOptions, Update, Version,
+    Action, COLUMN_BYTES_MAX, Column, ColumnName, Image, Increment, Mutation, ROW_BYTES_MAX, Refused,
+    RememberedResponse, RowOutcome as EngineOutcome, RowRequestStart, RowWrite as EngineWrite,
+    RowWriteOptions, Update, Version,
 };
 use tideline_engine::wide_table::COLUMN_NAME_BYTES_MAX;
 use tideline_engine::{Engine, EngineError, IdempotentRequest, WideTable};
@@ -745,6 +746,12 @@ fn refused_text(table: &WideTable, refused: &Refused) -> String {
         Refused::Overflow(column) => {
             format!(
                 "the sum of column {:?} is outside the range of its type",
+                name(column)
+            )
+        }
+        Refused::ColumnTooLarge(column, bytes) => {
+            format!(
+                "column {:?} with its versions would have {bytes} bytes, over the limit of {COLUMN_BYTES_MAX}",
                 name(column)
             )
         }

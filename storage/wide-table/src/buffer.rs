@@ -27,7 +27,7 @@ use crate::mutation::Effect;
 /// Mutations of one row, oldest first.
 pub(crate) type Mutations = SmallVec<[Bytes; 1]>;
 
-/// Number of mutations of one row at which they are merged into one.
+/// Number of mutations of one row at which the newest are merged.
 const MUTATIONS_MAX: usize = 8;
 /// Memory of a buffered row apart from its journal entry, in bytes: node of the tree, references.
 const ROW_OVERHEAD: usize = 128;
@@ -219,9 +219,7 @@ impl Changes {
             }
             row.mutations.push(mutation);
             if row.mutations.len() >= MUTATIONS_MAX {
-                let merged = merge(&row.mutations, versions_max)?;
-                row.mutations.clear();
-                row.mutations.push(merged);
+                merge_newest(&mut row.mutations, versions_max)?;
             }
             return Ok(());
         }
@@ -260,6 +258,22 @@ fn bounds(range: &KeyRange) -> Option<KeyBounds<'_>> {
         end.map_or(Bound::Unbounded, Bound::Excluded),
     );
     (!range.is_empty()).then_some(bounds)
+}
+
+/// Merges the newest mutations of a row, and older ones as long as they are not much larger than the result. So the cost
+/// of many updates of a wide row is O(n log n).
+fn merge_newest(mutations: &mut Mutations, versions_max: usize) -> Result<(), Damage> {
+    let (mut start, mut bytes) = (mutations.len(), 0);
+    for (at, mutation) in mutations.iter().enumerate().rev() {
+        if mutations.len() - start >= 2 && mutation.len() > 2 * bytes {
+            break;
+        }
+        (start, bytes) = (at, bytes + mutation.len());
+    }
+    let merged = merge(&mutations[start..], versions_max)?;
+    mutations.truncate(start);
+    mutations.push(merged);
+    Ok(())
 }
 
 /// Merges encoded mutations of one row, oldest first, into one.

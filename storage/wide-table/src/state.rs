@@ -29,20 +29,50 @@ pub(crate) struct Part {
 /// Content of the manifest row of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PartDetail {
-    /// Form of the row, 1.
+    /// Form of the row: 2 if the part can hold fragments of large rows, otherwise 1.
     pub(crate) format: u8,
     /// Table of the part.
     pub(crate) table: u32,
-    /// Number of buckets: 1.
+    /// Number of buckets: 2 if the part can hold fragments, otherwise 1.
     pub(crate) buckets: u16,
     /// Largest stored row that was ever written, in bytes.
     pub(crate) row_bytes_max: u64,
+    /// Upper bound of the size of every stored column with its versions, in bytes; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) column_bytes_max: Option<u64>,
     /// Newest time of all rows, in nanoseconds since 1970-01-01T00:00:00Z. The next version of the server is later.
     pub(crate) newest: i64,
 }
 
-/// Form of [`PartDetail`] that this build reads and writes.
+/// Form of [`PartDetail`] without fragments.
 pub(crate) const PART_FORMAT: u8 = 1;
+/// Form of [`PartDetail`] with fragments, which older builds refuse.
+pub(crate) const PART_FORMAT_FRAGMENTS: u8 = 2;
+
+impl PartDetail {
+    /// Returns true if the part can hold fragments of large rows.
+    pub(crate) fn has_fragments(&self) -> bool {
+        self.format == PART_FORMAT_FRAGMENTS
+    }
+
+    /// Returns the sizes of the largest stored row and column, in bytes.
+    pub(crate) fn largest(&self) -> (usize, usize) {
+        let bytes = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let row = bytes(self.row_bytes_max);
+        (row, self.column_bytes_max.map_or(row, bytes))
+    }
+
+    /// Records the size of a column, or of a row that holds it.
+    pub(crate) fn note_column(&mut self, bytes: usize) {
+        self.column_bytes_max = self.column_bytes_max.map(|known| known.max(bytes as u64));
+    }
+
+    /// Records that the part holds fragments.
+    pub(crate) fn set_fragments(&mut self) {
+        self.format = PART_FORMAT_FRAGMENTS;
+        self.buckets = 2;
+    }
+}
 
 /// Generations and parts at one moment. A value never changes once it is shared, but its active generation grows.
 #[derive(Debug, Clone, Default)]

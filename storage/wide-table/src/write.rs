@@ -25,7 +25,9 @@ use decide::Decided;
 use journal::WideEntry;
 
 /// Maximum size of a stored row, in bytes.
-pub const ROW_BYTES_MAX: usize = 2 << 20;
+pub const ROW_BYTES_MAX: usize = 8 << 20;
+/// Maximum size of a stored column with all its versions, in bytes.
+pub const COLUMN_BYTES_MAX: usize = 2 << 20;
 /// Maximum size of the changes of one write, in bytes: half of the largest journal entry.
 pub const WRITE_BYTES_MAX: usize = 4 << 20;
 /// Number of attempts before a write is refused as contended.
@@ -138,6 +140,8 @@ pub enum Refused {
     Overflow(ColumnName<'static>),
     /// The row would be larger than [`ROW_BYTES_MAX`]; holds its size.
     TooLarge(usize),
+    /// The column with its versions would be larger than [`COLUMN_BYTES_MAX`]; holds its size.
+    ColumnTooLarge(ColumnName<'static>, usize),
 }
 
 /// Options of a write.

@@ -24,7 +24,9 @@ use tideline_rows::read::{
     get as get_rows, keys_of,
 };
 use tideline_rows::write::{write as write_rows, write_lines};
-use tideline_rows::{Outcomes, PageLimits, RowsError, Scan, Selection, Transaction, WriteSettings};
+use tideline_rows::{
+    ColumnPages, Outcomes, PageLimits, RowsError, Scan, Selection, Transaction, WriteSettings,
+};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -99,7 +101,7 @@ struct DeleteQuery {
 /// The response is 200 if at least one row was written or the request has no rows; check the outcomes. If no
 /// row was written, the response is an error that contains the outcomes: 409 `condition_failed` if a condition
 /// was not met, otherwise 422 `all_rejected`. A request has at most 10,000 rows, and at most 100 of them have
-/// `return`. All changes together have at most 4 MiB, and a row at most 2 MiB.
+/// `return`. All changes together have at most 4 MiB; a row has at most 8 MiB, a column with its versions 2 MiB.
 ///
 /// In `application/x-ndjson`, each line of the body is one write. The server cuts the lines into entries of up to 1,000
 /// lines or 1 MiB, and the lines of an entry are handled like a request. The response has status 200 and one line per
@@ -266,19 +268,19 @@ async fn get(
         )?
         .with_revisions(request.revisions);
         let keys = keys_of(&table, &request)?;
+        let pages = ColumnPages::new(&request)?;
         put(writer, b"{\"rows\":[")?;
         let mut separator: &[u8] = b"";
-        let found = get_rows(
-            &app.engine,
-            &table,
-            &keys,
-            &selection,
-            &|| cancel.is_cancelled(),
-            &mut |row| {
-                writer.write_all(std::mem::replace(&mut separator, b","))?;
-                Ok(writer.write_all(row.unwrap_or(b"null"))?)
-            },
-        )?;
+        let mut take = |row: Option<&[u8]>| {
+            writer.write_all(std::mem::replace(&mut separator, b","))?;
+            Ok(writer.write_all(row.unwrap_or(b"null"))?)
+        };
+        let is_stopped = || cancel.is_cancelled();
+        let engine = &app.engine;
+        let found = match pages {
+            None => get_rows(engine, &table, &keys, &selection, &is_stopped, &mut take)?,
+            Some(pages) => pages.get(engine, &table, &keys, &selection, &is_stopped, &mut take)?,
+        };
         #[derive(Serialize)]
         struct End {
             found: u64,

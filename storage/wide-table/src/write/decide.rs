@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use bytes::Bytes;
 use tideline_model::{TableId, Timestamp};
 
-use super::{Action, Image, Increment, ROW_BYTES_MAX, Refused, RowOutcome, RowWrite, Seen};
+use super::{Action, COLUMN_BYTES_MAX, Image, Increment, ROW_BYTES_MAX, Refused, RowOutcome, RowWrite, Seen};
 use crate::codec;
 use crate::entry::Change;
 use crate::error::{Result, WideError};
@@ -23,16 +23,16 @@ impl WideStore {
     /// Reads the rows on which the writes depend, and decides each write.
     pub(super) fn decide(&self, table: TableId, writes: &[RowWrite<'_>], seen: &mut Seen) -> Result<Decided> {
         let versions_max = self.versions_max(table)?;
-        let row_bytes_max = self
+        let largest = self
             .state()
             .parts
             .get(&table)
-            .map_or(0, |part| part.detail.row_bytes_max);
+            .map_or((0, 0), |part| part.detail.largest());
         let mut deciding = Deciding {
             store: self,
             table,
             versions_max,
-            row_bytes_max: usize::try_from(row_bytes_max).unwrap_or(usize::MAX),
+            largest,
             rows: BTreeMap::new(),
             updates: BTreeMap::new(),
             seen,
@@ -84,8 +84,8 @@ struct Deciding<'s> {
     store: &'s WideStore,
     table: TableId,
     versions_max: usize,
-    /// Largest stored row of the table.
-    row_bytes_max: usize,
+    /// Sizes of the largest stored row and column of the table, in bytes.
+    largest: (usize, usize),
     /// Rows that were read or written by earlier writes; `None` for rows that do not exist.
     rows: BTreeMap<Bytes, Option<Mutation<'static>>>,
     /// Updates of rows that were not read; at most one per row.
@@ -101,8 +101,8 @@ impl Deciding<'_> {
             let mut out = Vec::new();
             codec::encode(&mutation, &mut out);
             let bytes = write.key.len() + out.len();
-            if bytes > ROW_BYTES_MAX {
-                return Ok((RowOutcome::Refused(Refused::TooLarge(bytes)), None));
+            if let Some(refused) = over_limit(&mutation, bytes) {
+                return Ok((RowOutcome::Refused(refused), None));
             }
             // A later write of the same request must see this one.
             if mutation.effect != Effect::Update {
@@ -112,7 +112,7 @@ impl Deciding<'_> {
                 return Ok((RowOutcome::Written(None), Some(Bytes::from(out))));
             }
             let is_first = !self.rows.contains_key(&write.key) && !self.updates.contains_key(&write.key);
-            if is_first && out.len() <= SMALL_UPDATE_BYTES && self.grows_safely(&write.key, bytes) {
+            if is_first && out.len() <= SMALL_UPDATE_BYTES && self.grows_safely(&write.key, bytes)? {
                 self.updates.insert(write.key.clone(), mutation);
                 return Ok((RowOutcome::Written(None), Some(Bytes::from(out))));
             }
@@ -136,9 +136,8 @@ impl Deciding<'_> {
         if let Some(after) = &after {
             let mut stored = Vec::new();
             codec::encode(after, &mut stored);
-            let bytes = write.key.len() + stored.len();
-            if bytes > ROW_BYTES_MAX {
-                return Ok((RowOutcome::Refused(Refused::TooLarge(bytes)), None));
+            if let Some(refused) = over_limit(after, write.key.len() + stored.len()) {
+                return Ok((RowOutcome::Refused(refused), None));
             }
         }
         let image = match write.image {
@@ -162,13 +161,22 @@ impl Deciding<'_> {
         }
     }
 
-    /// Returns true if a row cannot exceed its limit by a small update: the largest stored row and what the buffer holds
-    /// of this row leave half of the limit for updates that run at the same time.
-    fn grows_safely(&self, key: &[u8], bytes: usize) -> bool {
-        let buffers = self.store.state().buffers(self.table);
-        let buffered = crate::state::buffered(&buffers, key);
-        let buffered: usize = buffered.mutations.iter().map(Bytes::len).sum();
-        self.row_bytes_max + buffered + bytes <= ROW_BYTES_MAX / 2
+    /// Returns true if neither a row nor a column of it can exceed its limit by a small update: what is stored and what
+    /// the buffer holds of this row leave half of the limit for updates that run at the same time.
+    fn grows_safely(&self, key: &[u8], bytes: usize) -> Result<bool> {
+        let state = self.store.state();
+        let buffered = crate::state::buffered(&state.buffers(self.table), key);
+        let added = buffered.mutations.iter().map(Bytes::len).sum::<usize>() + bytes;
+        let (row, column) = self.largest;
+        // A column with one version is as large as its newest value.
+        if self.versions_max > 1 && column + added > COLUMN_BYTES_MAX / 2 {
+            return Ok(false);
+        }
+        if row + added <= ROW_BYTES_MAX / 2 {
+            return Ok(true);
+        }
+        let stored = self.store.stored_bytes(&state, self.table, key)?;
+        Ok(stored + added <= ROW_BYTES_MAX / 2)
     }
 
     /// Returns the row before a write, with the effect of earlier writes of the request.
@@ -194,6 +202,21 @@ impl Deciding<'_> {
         self.rows.insert(key.clone(), row.clone());
         Ok(row)
     }
+}
+
+/// Returns why a row is over a limit; `bytes` is its size.
+fn over_limit(row: &Mutation<'_>, bytes: usize) -> Option<Refused> {
+    if bytes > ROW_BYTES_MAX {
+        return Some(Refused::TooLarge(bytes));
+    }
+    if bytes <= COLUMN_BYTES_MAX {
+        return None;
+    }
+    row.columns.iter().find_map(|column| {
+        let bytes = codec::column_bytes(row.time, column);
+        let name = || column.name.clone().into_owned();
+        (bytes > COLUMN_BYTES_MAX).then(|| Refused::ColumnTooLarge(name(), bytes))
+    })
 }
 
 /// Returns a row after a mutation; `None` if it does not exist then.
