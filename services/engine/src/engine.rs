@@ -15,6 +15,7 @@ use tideline_runtime::MemoryAccount;
 use tideline_search_index::{IndexOptions, IndexStatus, SearchIndex};
 use tideline_series_store::{Recovery, Replayed, SeriesStore, StoreError, StoreStats};
 use tideline_timeline_catalog::{Catalog, CatalogChange, CatalogOptions, CommitError};
+use tideline_wide_table::WideStats;
 use tideline_wide_table::{WideModel, WideReplay, WideStore};
 
 use crate::directory::{CatalogEntry, CatalogModel, CatalogReplay, Catalogs, TableState};
@@ -146,6 +147,8 @@ impl FailedTier {
 pub struct EngineStats {
     /// Statistics of the store.
     pub store: StoreStats,
+    /// Statistics of the rows of wide tables.
+    pub rows: WideStats,
     /// Status of the search index.
     pub index: IndexStatus,
     /// Visible timelines of all tables.
@@ -329,6 +332,7 @@ impl Engine {
             .collect();
         EngineStats {
             store: self.store.stats(),
+            rows: self.rows.stats(),
             index: self.index.status(),
             timelines: states.iter().map(|table_state| table_state.catalog.len()).sum(),
             timelines_refused: states

@@ -15,7 +15,8 @@ use tideline_model::{Durability, KeyRange};
 pub use tideline_wide_table::{
     Action, COLUMN_BYTES_MAX, CellValue, Column, ColumnName, ColumnPage, ColumnSpan,
     Condition as RowCondition, Image, Increment, Mutation, ROW_BYTES_MAX, RangeDigest, Refused, RowDigest,
-    RowOutcome, RowPage, RowWrite, StoredRow, UNCHANGED_ROWS_MAX, Unchanged, Update, Version, Written,
+    RowOutcome, RowPage, RowWrite, StoredRow, UNCHANGED_ROWS_MAX, Unchanged, Update, Version, WideStats,
+    WideTableStats, Written,
 };
 use tideline_wide_table::{MakeRows, WideError, WriteOptions};
 

@@ -5,6 +5,7 @@
 
 mod figures;
 mod jobs;
+mod rows;
 mod state;
 mod tiers;
 

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -42,8 +43,12 @@ pub(crate) struct Generation {
 }
 
 /// Changes of one table.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct TableBuffer {
+    /// Time of the first change.
+    since: Instant,
+    /// Bytes of the applied changes, with an estimate of the memory per row.
+    bytes: AtomicUsize,
     changes: RwLock<Changes>,
     /// True if a range was deleted; saves readers the lock.
     has_ranges: AtomicBool,
@@ -122,7 +127,7 @@ impl Generation {
     ) -> Result<(), Damage> {
         let buffer = match self.table(table) {
             Some(buffer) => buffer,
-            None => Arc::clone(self.tables.write().entry(table).or_default()),
+            None => Arc::clone(self.tables.write().entry(table).or_insert_with(TableBuffer::new)),
         };
         let mut bytes = 0;
         let mut locked = buffer.changes.write();
@@ -141,12 +146,37 @@ impl Generation {
             }
         });
         drop(locked);
+        buffer.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.bytes.fetch_add(bytes.max(1), Ordering::Relaxed);
         applied
     }
 }
 
 impl TableBuffer {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            since: Instant::now(),
+            bytes: AtomicUsize::new(0),
+            changes: RwLock::default(),
+            has_ranges: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns the time since the first change.
+    pub(crate) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// Returns the bytes of the applied changes, with an estimate of the memory per row.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of changed rows.
+    pub(crate) fn rows(&self) -> usize {
+        self.changes.read().rows.len()
+    }
+
     /// Returns what the generation holds for a row.
     pub(crate) fn find(&self, key: &[u8]) -> Found {
         let changes = self.changes.read();

@@ -140,6 +140,11 @@ fn range_of(key: &[u8], generation: Option<u32>) -> KeyRange {
     }
 }
 
+/// Returns the range of the fragments of one generation of a row.
+pub(crate) fn fragment_range(key: &[u8], generation: u32) -> KeyRange {
+    range_of(key, Some(generation))
+}
+
 fn key_of(key: &[u8], generation: u32, number: u32) -> Bytes {
     [key, &generation.to_be_bytes(), &number.to_be_bytes()]
         .concat()

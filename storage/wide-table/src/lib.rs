@@ -26,6 +26,7 @@
 #![doc = include_str!("../FORMAT.md")]
 
 mod buffer;
+pub mod check;
 mod codec;
 pub mod columns;
 mod entry;
@@ -35,6 +36,7 @@ mod model;
 pub mod mutation;
 mod read;
 mod state;
+pub mod stats;
 pub mod store;
 pub mod unchanged;
 pub mod value;
@@ -45,6 +47,7 @@ pub use error::{Damage, Result, WideError};
 pub use model::WideModel;
 pub use mutation::{Column, ColumnName, Effect, Mutation, Version};
 pub use read::{RowPage, StoredRow};
+pub use stats::{WideStats, WideTableStats};
 pub use store::{Settings, WideReplay, WideStore};
 pub use unchanged::{RangeDigest, RowDigest, UNCHANGED_ROWS_MAX, Unchanged};
 pub use value::CellValue;

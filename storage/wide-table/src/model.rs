@@ -357,10 +357,12 @@ struct StaleFragments {
 
 impl Flushed for FlushedRows {
     fn synced(&mut self) -> std::result::Result<(), ModelError> {
-        for stale in self.stale.drain(..) {
-            self.store
-                .delete_generation(stale.part, &stale.key, stale.generation)?;
-        }
+        around("wide", "stale", || {
+            self.stale.drain(..).try_for_each(|stale| {
+                let (part, key) = (stale.part, stale.key);
+                self.store.delete_generation(part, &key, stale.generation)
+            })
+        })?;
         Ok(())
     }
 

@@ -129,6 +129,8 @@ pub struct WideStore {
     pub(crate) new_parts: Mutex<BTreeMap<TableId, PartRef>>,
     /// Newest version that the server gave or has seen.
     newest: AtomicI64,
+    /// Number of changes committed since the start, by table.
+    pub(crate) committed: Mutex<BTreeMap<TableId, u64>>,
     /// Held while rows with generated ids are numbered and sent to the committer.
     pub(crate) generated: Mutex<()>,
 }
@@ -149,6 +151,7 @@ impl WideStore {
             pending: PendingRows::default(),
             new_parts: Mutex::default(),
             newest: AtomicI64::new(replayed.newest),
+            committed: Mutex::default(),
             generated: Mutex::default(),
         }
     }

@@ -115,6 +115,8 @@ impl LogEntry for WideEntry {
         };
         // Keys and mutations share the memory of the encoded entry, which the recent entries keep as well.
         let changes = Entry::decode(&self.encoded)?.changes;
+        let count = changes.len() as u64;
+        *self.store.committed.lock().entry(self.entry.table).or_default() += count;
         let state = self.store.state();
         state
             .active
