@@ -1,4 +1,4 @@
-//! Throughput of writers with a thousand open watches: measured in pairs, on request.
+//! Benchmark, ignored by default: throughput of writers with a thousand open watches, compared with none.
 //!
 //! `cargo test -p tideline-tests --test suite -- --ignored --nocapture watch_load` prints the figures.
 

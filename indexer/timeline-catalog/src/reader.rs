@@ -101,7 +101,8 @@ impl CatalogReader<'_> {
         &self.state.visible
     }
 
-    /// Returns the number of the newest attribute edit. It survives restarts, except for edits of removed timelines.
+    /// Returns the number of the newest attribute edit. It can be lower after a restart, if the timelines of the
+    /// newest edits were removed.
     pub fn edit_counter(&self) -> u64 {
         self.state.edits.newest()
     }

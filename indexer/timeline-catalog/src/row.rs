@@ -20,7 +20,7 @@ const CHECKSUM_BYTES: usize = 4;
 /// Largest edit counter of a row that is not damaged. No table reaches it, and counting on from it cannot overflow.
 const EDIT_MAX: u64 = u64::MAX >> 1;
 
-/// Decoded row; its texts are borrowed.
+/// Row with a borrowed measurement and borrowed tags; the attributes are owned.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row<'a> {
     pub(crate) ordinal: Ordinal,

@@ -67,7 +67,8 @@ impl Benchmark {
         }
     }
 
-    /// Loads all samples, seals, waits until the server is idle, reports sizes and counts.
+    /// Loads all samples, seals, waits until the server is idle, and checks the number of stored samples. Reports
+    /// throughput, memory and disk usage.
     fn run_remote_write(&self, version: Version, report: &mut Report) -> Result<()> {
         let name = version.name();
         let scrapes = self.scrapes(version);
