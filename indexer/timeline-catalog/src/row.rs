@@ -27,7 +27,7 @@ pub(crate) struct Row<'a> {
     /// Edit counter of the table when the attributes last changed; 0 = never.
     pub(crate) edit: u64,
     pub(crate) measurement: &'a str,
-    /// Sorted by key.
+    /// Tags, sorted by key.
     pub(crate) tags: Vec<(&'a str, &'a str)>,
     pub(crate) attributes: Attributes,
 }

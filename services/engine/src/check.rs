@@ -1,4 +1,4 @@
-//! Offline check: reads everything that a backend stores of a database and reports what is damaged.
+//! Offline check: reads everything that a backend stores of a database and reports damage.
 //!
 //! The search index is left out: each start checks it and rebuilds it from the catalog if necessary.
 
@@ -16,7 +16,8 @@ use tideline_timeline_catalog::{Catalog, CatalogError, CatalogOptions, MetadataO
 pub struct CheckReport {
     /// Counts of tables, segments and journal entries.
     pub store: Checked,
-    /// Timelines of all tables: those of the catalogs, corrected by those that the journal introduces and removes.
+    /// Timelines of all tables: those of the catalogs, plus those that the journal introduces, minus those that it
+    /// removes.
     pub timelines: u64,
     /// Damage found: one sentence each, with its location.
     pub findings: Vec<String>,
@@ -48,7 +49,7 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
             }
             Err(error) => found(error),
         }
-        // A start skips damaged metric metadata, so it is checked separately.
+        // `Catalog::load` skips damaged metric metadata, so the metadata is checked separately.
         if let Err(error) = MetadataOfMetrics::check(backend, table.id, &mut found) {
             found(error);
         }

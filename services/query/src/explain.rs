@@ -26,7 +26,7 @@ pub struct Plan {
     pub groups: u64,
     /// Windows of an aggregate.
     pub windows: u64,
-    /// Windows × groups × columns, including empty ones.
+    /// Number of cells: windows × groups × columns, including empty cells.
     pub cells: u64,
     /// Reason why summaries cannot replace points; `None` if summaries are used wherever they are exact.
     pub no_summaries: Option<String>,

@@ -45,15 +45,16 @@ const READ_BYTES: usize = 64 << 10;
 /// Logs of a fjall folder.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// Number of batches up to the damage.
+    /// Number of batches before the first damage.
     pub(crate) batches: u64,
-    /// Number of the last commit (in the cold store: load) that a batch records; `None` if no batch records one.
+    /// Number of the last commit that a batch records; `None` if no batch records one. In the cold store, each load and
+    /// each write to parts counts as a commit.
     commits: Option<u64>,
     /// Number of the commit in the first batch that records one.
     first_commit: Option<u64>,
     /// Sequence of the last batch.
     sequence: Option<u64>,
-    /// Log files up to the damage, oldest first.
+    /// Log files up to the first damage, oldest first.
     files: Vec<LogFile>,
     /// First damage, if there is any.
     damage: Option<Damage>,
@@ -74,7 +75,7 @@ pub(crate) struct Damage {
     reason: String,
     /// Sequence of the last batch before the damage.
     after: Option<u64>,
-    /// Rest of the damaged log, then the later logs.
+    /// Rest of the damaged log, unless an entire log is missing, then the later logs.
     lost: Vec<LostPart>,
 }
 
@@ -141,12 +142,13 @@ impl Log {
         self.files.is_empty() && self.damage.is_none()
     }
 
-    /// Returns the number of the last commit (in the cold store: load) that a batch records.
+    /// Returns the number of the last commit that a batch records; `None` if no batch records one.
     pub(crate) fn commits(&self) -> Option<u64> {
         self.commits
     }
 
-    /// Returns the number of the first recorded commit. All earlier commits must be in tables.
+    /// Returns the number of the first recorded commit; `None` if no batch records one. All earlier commits must be in
+    /// tables.
     pub(crate) fn first_commit(&self) -> Option<u64> {
         self.first_commit
     }
@@ -319,7 +321,7 @@ impl Damage {
         ))
     }
 
-    /// Describes the damage in one line, then the lost content in one line per file. The loss assumes that the log is
+    /// Describes the damage in one line, then the lost content in one line per file. The report assumes that the log is
     /// cut at the damage.
     fn report(&self) -> Vec<String> {
         let mut report = vec![match self.after {
@@ -427,7 +429,7 @@ fn search(file: &File, part: Range<u64>) -> io::Result<Found> {
 struct Batch {
     sequence: u64,
     bytes: u64,
-    /// Number of the commit or load that the batch contains; `None` if it records none.
+    /// Number of the commit that the batch contains; `None` if it records none.
     commits: Option<u64>,
     /// Number of commits that were durable when the batch was written. `u64::MAX` if the batch does not record it: then
     /// all earlier commits were durable.

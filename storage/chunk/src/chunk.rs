@@ -19,8 +19,8 @@ const MAGIC: [u8; 2] = *b"TC";
 /// version.
 const VERSION_PLAIN: u8 = 1;
 
-/// Version with summaries and entropy-coded columns (timestamps also store their time span then). Written only if a
-/// chunk needs one of these features.
+/// Version with summaries and entropy-coded columns; entropy-coded timestamps also store their time span. Written only
+/// if a chunk has summaries or an entropy-coded column.
 const VERSION: u8 = 2;
 
 /// Length of magic, version and checksum.

@@ -4,7 +4,7 @@
 
 use tideline_openapi::model::Timestamp;
 
-/// Significant digits shown of a number. More are shown only for a large integer part.
+/// Number of significant digits shown of a number. More are shown only for a large integer part.
 const DIGITS: usize = 6;
 /// Numbers of fractional digits of seconds, in the order in which they are tried.
 const FRACTIONS: [usize; 4] = [0, 3, 6, 9];

@@ -23,7 +23,7 @@ mod tag {
 pub(crate) struct Entry {
     pub(crate) field: FieldId,
     pub(crate) value_type: ValueType,
-    /// True if some rows have no value.
+    /// True if the body starts with a presence; otherwise every row has a value.
     pub(crate) is_sparse: bool,
     /// Length of the body in bytes.
     pub(crate) length: usize,

@@ -207,8 +207,8 @@ impl KeyLayout {
         let mut before = 0;
         self.stored.iter().all(|column| match &column.form {
             Form::Bucket { .. } => true,
-            // A hash does not change the order if all rows of the scan share its columns, or if its columns
-            // precede it.
+            // A hash does not change the order if all rows of the scan have the same values in its columns, or if its
+            // columns precede it.
             Form::HashPrefix { of, .. } => of.iter().all(|number| *number < before.max(fixed)),
             Form::Value { .. } => {
                 before += 1;
@@ -225,7 +225,8 @@ impl KeyLayout {
         })
     }
 
-    /// Returns the error of a scan that is restricted behind a hash. `next` is the first logical column behind it.
+    /// Returns the error of a scan that is restricted behind a hash. `next` is the number of the first logical column
+    /// behind the hash.
     fn behind_hash(&self, hash: &StoredKeyColumn, next: usize, fixed: usize) -> LayoutError {
         let hashed = hash.hashed().unwrap_or_default().iter();
         let missing = hashed.copied().find(|number| *number >= fixed).unwrap_or(next);
@@ -266,7 +267,7 @@ impl KeyLayout {
         }
     }
 
-    /// Does the work of [`Self::partial`] for a splice, whose first logical column is `first`.
+    /// Implements [`Self::partial`] for a splice, whose first logical column is `first`.
     fn partial_splice(
         &self,
         column: &StoredKeyColumn,
@@ -351,9 +352,9 @@ fn text_bound(
         Ok(text) if is_included => TextBound::Included(text.into_owned()),
         Ok(text) => TextBound::Excluded(text.into_owned()),
         Err(_) => match value {
-            // All characters of stored texts sort after the delimiter. Let `before` be the part of the bound in
-            // front of its first character that does not. Longer texts that begin with `before` sort after the
-            // bound; `before` sorts before the bound.
+            // All characters of stored texts sort after the delimiter. `before` is the part of the bound before its
+            // first character that does not sort after the delimiter. Longer texts that begin with `before` sort
+            // after the bound; `before` itself sorts before the bound.
             KeyValue::String(text) => {
                 let before = text.split(|character| character <= delimiter).next();
                 let before = before.unwrap_or_default().to_owned();
