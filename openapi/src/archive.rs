@@ -1,7 +1,7 @@
 //! Archives: targets, archived points per table, restore, and unused objects.
 //!
-//! The types are bodies of `/v1/archive` and `/v1/tables/{table}/archive`. Work at a target runs as a job and is
-//! shown as a [`JobView`].
+//! The types are bodies of `/v1/archive` and `/v1/tables/{table}/archive`. A restore runs as a job and is shown as a
+//! [`JobView`]. The *description* of an archived segment is an object next to its files that lists them.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -24,9 +24,9 @@ pub struct RestoreArchived {
     #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
     #[schema(rename = "for", example = "7d")]
     pub lasting: Option<DurationText>,
-    /// Name of another, existing table. The points of the range are copied into that table with the values that
-    /// queries return now, from all tiers, with the identities and attributes of their timelines; nothing
-    /// moves. A repeated request overwrites the same points.
+    /// Name of another, existing table. The points of the range in all tiers are copied into that table, with the
+    /// values that queries return now and with the identities and attributes of their timelines. The originals stay
+    /// where they are. A repeated request overwrites the same points.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<String>,
     /// True if the response is sent when the job has ended. Default `false`.
@@ -38,7 +38,8 @@ pub struct RestoreArchived {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"job": null, "until": "2026-11-27T12:00:00Z", "request_id": "01jd3k5w8v-000002a1"}))]
 pub struct RestoredArchive {
-    /// Job of the restore; `null` = no sealed point of the range is in the archive or the cold tier.
+    /// Job of the restore or copy. `null` for a restore to the cold tier if no archived or cold segment has visible
+    /// points in the range.
     pub job: Option<JobView>,
     /// Time until which policies leave the restored points in the cold tier, RFC 3339; `null` for a copy.
     pub until: Option<String>,
@@ -71,7 +72,7 @@ pub struct ArchiveTarget {
     pub address: Option<String>,
     /// Tables that archive to the target.
     pub tables: Vec<String>,
-    /// Largest number of consecutive failed moves of a table to this target; 0 = no table's last move failed.
+    /// Largest number of consecutive failed moves of one table to this target; 0 = no last move of a table has failed.
     pub failures: u32,
     /// Reason why the target cannot be opened or is not allowed, or why the last move failed; `null` otherwise.
     pub error: Option<String>,
@@ -110,13 +111,13 @@ pub struct TableArchive {
     pub table: String,
     /// Archive policy of the table; `null` if the table has no archive policy any more.
     pub archive: Option<ArchivePolicy>,
-    /// Number of files at targets, without their descriptions.
+    /// Number of files at targets, without descriptions.
     pub files: u64,
     /// Bytes of these files.
     pub file_bytes: u64,
-    /// Oldest timestamp in the files, RFC 3339.
+    /// Oldest timestamp in the files, RFC 3339; `null` without files.
     pub oldest: Option<String>,
-    /// Newest timestamp in the files, RFC 3339.
+    /// Newest timestamp in the files, RFC 3339; `null` without files.
     pub newest: Option<String>,
     /// Points that are only in files.
     pub archived: Amount,
@@ -127,7 +128,7 @@ pub struct TableArchive {
     /// Late points of archived windows. They stay in the cold tier until enough late points have arrived or
     /// enough time has passed.
     pub late: Amount,
-    /// Time when the first of the waiting points became old enough, RFC 3339.
+    /// Time when the first of the waiting points became old enough, RFC 3339; `null` = no points wait.
     pub waiting_since: Option<String>,
     /// Time for which the oldest waiting points have been old enough; `0s` = no points wait. Points wait for the
     /// schedule of the policy, for other jobs, or because moves fail.
@@ -136,7 +137,7 @@ pub struct TableArchive {
     pub failures: u32,
     /// Time of the next attempt while moves fail, RFC 3339.
     pub tried_again: Option<String>,
-    /// Last job that moved points into files, whatever its outcome.
+    /// Last job of kind `archive` that has ended, whatever its outcome.
     pub last_job: Option<JobView>,
     /// Reason why the archive makes no progress: three moves in a row have failed, or due points have waited for two
     /// days without a successful move. `null` otherwise. `/ready` reports it too.

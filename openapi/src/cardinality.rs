@@ -13,7 +13,7 @@ use crate::time::DurationText;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct CardinalityQuery {
-    /// Maximum number of measurements, of tag keys and of tags to list, largest first, 1 to 1,000. Default 10.
+    /// Maximum number of entries in each list `top`, 1 to 1,000. Default 10.
     #[serde(default)]
     #[param(example = 5)]
     pub top: Option<usize>,
@@ -78,7 +78,7 @@ pub struct TagKeyCardinality {
 pub struct CountedKey {
     /// Tag key.
     pub key: String,
-    /// Number of its distinct values.
+    /// Number of distinct values of the key.
     pub values: u64,
     /// Number of timelines with this key.
     pub timelines: u32,
@@ -105,8 +105,8 @@ pub struct CountedTag {
 }
 
 /// Timelines by the time when they were first seen, which is the timestamp of their oldest point. This time
-/// changes when an older point arrives, or when the oldest point expires or is deleted. The time of
-/// registration is not stored.
+/// changes when an older point arrives, or when the oldest point expires or is deleted. The time when a timeline was
+/// registered is not stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GrowthReport {
     /// Time by which timelines are counted: `first_seen`.
@@ -115,7 +115,7 @@ pub struct GrowthReport {
     pub windows: Vec<GrowthWindow>,
     /// Number of timelines first seen before the first window.
     pub earlier: u64,
-    /// Number of timelines first seen after the last window.
+    /// Number of timelines first seen after the last window, because their points are in the future.
     pub later: u64,
     /// Number of timelines without points.
     pub never: u64,

@@ -23,8 +23,8 @@ pub struct ClockView {
     /// Trusted time, from which ages are counted, RFC 3339: the wall clock as long as it agrees with the passage of
     /// time.
     pub trusted: String,
-    /// Time by which expired bytes are freed, RFC 3339. It is never far beyond the newest point. `null` while the
-    /// clock is in doubt or nothing is stored; then nothing is freed.
+    /// Time from which ages are counted when expired bytes are freed, RFC 3339. It is never far beyond the newest
+    /// point. `null` while the clock is in doubt or nothing is stored; then nothing is freed.
     pub expires_by: Option<String>,
     /// Reason why the wall clock is not trusted; `null` while it is trusted.
     pub doubt: Option<ClockDoubt>,

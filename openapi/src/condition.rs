@@ -239,7 +239,7 @@ fn test(form: &Form) -> RefOr<Schema> {
     }
 }
 
-/// Returns a schema of a type or null.
+/// Returns the schema of values of a type; they can be null.
 fn plain(of: Type) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::from_iter([of, Type::Null]))
 }
@@ -248,7 +248,7 @@ fn text(doc: &str) -> RefOr<Schema> {
     plain(Type::String).description(Some(doc)).into()
 }
 
-/// Returns a schema of a list or null.
+/// Returns the schema of lists of a named schema; they can be null.
 fn list(name: &str, doc: &str) -> RefOr<Schema> {
     ArrayBuilder::new()
         .schema_type(SchemaType::from_iter([Type::Array, Type::Null]))
@@ -257,7 +257,7 @@ fn list(name: &str, doc: &str) -> RefOr<Schema> {
         .into()
 }
 
-/// Returns a reference to a named schema, or null.
+/// Returns the schema of values that are null or match a named schema.
 fn reference(name: &str, doc: &str) -> RefOr<Schema> {
     let reference = RefBuilder::new()
         .ref_location_from_schema_name(name)

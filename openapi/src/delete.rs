@@ -1,7 +1,7 @@
 //! Deletes of points and of timelines.
 //!
-//! A request contains its selection explicitly, and a delete of points also both ends of its range, so that a
-//! forgotten member cannot delete everything.
+//! A request must contain its selection. A delete of points must also contain both ends of its range. So a forgotten
+//! member cannot delete everything.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

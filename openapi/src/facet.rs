@@ -21,8 +21,8 @@ pub struct FacetSearch {
     pub condition: Option<Condition>,
     /// Keys, 1 to 4. Groups of the first key contain groups of the second, and so on.
     pub by: Vec<FacetKey>,
-    /// Maximum number of groups in each list, 1 to 10,000; at most 100,000 groups in all lists together.
-    /// Default 10.
+    /// Maximum number of groups in each list, 1 to 10,000. Default 10. A result with more than 100,000 groups in all
+    /// lists together is an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// Order of groups.

@@ -4,8 +4,9 @@
 //! converts them to engine calls. The OpenAPI document is committed as `openapi/openapi.json`, and a test of
 //! `services/http` fails when it is out of date. The doc comments of this crate are the descriptions in that document.
 //!
-//! Rules for all types: requests with unknown members are refused, timestamps are RFC 3339 text or integer nanoseconds,
-//! durations are text such as `90s` or `30d`, and lists are paged by an opaque token.
+//! Rules of the native API: requests with unknown members are refused; timestamps in responses are RFC 3339 text or
+//! integer nanoseconds, and requests accept all forms of [`TimeInput`]; durations are text such as `90s` or `30d`; a
+//! list with pages returns an opaque token for the next page.
 //!
 //! | module | holds |
 //! |---|---|

@@ -80,9 +80,9 @@ pub struct ReopeningTier {
     pub is_running: bool,
     /// Number of failed attempts.
     pub attempts: u32,
-    /// Error of the last attempt.
+    /// Error of the last failed attempt. Omitted if no attempt has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// Time until the next attempt.
+    /// Time until the next attempt; `0s` while an attempt is running or due.
     pub next_in: String,
 }

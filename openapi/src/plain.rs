@@ -9,10 +9,10 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use serde_path_to_error::{Path, Segment};
 
-/// Maximum nesting depth of lists and objects. A deeper document is refused, even if the depth is inside
-/// ignored members.
+/// Maximum nesting depth of lists and objects. Deeper documents are refused; the depth of values that stay unparsed
+/// (ignored members, raw JSON) is checked only if the document has another error.
 pub const DEPTH_MAX: u64 = 127;
-/// Maximum number of characters that an error quotes.
+/// Maximum number of characters of a text value that an error quotes.
 const QUOTED_CHARS_MAX: usize = 80;
 
 /// Phrases of serde errors and their replacements, applied anywhere in a text.
@@ -114,7 +114,7 @@ pub fn syntax(document: &[u8], error: &serde_json::Error) -> String {
     }
 }
 
-/// Translates the text of an error. Text without known phrases stays unchanged.
+/// Translates the text of an error and removes the position at its end. Text without known phrases stays unchanged.
 pub fn message(text: &str) -> String {
     let text = match text.rfind(" at line ") {
         Some(at) if is_position(&text[at..]) => &text[..at],
@@ -145,7 +145,7 @@ fn is_position(text: &str) -> bool {
     matches!(words[..], ["at", "line", line, "column", column] if is_number(line) && is_number(column))
 }
 
-/// Translates errors about the type, size or length of a value.
+/// Translates errors about the type, size or length of a value; `None` for other errors.
 fn of_types(text: &str) -> Option<String> {
     if let Some((found, wanted)) = split(text, "invalid length ") {
         return Some(format!("expected {}, found {found} values", expected(wanted)));
@@ -158,7 +158,7 @@ fn split<'a>(text: &'a str, begin: &str) -> Option<(&'a str, &'a str)> {
     text.strip_prefix(begin)?.rsplit_once(", expected ")
 }
 
-/// Translates errors about missing, duplicate or unknown members and words.
+/// Translates errors about missing, duplicate or unknown members and words; `None` for other errors.
 fn of_names(text: &str) -> Option<String> {
     if let Some(rest) = text.strip_prefix("missing field ") {
         return Some(format!("the member {} is missing", unquoted(rest)));
@@ -259,7 +259,7 @@ pub fn expected(wanted: &str) -> String {
     plain.to_owned()
 }
 
-/// Returns the location of an error as a JSON pointer; empty for the whole document.
+/// Returns the location of an error as a JSON pointer, up to the first unknown part; empty for the whole document.
 fn pointer(path: &Path) -> String {
     let mut pointer = String::new();
     for segment in path {

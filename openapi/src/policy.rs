@@ -32,7 +32,7 @@ const SHOWN_CHARS_MAX: usize = 80;
 pub struct Policy {
     /// Age at which points move from the hot to the cold tier.
     pub hot_ttl: Option<DurationText>,
-    /// Age at which points leave the cold tier; above `hot_ttl`. Without an archive they are deleted.
+    /// Age at which points in the cold tier are deleted; above `hot_ttl`. Not allowed together with `archive`.
     pub cold_ttl: Option<DurationText>,
     /// Age at which points expire in every tier. They are hidden at once, and their bytes are freed later.
     pub retention: Option<DurationText>,
@@ -63,14 +63,13 @@ pub struct ArchivePolicy {
     /// `default` for the target in the server's configuration, or an address that the operator allows:
     /// `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `file:///directory`.
     pub target: String,
-    /// Age at which points leave the cold tier; above `hot_ttl`.
+    /// Age at which points move from the cold tier into files; above `hot_ttl`.
     pub after: DurationText,
     /// Schedule of these moves. Default `continuous`.
     #[serde(default = "continuous")]
     pub schedule: Schedule,
-    /// Time for which points stay in the cold tier after `after`, in addition to their verified files. Queries
-    /// read the points from the cold tier during this time. `null` = points leave the cold tier when their
-    /// files are verified.
+    /// Time for which points also stay in the cold tier after they have reached the age `after`. Queries read them
+    /// from the cold tier during this time. `null` = points leave the cold tier when their files are verified.
     #[serde(default)]
     pub keep_cold: Option<DurationText>,
     /// Age at which archived points expire; above `after` and at most `retention`. They are hidden at once, and their
@@ -130,8 +129,8 @@ pub struct PolicyChanges {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DurationText>)]
     pub hot_ttl: Option<Option<DurationText>>,
-    /// Age at which points leave the cold tier; above `hot_ttl`. Without an archive they are deleted. Default `null`
-    /// = never.
+    /// Age at which points in the cold tier are deleted; above `hot_ttl`. Not allowed together with `archive`.
+    /// Default `null` = never.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DurationText>)]
     pub cold_ttl: Option<Option<DurationText>>,

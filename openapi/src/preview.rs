@@ -58,10 +58,10 @@ pub struct PolicyPreview {
     /// Moves from the cold tier into files; `null` if the policy has no archive. Points that must first become cold
     /// are also counted in `migrate`.
     pub archive: Option<PlannedMove>,
-    /// Points that are hidden at once and as long as the policy stays. The hidden part of a window is estimated, as
-    /// if its points were evenly distributed.
+    /// Points that are hidden at once and as long as the policy stays. If only a part of a window is hidden, its points
+    /// are estimated as if the points of the window were evenly distributed.
     pub hide: Amount,
-    /// Hidden points in segments without other points; the bytes of these segments are freed. Until then a
+    /// Hidden points of segments that contain only hidden points; the bytes of these segments are freed. Until then a
     /// policy with longer ages makes the points visible again.
     pub free: PlannedMove,
     /// Unsealed points among the counts above. A seal writes them directly to their tier.

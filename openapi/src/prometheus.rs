@@ -85,13 +85,13 @@ pub struct QueryStatistics {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueryTimings {
-    /// Evaluation, including preparation and sorting.
+    /// Preparation and evaluation, including sorting.
     pub eval_total_time: f64,
     /// Always 0, because sorting is part of the evaluation.
     pub result_sort_time: f64,
     /// Parsing of the expression.
     pub query_preparation_time: f64,
-    /// Evaluation alone.
+    /// Evaluation without preparation.
     pub inner_eval_time: f64,
     /// Wait for a permit to run.
     pub exec_queue_time: f64,
@@ -110,7 +110,7 @@ pub struct QuerySamples {
     pub total_queryable_samples_per_step: Vec<(f64, u64)>,
     /// Samples of all steps. A sample of a range selector counts once for each step whose range contains it.
     pub total_queryable_samples: u64,
-    /// Samples read from storage, each once.
+    /// Always equal to `totalQueryableSamples`.
     pub samples_read: u64,
     /// Largest number of samples held at the same time.
     pub peak_samples: u64,
@@ -301,11 +301,11 @@ pub struct HeadStats {
     pub num_series: u64,
     /// Number of distinct pairs of name and value.
     pub num_label_pairs: u64,
-    /// Number of sealed chunks.
+    /// Number of published segments.
     pub chunk_count: u64,
-    /// Oldest timestamp, in milliseconds.
+    /// Oldest timestamp, in milliseconds; the largest integer if the table has no points.
     pub min_time: i64,
-    /// Newest timestamp, in milliseconds.
+    /// Newest timestamp, in milliseconds; the smallest integer if the table has no points.
     pub max_time: i64,
 }
 

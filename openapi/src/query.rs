@@ -70,7 +70,7 @@ pub struct PointQuery {
     pub aggregate: Option<Aggregate>,
     /// Maximum number of points per field and timeline, 3 to 100,000, chosen to keep the shape of a chart
     /// (largest triangle three buckets; the first and last points stay). Only for numeric fields, and not with
-    /// pages, `sort` or `aggregate`. A row contains only the fields that selected its timestamp.
+    /// pages, `sort` or `aggregate`. A row contains only the fields whose sample includes its timestamp.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<u64>,
     /// Order of rows by a value, over all timelines, instead of by time. Returns the first `limit` rows: default

@@ -77,8 +77,9 @@ impl<'de> Deserialize<'de> for Members {
 pub struct RowsBody {
     /// Writes, applied in their order; at most 10,000.
     pub rows: Vec<RowWrite>,
-    /// Rows and ranges that must be unchanged since they were read; at most 1,000, whose ranges have at most 10,000 rows
-    /// together. If one has changed, nothing is written. All of them and all `rows` must belong to one partition.
+    /// Rows and ranges that must be unchanged since they were read; at most 1,000 elements. Their ranges have at most
+    /// 10,000 rows in total. If one element has changed, nothing is written. All elements and all `rows` must belong to
+    /// one partition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unchanged: Vec<RequiredRead>,
 }
@@ -203,8 +204,8 @@ pub enum RowStatus {
     Written,
     /// The condition of the write was not met.
     ConditionFailed,
-    /// The row was not written because another row of its partition was not written, or because an earlier part
-    /// of an NDJSON body could not be stored.
+    /// The row was not written because another row of its partition was not written, or because its entry or an
+    /// earlier entry of an NDJSON body could not be stored.
     NotApplied,
     /// The write is not valid, or the resulting row would not be valid; `reason` describes why.
     Refused,
@@ -241,7 +242,7 @@ pub struct RowCounts {
     pub written: u64,
     /// Rows whose condition is not met.
     pub condition_failed: u64,
-    /// Rows that were not written because of other rows.
+    /// Rows with the status `not_applied`.
     pub not_applied: u64,
     /// Rows that are not valid.
     pub refused: u64,
@@ -353,7 +354,7 @@ pub struct GetRows {
     /// `column_range` continues. Instead of `columns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column_limit: Option<u32>,
-    /// Returns the revision of each row. A write can require that it is unchanged. Default false.
+    /// True to return the revision of each row. A write can require that a row still has its revision. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub revisions: bool,
 }
@@ -437,7 +438,7 @@ pub struct ScanRows {
     /// Direction. Default `forward`.
     #[serde(default)]
     pub direction: ScanDirection,
-    /// Maximum number of rows to return, 1 to 10,000. Default 100. In NDJSON any number; default no limit.
+    /// Maximum number of rows to return, 1 to 10,000. Default 100. For NDJSON: any number, by default no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
     /// Columns to return: names, or prefixes that end with `*`. Default: all.
@@ -458,8 +459,8 @@ pub struct ScanRows {
     /// True to allow a scan of the whole table, without `prefix` and `range`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_scan: bool,
-    /// Returns the revision of each row, and the revision of the range if the page is a complete forward scan within one
-    /// partition. A write can require that they are unchanged. Default false.
+    /// True to return the revision of each row, and the revision of the range if the page is a complete forward scan
+    /// within one partition. A write can require that rows and range still have these revisions. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub revisions: bool,
 }
@@ -490,8 +491,8 @@ pub struct RowsPage {
     pub next: Option<String>,
     /// Reason why the page ended before the end of the scan. Omitted if the scan has ended.
     pub reason: Option<PageEnd>,
-    /// Revision of the range, including rows that do not meet `where`. Omitted unless `revisions` is set and the page is
-    /// a complete forward scan within one partition.
+    /// Revision of the range, including rows that do not meet `where`. Omitted unless `revisions` is set and the page
+    /// is a complete forward scan within one partition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// Id of the request, as in the server log.
@@ -546,7 +547,8 @@ pub struct RowsCounted {
     pub count: u64,
     /// Number of rows and deletions that were read.
     pub scanned: u64,
-    /// Token with which a request continues after 1,000,000 rows; add up the counts. `null` at the end.
+    /// Token with which a request continues the count after 1,000,000 rows and deletions; add up the counts. `null` at
+    /// the end.
     pub next: Option<String>,
     /// Id of the request, as in the server log.
     pub request_id: String,

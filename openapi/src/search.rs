@@ -1,6 +1,6 @@
 //! Saved searches: conditions with a name.
 //!
-//! They are stored per table and expanded each time a request uses them.
+//! Saved searches are stored per table and expanded each time a request uses them.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -173,7 +173,7 @@ pub struct PartitionList {
 /// Points of one machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Partition {
-    /// Source (machine), or the measurement of timelines without a source. `null` if the timelines were
+    /// Source (machine); without a source, the measurement of one of the timelines. `null` if all timelines were
     /// removed.
     pub source: Option<String>,
     /// Prefix of the timeline ids: 16 hexadecimal digits.

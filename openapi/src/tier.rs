@@ -1,4 +1,5 @@
-//! Tiers: parts of a table by the age of its points, as options of queries and in their cost.
+//! Tiers: parts of a table by the age of its points. A query can be limited to one tier, and its cost is listed per
+//! tier.
 
 use serde::{Deserialize, Serialize};
 use tideline_model::Tier as ModelTier;
@@ -66,17 +67,17 @@ pub struct TierCosts {
 /// Cost of a query in one tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TierCost {
-    /// Segments with points in the range, of any timelines.
+    /// Segments whose time range overlaps the queried range, of any timelines.
     pub segments: u64,
-    /// Chunks and blocks read.
+    /// Chunks, blocks and unsealed rows that were read at least in part.
     pub chunks: u64,
     /// Points decoded.
     pub points: u64,
     /// Field values decoded.
     pub values: u64,
-    /// Encoded bytes of the decoded chunks.
+    /// Encoded bytes of the chunks that were read.
     pub bytes: u64,
-    /// Time spans for which a stored summary replaced the points.
+    /// Time spans for which stored summaries replaced the points of at least one field.
     pub summaries: u64,
     /// Points in these spans.
     pub summarized_points: u64,

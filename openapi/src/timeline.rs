@@ -62,17 +62,18 @@ pub struct SortKey {
     /// Tag key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// Attribute key. Missing values come first; a list is ordered by its lowest value.
+    /// Attribute key. A missing value is lower than all values; a list is ordered by its lowest value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribute: Option<String>,
-    /// With `attribute`: order by the distance from this geo point. Values that are not geo points are farthest.
+    /// With `attribute`: order by the distance from this geo point. Timelines whose attribute is missing or not a geo
+    /// point are farthest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near: Option<Place>,
     /// Property.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub property: Option<Property>,
     /// True to order by relevance for the words of `text` and `phrase` outside of `not`: `{"relevance": true}`. Each
-    /// word adds the score of its best value: (1/2 + 1/2n) / (1 + e) for a value of n words that contains the word
+    /// word adds the score of its best value: (1/2 + 1/(2n)) / (1 + e) for a value of n words that contains the word
     /// with e edits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub relevance: bool,
@@ -119,7 +120,7 @@ pub struct TimelineList {
     pub timelines: Vec<FoundTimeline>,
     /// Number of matching timelines on all pages.
     pub total: u64,
-    /// With `collapse`: number of hits on all pages.
+    /// With `collapse`: number of returned timelines on all pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hits: Option<u64>,
     /// Names in the request that the table does not have, with similar names.
@@ -137,7 +138,7 @@ pub struct FoundTimeline {
     /// Timeline.
     #[serde(flatten)]
     pub timeline: TimelineView,
-    /// With `collapse`: number of timelines that this hit represents, including itself.
+    /// With `collapse`: number of matching timelines with the same value of the tag, including this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collapsed: Option<u64>,
     /// With `highlight`: texts that matched.
@@ -215,9 +216,9 @@ pub struct TimelineView {
     pub tags: BTreeMap<String, String>,
     /// Attributes.
     pub attributes: BTreeMap<String, AttributeValue>,
-    /// Timestamp of the oldest point, RFC 3339.
+    /// Timestamp of the oldest point, RFC 3339; `null` without points.
     pub first_seen: Option<String>,
-    /// Timestamp of the newest point, RFC 3339.
+    /// Timestamp of the newest point, RFC 3339; `null` without points.
     pub last_seen: Option<String>,
 }
 

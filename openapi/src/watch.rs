@@ -66,7 +66,8 @@ pub struct WatchQuery {
     pub tell: Option<String>,
     /// Id of the last event received: the watch continues right after it. Same as the header `Last-Event-ID`.
     pub from: Option<String>,
-    /// Duration after which the watch ends, at most `7d`. `0s`: send the pending events and end.
+    /// Duration after which the watch ends, at most `7d`. `0s`: send the pending events and end. Default: until the
+    /// client disconnects.
     #[param(example = "0s", value_type = Option<String>)]
     #[serde(rename = "for")]
     pub time: Option<DurationText>,
@@ -124,7 +125,8 @@ pub struct WatchTimelines {
     "removed": false
 }))]
 pub struct WatchDeleted {
-    /// Ids of the timelines whose points were deleted. Very many ids are split over several events.
+    /// Ids of the timelines that were deleted, or whose points were deleted. Very many ids are split over several
+    /// events.
     pub timelines: Vec<String>,
     /// Deleted time range, if any points were deleted. A missing bound is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -89,7 +89,7 @@ pub struct WideView {
     pub max_versions: u32,
     /// Maximum distance between now and a version that a client gives; `null` = no limit.
     pub version_guard: Option<DurationText>,
-    /// True if a first key column that rises with time was accepted.
+    /// True if a first key column that rises with time is accepted.
     pub allow_rising_key: bool,
 }
 
@@ -100,7 +100,7 @@ pub struct WideView {
 pub struct KeyColumn {
     /// Name: a letter or `_`, then letters, digits and `_`; at most 255 bytes.
     pub name: String,
-    /// Type of a column that holds the values as they are written: all types except `f64` and `json`.
+    /// Type of a column that stores its values unchanged: any type except `f64` and `json`.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<ColumnTypeSchema>)]
     pub column_type: Option<ColumnType>,
@@ -114,7 +114,7 @@ pub struct KeyColumn {
     /// buckets in order. Only for the first key column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<KeyBucket>,
-    /// Column whose text is stored with its characters in reverse order.
+    /// Column whose values are stored as text with the characters in reverse order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse: Option<KeyReverse>,
     /// Several columns that are stored as one text.
@@ -208,8 +208,8 @@ pub struct SplicedColumn {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"name": "total", "type": "decimal"}))]
 pub struct RowColumn {
-    /// Name, or a pattern in which `*` stands for any characters and `?` for one. A name takes precedence over patterns,
-    /// and the first pattern that matches gives the type.
+    /// Name, or a pattern in which `*` stands for any characters and `?` for one. A name takes precedence over
+    /// patterns, and the first pattern that matches gives the type.
     pub name: String,
     /// Type of the values.
     #[serde(rename = "type")]

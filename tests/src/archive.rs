@@ -1,5 +1,5 @@
-//! Archive format for a folder in one file: stores older builds in the repository and copies a prepared store
-//! for many servers.
+//! Archive format for a folder in one file. Used for the stores of older builds in the repository, and to copy
+//! a prepared store for many servers.
 //!
 //! The file is compressed with zstd. It holds one entry after another, with little-endian numbers:
 //!

@@ -25,8 +25,8 @@ const BLOCK_BYTES: u64 = 4_096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ext4 {
     /// Metadata is always consistent (mode `ordered`). The space of the journal, bitmaps and inode tables is
-    /// reserved in advance. Without it, a failing write of metadata would abort the journal, and Linux 6.18
-    /// then loses the size of a file whose sync has just succeeded.
+    /// reserved in advance. Without this reservation, a failing write of metadata would abort the journal, and
+    /// Linux 6.18 then loses the size of a file whose sync has just succeeded.
     Journaled,
     /// Metadata reaches the disk in any order. [`ThinDisk::cut_power`] therefore writes all metadata but no
     /// data; otherwise `e2fsck` would find damaged metadata.

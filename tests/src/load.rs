@@ -12,9 +12,9 @@ use tideline_fleet::Random;
 use crate::client::{Client, NoResponse};
 use crate::ledger::{Fate, Ledger, Place};
 
-/// Points per request.
+/// Number of points per request.
 const BATCH_POINTS: i64 = 20;
-/// Consecutive request numbers, counted over all writers, for which a writer keeps its machine. Frequent new
+/// Number of consecutive requests, counted over all writers, for which a writer keeps its machine. Frequent new
 /// machines let a kill also happen during the creation of timelines.
 const BATCHES_PER_HOST: i64 = 8;
 /// First timestamp; each request uses the next timestamps.
@@ -40,11 +40,11 @@ pub struct Writers {
 /// Request counters of writers.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Written {
-    /// Requests that succeeded.
+    /// Number of requests that succeeded.
     pub acknowledged: u64,
-    /// Requests that failed with a response.
+    /// Number of requests that failed with a response.
     pub refused: u64,
-    /// Requests without a response.
+    /// Number of requests without a response.
     pub unanswered: u64,
 }
 

@@ -11,7 +11,7 @@ use tideline_model::{Timestamp, Value};
 
 use crate::client::{Client, NoResponse, Response};
 
-/// Rows per page; small enough that tests read several pages.
+/// Number of rows per page; small enough that tests read several pages.
 const PAGE_ROWS: u64 = 5_000;
 
 /// Fields of a point.

@@ -83,7 +83,8 @@ impl Launch {
         self
     }
 
-    /// Starts the server through a tracer such as strace with options. The tracer must end with the server.
+    /// Starts the server through a tracer such as strace; the first item is the program, followed by its
+    /// options. The tracer must end with the server.
     pub fn traced_by(mut self, tracer: &[String]) -> Self {
         self.tracer = tracer.to_vec();
         self
@@ -217,7 +218,7 @@ impl Server {
         }
     }
 
-    /// Returns the listen address from the log; `None` if it is not logged in time.
+    /// Returns the listen address from the log; `None` if it is not logged within `patience`.
     pub fn address_within(&self, patience: Duration) -> Option<SocketAddr> {
         self.log.find_within(patience, address_in)
     }
@@ -380,7 +381,7 @@ impl Server {
         kib << 10
     }
 
-    /// Returns the process id of the child; of the tracer if there is one.
+    /// Returns the process id of the child, which is the tracer if there is one.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

@@ -28,7 +28,7 @@ const LIFE: Duration = Duration::from_secs(6);
 const ABSENCE: Duration = Duration::from_millis(1_500);
 /// Minimum age in milliseconds of compared samples; the reference may lack younger samples.
 const ON_THE_WAY: i64 = 3_000;
-/// Time limit for agents to send the samples that they have buffered.
+/// Time limit for agents to send the samples that they could not send earlier.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Samples by the labels of their series: timestamp in milliseconds, and the value as text.

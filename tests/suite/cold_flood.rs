@@ -27,15 +27,15 @@ const COLD_STEP: i64 = 60 * SECOND;
 const HOT_STEP: i64 = 10 * SECOND;
 const COLD_DAYS: i64 = 8;
 const HOT_HOURS: i64 = 3;
-/// Concurrent clients that query cold points.
+/// Number of concurrent clients that query cold points.
 const FLOODERS: usize = 6;
 
-/// Pairs of measurements, without and with the flood.
+/// Number of pairs of measurements, without and with the flood.
 const PAIRS: u32 = 5;
 /// Largest accepted median ratio. A hot query that waited in the queue of cold queries would take at least as
 /// long as one cold query, which reads days instead of hours.
 const RATIO_MAX: f64 = 3.0;
-/// Attempts before the ratio counts as too large.
+/// Number of attempts before the ratio counts as too large.
 const ATTEMPTS: usize = 3;
 
 #[test]

@@ -14,7 +14,7 @@ use tideline_tests::load::Load;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Client, Launch, reading, rounds, seed, wait};
 
-/// Concurrent writers.
+/// Number of concurrent writers.
 const WRITERS: u64 = 4;
 
 #[test]

@@ -1,5 +1,6 @@
-//! Error, pause and kill before and after every step of every move. The hot, cold and archive tiers together
-//! must hold each point once, in rows and in aggregates, and no deleted point.
+//! Error, pause and kill before and after every step of every move; the short form runs one random case of each
+//! step. The hot, cold and archive tiers together must hold each point once, in rows and in aggregates, and no
+//! deleted point.
 //!
 //! A case consists of a step, a side (before or after) and a fault. It begins with a copy of a prepared store
 //! and starts the work that passes the step. It checks the store while the work is paused, after it failed,
@@ -61,7 +62,7 @@ const STEPS: [&str; 28] = [
 const ATTACH: [&str; 2] = ["attach.load", "attach.edit"];
 /// Kinds of work that share the steps of a compaction.
 const REWRITES: [&str; 5] = ["mig", "arc", "restore", "fold", "purge"];
-/// Concurrent servers.
+/// Number of concurrent servers.
 const WORKERS: usize = 2;
 
 #[test]

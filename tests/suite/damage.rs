@@ -39,7 +39,7 @@ enum Damage {
 enum Outcome {
     /// The process ended with a reason.
     Refused,
-    /// The service returns the remaining data and reports what is missing.
+    /// The service is read-only and reports a reason; queries return the remaining data or are refused.
     ReadOnly,
     /// The service runs and refuses queries on damaged data.
     QueryRefused,

@@ -1,7 +1,8 @@
 //! A first boot that is killed at any system call leaves a folder that can be opened.
 //!
-//! One traced boot lists all calls that touch the data folder. Each case kills a first boot before one of
-//! these calls is carried out and restarts the service. The service must become ready and keep the next write.
+//! One traced boot lists the calls of `CALLS` that touch the data folder, except opens for reading. Each case
+//! kills a first boot before one of these calls is carried out and restarts the service. The service must
+//! become ready and keep the next write.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 const MEMORY_MAX: u64 = 384 * MIB;
 /// Memory that `memory.max` does not count: code, threads, catalogs, the index and reserves of the allocator.
 const BASE_BYTES: u64 = 128 * MIB;
-/// Concurrent requests of one kind.
+/// Number of concurrent requests of one kind.
 const AT_ONCE: usize = 16;
 
 fn launch(archive: &Path) -> Launch {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Client, Launch, reading, wait};
 
-/// Timelines that are written before the index is removed.
+/// Number of timelines that are written before the index is removed.
 const TIMELINES: usize = 3_000;
 
 #[test]

@@ -1,5 +1,5 @@
-//! Rows of wide tables on the embedded engine: acknowledged rows survive kill −9, and a client that leaves ends its
-//! scan.
+//! Rows of wide tables on the embedded engine: acknowledged rows survive kill −9, and a scan ends when its
+//! client disconnects.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -265,9 +265,9 @@ struct Probes {
 #[derive(Debug, Default, Clone, Copy)]
 struct Seen {
     probes: u32,
-    /// Probes with refused writes and a matching `/ready`.
+    /// Number of probes with refused writes and a matching `/ready`.
     red: u32,
-    /// Probes with refused reads and a matching `/ready`.
+    /// Number of probes with refused reads and a matching `/ready`.
     unreadable: u32,
 }
 

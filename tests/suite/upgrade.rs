@@ -119,7 +119,8 @@ fn fixture(name: &str) -> PathBuf {
     workspace().join("tests/fixtures").join(name)
 }
 
-/// Overwrites the points of the first request of the story, and writes a new point 1 ns after each.
+/// Overwrites `busy` and `usage` of the points of the first request of the story, and writes a new point 1 ns
+/// after each.
 fn write_more(client: &Client, expected: &mut Expected) {
     let Some(Step::Write(table, points)) = story::steps().into_iter().nth(1) else {
         panic!("the story begins with a table and a write");

@@ -1,4 +1,5 @@
-//! Throughput of writers with a thousand open watches: measured in pairs, on request.
+//! Benchmark, ignored by default: throughput of writers with a thousand open watches, compared with the
+//! throughput without watches.
 //!
 //! `cargo test -p tideline-tests --test suite -- --ignored --nocapture watch_load` prints the figures.
 
@@ -15,9 +16,9 @@ use tideline_tests::{Launch, Server, wait};
 
 /// Number of open watches in a measurement.
 const WATCHES: usize = 1_000;
-/// Writers, each with a separate connection.
+/// Number of writers, each with a separate connection.
 const WRITERS: usize = 4;
-/// Points per request, each of a different machine.
+/// Number of points per request, each of a different machine.
 const BATCH_POINTS: usize = 100;
 /// Duration of each measurement.
 const MEASURED: Duration = Duration::from_secs(6);

@@ -18,9 +18,9 @@ use tideline_tests::load::Load;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Client, Launch, Server, reading, rounds, seed, skip, wait};
 
-/// Concurrent writers, in addition to the one that creates timelines.
+/// Number of concurrent writers, in addition to the one that creates timelines.
 const WRITERS: u64 = 2;
-/// New timelines per write; their rows take several pages of fjall's log.
+/// Number of new timelines per write; their rows take several pages of fjall's log.
 const TIMELINES: i64 = 200;
 /// Time limit of a repair; attempts are up to 30 s apart.
 const REPAIR_PATIENCE: Duration = Duration::from_secs(60);

@@ -28,8 +28,8 @@ pub struct TypedError(String);
 ///
 /// # Errors
 ///
-/// [`TypedError`] if the text has no operator, no name before it, an operator that the subject does not support, or
-/// an invalid value, or if it is an invalid tree in JSON.
+/// Returns [`TypedError`] if the text has no operator, no name before it, an operator that the subject does not
+/// support, or an invalid value, or if it is an invalid tree in JSON.
 ///
 /// # Examples
 ///
@@ -80,7 +80,7 @@ pub fn parse(domain: Domain, text: &str) -> Result<Condition, TypedError> {
 ///
 /// # Errors
 ///
-/// An error if a number has no JSON form.
+/// Returns an error if a number has no JSON form.
 pub fn render(domain: Domain, condition: &Condition) -> Result<String, serde_json::Error> {
     match typed(domain, condition) {
         Some(text) if parse(domain, &text).as_ref() == Ok(condition) => Ok(text),

@@ -46,8 +46,8 @@ pub enum Area {
         /// Longitude of the eastern side.
         east: f64,
     },
-    /// All points that a ring of corners encloses, in either direction. Parts enclosed twice by a self-intersecting
-    /// ring are outside.
+    /// All points enclosed by a ring of corners, which may run in either direction. Parts enclosed twice by a
+    /// self-intersecting ring are outside.
     Polygon(Vec<GeoPoint>),
 }
 

@@ -147,7 +147,7 @@ pub enum Fault {
 }
 
 impl Member {
-    /// Returns the form in a domain.
+    /// Returns the form in a domain; `None` if the domain does not support the member.
     pub fn form(&self, domain: Domain) -> Option<&Form> {
         match domain {
             Domain::Timelines => self.timelines.as_ref(),
@@ -173,7 +173,7 @@ impl Members {
         Some(self.found.swap_remove(at).1)
     }
 
-    /// Takes a text.
+    /// Takes a text; `None` if the member is absent.
     pub(crate) fn text(&mut self, name: &str) -> Option<String> {
         match self.take(name)? {
             Content::Text(text) => Some(text),
@@ -181,7 +181,7 @@ impl Members {
         }
     }
 
-    /// Takes a boolean.
+    /// Takes a boolean; `None` if the member is absent.
     pub(crate) fn flag(&mut self, name: &str) -> Option<bool> {
         match self.take(name)? {
             Content::Flag(flag) => Some(flag),
@@ -189,7 +189,7 @@ impl Members {
         }
     }
 
-    /// Takes an integer.
+    /// Takes an integer; `None` if the member is absent.
     pub(crate) fn count(&mut self, name: &str) -> Option<u8> {
         match self.take(name)? {
             Content::Count(count) => Some(count),
@@ -197,7 +197,7 @@ impl Members {
         }
     }
 
-    /// Takes a value.
+    /// Takes a value; `None` if the member is absent.
     pub(crate) fn literal(&mut self, name: &str) -> Option<Literal> {
         match self.take(name)? {
             Content::Literal(literal) => Some(literal),
@@ -205,7 +205,7 @@ impl Members {
         }
     }
 
-    /// Takes a list of values.
+    /// Takes a list of values; `None` if the member is absent.
     pub(crate) fn literals(&mut self, name: &str) -> Option<Vec<Literal>> {
         match self.take(name)? {
             Content::Literals(literals) => Some(literals),
@@ -213,7 +213,7 @@ impl Members {
         }
     }
 
-    /// Takes a pair of values.
+    /// Takes a pair of values; `None` if the member is absent.
     pub(crate) fn pair(&mut self, name: &str) -> Option<[Literal; 2]> {
         match self.take(name)? {
             Content::Pair(pair) => Some(*pair),
@@ -221,7 +221,7 @@ impl Members {
         }
     }
 
-    /// Takes a time range.
+    /// Takes a time range; `None` if the member is absent.
     pub(crate) fn span(&mut self, name: &str) -> Option<TimeSpan> {
         match self.take(name)? {
             Content::Span(span) => Some(span),
@@ -229,7 +229,7 @@ impl Members {
         }
     }
 
-    /// Takes a circle.
+    /// Takes a circle; `None` if the member is absent.
     pub(crate) fn circle(&mut self, name: &str) -> Option<Circle> {
         match self.take(name)? {
             Content::Circle(circle) => Some(circle),
@@ -237,7 +237,7 @@ impl Members {
         }
     }
 
-    /// Takes a box.
+    /// Takes a box; `None` if the member is absent.
     pub(crate) fn sides(&mut self, name: &str) -> Option<Sides> {
         match self.take(name)? {
             Content::Box(sides) => Some(sides),
@@ -245,7 +245,7 @@ impl Members {
         }
     }
 
-    /// Takes the corners of a polygon.
+    /// Takes the corners of a polygon; `None` if the member is absent.
     pub(crate) fn ring(&mut self, name: &str) -> Option<Vec<LatLon>> {
         match self.take(name)? {
             Content::Ring(corners) => Some(corners),

@@ -157,7 +157,7 @@ impl TimeSpan {
 }
 
 impl From<TimeRange> for TimeSpan {
-    /// Bounds beyond the range of timestamps become open.
+    /// Converts a range. Bounds beyond the range of timestamps become open.
     fn from(range: TimeRange) -> Self {
         let end = |nanos| Timestamp::from_nanos(nanos).ok().map(TimeExpression::At);
         Self {

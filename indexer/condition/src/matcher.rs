@@ -188,7 +188,8 @@ impl Node {
         }
     }
 
-    /// Returns the only ids that can match, if the top level of the condition (or an `And` there) requires ids.
+    /// Returns a list of ids outside of which no timeline matches; `None` if neither the root nor a part of an
+    /// `And` at the root is a list of ids.
     pub fn required_ids(&self) -> Option<&[TimelineId]> {
         match self {
             Self::Ids(ids) => Some(ids),
@@ -198,7 +199,8 @@ impl Node {
     }
 }
 
-/// Returns true if one of the texts of a subject passes. For words, all texts together must contain them.
+/// Returns true if one of the texts of a subject passes. For words, all texts together must contain them. A
+/// missing subject is the empty text.
 fn has_text(record: &impl Record, subject: &Subject, test: &TextTest) -> bool {
     let mut is_missing = true;
     let passes = match test {

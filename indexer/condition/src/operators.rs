@@ -99,7 +99,8 @@ macro_rules! operators {
         $(pub use $module::$operator;)*
 
         /// Test of a subject. A list passes if one of its values passes. Exceptions: words may be spread over the list,
-        /// and inequality passes only if no value is equal. Texts are compared byte by byte.
+        /// and inequality passes only if no value is equal. Texts are compared byte by byte, words without
+        /// regard to case.
         #[derive(Debug, Clone, PartialEq)]
         pub enum Test {
             $($(#[$doc])* $operator($operator),)*
@@ -151,7 +152,7 @@ macro_rules! operators {
                 }
             }
 
-            /// Returns the code of the operator in stable bytes.
+            /// Returns the code of the operator in stable bytes; `None` if the operator has no code.
             pub(crate) fn code(&self, domain: Domain) -> Option<u8> {
                 let codes = match self {
                     $(Self::$operator(_) => $operator::CODES,)*
@@ -187,7 +188,7 @@ macro_rules! operators {
                 Ok(None)
             }
 
-            /// Returns the symbol and the text after it.
+            /// Returns the symbol and the text after it; `None` if only the JSON form can represent the test.
             pub(crate) fn typed(&self, subject: &Subject) -> Option<(&'static str, String)> {
                 match self {
                     $(Self::$operator(operator) => operator.typed(subject),)*
@@ -216,7 +217,7 @@ operators! {
     fuzzy::Fuzzy,
     /// Words in any order.
     words::Words,
-    /// Words in the given order.
+    /// Words in the given order, without other words between them.
     phrase::Phrase,
     /// Lower and upper bound.
     compare::Compare,

@@ -20,7 +20,7 @@ use crate::{ConditionError, Result};
 pub enum TextTest {
     /// The text is one of these, which are sorted and distinct.
     OneOf(Vec<String>),
-    /// The text is within an edit distance of another, and not empty.
+    /// The text is not empty and is within an edit distance of another text.
     Close(Close),
     /// The text contains all of these words.
     Words(Vec<Word>),

@@ -45,7 +45,7 @@ pub enum PatternError {
         pattern: String,
         /// Limit in bytes.
         limit: u64,
-        /// Sum so far in bytes.
+        /// Sum in bytes, including this expression.
         actual: u64,
     },
 }

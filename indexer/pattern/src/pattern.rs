@@ -21,7 +21,7 @@ const FRAME_DEPTH: u32 = 2;
 /// Size of the lazy DFA cache per matching direction, in bytes. Matching is slower if an expression needs a larger
 /// cache.
 const STATES_BYTES_MAX: usize = 64 << 10;
-/// Divisor of the automaton size that yields the memory per capture group: two slots per state.
+/// Memory per capture group is the automaton size divided by this number: a group takes two slots per state.
 const GROUP_SHARE: u64 = 2;
 
 /// Limits of one expression.
@@ -116,8 +116,8 @@ impl Pattern {
         (2 * self.cost.bytes + 2 * STATES_BYTES_MAX as u64).saturating_add(groups)
     }
 
-    /// Returns all matching texts, sorted. Returns `None` if they are too many or too long, or if the expression
-    /// contains a repetition or an assertion.
+    /// Returns all matching texts, sorted. Returns `None` if they are too many or too long, or if the
+    /// expression contains a repetition, an assertion or a byte that is not UTF-8.
     ///
     /// # Examples
     ///

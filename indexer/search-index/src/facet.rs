@@ -66,7 +66,7 @@ pub struct Facets {
 /// Timelines with one value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FacetGroup {
-    /// Value; `None` for timelines without one.
+    /// Value; `None` for the timelines without a value.
     pub value: Option<AttributeValue>,
     /// Counts by the next key; on the last level only the number of timelines.
     pub within: Facets,
@@ -171,7 +171,8 @@ impl<'a> Best<'a> {
         self.rank(self.distinct, Some(value), timelines);
     }
 
-    /// Offers the timelines without a value; ranked before all other groups with the same count.
+    /// Offers the timelines without a value. Their group is ranked before all groups with the same count, or
+    /// before all groups if the order is by value.
     fn offer_missing(&mut self, timelines: u64) {
         self.distinct += 1;
         self.rank(0, None, timelines);

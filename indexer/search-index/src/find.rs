@@ -97,7 +97,7 @@ pub struct FindPage {
     pub hits: Vec<Hit>,
     /// Total number of timelines on all pages.
     pub total: u64,
-    /// Total number of hits on all pages; less than `total` if timelines are collapsed.
+    /// Total number of hits on all pages; less than `total` if a hit has several collapsed timelines.
     pub hits_total: u64,
     /// Token of the next page; `None` on the last page.
     pub next: Option<String>,

@@ -36,7 +36,8 @@ pub struct SearchIndex {
 /// Commit delays and memory of the index.
 #[derive(Debug, Clone)]
 pub struct IndexOptions {
-    /// Maximum time that a new, edited or removed timeline waits before its commit starts.
+    /// Maximum time that a new, edited or removed timeline waits before its commit starts, unless another
+    /// commit is running or the last one failed.
     pub commit_delay: Duration,
     /// Number of new, edited or removed timelines that triggers an immediate commit. Also the maximum number of new and
     /// removed timelines per commit.
@@ -70,13 +71,13 @@ impl Default for IndexOptions {
 /// State of the index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IndexStatus {
-    /// Visible timelines with a document in the index, even if the document is outdated.
+    /// Number of visible timelines with a document in the index, even if the document is outdated.
     pub documents: u64,
-    /// Timelines that searches evaluate one by one because they are new or edited.
+    /// Number of timelines that searches evaluate one by one because they are new or edited.
     pub pending: u64,
     /// True while the index is rebuilt after damage, loss of its folder or a failed commit.
     pub rebuilding: bool,
-    /// Error of the last commit, or damage found by a later search; `None` if the last commit succeeded.
+    /// Error of the last commit, or damage found by a later search; `None` if neither occurred.
     pub last_error: Option<String>,
 }
 
@@ -274,7 +275,8 @@ impl Drop for SearchIndex {
 /// State shared by the indexer thread and the callers.
 #[derive(Default)]
 pub(crate) struct Shared {
-    /// Snapshot that searches read; `None` until the thread has opened the index.
+    /// Snapshot that searches read; `None` until the thread has opened the index, and after damage until it is
+    /// rebuilt.
     pub(crate) snapshot: RwLock<Option<Arc<Snapshot>>>,
     pub(crate) control: Mutex<Control>,
     /// Wakes the indexer.

@@ -7,7 +7,8 @@
 //! 4. Publish the new snapshot to searches.
 //!
 //! A failed round drops the writer and recreates the index, immediately the first time, then after a pause. The
-//! previous snapshot keeps serving until the new index has caught up.
+//! previous snapshot keeps serving until the new index has caught up. If another process locks the index, the
+//! round is only repeated.
 
 mod round;
 mod writer;

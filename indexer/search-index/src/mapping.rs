@@ -277,8 +277,8 @@ impl Token {
         self.0.push(kind);
     }
 
-    /// Appends a name. Keys of timelines are far below 64 KiB; a longer key can only occur in a condition, and its
-    /// token must not equal any stored one.
+    /// Appends a name. Keys of timelines are shorter than 64 KiB; a longer key can only occur in a condition,
+    /// and its token must not equal any stored one.
     fn name(&mut self, name: &str) {
         let length = u16::try_from(name.len()).unwrap_or(u16::MAX);
         self.0.extend_from_slice(&length.to_be_bytes());

@@ -14,7 +14,8 @@ pub struct Seen {
 }
 
 /// Source of data that the index does not hold: the times of points, and the stop signal of the search. Times are
-/// requested in groups, and only for candidates and for hits to sort. No catalog lock is held during a call.
+/// requested in groups, only for candidates and hits, and only if the condition or the sort order needs them. No
+/// catalog lock is held during a call.
 pub trait SeenLookup {
     /// Returns one value per ordinal, in order; `None` if the timeline has no points.
     fn seen(&self, ordinals: &[Ordinal]) -> Vec<Option<Seen>>;

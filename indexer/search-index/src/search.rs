@@ -23,7 +23,7 @@ use crate::positions::{Difference, Positions};
 use crate::record::{SeenLookup, TimelineRecord};
 use crate::segment::{Bound, SegmentView};
 
-/// Timelines that are verified under one lock of the catalog: about a millisecond.
+/// Number of timelines that are verified under one lock of the catalog: about a millisecond.
 const VERIFY_GROUP: usize = 2_048;
 /// Maximum number of candidates that are verified without computing a lower bound first.
 const VERIFY_AT_ONCE_MAX: u64 = 2_048;

@@ -4,8 +4,8 @@
 //! of tests are not decided here:
 //!
 //! - times of first and last points, and the word order of phrases, because the index does not hold them;
-//! - the remaining nodes of an `And` once few documents are left, because verifying few documents is cheaper than
-//!   reading long lists.
+//! - the remaining nodes of an `And` once few documents are left in an upper bound, because verifying few
+//!   documents is cheaper than reading long lists.
 //!
 //! The result is therefore a *bound*: a superset ([`Bound::Upper`]) or subset ([`Bound::Lower`]) of the matching
 //! documents, with a flag that is true if the set is exact. Documents between the two bounds are verified on the
@@ -33,8 +33,9 @@ use ranges::number_bits;
 
 /// Number of documents whose keys are read in one call.
 const KEY_GROUP: usize = 256;
-/// Size of a partial `And` result, in documents of a segment, up to which its remaining nodes are verified one by one.
-/// Reading a list costs about 1 ns per document, verifying about 0.5 µs per document.
+/// Maximum size of a partial `And` result, in documents of a segment, for which an upper bound leaves the
+/// remaining nodes to the verification of single documents. Reading a list costs about 1 ns per document,
+/// verifying about 0.5 µs per document.
 const VERIFY_DOCUMENTS_MAX: u64 = 256;
 /// Number of values that are tested between two checks of the stop signal: about a millisecond.
 const VALUES_BETWEEN_CHECKS: usize = 4_096;
@@ -71,7 +72,7 @@ impl Bounded {
 pub(crate) struct SegmentView<'a> {
     table: TableId,
     source_tags: &'a [String],
-    /// Ordinals of the existing timelines whose ids occur in the tree.
+    /// Ordinals of the visible timelines whose ids occur in the tree.
     ids: &'a HashMap<TimelineId, Ordinal>,
     segment: &'a SegmentReader,
     terms: Arc<InvertedIndexReader>,
@@ -339,7 +340,7 @@ impl<'a> SegmentView<'a> {
         }
     }
 
-    /// Returns the documents with a tag.
+    /// Returns the documents that have a tag with this key.
     fn tagged(&self, key: &str) -> tantivy::Result<RoaringBitmap> {
         let shapes = Token::shapes(self.table);
         self.passing(&shapes, "", &|rest| {

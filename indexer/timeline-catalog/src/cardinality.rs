@@ -11,17 +11,17 @@ use crate::reader::CatalogReader;
 /// Number of distinct names, and the largest of each kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cardinality {
-    /// Visible timelines.
+    /// Number of visible timelines.
     pub timelines: u64,
-    /// Distinct measurements.
+    /// Number of distinct measurements.
     pub measurements: u64,
     /// Measurements with the most timelines, largest first.
     pub top_measurements: Vec<CountedName>,
-    /// Distinct tag keys.
+    /// Number of distinct tag keys.
     pub tag_keys: u64,
     /// Tag keys with the most values, largest first.
     pub top_tag_keys: Vec<CountedKeyValues>,
-    /// Distinct pairs of tag key and value.
+    /// Number of distinct pairs of tag key and value.
     pub tag_values: u64,
     /// Tags with the most timelines, largest first.
     pub top_tag_values: Vec<CountedTag>,
@@ -32,9 +32,9 @@ pub struct Cardinality {
 pub struct CountedKeyValues {
     /// Tag key.
     pub key: String,
-    /// Distinct values.
+    /// Number of distinct values.
     pub values: u64,
-    /// Timelines with this key.
+    /// Number of timelines with this key.
     pub timelines: u32,
 }
 
@@ -45,7 +45,7 @@ pub struct CountedTag {
     pub key: String,
     /// Tag value.
     pub value: String,
-    /// Timelines with this tag.
+    /// Number of timelines with this tag.
     pub timelines: u32,
 }
 

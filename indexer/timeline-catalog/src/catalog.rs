@@ -21,7 +21,7 @@ use crate::{CatalogError, Result};
 /// Longest stored form of an identity, in bytes. A term of the search index holds at most 65,530 bytes, and the
 /// longest tag of an identity must fit into one.
 pub const IDENTITY_BYTES_MAX: usize = 60 << 10;
-/// Number of timelines that are removed under one lock acquisition, which takes a few milliseconds.
+/// Number of timelines that are removed while the lock is held once, for a few milliseconds.
 const REMOVED_GROUP: usize = 4_096;
 
 /// The timelines of one table. All methods are thread-safe.
@@ -242,13 +242,14 @@ impl Catalog {
 
     /// Adds a timeline from a committed journal delta, and makes it visible.
     ///
-    /// Repeating an id with the same ordinal has no effect on a visible timeline, even if it was loaded from its row.
+    /// Repeating an id with the same ordinal and identity has no effect on a visible timeline, even if the
+    /// timeline was loaded from its row.
     ///
     /// # Errors
     ///
-    /// [`CatalogError::Identity`] if `identity` cannot be decoded. [`CatalogError::Conflict`] for another ordinal of
-    /// a known id, another id of a used ordinal, or another identity. [`CatalogError::Full`] if a 32-bit number space
-    /// is exhausted.
+    /// [`CatalogError::Identity`] if `identity` cannot be decoded. [`CatalogError::Conflict`] for another
+    /// ordinal or identity of a known id, or another id of a used ordinal. [`CatalogError::Full`] if a 32-bit
+    /// number space is exhausted.
     pub fn adopt(&self, id: TimelineId, ordinal: Ordinal, identity: &[u8]) -> Result<()> {
         let identity = Identity::decode(identity)?;
         let mut state = self.state.write();
@@ -262,7 +263,8 @@ impl Catalog {
     }
 
     /// Removes timelines and their attributes after the delete is committed. From then on they are neither visible
-    /// nor counted, and [`CatalogReader::needs_announcement`] returns true for them. Unknown ids are ignored.
+    /// nor counted, and [`CatalogReader::needs_announcement`] returns true for them. Unknown and invisible
+    /// timelines are ignored.
     ///
     /// Their rows remain until [`save_removals`](Self::save_removals). Costs about a microsecond per timeline.
     pub fn remove(&self, ids: &[TimelineId]) {

@@ -20,7 +20,7 @@ use crate::{CatalogError, Result};
 
 /// Version of the entry layout.
 const VERSION: u8 = 1;
-/// Approximate maximum of row bytes in one entry; a single row may exceed it.
+/// Size of an entry, in bytes, from which no further row is added. The last row may exceed it.
 pub(crate) const ENTRY_BYTES_MAX: usize = 1 << 20;
 
 /// Commits a change. Returns once its entry is on stable storage and applied, or an error with the reason.
@@ -145,7 +145,7 @@ struct Change {
     is_applied: AtomicBool,
 }
 
-/// A change that is being committed. The log writes its entry, then applies it; each at most once.
+/// A change that is being committed. The log writes its entry, then applies the change; each at most once.
 #[derive(Debug)]
 pub struct CatalogChange(Arc<Change>);
 

@@ -2,8 +2,8 @@
 //! entry.
 //!
 //! Edits of a table are serialized. An edit carries the complete attributes of its timeline after the edit, and the
-//! number of the edit that it is based on. The log rejects the edit if its timeline was removed meanwhile, even if the
-//! timeline was announced again.
+//! number of the edit that it is based on. The log rejects the edit if its timeline is not visible or was
+//! edited meanwhile; the loss of attributes in a removal counts as an edit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,9 +85,10 @@ impl Catalog {
     /// # Errors
     ///
     /// [`CatalogError::UnknownTimeline`] if the timeline is not visible, [`CatalogError::OverLimit`],
-    /// [`CatalogError::InvalidAttribute`] or [`CatalogError::MixedAttribute`] for an invalid change.
-    /// [`CatalogError::NotCommitted`] if the commit fails: then the edit is not visible, unless the log had applied it;
-    /// whether a restart finds it depends on the log error.
+    /// [`CatalogError::InvalidAttribute`] or [`CatalogError::MixedAttribute`] for an invalid change,
+    /// [`CatalogError::Full`] if a 32-bit number space is exhausted. [`CatalogError::NotCommitted`] if the
+    /// commit fails: then the edit is not visible, unless the log had applied it; whether a restart finds it
+    /// depends on the log error.
     pub fn set_attributes(
         self: &Arc<Self>,
         ordinal: Ordinal,
@@ -195,7 +196,8 @@ impl Catalog {
         batch
     }
 
-    /// Returns true if none of the timelines was removed or edited since the edits were prepared.
+    /// Returns true if all timelines are visible and their newest edits are still those that the given edits
+    /// are based on.
     pub(crate) fn are_current(&self, edits: &[Edit]) -> bool {
         let state = self.state.read();
         edits.iter().all(|edit| {
@@ -219,8 +221,9 @@ impl Catalog {
                 ..
             } = edit;
             if is_overtaken {
-                // The removal of another timeline took the number. Followers need a higher one, which only the row
-                // will hold: until it is written, a restart would restore the number in the journal.
+                // The removal of another timeline took the number, so followers need a higher one. Only the row
+                // will hold the higher number: a restart before the row is written restores the number in the
+                // journal.
                 number = state.edits.newest() + 1;
             } else {
                 state.edits.settle(ordinal, number);

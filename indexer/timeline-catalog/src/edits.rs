@@ -27,8 +27,8 @@ pub(crate) struct Edits {
     by_number: Vec<(u64, Ordinal)>,
     /// Number of replaced entries in `by_number`.
     replaced: usize,
-    /// Edits that are being committed, whose commit failed, or whose number a removal took. After a restart they may
-    /// be absent, or present under another number.
+    /// Edits that are being committed, whose commit failed with unknown outcome, or whose number a removal
+    /// took. After a restart they may be absent, or present under another number.
     in_doubt: BTreeMap<u64, Ordinal>,
     /// Edits of `in_doubt`, sorted by timeline.
     doubtful: BTreeSet<(Ordinal, u64)>,
@@ -50,16 +50,18 @@ pub(crate) struct Newest<'a> {
     pub(crate) attributes: &'a Packed,
 }
 
-/// Number of replaced entries, in addition to half of all entries, above which `by_number` is compacted.
+/// Slack of the compaction threshold: `by_number` is compacted when the number of replaced entries exceeds half
+/// of all entries by more than this number.
 const REPLACED_MIN: usize = 64;
 
 impl Edits {
-    /// Returns the number of the newest edit.
+    /// Returns the highest number that was given to an edit or reserved by [`pass`](Self::pass); 0 if there is
+    /// no such number.
     pub(crate) fn newest(&self) -> u64 {
         self.newest
     }
 
-    /// Returns the newest edit of a timeline.
+    /// Returns the newest edit of a timeline; `None` if it was never edited.
     pub(crate) fn of(&self, ordinal: Ordinal) -> Option<Newest<'_>> {
         let at = ordinal.0 as usize;
         let number = self.numbers.get(at).copied().filter(|number| *number > 0)?;
@@ -138,8 +140,8 @@ impl Edits {
         self.sets.remove(std::mem::replace(&mut self.has[at], set));
     }
 
-    /// Removes all attributes of a removed timeline. This counts as an edit, so that the index reads the timeline
-    /// again when it is announced again.
+    /// Removes all attributes of a removed timeline. This counts as an edit, so that the index reads the
+    /// timeline again when it is announced again. Has no effect on a timeline that was never edited.
     pub(crate) fn withdraw(&mut self, ordinal: Ordinal) {
         if self.of(ordinal).is_some() {
             let edited = Edited {

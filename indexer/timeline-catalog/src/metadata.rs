@@ -37,7 +37,7 @@ pub const METRIC_BYTES: usize = 128;
 /// Minimum time between two replacements of a metric's values, in nanoseconds. Senders that contradict each other
 /// thus cost at most one row write per metric in this time.
 const REPLACED_AGAIN_AFTER: i64 = 60 * 1_000_000_000;
-/// Rows per write. A row has at most a few kilobytes, so these rows stay within the byte limit of a write.
+/// Number of rows per write. A row has at most a few kilobytes, so a write stays within its byte limit.
 const ROWS_PER_WRITE: usize = WRITE_BYTES_MAX / (4 * HELP_BYTES_MAX);
 /// Minimum time between two warnings about dropped metadata, in nanoseconds.
 const WARNED_AGAIN_AFTER: i64 = 3_600 * 1_000_000_000;
@@ -299,14 +299,15 @@ impl MetadataOfMetrics {
         })
     }
 
-    /// Returns the metadata of one metric.
+    /// Returns the metadata of one metric; `None` if no metadata is stored.
     pub fn get(&self, name: &str) -> Option<MetricMetadata> {
         let remembered = self.remembered.read();
         remembered.by_name.get(name).map(|known| known.named(name))
     }
 
-    /// Returns true if the given metadata contains nothing new; an unknown type and empty texts are never new. Does
-    /// not allocate, because some senders repeat metadata with every sample.
+    /// Returns true if metadata of the metric is stored and the given metadata contains nothing new; an unknown
+    /// type and empty texts are never new. Does not allocate, because some senders repeat metadata with every
+    /// sample.
     pub fn knows(&self, name: &str, kind: MetricKind, help: &str, unit: &str) -> bool {
         let remembered = self.remembered.read();
         let known = remembered.by_name.get(name);
@@ -330,7 +331,8 @@ impl MetadataOfMetrics {
         }
     }
 
-    /// Applies a row of a replayed journal entry, like [`apply`](Self::apply).
+    /// Applies a row of a replayed journal entry, like [`apply`](Self::apply). A missing or damaged row is an
+    /// error.
     pub(crate) fn replay(&self, name: &str, row: Option<&[u8]>) -> Result<()> {
         let known = row.and_then(|row| decode(name, row));
         let known = known.ok_or_else(|| CatalogError::DamagedMetadata(name.to_owned()))?;
@@ -338,7 +340,7 @@ impl MetadataOfMetrics {
         Ok(())
     }
 
-    /// Writes the rows that are not durable yet, buffered, and returns their names.
+    /// Writes the rows that are not durable yet, without a sync, and returns their names.
     pub(crate) fn write_rows(
         &self,
         backend: &dyn Backend,

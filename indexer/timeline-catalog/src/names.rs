@@ -15,7 +15,7 @@ use crate::symbols::{Symbol, SymbolTable};
 pub struct CountedName {
     /// The measurement, tag key or tag value.
     pub name: String,
-    /// Timelines with this name; at least 1.
+    /// Number of timelines with this name; at least 1.
     pub timelines: u32,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct RawKeyCache {
 
 /// The key of the previous lookup, from which the next key is guessed. Start each batch with a new value.
 ///
-/// If the cache changes meanwhile, the guess is wrong but lookups stay correct.
+/// If the cache changes meanwhile, the guess may be wrong but lookups stay correct.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LastKey {
     is_elder: bool,

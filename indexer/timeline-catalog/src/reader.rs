@@ -101,7 +101,8 @@ impl CatalogReader<'_> {
         &self.state.visible
     }
 
-    /// Returns the number of the newest attribute edit. It survives restarts, except for edits of removed timelines.
+    /// Returns the number of the newest attribute edit. It can be lower after a restart, if the timelines of the
+    /// newest edits were removed.
     pub fn edit_counter(&self) -> u64 {
         self.state.edits.newest()
     }
@@ -188,7 +189,7 @@ impl CatalogReader<'_> {
         symbol.is_some_and(|key| self.state.names.tags.contains_key(&key))
     }
 
-    /// Returns true if a timeline has an attribute with this key.
+    /// Returns true if a visible timeline has an attribute with this key.
     pub fn has_attribute_key(&self, key: &str) -> bool {
         let symbol = self.state.symbols.get(key);
         symbol.is_some_and(|key| self.state.edits.types.has(key))

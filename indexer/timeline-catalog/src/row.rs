@@ -20,14 +20,14 @@ const CHECKSUM_BYTES: usize = 4;
 /// Largest edit counter of a row that is not damaged. No table reaches it, and counting on from it cannot overflow.
 const EDIT_MAX: u64 = u64::MAX >> 1;
 
-/// Decoded row; its texts are borrowed.
+/// Row with a borrowed measurement and borrowed tags; the attributes are owned.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row<'a> {
     pub(crate) ordinal: Ordinal,
     /// Edit counter of the table when the attributes last changed; 0 = never.
     pub(crate) edit: u64,
     pub(crate) measurement: &'a str,
-    /// Sorted by key.
+    /// Tags, sorted by key.
     pub(crate) tags: Vec<(&'a str, &'a str)>,
     pub(crate) attributes: Attributes,
 }

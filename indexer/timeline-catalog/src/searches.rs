@@ -64,7 +64,7 @@ impl SavedSearches {
         })
     }
 
-    /// Returns the text of a search.
+    /// Returns the text of a search; `None` if no search has this name.
     pub fn get(&self, name: &str) -> Option<Arc<str>> {
         self.by_name.read().get(name).cloned()
     }
@@ -96,7 +96,7 @@ impl SavedSearches {
         Ok(())
     }
 
-    /// Writes the rows that are not durable yet, buffered, and returns their names.
+    /// Writes the rows that are not durable yet, without a sync, and returns their names.
     pub(crate) fn write_rows(
         &self,
         backend: &dyn Backend,

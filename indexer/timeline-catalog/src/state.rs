@@ -28,7 +28,7 @@ pub(crate) struct State {
     pub(crate) symbols: SymbolTable,
     shapes: Vec<Shape>,
     shape_numbers: HashTable<u32>,
-    /// Shape of the timeline that was inserted last; the next one often has the same.
+    /// Shape of the timeline that was inserted last; the next timeline often has the same shape.
     last_shape: u32,
     slots: Vec<Slot>,
     ids: Vec<TimelineId>,
@@ -55,7 +55,7 @@ pub(crate) struct State {
 struct Shape {
     measurement: Symbol,
     keys: Box<[Symbol]>,
-    /// Index of the source tag in `keys`.
+    /// Index of the source tag in `keys`; `None` if no key is a source tag.
     source: Option<usize>,
 }
 
@@ -74,9 +74,9 @@ pub(crate) enum Stage {
     Absent,
     /// Visible to the write path only: new, or removed.
     Registered,
-    /// Identity is durable in the journal.
+    /// Visible; the identity is committed, but the row is missing or may differ from memory.
     Announced,
-    /// Row is durable as well.
+    /// Visible; the row is durable and equal to memory.
     Saved,
 }
 
@@ -330,7 +330,7 @@ impl State {
         self.symbols.text(self.shape(ordinal).measurement)
     }
 
-    /// Returns the value of the source tag.
+    /// Returns the value of the source tag; `None` if it is missing.
     pub(crate) fn source(&self, ordinal: Ordinal) -> Option<&str> {
         let source = self.shape(ordinal).source?;
         Some(self.symbols.text(self.values_of(ordinal)[source]))
@@ -343,7 +343,7 @@ impl State {
             .map(|(key, value)| (self.symbols.text(*key), self.symbols.text(*value)))
     }
 
-    /// Returns the value of a tag.
+    /// Returns the value of a tag; `None` if it is missing.
     pub(crate) fn tag(&self, ordinal: Ordinal, key: &str) -> Option<&str> {
         let keys = &self.shape(ordinal).keys;
         let at = keys

@@ -1,6 +1,6 @@
 //! The catalog's rows in the backend: loading, writing and removing.
 //!
-//! Rows are written buffered by a flush and synced by the caller. Bitmaps in the state track which rows differ from
+//! A flush writes rows without a sync; its caller syncs them. Bitmaps in the state track which rows differ from
 //! memory, also for changes during a write.
 
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use crate::searches::SavedSearches;
 use crate::state::State;
 use crate::{CatalogError, Result};
 
-/// Number of rows that a save encodes before it writes them; bounds its memory.
+/// Maximum number of rows that are encoded before they are written; bounds the memory.
 const SAVE_ROWS_MAX: usize = 16 * WRITE_ROWS_MAX;
 
 impl Catalog {
@@ -54,7 +54,8 @@ impl Catalog {
     }
 
     /// Writes the rows of all announced timelines and committed changes that are not durable yet, and deletes the
-    /// rows of removed timelines. The writes are buffered: after a sync, call [`rows_synced`](Self::rows_synced).
+    /// rows of removed timelines. The writes are not synced: call [`rows_synced`](Self::rows_synced) after a
+    /// sync.
     ///
     /// Must be completed and synced before the journal discards the entries that carried the changes. Without
     /// `rows_synced`, the next call writes the same rows again.
@@ -211,7 +212,7 @@ struct WrittenTimelines {
 }
 
 impl WrittenTimelines {
-    /// Removes the timelines whose rows were written again since.
+    /// Removes the timelines whose rows were written again or deleted since.
     fn forget(&mut self, newer: &Self) {
         for written in [&mut self.rows, &mut self.deleted] {
             *written -= &newer.rows;

@@ -15,7 +15,7 @@ use crate::Result;
 pub(crate) struct UnsavedRows {
     space: Space,
     table: TableId,
-    /// Rows per write. The caller chooses it so that a write stays within the backend's byte limit.
+    /// Number of rows per write, chosen by the caller so that a write stays within the backend's byte limit.
     rows_per_write: usize,
     names: Mutex<Names>,
 }
@@ -47,8 +47,8 @@ impl UnsavedRows {
         }
     }
 
-    /// Writes the rows of all names, buffered, and returns the names. `row` returns the bytes of a row; `None`
-    /// deletes it.
+    /// Writes the rows of all names, without a sync, and returns the names. `row` returns the bytes of a row;
+    /// `None` deletes it.
     pub(crate) fn write(
         &self,
         backend: &dyn Backend,

@@ -21,8 +21,8 @@ pub struct Aggregate {
     #[serde(default)]
     pub functions: Vec<Function>,
     /// Further columns, computed from aggregates of the same window and group. The aggregates do not have to be
-    /// listed in `functions`. Measurements that lack a field do not have the column. In filled windows the filled
-    /// values are used.
+    /// listed in `functions`. Measurements that lack a field of the expression do not have the column. In filled
+    /// windows the filled values are used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub compute: Vec<Computation>,
     /// Width of windows. Each row has the start of its window as its time. Empty windows are omitted unless `fill` is
@@ -109,9 +109,9 @@ impl Fill {
     }
 }
 
-/// Aggregate function of a field: a word, or `{"percentile": 95}`. NaN counts as a value, except for `min`,
-/// `max`, `spread`, `percentile`, `rate`, `increase`, `integral` and `time_weighted_mean`, which ignore it. The
-/// column of a percentile has a name such as `percentile_95(usage_user)`.
+/// Aggregate function of a field: a word, or `{"percentile": 95}`. NaN counts as a value, except for `percentile`,
+/// `rate`, `increase`, `integral` and `time_weighted_mean`, which ignore it, and for `min`, `max` and `spread`, which
+/// ignore it unless all values are NaN. The column of a percentile has a name such as `percentile_95(usage_user)`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Function {
@@ -119,7 +119,7 @@ pub enum Function {
     Count,
     /// Number of distinct values, of any type. Equal numbers of different types count once. Exact.
     CountDistinct,
-    /// Sum: exact for integers (an error if it exceeds 64 bits), compensated for floats.
+    /// Sum: exact for integers (`null` beyond 64 bits, see `overflowed` of the result), compensated for floats.
     Sum,
     /// Arithmetic mean.
     Mean,
@@ -137,8 +137,8 @@ pub enum Function {
     First,
     /// Value of the latest point, of any type.
     Last,
-    /// Last minus first number of each timeline, summed over timelines; exact between integers. A drop is not treated
-    /// as a counter reset.
+    /// Last minus first number of each timeline, summed over timelines; exact between integers (`null` beyond 64 bits).
+    /// A drop is not treated as a counter reset.
     Delta,
     /// `increase` divided by the seconds of the window that are inside the range.
     Rate,

@@ -54,7 +54,7 @@ pub struct PointAnswer {
     /// Columns that contain estimated values. Omitted if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub estimated: Vec<String>,
-    /// Columns in which a sum of integers is `null` because it exceeds 64 bits. Omitted if empty. Sum the
+    /// Columns in which a sum or difference of integers is `null` because it exceeds 64 bits. Omitted if empty. Sum the
     /// values as floats, or use shorter windows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overflowed: Vec<String>,
@@ -88,13 +88,13 @@ pub struct Series {
 pub struct QueryCost {
     /// Timelines processed.
     pub timelines: u64,
-    /// Chunks and blocks decoded.
+    /// Chunks, blocks and unsealed rows that were read at least in part.
     pub chunks: u64,
     /// Points decoded.
     pub points: u64,
     /// Field values decoded.
     pub values: u64,
-    /// Encoded bytes of the decoded chunks.
+    /// Encoded bytes of the chunks that were read.
     pub bytes: u64,
     /// Time from the start of planning to the last row, milliseconds.
     pub elapsed_ms: f64,

@@ -83,8 +83,8 @@ pub struct TierEstimates {
 /// Unsealed points to read. Exact for up to 1,000 timelines, estimated from a sample for more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UnsealedEstimate {
-    /// Memory tables with points in the range, of any timelines. One memory table receives writes; the others
-    /// wait to be sealed.
+    /// Memory tables whose points of this table overlap the range in time. One memory table receives writes; all
+    /// other ones wait to be sealed or are being sealed.
     pub heads: u64,
     /// Points in the range.
     pub points: u64,
@@ -98,7 +98,7 @@ pub struct UnsealedEstimate {
 /// timelines, and without summaries.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TierEstimate {
-    /// Segments with points in the range, of any timelines. Exact.
+    /// Segments whose time range overlaps the queried range, of any timelines. Exact.
     pub segments: u64,
     /// Chunks in the range.
     pub chunks: u64,

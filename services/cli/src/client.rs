@@ -19,7 +19,8 @@ pub(crate) use profile::{ConnectionArguments, TableArguments, duration};
 
 /// Longest time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum size of a response that is returned as text, in bytes.
+/// Maximum size of a response to `get`, `post`, `patch`, `put`, `form` and `delete`, including error responses,
+/// in bytes.
 pub(crate) const RESPONSE_BYTES_MAX: u64 = 1 << 30;
 /// Maximum size of a response of `fetch` and `write`, and of an error response to `post_within` and `stream`, in
 /// bytes.
@@ -112,7 +113,8 @@ impl Client {
         self.text_of(request.send(body.to_string()))
     }
 
-    /// Sends POST like [`post`](Self::post). Returns `None` if the response is longer than `bytes_max`.
+    /// Sends POST like [`post`](Self::post). Returns `None` if a successful response is longer than
+    /// `bytes_max`.
     pub(crate) fn post_within(&self, path: &str, body: &Value, bytes_max: u64) -> Result<Option<String>> {
         let request = self.signed(self.agent.post(self.url(path)));
         let request = request
@@ -178,7 +180,8 @@ impl Client {
         Ok(response.into_body().into_with_config().limit(u64::MAX).reader())
     }
 
-    /// Sends points. Returns the response whatever its status; an error means that the outcome is unknown.
+    /// Sends points. Returns the response whatever its status. After an error the points may or may not be
+    /// stored.
     pub(crate) fn write(
         &self,
         path: &str,
@@ -219,7 +222,7 @@ impl Client {
         }))
     }
 
-    /// Returns the error for a response that cannot be parsed.
+    /// Returns the error for a response that is invalid, incomplete or too large.
     pub(crate) fn strange(&self, reason: &str) -> CliError {
         CliError::Strange {
             server: self.base.clone(),

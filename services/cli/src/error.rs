@@ -36,7 +36,7 @@ pub enum CliError {
         /// Reason of the failure.
         reason: String,
     },
-    /// The response of the server cannot be parsed by this version.
+    /// The response of the server is invalid, incomplete or of an unknown form.
     #[error("unexpected response from {server}: {reason}")]
     Strange {
         /// URL of the server.
@@ -129,7 +129,8 @@ impl CliError {
         json(code, &self.to_string(), retryable)
     }
 
-    /// True if the reader of standard output has closed it, as `head` does. This is not reported as an error.
+    /// Returns true if the reader of standard output has closed it, as `head` does. This is not reported as an
+    /// error.
     pub fn is_closed_output(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }

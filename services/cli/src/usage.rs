@@ -6,7 +6,7 @@ use tideline_openapi::plain;
 
 use crate::error::CliError;
 
-/// True if the command line has `--json`, even if it is invalid otherwise.
+/// Returns true if the command line has `--json`, even if it is invalid otherwise.
 pub fn is_json_requested() -> bool {
     let arguments = std::env::args_os()
         .skip(1)

@@ -2,7 +2,8 @@
 //!
 //! 1. `input` finds the inputs. `feed` reads several files alternately and cuts them into batches at record
 //!    boundaries (`cutter`, `record`), so that memory is bounded whatever their size.
-//! 2. `sender`, one thread per connection, sends batches and retries them if the server is busy (`concurrency`).
+//! 2. `sender`, one thread per connection, sends batches and retries them if the server is busy or unreachable
+//!    (`concurrency`).
 //! 3. Acknowledged ranges are recorded in the resume file (`resume`), rejected lines in the rejects file
 //!    (`rejects`).
 
@@ -133,7 +134,8 @@ impl WriteArguments {
         self.precision.unwrap_or(Unit::Ns)
     }
 
-    /// Returns the unit of integer times: that of `--time-format`, else that of `--precision`.
+    /// Returns the unit of integer times: that of `--time-format`, else that of `--precision`, else
+    /// nanoseconds.
     fn precision(&self) -> &'static str {
         self.csv.precision().unwrap_or(self.unit().name())
     }
@@ -200,8 +202,8 @@ fn reading(arguments: &WriteArguments) -> Result<Map<String, Value>> {
     };
     reading.insert("precision".into(), arguments.unit().name().into());
     reading.insert("format".into(), json!(arguments.format));
-    // Options that are not given are omitted, so that options added by later versions do not invalidate the
-    // file.
+    // Options that are not given are omitted, so that options added by later versions do not invalidate a
+    // resume file.
     reading.retain(|_, value| !value.is_null() && value != &json!([]));
     Ok(reading)
 }

@@ -2,7 +2,7 @@
 //!
 //! 1. [`BodyReader`] reads the bytes that the client sends. It limits their number, their rate and the bytes of
 //!    all bodies in flight.
-//! 2. [`ReceivedBody::decode`], on a blocking thread, decompresses the body within the decoded size and the
+//! 2. [`ReceivedBody::decode`], on a blocking thread, decompresses the body. It limits the decoded size and the
 //!    compression ratio.
 //!
 //! A size declared by the client is compared with the limit and reserved in the budget before memory is
@@ -68,7 +68,7 @@ pub enum BodyError {
     TooSlow {
         /// Bytes received so far.
         received: u64,
-        /// Longest time without enough progress.
+        /// Longest allowed time without enough progress.
         timeout: Duration,
     },
     /// The budget of all bodies in flight has no room for this client. The request may be retried.
@@ -108,7 +108,7 @@ pub struct BodyLimits {
 #[derive(Debug, Clone)]
 pub struct BodyReader {
     budget: Shares,
-    /// Longest time without progress.
+    /// Longest allowed time without progress.
     timeout: Duration,
     bytes_per_second_min: u64,
 }
@@ -125,8 +125,8 @@ pub struct ReceivedBody {
 impl BodyReader {
     /// Creates a reader whose bodies together reserve at most `budget` bytes.
     ///
-    /// At most `timeout` may pass without progress. After the first `timeout`, the body must have
-    /// arrived at `bytes_per_second_min` or more on average.
+    /// At most `timeout` may pass without progress. After the first n bytes, the next data must arrive within
+    /// `timeout` plus n / `bytes_per_second_min` seconds from the start.
     pub fn new(budget: Shares, timeout: Duration, bytes_per_second_min: u64) -> Self {
         Self {
             budget,
@@ -514,8 +514,8 @@ impl Encoding {
     }
 }
 
-/// Returns the encoding named by the headers, in lower case. It is empty without a header, and `None` for
-/// several headers or a value that is not text.
+/// Returns the encoding named by the header, in lower case: empty without a header, `None` for several headers or a
+/// value that is not text.
 fn encoding_name(headers: &HeaderMap) -> Option<String> {
     let mut sent = headers.get_all(header::CONTENT_ENCODING).iter();
     let (name, more) = (sent.next(), sent.next().is_some());

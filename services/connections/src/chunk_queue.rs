@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use tideline_runtime::{MemoryAccount, Reservation};
 
 /// Maximum number of bytes queued per response, unless a single chunk is larger. Responses to dashboards fit.
-/// For longer responses the queue only has to be large enough that reading and sending overlap.
+/// For longer responses the queue only has to be large enough that writing and sending overlap.
 const QUEUE_BYTES_MAX: usize = 4 << 20;
 
 /// Queue of chunks between a writer that may block and a connection that must not.
@@ -84,7 +84,7 @@ impl ChunkQueue {
         Pushed::Kept
     }
 
-    /// Blocks until half of the bytes queued now were removed, or the client has disconnected.
+    /// Blocks until half of the bytes that are queued now have been removed, or the client has disconnected.
     pub fn wait_for_room(&self) {
         let mut queue = self.queue.lock();
         let half = queue.bytes / 2;

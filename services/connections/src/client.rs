@@ -116,7 +116,7 @@ fn forwarded_client(headers: &HeaderMap, is_trusted: &dyn Fn(IpAddr) -> bool) ->
     }
 }
 
-/// Joins all lines of a header into one list.
+/// Joins all lines of a header into one list; `None` if the list is empty.
 fn list(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let lines = headers
         .get_all(name)
@@ -162,7 +162,7 @@ fn forwarded_for(element: &str) -> Option<IpAddr> {
     })
 }
 
-/// Parses an address with an optional port. Returns `None` for `unknown` and for obfuscated names.
+/// Parses an address with an optional port. Returns `None` for other texts, such as `unknown` and obfuscated names.
 fn node(text: &str) -> Option<IpAddr> {
     let parsed = text.parse().ok();
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());

@@ -129,13 +129,13 @@ impl Connections {
         }
     }
 
-    /// Closes idle connections of a kind to make room for a connection of `newcomer`. Returns the number of
-    /// closed connections.
+    /// Signals idle connections of a kind to close, to make room for a connection of `newcomer`. Returns the number of
+    /// signalled connections; 0 if no idle connection may be closed.
     ///
-    /// Closes one connection in [`EVICTED_SHARE`], at least one: first connections of the clients with most
+    /// Signals one connection in [`EVICTED_SHARE`], at least one: first connections of the clients with most
     /// connections, and of these the longest idle ones. Clients with fewer connections than `newcomer` keep
-    /// theirs; `None` protects no client. Returns 0 if no idle connection may be closed. A connection stays
-    /// open if its next request starts before the connection handles the signal.
+    /// theirs; `None` protects no client. A connection stays open if its next request starts before the connection
+    /// handles the signal.
     pub(crate) fn evict_idle(&self, newcomer: Option<Client>, kind: ConnectionKind) -> usize {
         let list = self.0.lock();
         let mut counts: HashMap<Client, usize> = HashMap::new();
@@ -174,7 +174,7 @@ impl Busy {
         }))
     }
 
-    /// Waits until the connection is to be closed and is not answering a request.
+    /// Waits for a signal to close the connection, received while no request is being answered.
     pub(crate) async fn evicted(&self) {
         loop {
             self.0.evicted.notified().await;
@@ -264,7 +264,7 @@ impl GuardedStream {
 }
 
 impl ReadRate {
-    /// Returns the result of a write unchanged. Fails if the client has accepted no bytes for too long, or has
+    /// Returns the result of a write unchanged, or an error if the client has accepted no bytes for too long or has
     /// accepted bytes too slowly.
     fn guard(&mut self, written: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let Poll::Ready(result) = written else {

@@ -1,5 +1,5 @@
-//! Response body that keeps a value alive until it has been sent or dropped: reserved memory, a share, a
-//! permit.
+//! Response body that holds a value, such as reserved memory, a share or a permit, until the body has been sent or
+//! dropped.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -8,11 +8,11 @@
 //! | [`mod@serve`] | accept loop, connection limits, draining |
 //! | `connection` | one connection with its timeouts; the list of open connections |
 //! | [`body`] | request bodies: limited as sent, after decompression and over all requests |
-//! | [`client`] | the client of a request, also behind trusted proxies |
+//! | [`client`] | the client address of a request, also behind trusted proxies |
 //! | [`shares`], [`permits`] | fair shares of a bounded resource; limits of concurrent requests of one kind |
 //! | [`chunk_queue`] | queue of response chunks between a blocking writer and the connection |
 //! | [`throttle`] | throttle: a rate of bytes that many senders share |
-//! | [`mod@guarded_body`] | a response body that keeps a value alive until it has been sent |
+//! | [`mod@guarded_body`] | a response body that holds a value until the body has been sent |
 
 pub mod body;
 pub mod chunk_queue;

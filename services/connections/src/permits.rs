@@ -33,7 +33,7 @@ impl Permits {
         }
     }
 
-    /// Waits for a permit for `client`, which is released when the returned value is dropped.
+    /// Waits for a permit for `client`. The permit is released when the returned value is dropped.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl Permits {
         }
     }
 
-    /// Returns a permit for `client` if one is free now. It cannot be paused.
+    /// Returns a permit for `client` if one is free now. Such a permit cannot be paused.
     pub fn take_if_free(&self, client: Client) -> Option<Share> {
         self.shares.take_if_free(client, 1)
     }

@@ -91,8 +91,8 @@ pub trait Service: Clone + Send + Sync + 'static {
 
 /// Serves requests on `listener` until `shutdown` completes.
 ///
-/// Then accepts no new connections, closes idle ones at once, and lets running requests finish within the
-/// drain timeout. Calls `serving` once, when connections are accepted. `concurrent` limits the number of
+/// After `shutdown`, accepts no new connections, closes idle ones at once, and lets running requests finish within the
+/// drain timeout. Calls `serving` once, before the first connection is accepted. `concurrent` limits the number of
 /// requests that are handled concurrently.
 ///
 /// # Errors

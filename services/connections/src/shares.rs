@@ -1,10 +1,10 @@
 //! Fair shares of a bounded resource among clients.
 //!
-//! Four fifths of a resource are first come, first served, so that a single busy client can use them while
+//! Four fifths of a resource (rounded up) are first come, first served, so that a single busy client can use them while
 //! other clients need little. The last fifth is reserved for clients that hold nothing or less than their
 //! share. A share is the whole divided by one more than the number of clients that hold or wait for units;
-//! the extra one is for a newcomer. A client that takes all it can get therefore never blocks others, however
-//! long its requests run. Waiting clients are served in the order of the units that they hold, fewest first,
+//! the extra one is for a newcomer. A client that takes single units therefore never holds more than four fifths,
+//! however long its requests run. Waiting clients are served in the order of the units that they hold, fewest first,
 //! then in arrival order.
 
 use std::collections::hash_map::Entry;

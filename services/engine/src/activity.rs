@@ -1,17 +1,17 @@
-//! In-memory activity of a table since the start: running writers, growth, busy keys.
+//! In-memory activity of a table: running writers, new timelines, busy keys. It is lost at a stop.
 
 use parking_lot::RwLock;
 
 use crate::growth::Growth;
 use crate::hot_ranges::HotRanges;
 
-/// Activity of one table since the start.
+/// Activity of one table.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
-    /// Held for reading by each write and edit from the naming of its timelines to its commit. Held for writing, for
-    /// milliseconds, by an operation that must exclude writers.
+    /// Held for reading by each write and edit, from the look-up of its timelines to its commit. Held for writing by an
+    /// operation that must exclude writers, usually for milliseconds.
     pub(crate) writers: RwLock<()>,
-    /// New timelines of the last minute.
+    /// New timelines of the last minute, and the size of all identities.
     pub(crate) growth: Growth,
     /// Points written and timelines read in the last minute.
     pub(crate) hot_ranges: HotRanges,

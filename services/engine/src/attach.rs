@@ -1,10 +1,10 @@
-//! Attaching an archive: segments written by another database become segments of tables here, with their timelines.
+//! Attaching an archive: segments written by another database become segments of this one, with their timelines.
 //!
 //! | file | part |
 //! |---|---|
 //! | [`plan`] | determines the segments to attach, without superseded ones |
 //! | [`timelines`] | registers timelines and sets their attributes |
-//! | this one | attaches segment by segment: first its timelines, then the locations of their rows |
+//! | this file | attaches segment by segment: first its timelines, then the locations of their rows |
 //!
 //! Each segment becomes visible with one manifest edit. An interrupted run keeps the segments attached so far; a
 //! repeated request attaches the remaining ones.
@@ -24,7 +24,7 @@ use crate::tables::Table;
 pub use plan::{AttachPlan, PlannedTable};
 use timelines::NewTimelines;
 
-/// Largest number of problems that are reported one by one.
+/// Maximum number of problems listed one by one; further ones are only counted.
 const PROBLEMS_MAX: usize = 20;
 
 /// Request to attach an archive.
@@ -63,7 +63,7 @@ pub struct AttachProgress {
     pub entries: u64,
     /// The first problems, at most 20, one sentence each.
     pub problems: Vec<String>,
-    /// Number of all problems.
+    /// Total number of problems, including those not listed.
     pub problem_count: u64,
 }
 
@@ -79,7 +79,7 @@ impl AttachProgress {
 /// Progress callback, called at least once per 1,000 timelines. Attaching stops when it returns false.
 type Watch<'a> = dyn FnMut(&AttachProgress) -> bool + 'a;
 
-/// Reason why attaching a segment stopped.
+/// Reason why attaching a segment or a table stopped.
 enum AttachStop {
     /// The progress callback returned false.
     Unwanted,
@@ -114,7 +114,7 @@ impl<E: Into<EngineError>> From<E> for AttachStop {
 }
 
 impl Engine {
-    /// Attaches the segments of a plan one by one. Returns the last progress, and true if the plan was completed.
+    /// Attaches the segments of a plan one by one. Returns the final progress, and false if `watch` stopped the run.
     ///
     /// `watch` is called at least once per 1,000 timelines. When it returns false, the remaining segments are left out.
     /// A segment that is damaged or does not fit is reported as a problem, and the others are still attached. If a
@@ -165,7 +165,7 @@ impl Engine {
         let table = self.table_for(plan, planned)?;
         let problems = progress.problem_count;
         let from = self.store.raise_sequences(&table.points, planned.sequences_end)?;
-        // Seals earlier points, so that overlaps with them can be checked by segment.
+        // Seals earlier points, so that overlaps with them can be checked segment by segment.
         self.store.seal()?;
         for segment in &planned.segments {
             self.store.check_attach(&table.points, segment)?;
@@ -184,7 +184,8 @@ impl Engine {
         if let Some(refusal) = newcomers.take_refusal() {
             progress.problem(format!("table {}: {refusal}", planned.name));
         }
-        // Garbage collection deletes adopted files without a segment, so files are adopted only after all are attached.
+        // Garbage collection deletes adopted files without a segment, so files are adopted only after all segments are
+        // attached.
         if plan.own && problems == progress.problem_count && planned.is_whole {
             self.store.adopt(&table.points, &planned.adopted)?;
         }
@@ -296,8 +297,8 @@ fn take_fields(
     Ok(())
 }
 
-/// Returns the locations of the runs of all timelines with an identity. A timeline without identity was deleted and
-/// cannot be queried.
+/// Returns the id and the extent of the rows of each timeline with an identity. A timeline without identity was deleted
+/// and cannot be queried.
 fn named(
     file: &TimelinesFile,
 ) -> std::result::Result<

@@ -41,9 +41,8 @@ impl AttributesChanged {
 impl Engine {
     /// Sets and removes attributes of the selected timelines, in groups of at most 1,000.
     ///
-    /// After each group, which is then durable and searchable, `watch` is called. When it returns false, the
-    /// remaining timelines stay unchanged. A repeated call skips timelines that already have the requested
-    /// attributes.
+    /// `watch` is called after each group, which is then durable and searchable. When it returns false, the remaining
+    /// timelines stay unchanged. A repeated call skips timelines that already have the requested attributes.
     ///
     /// # Errors
     ///

@@ -33,7 +33,7 @@ impl Bounds {
         }
     }
 
-    /// Removes the rows outside the bounds from a group and adds a reject with its line for each.
+    /// Removes the rows outside the bounds from a group. Adds one reject per removed row, with the line of the row.
     pub(crate) fn reject_outside(&self, group: &mut PointGroup, rejects: &mut Vec<LineReject>) {
         if group.timestamps.iter().all(|at| self.contains(*at)) {
             return;

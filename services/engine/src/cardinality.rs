@@ -12,7 +12,8 @@ const GROUP_TIMELINES: usize = 4_096;
 
 /// Distribution of the times when timelines were first seen.
 ///
-/// A timeline is first seen at its oldest point, which changes when older points are added or the oldest is removed.
+/// A timeline is first seen at its oldest visible point, which changes when older points are added or the oldest is
+/// removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Growth {
     /// Number of timelines first seen in each window, oldest window first.
@@ -21,12 +22,12 @@ pub struct Growth {
     pub earlier: u64,
     /// Timelines first seen at or after the end of the last window.
     pub later: u64,
-    /// Timelines without a point.
+    /// Timelines without a visible point.
     pub never: u64,
 }
 
 impl Engine {
-    /// Counts the distinct names of each kind and lists the `top` largest names of each kind.
+    /// Counts the distinct names of each kind, and lists for each kind the `top` names with the highest counts.
     pub fn cardinality(&self, table: &Table, top: usize) -> Cardinality {
         table.catalog.reader().cardinality(top)
     }

@@ -1,4 +1,4 @@
-//! Offline check: reads everything that a backend stores of a database and reports what is damaged.
+//! Offline check: reads everything that a backend stores of a database and reports damage.
 //!
 //! The search index is left out: each start checks it and rebuilds it from the catalog if necessary.
 
@@ -22,7 +22,8 @@ pub struct CheckReport {
     pub rows: u64,
     /// Bytes of these rows.
     pub row_bytes: u64,
-    /// Timelines of all tables: those of the catalogs, corrected by those that the journal introduces and removes.
+    /// Timelines of all tables: those of the catalogs, plus those that the journal introduces, minus those that it
+    /// removes.
     pub timelines: u64,
     /// Damage found: one sentence each, with its location.
     pub findings: Vec<String>,
@@ -69,7 +70,7 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
             }
             Err(error) => found(error),
         }
-        // A start skips damaged metric metadata, so it is checked separately.
+        // `Catalog::load` skips damaged metric metadata, so the metadata is checked separately.
         if let Err(error) = MetadataOfMetrics::check(backend, table.id, &mut found) {
             found(error);
         }

@@ -3,16 +3,16 @@
 //! A timeline is removed if no tier holds a visible point of it, its last point has been hidden for the purge delay,
 //! and it has no attributes. It is also removed, with its points and attributes, if it has been silent for longer than
 //! the `timeline_ttl` of its table. The purge delay covers a clock that is ahead by up to an hour, which does not count
-//! as in doubt: after its correction the points become visible again.
+//! as in doubt: after the clock is corrected, the points become visible again.
 //!
 //! 1. Candidates are determined in groups, while other work continues.
 //! 2. Writers are blocked for some milliseconds, and the candidates of a group are checked again; a timeline written
 //!    meanwhile stays. The delete is committed before writers continue, so their next write introduces the timeline
 //!    again.
 //!
-//! While the clock is in doubt, nothing is removed. Soon after a clock was accepted only because it was steady, and
-//! soon after a policy change, only empty timelines of tables without retention are removed: other mistakes can be
-//! corrected until then.
+//! While the clock is in doubt, nothing is removed. For the purge delay after a clock was accepted only because it was
+//! steady, and after a policy change, only empty timelines of tables without retention are removed. A wrong clock or
+//! policy can be corrected until then.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub struct CatalogCleaned {
 struct Terms {
     /// True if timelines with neither visible points nor attributes may be removed.
     empty: bool,
-    /// Timelines whose last point is older than this timestamp may be removed; `None` = no timelines.
+    /// Timelines whose last point is older than this timestamp may be removed; `None` = silence removes no timeline.
     silent_before: Option<i64>,
     /// First visible timestamp; `i64::MIN` if all are visible.
     visible_from: i64,
@@ -99,7 +99,8 @@ impl Engine {
         let surely = self.removable(table, perhaps, terms)?;
         let removed = surely.len() as u64;
         if removed > 0 {
-            // No removed timeline has a visible point after this range, so later segments need not be rewritten.
+            // No removed timeline has a visible point at or after the end of this range, so later segments need not be
+            // rewritten.
             let silent_before = terms.silent_before.unwrap_or(i64::MIN);
             let range = TimeRange::new(i64::MIN, silent_before.max(terms.visible_from));
             self.remove_timelines(table, surely, range)?;
@@ -118,8 +119,8 @@ impl Engine {
         let expire_now = now.expire_now.map(|at| at.nanos());
         let expire_now = expire_now.filter(|_| !now.is_unsure(delay) && kept_since_change);
         let terms = Terms {
-            // With a retention, points may be hidden by the current time while expiry still uses an earlier one. A
-            // timeline with such points is not empty.
+            // With a retention, points that the current time hides may still be kept by expiry, which uses an earlier
+            // time. A timeline with such points is not empty.
             empty: policy.visible_age().is_none() || expire_now == Some(now.now.nanos()),
             silent_before: expire_now
                 .zip(policy.timeline_ttl)

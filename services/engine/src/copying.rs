@@ -1,7 +1,7 @@
 //! Copies the visible points of a table into another one, with identities and attributes of their timelines.
 //!
-//! Timelines are read in id order, in groups; each group is read from one snapshot. Their points are written like any
-//! others. Repeating a copy is safe, because each point replaces itself.
+//! Timelines are read in id order, in groups; each group is read from one snapshot. Their points are written like those
+//! of any other request. Repeating a copy is safe, because each point replaces its earlier copy.
 
 use std::ops::ControlFlow;
 
@@ -27,7 +27,7 @@ const ROWS_AT_ONCE: usize = 8_192;
 pub struct PointsCopied {
     /// Timelines of the source table, including those without points in the range.
     pub timelines: u64,
-    /// Timelines processed so far.
+    /// Timelines of the groups completed so far.
     pub seen: u64,
     /// Points written to the target table.
     pub points: u64,
@@ -49,8 +49,8 @@ struct Copied {
 impl Engine {
     /// Copies the points of a range into another table.
     ///
-    /// `watch` is called after every write of a few thousand points and after every 1,000 timelines. When it returns
-    /// false, the copy ends; `seen` is then below `timelines`, unless all timelines were copied.
+    /// `watch` is called after every write and after every group of 1,000 timelines. When it returns false, the copy
+    /// ends; `seen` is then below `timelines`, unless all timelines were copied.
     ///
     /// # Errors
     ///

@@ -1,8 +1,9 @@
-//! Deletion of points and timelines: durable and invisible in every tier on return.
+//! Deletion of points and timelines. On return, a delete is durable and hides its points in every tier.
 //!
-//! The selection is resolved first. A point written afterwards is visible; if its timeline was deleted, the timeline
-//! reappears without attributes. A large selection takes several deletes in sequence. After an error some of these
-//! deletes may be done; the same call completes the remaining ones, unless it names removed timelines by id.
+//! The selection is resolved first, so timelines created later are not affected. A point written after the delete is
+//! visible; if its timeline was deleted, the timeline reappears without attributes. A large selection takes several
+//! deletes in sequence. After an error some of these deletes may be done; the same call completes the remaining ones,
+//! unless it names removed timelines by id.
 
 use roaring::RoaringBitmap;
 use tideline_condition::Condition;
@@ -44,7 +45,7 @@ pub struct Deleted {
 impl Engine {
     /// Deletes the points of timelines in a time range. The timelines stay, with their attributes.
     ///
-    /// `stop` ends the search for the timelines; once they are found, the delete is carried out. Costs one synced
+    /// `stop` can end only the search for the timelines; the delete that follows is carried out. Costs one synced
     /// journal entry per 65,536 timelines. The bytes are freed later.
     ///
     /// # Errors

@@ -228,8 +228,8 @@ impl LogModel for CatalogModel {
         self.catalogs.unflushed.get() == 0
     }
 
-    /// Resets the counter of unflushed bytes. Rows hold the newest state, so generations are not separated and a flush
-    /// may write more than necessary.
+    /// Resets the counter of unflushed bytes. Rows hold the newest state, so changes before and after the freeze are
+    /// not separated: a flush may also write later changes.
     fn freeze(&self, _: SequenceNumber) {
         self.catalogs.unflushed.reset();
     }
@@ -276,7 +276,7 @@ impl Flushed for FlushedCatalogs {
     fn follow(self: Box<Self>, _: &Arc<Manifest>) {}
 }
 
-/// Number of timelines read under one lock, so that writers wait no longer than a millisecond.
+/// Number of timelines read under one lock, so that writers wait for at most about a millisecond.
 const READ_GROUP: usize = 4_096;
 
 /// Timelines of a catalog, resolved for archive files.

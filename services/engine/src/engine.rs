@@ -61,8 +61,9 @@ pub struct Settings {
     pub tables: TableLimits,
     /// True if the data is a copy of a database that stays in use. Archived files then belong to the original.
     pub is_copy: bool,
-    /// Time after a policy change or a clock jump during which no timeline is removed by its age, and time for which
-    /// the last point of a removed timeline must have been hidden; a mistake can be corrected until then.
+    /// Delay of the removal of timelines, so that a mistake can be corrected. Timelines are not removed by their age
+    /// for this time after a policy change or a clock jump. An empty timeline is removed only if its last point has
+    /// been hidden for this time.
     pub purge_delay: Duration,
     /// Memory account that all requests share. Default: unlimited.
     pub memory: MemoryAccount,
@@ -398,7 +399,7 @@ impl Engine {
         })
     }
 
-    /// Returns the state of a table; creates and indexes it if the table is new.
+    /// Returns the state of a table; creates and indexes the catalog if the table has none.
     pub(crate) fn table_state(&self, table: &tideline_series_store::Table) -> TableState {
         let mut is_new = false;
         let table_state = self.catalogs.get_or_insert(table.id(), || {

@@ -1,4 +1,4 @@
-//! Errors of the engine, classified by what a caller does next.
+//! Errors of the engine, classified by the action that they require of the caller.
 //!
 //! Each protocol maps [`ErrorKind`] to its status codes in one table.
 
@@ -19,7 +19,7 @@ pub const CLOCK_WAIT: Duration = Duration::from_secs(30);
 /// Result of an engine call.
 pub type Result<T> = std::result::Result<T, EngineError>;
 
-/// Class of an error: what a caller does next.
+/// Class of an error, by the action that it requires of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The request is invalid: correct it.
@@ -206,7 +206,7 @@ impl EngineError {
         ) || matches!(self, Self::RequestRunning | Self::AttachRunning)
     }
 
-    /// Returns the pause before a retry, if a retry can help.
+    /// Returns the pause before a retry; `None` if a retry cannot help or the backend gives no pause.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Store(StoreError::Log(LogError::Append { retry_after, .. })) => *retry_after,

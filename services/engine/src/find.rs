@@ -1,6 +1,6 @@
 //! Timelines: search by conditions, lists of names, descriptions, attributes.
 //!
-//! The index evaluates conditions; the store provides when each timeline was first and last seen.
+//! The index evaluates conditions; the store provides the times when each timeline was first and last seen.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub struct Timeline {
     pub tags: Vec<(String, String)>,
     /// Attributes set by users.
     pub attributes: BTreeMap<String, AttributeValue>,
-    /// Times of the oldest and newest point; `None` if there are no points or the times were not read.
+    /// Times of the oldest and newest visible point; `None` if there are no such points or the times were not read.
     pub seen: Option<Seen>,
 }
 

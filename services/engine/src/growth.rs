@@ -2,8 +2,9 @@
 //!
 //! A table limits its new timelines per minute, by its own policy or by the settings, and the bytes of its identities
 //! in memory. New timelines are counted in slots of 10 s. The current slot and the six before it are counted, so that
-//! no 60 seconds exceed the limit. While the table has its own limit or has reached a limit, each slot keeps a sketch
-//! per tag key of the new values of timelines, admitted or not. A refusal names the key with the most values.
+//! no 60 seconds exceed the limit. While the table has its own limit or has reached the limit per minute, each slot
+//! keeps a sketch per tag key. The sketch counts the new tag values of timelines, admitted or not. A refusal names the
+//! key with the most new values.
 //!
 //! A sketch is a HyperLogLog (Flajolet et al. 2007) of 1,024 registers: about 3 % error, nearly exact below 100.
 
@@ -21,9 +22,9 @@ use xxhash_rust::xxh3::xxh3_64;
 const SLOT_SECONDS: u64 = 10;
 /// Number of slots counted: a full minute and the current slot.
 const SLOTS: u64 = 60 / SLOT_SECONDS + 1;
-/// The bytes of identities are measured again when one in this many timelines is new.
+/// The bytes of identities are measured again when the number of timelines has grown by one part in this many.
 const MEASURED_SHARE: u64 = 64;
-/// Smallest number of new timelines between two such measurements.
+/// Minimum number of new timelines between two such measurements.
 const MEASURED_TIMELINES_MIN: u64 = 1_024;
 /// Approximate bytes of a timeline in addition to its names.
 const IDENTITY_BYTES: u64 = 64;
@@ -126,8 +127,8 @@ impl Growth {
     }
 
     /// Returns true if the identities of a table have reached their limit. `measure` returns their number and bytes.
-    /// The cost of `measure` grows with that number. It is therefore called once at the start, and later only after
-    /// 1/64 of that number of timelines, but at least 1,024, have been added.
+    /// The cost of `measure` grows with that number. Therefore the first call measures, and a later call measures only
+    /// if 1/64 of that number, and at least 1,024 timelines, have been added since.
     pub(crate) fn is_oversized(&self, limit: u64, measure: impl FnOnce() -> (u64, u64)) -> bool {
         let is_due = self.identities.lock().left == 0;
         // The lock is released for the measurement, which takes other locks.
@@ -200,7 +201,7 @@ impl State {
         }
     }
 
-    /// Returns the refusal of this second, which names the tag with the most new values.
+    /// Returns the refusal of this second. It names the tag with the most new values, if new values were recorded.
     fn refusal(&mut self, second: u64, limit: u64, table: &TableName) -> Arc<TimelineGrowth> {
         if let Some((refused_at, refusal)) = &self.last_refusal
             && (*refused_at, refusal.limit) == (second, limit)

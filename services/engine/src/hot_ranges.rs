@@ -2,8 +2,9 @@
 //!
 //! A key begins with the hash of its machine, so machines are spread evenly over the keys. A key range with far more
 //! than its fair share is therefore caused by one or a few machines. Counting costs one small histogram per write or
-//! query: its timelines are sorted into 256 bins by their first byte and added under one short lock. Single machines
-//! are counted only in a bin that was hot in an earlier slot.
+//! query: timelines are sorted into 256 bins by the first byte of their id, and the bins are added under one short
+//! lock. Single machines are counted only in a busy bin: one that exceeded four times the share of one bin when the
+//! current slot of 5 s began.
 
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ const HOT_SHARES: f64 = 4.0;
 const HOT_SHARE: f64 = 0.5;
 /// Points or timelines per minute below which no range is hot.
 const BUSY_MIN: u64 = 1_000;
-/// Largest number of machines counted one by one in a hot bin.
+/// Maximum number of machines counted one by one in a busy bin.
 const MACHINES_TRACKED: usize = 8;
 /// Largest number of machines named per range in a report.
 const MACHINES_NAMED: usize = 3;
@@ -47,7 +48,7 @@ pub struct HotRange {
     pub share_of_writes: f64,
     /// Share of the timelines read, 0 to 1.
     pub share_of_reads: f64,
-    /// Busiest machines of the range, busiest first, at most 3. Machines are counted only while the range is hot, so
+    /// Busiest machines of the range, busiest first, at most 3. Machines are counted only while their bin is busy, so
     /// the list may be incomplete. A machine without a name is represented by its measurement.
     pub sources: Vec<String>,
 }
@@ -99,7 +100,7 @@ fn range(run: &[&Bin], reader: &CatalogReader<'_>) -> HotRange {
     }
 }
 
-/// Counts the machines of a table; stops soon after [`MACHINES_COUNTED`].
+/// Counts the machines of a table. Stops after the group of timelines that reaches [`MACHINES_COUNTED`].
 fn count_machines(table: &Table) -> usize {
     let visible = table.catalog.reader().visible().clone();
     let mut machines = HashSet::new();
@@ -140,7 +141,7 @@ pub(crate) struct HotRanges {
 struct State {
     /// At most [`SLOTS`], in ascending order.
     slots: Vec<Slot>,
-    /// Busiest machines of each bin that is hot, by the load of the last minute.
+    /// Busiest machines of each busy bin.
     tracked: Vec<(u8, Machines)>,
 }
 
@@ -200,7 +201,7 @@ impl HotRanges {
 }
 
 impl State {
-    /// Starts the slot with this number unless it has started: drops old slots and determines the hot bins.
+    /// Starts the slot with this number unless it has started: drops old slots and determines the busy bins.
     fn advance(&mut self, number: u64) {
         if self.slots.last().is_some_and(|slot| slot.number >= number) {
             return;
@@ -224,7 +225,7 @@ impl State {
         }
     }
 
-    /// Counts the machines of hot bins.
+    /// Adds the weights of timelines to the machines of the busy bins.
     fn track(&mut self, timelines: impl Iterator<Item = (TimelineId, u32)>) {
         const UNTRACKED: usize = usize::MAX;
         if self.tracked.is_empty() {
@@ -281,8 +282,8 @@ fn as_shares(totals: &[u64]) -> Vec<f64> {
     totals.iter().map(share).collect()
 }
 
-/// Heavy hitters among machines (Misra and Gries 1982). Apart from ageing, a count is too low by at most the weight
-/// that was subtracted for other machines.
+/// Heavy hitters among machines (Misra and Gries 1982). Apart from ageing, a count is never too high, and too low by at
+/// most the total weight subtracted for other machines.
 #[derive(Debug, Clone, Default)]
 struct Machines {
     /// Weight of each machine, with one of its timelines as representative.

@@ -1,8 +1,9 @@
 //! Order of conflicting lines within one request.
 //!
 //! A delta keeps the order of rows within a group, but not between groups. If two lines of a request write the same
-//! timeline, timestamp and field in different shapes, the later line goes into a later delta, so that it wins. Only
-//! groups that share a measurement and a field can conflict, and agents seldom send such pairs.
+//! timeline, timestamp and field in different shapes (sets of fields with types), the later line goes into a later
+//! delta, so that it wins. Only groups that share a measurement and a field can conflict, and agents seldom send such
+//! pairs.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Types of background jobs: surveys of the store, windows and ranks used by plans, and segment moves.
+//! Types of background jobs: surveys of the store, windows and write ranks used by plans, and segment moves.
 //!
 //! They are re-exported here, so that services depend on no crate below the engine.
 

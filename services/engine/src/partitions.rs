@@ -19,7 +19,7 @@ const LOOKUP_BATCH: usize = 8_192;
 /// Stored points of one machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
-    /// Name of the machine; without a name, the measurement of one of its timelines. `None` if its timelines were
+    /// Name of the machine; without a name, the measurement of one of its timelines. `None` if all its timelines were
     /// removed.
     pub source: Option<String>,
     /// Prefix of its keys: 16 hexadecimal digits.

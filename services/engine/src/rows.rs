@@ -66,7 +66,7 @@ pub struct RowWriteOptions<'e, 'r> {
     pub durability: Option<Durability>,
     /// Idempotency key.
     pub request: Option<RememberedResponse<'e, 'r>>,
-    /// State that the writes require; without it, nothing is written.
+    /// State that must be unchanged when the rows are written; otherwise nothing is written.
     pub unchanged: Vec<Unchanged>,
 }
 
@@ -266,19 +266,20 @@ pub struct RowScan<'e> {
 struct Cursor {
     /// Range that is still to be read; `None` at its end.
     rest: Option<KeyRange>,
-    /// Rows that were read and not returned.
+    /// Rows that were read but not returned yet.
     rows: VecDeque<StoredRow>,
     /// Maximum number of rows of the next page; doubled with each page up to [`PAGE_ROWS`].
     page_rows: usize,
 }
 
 impl RowScan<'_> {
-    /// Returns the number of rows and deletions that were read so far.
+    /// Returns the number of rows and deletion markers read so far.
     pub fn scanned(&self) -> u64 {
         self.scanned
     }
 
-    /// Returns the next row; `None` at the end. For each range without buffered rows, reads pages until one has a row.
+    /// Returns the next row; `None` at the end. For each range without buffered rows, reads pages until one has a row
+    /// or the range ends.
     ///
     /// # Errors
     ///

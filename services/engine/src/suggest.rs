@@ -46,8 +46,8 @@ pub struct Suggestion {
     pub did_you_mean: Vec<String>,
 }
 
-/// Returns suggestions for names in a condition and in other subjects that no timeline of the table has, at most
-/// [`MISSING_MAX`] names.
+/// Returns the names in a condition and in `others` that no timeline of the table has, at most [`MISSING_MAX`], each
+/// with similar names.
 ///
 /// Costs one look-up per name, and for each unknown name a comparison with at most 10,000 names of its kind.
 pub(crate) fn suggestions(catalog: &Catalog, condition: &Condition, others: &[Subject]) -> Vec<Suggestion> {
@@ -120,7 +120,7 @@ fn exists(reader: &CatalogReader<'_>, kind: NameKind, name: &str) -> bool {
     }
 }
 
-/// Returns names of a kind, at most [`NAMES_COMPARED_MAX`], each with its lower-case form.
+/// Returns names of a kind, at most [`NAMES_COMPARED_MAX`], each with its lower-case form. Long names are left out.
 fn names_of(reader: &CatalogReader<'_>, kind: NameKind) -> Vec<(String, String)> {
     let selection = NameSelection {
         limit: NAMES_COMPARED_MAX,

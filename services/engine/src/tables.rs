@@ -37,7 +37,7 @@ pub struct TableStats {
     pub sealed_points: u64,
     /// Sealed field values.
     pub sealed_values: u64,
-    /// Bytes of sealed chunks and their keys.
+    /// Bytes of sealed chunks and their keys, and sizes of archive files.
     pub sealed_bytes: u64,
     /// Timestamps of the oldest and newest sealed point, nanoseconds since the epoch.
     pub sealed_span: Option<(i64, i64)>,
@@ -49,12 +49,12 @@ pub struct TableStats {
     pub cold: TierStats,
     /// Points in archive files. The bytes are the sizes of the files, without the index that this database keeps.
     pub archive: TierStats,
-    /// Bytes loaded by seals and rewrites since the start. Their ratio to the bytes that were kept is the write
+    /// Bytes that seals and rewrites have written since the start. Their ratio to the sealed bytes is the write
     /// amplification.
     pub loaded_bytes: u64,
     /// Deletes that are not yet applied to all segments.
     pub deletes_waiting: u64,
-    /// Bytes of segments with points that a delete may hide: an upper limit of what is rewritten to apply deletes.
+    /// Bytes of segments with points that a delete may hide: an upper limit of the bytes rewritten to apply deletes.
     pub bytes_with_deletes: u64,
     /// Bytes of segments whose points have all expired. They are freed some time later.
     pub expired_bytes: u64,
@@ -166,7 +166,8 @@ impl Engine {
         Ok(self.joined(self.store.alter_table(name, spec)?))
     }
 
-    /// Checks the archive target of a policy if it differs from the one before. The target itself is not accessed.
+    /// Checks the archive target of a policy if it differs from that of the previous policy. The target itself is not
+    /// accessed.
     ///
     /// # Errors
     ///
@@ -245,7 +246,8 @@ impl Engine {
             let Some(table_state) = self.catalogs.remove(id) else {
                 continue;
             };
-            // A running edit of timelines could leave rows behind; later edits fail because the table does not exist.
+            // Waits for running edits of timelines, which could leave rows behind. Later edits fail because the table
+            // does not exist.
             let no_edits = table_state.activity.writers.write();
             let stamps = self.store.stamps();
             let removed = Catalog::remove_all(self.store.backend().as_ref(), id, &mut || stamps.next());
@@ -308,8 +310,8 @@ impl Engine {
         }
     }
 
-    /// Prevents the removal of timelines of a table until the guard is dropped. Held while rows of timelines are
-    /// written.
+    /// Prevents the removal of timelines of a table until the guard is dropped. Fails if the table was dropped. Writers
+    /// of rows of timelines hold the guard.
     pub(crate) fn keep_timelines<'t>(&self, table: &'t Table) -> Result<RwLockReadGuard<'t, ()>> {
         let guard = table.activity.writers.read();
         self.check_exists(table).map(|()| guard)

@@ -1,7 +1,7 @@
 //! Time of requests: the wall clock, as far as it can be trusted.
 //!
-//! A server with a wrong clock still accepts points that have a timestamp. It assigns no timestamps, refuses no point
-//! permanently because of the clock, and resolves relative times such as `now-1h` by the trusted time.
+//! A server with an untrusted clock still accepts points that have a timestamp. It assigns no timestamps, refuses no
+//! point permanently because of the clock, and resolves relative times such as `now-1h` by the trusted time.
 
 pub use tideline_log::{ClockDoubt, StoredClock, TrustedClock, TrustedNow};
 use tideline_model::Timestamp;
@@ -19,7 +19,7 @@ pub(crate) struct WriteClock {
 }
 
 impl Engine {
-    /// Returns the arrival time, for points without a timestamp; `None` while the clock is in doubt.
+    /// Returns the arrival time, for points without a timestamp; `None` while the wall clock is not trusted.
     pub fn arrival_time(&self) -> Option<Timestamp> {
         let trusts_wall = self.store.trusted_now().trusts_wall();
         trusts_wall.then(|| self.clock.now())
@@ -29,7 +29,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::ClockInDoubt`] while the clock is in doubt.
+    /// Returns [`EngineError::ClockInDoubt`] while the wall clock is not trusted.
     pub fn need_arrival_time(&self) -> Result<Timestamp> {
         self.arrival_time().ok_or(EngineError::ClockInDoubt)
     }

@@ -1,7 +1,7 @@
-//! Watching a table: streams what is written after a cursor, as it is acknowledged.
+//! Watches of a table: the stream of its writes after a cursor, as they are acknowledged.
 //!
-//! 1. The store provides the recent deltas after the cursor. Each one is decoded once for all watchers, which
-//!    share the recently decoded deltas. Without watchers nothing is decoded.
+//! 1. The store provides the recent deltas after the cursor. Watchers share the recently decoded deltas, so that
+//!    usually each one is decoded only once. Without watchers nothing is decoded.
 //! 2. The timelines of a delta that match the condition are cached by ordinal, until their attributes are edited.
 //! 3. Rows of these timelines form *parts* of bounded size, each with the cursor after it. Continuing from that
 //!    cursor yields the rows after the part: each row once, in journal order.
@@ -39,7 +39,7 @@ use crate::tables::Table;
 const PART_ROWS_MAX: usize = 2_000;
 /// Approximate limit of the value bytes of a part.
 const PART_BYTES_MAX: usize = 256 << 10;
-/// Number of journal bytes after which one step reads no further entry; bounds its memory.
+/// Number of journal bytes after which one step reads no further entry; bounds the memory of the step.
 const STEP_BYTES_MAX: usize = 4 << 20;
 /// Number of parts after which a step ends, once it has made progress.
 const STEP_PARTS_MAX: usize = 16;
@@ -54,9 +54,9 @@ const DECODED_BYTES_MAX: usize = 4 << 20;
 pub struct WatchRequest {
     /// Watched timelines. The condition must not use `first_seen` or `last_seen`, which every point changes.
     pub timelines: TimelineSelector,
-    /// Watched fields; empty = all.
+    /// Watched fields; empty = all, restricted by `details`.
     pub fields: Vec<String>,
-    /// True if an empty `fields` includes the fields that accompany samples: start timestamps and exemplars.
+    /// True if an empty `fields` includes the fields that describe samples: start timestamps and exemplars.
     pub details: bool,
     /// True if points are reported.
     pub includes_points: bool,
@@ -73,9 +73,9 @@ pub struct WatchRequest {
 pub struct WatchCursor {
     table: TableId,
     sequence: SequenceNumber,
-    /// Number of rows of the delta at `sequence` already reported; for a delete, the number of its timelines.
+    /// Number of rows of the delta at `sequence` already processed; for a delete, the number of its timelines.
     rows: u64,
-    /// Number of the last attribute edit reported.
+    /// Number of the last attribute edit processed.
     edits: u64,
 }
 
@@ -85,7 +85,7 @@ pub struct WatchCursor {
 pub struct BadCursor;
 
 impl WatchCursor {
-    /// Returns the journal sequence before which everything has been reported.
+    /// Returns the journal sequence before which all writes have been processed.
     pub fn sequence(&self) -> SequenceNumber {
         self.sequence
     }
@@ -156,7 +156,7 @@ struct DecodedDelta {
     ordinals: Vec<Option<Ordinal>>,
 }
 
-/// Recently decoded deltas, oldest first, so that a thousand watchers decode each one once.
+/// Recently decoded deltas, oldest first, so that many watchers need not decode each one again.
 #[derive(Debug, Default)]
 pub(crate) struct DecodedDeltas(Mutex<Decoded>);
 
@@ -284,8 +284,8 @@ impl Watcher {
         self.step_until(engine, SequenceNumber(u64::MAX))
     }
 
-    /// Returns the events before `until` in the journal, as [`step`](Self::step) does. Watchers that step to the same
-    /// positions can share the output encoded for a step.
+    /// Returns events as [`step`](Self::step) does, but reads no journal entry at or after `until`. Watchers that step
+    /// to the same positions can share the output encoded for a step.
     ///
     /// # Errors
     ///
@@ -334,8 +334,8 @@ impl Watcher {
         }
     }
 
-    /// Adds the next timelines whose attributes were edited and that match the condition now. Returns true if there
-    /// are no more.
+    /// Processes the next attribute edits, at most 500: clears the cached matches of the edited timelines and, if
+    /// timelines are requested, adds those that match the condition now. Returns true if no edits are left.
     fn add_edits(&mut self, engine: &Engine, table: &Table, parts: &mut Vec<WatchPart>) -> Result<bool> {
         let (edited, newest): (Vec<(u64, Ordinal)>, u64) = {
             let reader = table.catalog.reader();
@@ -346,7 +346,7 @@ impl Watcher {
             self.known.remove(ordinal.0);
         }
         let is_all = edited.len() < PART_TIMELINES_MAX;
-        // A counter that decreased means that a crash undid edits.
+        // If the counter decreased, a crash has undone edits; the cursor then moves back.
         self.cursor.edits = edited.last().map_or(newest, |(number, _)| *number);
         if self.request.includes_timelines {
             let ordinals = edited.into_iter().map(|(_, ordinal)| ordinal);
@@ -367,7 +367,7 @@ impl Watcher {
         let delta = &decoded.delta;
         if let Some(delete) = &delta.delete {
             if delete.removes_timelines {
-                // Their ordinals may be assigned to other timelines.
+                // Ordinals of removed timelines may be assigned to other timelines.
                 self.known.clear();
             }
             // A delete has no rows.
@@ -413,7 +413,7 @@ impl Watcher {
             .unwrap_or_default()
             .chunks(PART_TIMELINES_MAX)
         {
-            // Reports at least one chunk per step; otherwise a step makes no progress.
+            // Processes at least one chunk per step; otherwise a step makes no progress.
             if parts.len() >= STEP_PARTS_MAX && self.cursor.rows > 0 {
                 return false;
             }
@@ -462,7 +462,7 @@ impl Watcher {
             return true;
         }
         while at < group.rows() {
-            // Reports at least some rows per step; otherwise a delta with very many new timelines starts again in each
+            // Processes some rows in each step; otherwise a delta with very many new timelines starts again in each
             // step.
             if parts.len() >= STEP_PARTS_MAX && self.cursor.rows > 0 {
                 return false;

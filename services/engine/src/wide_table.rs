@@ -31,7 +31,7 @@ pub struct WideTable {
     declared: HashMap<String, (u32, ColumnType)>,
     /// Names by number.
     names: HashMap<u32, String>,
-    /// Patterns in their order; the first that matches gives the type.
+    /// Patterns in declaration order; the first that matches gives the type.
     patterns: Vec<(Glob, ColumnType)>,
 }
 
@@ -66,7 +66,7 @@ impl WideTable {
 
     /// Returns the settings of the rows.
     pub fn settings(&self) -> &WideSpec {
-        // `new` has checked this.
+        // `new` fails without these settings.
         self.spec
             .wide
             .as_deref()
@@ -111,7 +111,7 @@ impl WideTable {
     }
 }
 
-/// Returns the settings of the rows of a table.
+/// Returns the settings of the rows of a table, or an error if they are missing.
 fn settings_of(spec: &TableSpec) -> Result<&WideSpec> {
     let missing =
         || EngineError::Invalid("a table of the model wide needs the setting `wide` with its key".into());
@@ -197,7 +197,7 @@ impl Engine {
     }
 }
 
-/// Checks the names of the declared columns.
+/// Checks the names of the declared columns and patterns.
 fn check_columns(wide: &WideSpec) -> Result<()> {
     let refuse = |what: String| Err(EngineError::Invalid(what));
     let layout = KeyLayout::new(&wide.key, wide.allow_rising_key);
@@ -222,8 +222,8 @@ fn check_columns(wide: &WideSpec) -> Result<()> {
     Ok(())
 }
 
-/// Gives numbers to the columns that are declared with the table, and refuses changed column types. Columns that are
-/// declared later keep their names in stored rows, because rows may hold values of that name already.
+/// Numbers the columns that are declared when the table is created, and refuses a changed type of a declared column.
+/// Columns declared later get the number 0: rows store them by name, because rows may already hold values of that name.
 fn number_columns(wide: &mut WideSpec, before: Option<&WideSpec>) -> Result<()> {
     let known: HashMap<&str, &ColumnSpec> = before
         .into_iter()

@@ -6,8 +6,8 @@
 //!    are dropped. Each becomes a reject with its line.
 //! 3. The other rows become a delta, or several (see [`crate::line_order`]): timelines by id, new ones with their
 //!    identity.
-//! 4. The delta is committed: journal, sync, head. Its timelines are visible from then on. If timelines were removed
-//!    meanwhile, the identities that the delta has to carry are determined again.
+//! 4. The delta is committed: journal, sync, head (memtable). Its timelines are visible from then on. If timelines were
+//!    removed meanwhile, the identities that the delta has to carry are determined again.
 //! 5. The indexer is notified of new timelines, and the outcome is returned.
 
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use crate::tables::Table;
 pub const REQUEST_KEY_BYTES_MAX: usize = 255;
 /// Largest number of attempts to commit a write while timelines are removed.
 const NAMED_AGAIN_MAX: usize = 64;
-/// Number of rejects that a stored outcome keeps verbatim. The count of all rejects is always exact.
+/// Maximum number of rejects that a stored outcome keeps verbatim. The count of all rejects is always exact.
 const REMEMBERED_REJECTS_MAX: usize = 100;
 
 /// Settings of one write.
@@ -160,7 +160,8 @@ impl Engine {
     /// # Errors
     ///
     /// Returns [`EngineError::KeyReused`] if the earlier request differs, [`EngineError::RequestRunning`] while it
-    /// runs, and [`EngineError::Invalid`] or [`EngineError::OverLimit`] if the key is empty or too long.
+    /// runs, [`EngineError::Invalid`] if the key is empty, and [`EngineError::OverLimit`] if it is too long. Returns a
+    /// store error if the stored outcome is damaged.
     pub fn begin_request(&self, table: &Table, request: &IdempotentRequest) -> Result<RequestStart<'_>> {
         let (running, earlier) = self.claim(table, request)?;
         Ok(match earlier {
@@ -200,7 +201,7 @@ impl Engine {
         Ok((running, earlier))
     }
 
-    /// Stores the valid rows of a batch and reports the rejected lines. Blocks until the group commit.
+    /// Stores the valid rows of a batch and reports the rejected lines. Blocks until the group commit ends.
     ///
     /// `Ok` guarantees the requested durability.
     ///
@@ -242,8 +243,8 @@ impl Engine {
             rejects,
             repeated: false,
         };
-        // Nothing is left to commit. A request whose lines may be stored later is not completed: its outcome is not
-        // stored.
+        // Without points, only the outcome of a request is left to commit. If some of its lines may be stored later,
+        // the request is not completed and its outcome is not stored.
         if points == 0 && (options.request.is_none() || outcome.retryable > 0) {
             return Ok(outcome);
         }
@@ -269,8 +270,9 @@ impl Engine {
         Ok(outcome)
     }
 
-    /// Returns the timestamp before which points are refused, because they have expired. While the clock is unsure,
-    /// none are refused: points hidden by a wrong clock become visible again, but refused points are lost.
+    /// Returns the timestamp before which points are refused, because they have expired. While the clock is in doubt,
+    /// or was accepted recently only because it was steady, no points are refused: points hidden by a wrong clock
+    /// become visible again, but refused points are lost.
     fn refused_before(&self, table: &Table) -> i64 {
         match self.store.trusted_now().is_unsure(self.settings.purge_delay) {
             true => i64::MIN,
@@ -307,7 +309,7 @@ impl Engine {
     }
 
     /// Commits a delta, split if it may be too large for a journal entry. Returns true if it introduced timelines.
-    /// `generation` must be read before the timelines are named.
+    /// `generation` must be read before the timelines of the delta are looked up.
     pub(crate) fn commit_named(
         &self,
         table: &Table,
@@ -507,8 +509,8 @@ fn shapes_of(table: &Table, delta: &Delta) -> Result<Vec<Arc<Shape>>> {
     Ok(shapes.collect::<std::result::Result<_, _>>()?)
 }
 
-/// Moves the groups into the delta: timelines by index in its list of ids, unannounced ones with their identity.
-/// Returns the number of rows of each timeline.
+/// Moves the groups into the delta: timelines by index in its list of ids, those not in the journal yet with their
+/// identity. Returns the number of rows of each timeline.
 fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) -> Vec<u32> {
     let reader = table.catalog.reader();
     let mut indexes = TimelineIndexes::default();
@@ -577,7 +579,8 @@ impl TimelineIndexes {
     }
 }
 
-/// Determines again which timelines of a delta need their identity, because some were removed after they were named.
+/// Determines again which timelines of a delta need their identity, because some were removed after they were looked
+/// up.
 fn introduce_again(table: &Table, delta: &mut Delta) {
     let reader = table.catalog.reader();
     let unannounced = delta.timelines.iter().filter_map(|id| reader.unannounced(*id));

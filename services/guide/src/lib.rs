@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 
 use page::Page;
 
-/// Policy for browsers: own scripts and styles, requests to this service, nothing else.
+/// Content security policy: allows scripts and styles of this service and requests to it, and nothing else.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -65,8 +65,8 @@ pub struct GuideFile {
     pub text: Cow<'static, str>,
 }
 
-/// Returns a file by its name: a page (`jobs`, also `jobs.md`, as links in the sources have it), `guide.css`, `guide.js`
-/// or `search.json`. `None` for any other name.
+/// Returns a file by its name: a page (`jobs`, or `jobs.md` as in links of the sources), `guide.css`, `guide.js` or
+/// `search.json`. `None` for any other name.
 pub fn file(name: &str) -> Option<&'static GuideFile> {
     static FILES: OnceLock<BTreeMap<&'static str, GuideFile>> = OnceLock::new();
     let files = FILES.get_or_init(|| {

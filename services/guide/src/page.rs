@@ -62,7 +62,7 @@ impl Page {
         html
     }
 
-    /// Returns the sections in order. Tables and code are part of the text.
+    /// Returns the sections in order. Tables and code are part of the text; text before the first heading is omitted.
     pub(crate) fn sections(&self) -> Vec<Section> {
         let mut sections: Vec<Section> = Vec::new();
         let mut is_heading = false;

@@ -39,7 +39,7 @@ pub struct ClassicHistogram {
 /// Reason why series do not form a classic histogram.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ClassicError {
-    /// Bucket with a lower cumulative count than the bucket below it, or a higher one than the bucket above it.
+    /// Bucket with a lower cumulative count than the bucket below it, or a higher count than the bucket above it.
     #[error("bucket counts are not cumulative: {upper} has {count}, less than the bucket below")]
     NotCumulative {
         /// Upper bound of the bucket.

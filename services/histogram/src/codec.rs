@@ -23,7 +23,7 @@ const USUAL_ZERO_THRESHOLD: f64 = 2.938735877055719e-39;
 /// Exclusive limit of the magnitude of whole numbers: from 2^53 on, doubles do not hold every integer.
 const WHOLE_MAX: i64 = 1 << 53;
 
-/// Bits of the flags field. They select the encoding of the other fields.
+/// Bits of the flags field: the reset hint, and the encoding of the other fields.
 mod flag {
     pub(super) const HINT: u64 = 0b11;
     pub(super) const COUNT_WHOLE: u64 = 1 << 2;
@@ -68,7 +68,8 @@ pub enum CodecError {
 }
 
 impl Histogram {
-    /// Appends the stored bytes: about 20, and one or two for each bucket with a whole count.
+    /// Appends the stored bytes: about 20, and per bucket one or two if all counts of its side are whole, eight
+    /// otherwise.
     ///
     /// [`Self::from_bytes`] reads them back if [`Self::validate`] accepts the schema, the spans and the
     /// buckets.
@@ -273,7 +274,7 @@ impl Reader<'_> {
             VarintError::CutOff => CodecError::Short(part),
             VarintError::TooLong => CodecError::Bad(part),
         })?;
-        // Each number has a single valid encoding: the shortest varint.
+        // Each integer has a single valid encoding: the shortest varint.
         match before - self.0.len() == varint::len(value) {
             true => Ok(value),
             false => Err(CodecError::Bad(part)),

@@ -5,8 +5,8 @@ use crate::histogram::Histogram;
 use crate::merge::{Sign, add_compensated};
 use crate::spans::SpansBuilder;
 
-/// Adds a histogram with different custom bounds. The result has the bounds that both have, and no empty
-/// buckets.
+/// Adds or subtracts the buckets of a histogram with different custom bounds. The result has the bounds that both
+/// have, and no empty buckets.
 pub(crate) fn add_mismatched(
     histogram: &mut Histogram,
     other: &Histogram,

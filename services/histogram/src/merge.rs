@@ -131,7 +131,7 @@ impl Histogram {
         Ok(outcome)
     }
 
-    /// Adds the buckets and compensations of another histogram of the same schema to both sides.
+    /// Adds or subtracts the buckets and compensations of another histogram of the same schema, on both sides.
     fn add_sides(&mut self, other: &Self, lost: Option<&Self>, compensation: Option<&mut Self>, sign: Sign) {
         let threshold = self.threshold();
         let (positive, negative) = compensation
@@ -206,8 +206,8 @@ impl Histogram {
         copy
     }
 
-    /// Returns schema and zero threshold; buckets of the other histogram within the threshold are already
-    /// counted in the zero bucket. `None` for custom bounds.
+    /// Returns schema and zero threshold; `None` for custom bounds. Buckets of the other histogram within the
+    /// threshold are already counted in the zero bucket.
     fn threshold(&self) -> Option<(i32, f64)> {
         (!self.uses_custom_buckets()).then_some((self.schema, self.zero_threshold))
     }
@@ -257,7 +257,7 @@ struct SideMut<'a> {
 }
 
 impl SideMut<'_> {
-    /// Adds the buckets of another histogram's side, except those within the zero bucket.
+    /// Adds or subtracts the buckets of the same side of another histogram, except those within the zero bucket.
     fn add(
         &mut self,
         spans: &[Span],

@@ -2,9 +2,9 @@
 //!
 //! This is the notation of Prometheus' test scripts. Zero values are omitted. `n_buckets` and `n_offset`
 //! describe the negative side, `custom_values` lists custom bounds, and `counter_reset_hint` is `unknown`,
-//! `reset`, `not_reset` or `gauge`. One extension is ours: `0*5000` within the buckets stands for that many
-//! empty buckets, so that distant buckets need little memory. A text has at most about 40 bytes per bucket
-//! plus 20 KB for empty buckets.
+//! `reset`, `not_reset` or `gauge`. An extension of Prometheus' notation is `0*5000` within the buckets: it stands for
+//! 5,000 empty buckets, so that distant buckets need little memory. A formatted histogram has at most about 40 bytes
+//! per bucket plus 20 KB for empty buckets.
 
 use std::fmt::Write;
 
@@ -131,7 +131,7 @@ impl Histogram {
     }
 }
 
-/// Writes one side. Writes out at most `empty_left` empty buckets and subtracts them from it.
+/// Writes one side. Writes out at most `empty_left` empty buckets and subtracts their number from `empty_left`.
 fn push_side(
     parts: &mut Vec<String>,
     [offset, buckets]: [&str; 2],

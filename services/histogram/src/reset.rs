@@ -1,7 +1,7 @@
 //! Detection of counter resets between two consecutive histograms of a series.
 //!
-//! The store annotates each histogram with the result of the comparison, so that queries need not compare
-//! again.
+//! A read sets the hint of each histogram from a comparison with its predecessor, so that the evaluation of a
+//! query need not compare again.
 
 use crate::buckets::side_slots;
 use crate::custom::is_reset_of_mismatched;
@@ -58,11 +58,11 @@ impl Histogram {
     /// Returns the reset hint after comparison with the previous histogram of the series. The hint is
     /// [`ResetHint::NotReset`] if both have the same schema, bounds and zero threshold, [`Self::detect_reset`]
     /// returns false, and `previous` is not a gauge. A stale marker as `previous` is accepted only if this
-    /// histogram is one, too. Otherwise the hint is [`ResetHint::Unknown`], and readers must compare the
+    /// histogram is also a stale marker. Otherwise the hint is [`ResetHint::Unknown`], and readers must compare the
     /// histograms. The hints [`ResetHint::Gauge`] and [`ResetHint::Reset`] of the writer are kept.
     ///
-    /// The store returns histograms with this hint, so that each pair is compared once and not in every range
-    /// that contains it.
+    /// Reads of a series return histograms with this hint, so that a query compares each pair once and not in every
+    /// range that contains the pair.
     pub fn reset_hint_after(&self, previous: Option<&Self>) -> ResetHint {
         if let ResetHint::Gauge | ResetHint::Reset = self.reset_hint {
             return self.reset_hint;

@@ -1,7 +1,7 @@
 //! Removal of the observations above or below a bound: PromQL's `</` and `>/`.
 //!
 //! A bucket that contains the bound keeps the interpolated part of its count. The new sum is estimated from
-//! the midpoints of the remaining parts.
+//! the middles (arithmetic or geometric) of the remaining parts.
 
 use crate::buckets::{Bucket, BucketIndex, Interpolation, Slot};
 use crate::histogram::Histogram;
@@ -21,8 +21,8 @@ struct Kept {
 }
 
 impl Histogram {
-    /// Removes the observations above a bound. If any observation is removed, empty buckets are removed as
-    /// well.
+    /// Removes the observations above a bound. If any observation is removed, the sum is estimated anew, and empty
+    /// buckets are removed.
     pub fn trim_upper(&mut self, bound: f64) {
         self.trim(bound, Keep::Below);
     }

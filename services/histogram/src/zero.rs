@@ -9,8 +9,8 @@ use tideline_model::CompensatedSum;
 use crate::histogram::Histogram;
 
 impl Histogram {
-    /// Widens this histogram's zero bucket to the common threshold. Returns the count of the other's zero
-    /// bucket at that threshold, and its rounding error.
+    /// Widens this histogram's zero bucket to the common threshold. Returns the count of the zero bucket of `other`
+    /// at that threshold, and the rounding error of this count.
     pub(crate) fn reconcile_zero_buckets(
         &mut self,
         other: &Self,

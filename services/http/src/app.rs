@@ -79,8 +79,8 @@ pub(crate) struct Shared {
     pub(crate) exports: Permits,
     /// Permits of remote reads.
     pub(crate) reads: Permits,
-    /// Permits of queries of cold points. They only keep these queries from occupying the permits of other
-    /// queries; the querier has its own limit of running queries.
+    /// Permits of queries of cold points. Their only purpose is to keep these queries from occupying the permits of
+    /// other queries; the querier itself limits the running queries of cold points.
     pub(crate) cold_queries: Permits,
     /// Slots of requests that released their permit because their reader is slow.
     pub(crate) slow_clients: Arc<Semaphore>,
@@ -191,7 +191,7 @@ impl App {
     }
 
     /// Waits for a permit and runs a search, or a request that begins with one, on a blocking thread. The search stops
-    /// if the client disconnects or its time budget is used up.
+    /// if the client disconnects or the time budget is used up.
     pub(crate) async fn search<T, F>(&self, permits: &Permits, table: String, call: F) -> Result<T>
     where
         T: Send + 'static,
@@ -258,7 +258,7 @@ pub(crate) fn stoppable<T>(watch: &Watch, search: impl FnOnce(Stop<'_>) -> Resul
     }
 }
 
-/// Runs a blocking call on a thread for blocking calls. A panic becomes an internal error.
+/// Runs a call on a thread for blocking calls. A panic becomes an internal error.
 pub(crate) async fn blocking<T, F>(call: F) -> Result<T>
 where
     T: Send + 'static,

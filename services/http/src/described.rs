@@ -140,7 +140,7 @@ fn add(path: &str, operation: &mut Operation, kind: Kind) {
     }
 }
 
-/// Merges the string values of a `oneOf` into one enum schema if it has several, because client generators
+/// Merges the string schemas of a `oneOf` into one enum schema if there are several, because client generators
 /// confuse several string schemas.
 fn join_words(choice: &mut OneOf) {
     let is_word =

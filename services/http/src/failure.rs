@@ -32,8 +32,8 @@ use crate::resources::prometheus::otlp;
 
 /// Maximum size of an error text in a header, in bytes.
 const HEADER_TEXT_BYTES_MAX: usize = 1_024;
-/// Retry delay of a native write whose rejected points wait for the limit of new timelines, which is refilled
-/// every ten seconds.
+/// Retry delay of a native write whose rejected points wait for the limit of new timelines. The limit applies to a
+/// sliding minute, in steps of ten seconds.
 const GROWTH_WAIT: Duration = Duration::from_secs(5);
 /// Retry delay of other protocols for rejects by the limit of new timelines. By then, part of the timelines
 /// of the last minute no longer count.

@@ -32,7 +32,7 @@ pub(crate) async fn write(
     .await
 }
 
-/// Returns the idempotency key of the client from the header `Idempotency-Key`.
+/// Returns the idempotency key of the client from the header `Idempotency-Key`; `None` without the header.
 pub(crate) fn request_key(headers: &HeaderMap) -> Result<Option<String>> {
     let Some(key) = headers.get("idempotency-key") else {
         return Ok(None);

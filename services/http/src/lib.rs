@@ -4,7 +4,7 @@
 //!
 //! 1. `tideline_connections` accepts the connection, and [`mod@serve`] passes the request to the router.
 //! 2. `observe` assigns the request id, counts and logs the request.
-//! 3. `host` checks the requested host, and `auth` checks the token.
+//! 3. `host` checks the requested host, and `auth` checks the token and the header `Origin`.
 //! 4. A handler under `resources` extracts its input (`extract`, `body`), calls a function of the engine on a blocking
 //!    thread (`app`), and returns the response.
 //! 5. `failure` converts an error to the status and body of the protocol.
@@ -18,7 +18,7 @@
 //! | `context`, `observe`, `audit`, `host`, `auth` | the layers around every request |
 //! | `failure` | the mapping from errors to statuses, per dialect |
 //! | `body` | size limits of request bodies; `tideline_connections` reads the bodies |
-//! | `extract`, `stream`, `response_memory` | extractors; streamed responses; memory accounting of responses sent whole |
+//! | `extract`, `stream`, `response_memory` | extractors; streamed responses; memory accounting of whole responses |
 //! | `condition`, `saved_search` | conversion of conditions; expansion of saved searches |
 //! | `ingest` | execution of writes; the pipeline is `tideline-ingest` |
 //! | `running` | the registry of running queries |

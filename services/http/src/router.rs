@@ -140,8 +140,9 @@ async fn guard(State(app): State<App>, request: Request, next: Next) -> Response
     }
 }
 
-/// Returns the layer that compresses responses for clients that accept it, at the fastest level. Small responses,
-/// server-sent events and images are not compressed: for a few kilobytes, compression takes longer than sending.
+/// Returns the layer that compresses responses for clients that accept it, at the fastest level. Small responses are
+/// not compressed, because compressing a few kilobytes takes longer than sending them. Server-sent events and images
+/// are not compressed either.
 fn compression() -> CompressionLayer<impl Predicate> {
     let predicate = SizeAbove::new(COMPRESSED_BYTES_MIN)
         .and(NotForContentType::SSE)

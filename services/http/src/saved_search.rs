@@ -14,7 +14,7 @@ use tideline_openapi::{self as wire, ErrorCode};
 use crate::app::App;
 use crate::failure::{Failure, Result};
 
-/// Deepest nesting of saved searches.
+/// Maximum nesting depth of saved searches.
 const NESTED_MAX: usize = 16;
 /// Maximum number of uses of saved searches in one request. A nested use counts each time it is expanded.
 const USES_MAX: usize = 100;
@@ -72,7 +72,7 @@ struct Expansion<'a> {
     /// Names of the searches that are being expanded, the outermost first.
     within: Vec<String>,
     uses: usize,
-    /// Number of conditions expanded so far; `in` counts its values instead.
+    /// Number of conditions expanded so far; a condition `in` counts once per value.
     nodes: usize,
     /// Current nesting depth of conditions.
     depth: usize,

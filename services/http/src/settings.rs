@@ -39,10 +39,11 @@ pub struct HttpSettings {
     pub header_timeout: Duration,
     /// Longest idle time of a connection between requests. Default 60 s.
     pub idle_timeout: Duration,
-    /// Longest time without progress of a request body. After this time the body must also reach
-    /// [`Self::body_bytes_per_second_min`]. Default 10 s.
+    /// Longest time without progress of a request body. A body may take longer in total only if it arrives at
+    /// [`Self::body_bytes_per_second_min`] or more. Default 10 s.
     pub body_timeout: Duration,
-    /// Lowest rate of a request body, in bytes per second. Slower bodies are refused. Default 4 KiB.
+    /// Lowest rate of a request body, in bytes per second; [`Self::body_timeout`] is granted in addition. Slower bodies
+    /// are refused. Default 4 KiB.
     pub body_bytes_per_second_min: u64,
     /// Longest time in which a client reads none of a response before the connection is closed. Default 30 s.
     pub answer_timeout: Duration,

@@ -5,7 +5,7 @@
 //! client has read anything. If the queue is full, the writer waits for its client and releases the permit
 //! meanwhile; see [`ResponseWriter::wait`].
 //!
-//! An error before the first chunk becomes a normal error response. A later error or panic aborts the chunked encoding,
+//! An error or panic before the first chunk becomes a normal error response. A later one aborts the chunked encoding,
 //! which every client detects.
 
 use std::io::{self, Write};
@@ -29,7 +29,7 @@ use tideline_connections::{ChunkQueue, Permit, Pushed};
 
 /// Maximum size of a chunk, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Initial capacity of a writer in bytes. Most responses for dashboards fit, so they are not copied while they grow.
+/// Initial capacity of a writer, in bytes. Most responses for dashboards fit, so they are not copied by growing.
 const FIRST_BYTES: usize = 4 << 10;
 
 /// Resources of a request while it writes its response.

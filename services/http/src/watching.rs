@@ -1,8 +1,8 @@
 //! Shared state of all watches: background threads, ticks, and updates shared by watches with the same request.
 //!
-//! 1. A commit wakes a single task, regardless of the number of watches. The task collects changes for some
-//!    milliseconds, longer if more watches are open, and then ticks. On a tick, each watch advances to the same
-//!    position in the journal.
+//! 1. A commit wakes a single task, regardless of the number of watches. The task collects changes for 10 ms to 1 s,
+//!    depending on the number of open watches, and then ticks. On a tick, each watch advances to the same position in
+//!    the journal.
 //! 2. The updates (steps) are read and encoded on threads of low priority, so that watches do not take processor time
 //!    from writers.
 //! 3. Watches of one table with the same condition, fields and format form a [`WatchGroup`]. They advance to
@@ -11,7 +11,7 @@
 //!    system calls that send run on the threads of all connections.
 //!
 //! The memory of an encoded step is reserved in the memory account while a watch or its group holds the step.
-//! If a client reads nothing for a moment, its watch drops the step and reads it again later from its cursor.
+//! If a client reads nothing for a second, its watch drops the step, and reads the missing part again later.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

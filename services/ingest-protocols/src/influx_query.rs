@@ -175,7 +175,7 @@ impl Lexer<'_> {
     }
 
     fn unexpected<T>(&mut self, token: &Token, at: usize, expected: &'static str) -> Result<T, Unexpected> {
-        // `skip_statement` must see the semicolon that ends the statement.
+        // `skip_statement` must find the semicolon that ends the statement.
         if *token == Token::Semicolon {
             self.at = at;
         }

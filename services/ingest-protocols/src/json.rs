@@ -50,7 +50,7 @@ pub fn decode(
     resolver: &mut impl SeriesResolver,
 ) -> Result<PointBatch, IngestError> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
-    // Check the whole document first: no part of a truncated body may be stored.
+    // Checks the whole document first: no part of a truncated body may be stored.
     let document: &RawValue = serde_json::from_slice(body).map_err(|error| whole_body_error(&error))?;
     let mut options = options;
     let points = match document.get().as_bytes().first() {

@@ -10,7 +10,8 @@
 //!
 //! - Lines end with LF or CRLF and may be indented by spaces and tabs. Comments and blank lines are skipped.
 //! - `.5` and `5.` are floats.
-//! - If a field name occurs twice, the last value counts. A field named `time` is dropped.
+//! - If a field name occurs twice, the last value counts. A field named `time` is dropped; a line without other fields
+//!   is rejected.
 //! - Rejected are `+5`, hexadecimal numbers, NaN, infinities and numbers that overflow to infinity, duplicate tags, a
 //!   tag named `time`, invalid UTF-8, control characters in names, and timestamps outside ±(2⁶³−2) ns.
 //! - One byte-order mark at the start of a body is skipped.

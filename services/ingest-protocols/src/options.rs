@@ -8,7 +8,7 @@ pub struct DecodeOptions {
     /// Unit of integer timestamps.
     pub precision: Precision,
     /// Timestamp of points that have none, usually the arrival time. It is truncated to whole units of `precision`.
-    /// `None` if the clock is in doubt; such points are then rejected with [`RejectReason::NoArrivalTime`].
+    /// `None` if the clock is not trusted; such points are then rejected with [`RejectReason::NoArrivalTime`].
     pub default_time: Option<Timestamp>,
     /// Size limits for the parts of the body.
     pub limits: Limits,

@@ -11,7 +11,7 @@ pub(crate) use tideline_model::RejectReason as Reason;
 /// Maximum size of an excerpt, in bytes: enough to find the line again, and short enough for a log.
 const EXCERPT_BYTES: usize = 120;
 
-/// Rejects of one body that get an excerpt; no response shows more.
+/// Maximum number of rejects of one body that get an excerpt; no response shows more.
 const EXCERPTS_MAX: usize = 1_000;
 
 /// Maximum size of a token quoted in a reason, in bytes.

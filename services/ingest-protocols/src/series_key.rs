@@ -60,7 +60,7 @@ pub fn parse(key: &[u8]) -> Result<Identity, SeriesError> {
 /// # Errors
 ///
 /// Returns an error for an empty part, a part that ends in a backslash, and control characters. `out` is then
-/// unchanged. Limits and duplicates are not checked; [`parse`] checks them.
+/// unchanged. Limits, duplicates and the tag name `time` are not checked; [`parse`] checks them.
 pub fn write<'a>(
     measurement: &str,
     tags: impl IntoIterator<Item = (&'a str, &'a str)>,

@@ -120,7 +120,7 @@ fn run_all(tier: &str, querier: &Querier, table: &Table, steps: usize) {
                 step: if is_instant { 0 } else { HOUR / MILLI },
                 lookback_delta: None,
             };
-            // Functions over ranges remove the name, which other functions still need.
+            // Functions over ranges remove the name, which `label_replace` still needs.
             let settings = Evaluation {
                 delayed_name_removal: true,
                 ..Evaluation::default()

@@ -74,7 +74,7 @@ impl SeriesView<'_> {
             let stat = |(name, value)| TsdbStat { name, value };
             counts.into_iter().map(stat).collect()
         };
-        // Values that Prometheus reports for an empty head.
+        // Values that Prometheus reports for an empty head block.
         let (min_time, max_time) = found.span.unwrap_or((i64::MAX, i64::MIN));
         Ok(TsdbStatus {
             head_stats: HeadStats {

@@ -195,7 +195,7 @@ impl SeriesView<'_> {
         Ok(all.into_iter().map(series).collect())
     }
 
-    /// Returns the exemplars of a timeline. `count` is the number of exemplars of all timelines.
+    /// Returns the exemplars of a timeline. Adds their number to `count`, the exemplars of all timelines of a selector.
     fn exemplars_of(
         &self,
         timeline: &Found,

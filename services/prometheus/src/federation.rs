@@ -137,7 +137,8 @@ enum Value {
 }
 
 impl Newest {
-    /// Returns the newest sample; `None` if the series has ended or the sample cannot be written.
+    /// Returns the newest sample. `None` if it marks the end of the series, or if it is a histogram without custom
+    /// buckets, which the format cannot hold.
     fn new(samples: &Samples<'_>) -> Option<Self> {
         let number = samples.times.last().copied().zip(samples.values.last());
         let histogram = samples

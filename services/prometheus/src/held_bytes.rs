@@ -2,7 +2,7 @@
 
 use tideline_query::{QueryError, Watch};
 
-/// Bytes held for one purpose. They are charged to the budget until the value is dropped.
+/// Bytes held for one purpose, charged to the budget and the memory account until the value is dropped.
 #[derive(Debug)]
 pub(crate) struct HeldBytes<'w> {
     watch: &'w Watch,

@@ -139,7 +139,7 @@ pub fn refusal_text(outcome: &WriteOutcome) -> String {
     if hidden > 0 {
         write!(text, "\nand {hidden} more").expect("writing to a string cannot fail");
     }
-    // The last reject can state that the rest was not read.
+    // The last reject can state that the rest of the input was not read.
     if let Some(last) = rest.last() {
         text.push_str(", the last of them:");
         put_reject(last, &mut text);

@@ -10,7 +10,7 @@
 //! | begins with `_`, or holds strings | none |
 //! | any other | measurement, `_`, field |
 //!
-//! The field `value` of a timeline is therefore one series, written by remote write or by line protocol.
+//! The field `value` of a timeline is therefore the same series, whether remote write or line protocol wrote it.
 //!
 //! A request is parsed from its [`Parameters`], waits for a permit outside of this crate, and then writes its
 //! response ([`SeriesRequest`]).

@@ -33,7 +33,7 @@ const LISTED: &str = "bytes of a list of series, names or values";
 pub struct Listed<T> {
     /// Items, up to the limit.
     pub items: Vec<T>,
-    /// True if the limit omitted items.
+    /// True if items were omitted because of the limit.
     pub is_cut: bool,
 }
 

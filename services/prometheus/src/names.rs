@@ -7,7 +7,7 @@ use tideline_engine::Table;
 use tideline_engine::model::{FieldId, ValueKind};
 use tideline_promql::{MatchOp, Matcher};
 
-/// Field whose numbers have the name of the measurement.
+/// Field whose numbers and booleans have the name of the measurement.
 pub const VALUE_FIELD: &str = "value";
 /// Field whose histograms have the name of the measurement.
 pub const HISTOGRAM_FIELD: &str = "histogram";
@@ -50,9 +50,9 @@ impl Metric {
     }
 }
 
-/// Returns the measurements that have a metric whose name matches all matchers, sorted by name.
+/// Returns the measurements, sorted by name, that have a metric whose name matches all matchers.
 ///
-/// Costs a few lookups if a matcher gives the name, otherwise about 100 ns per field of the table.
+/// Costs a few lookups if a matcher requires one exact name, otherwise about 100 ns per field of the table.
 pub(crate) fn measurements(table: &Table, matchers: &[&Matcher]) -> Vec<Measurement> {
     let exact = matchers.iter().find(|matcher| matcher.op == MatchOp::Equal);
     let mut found = match exact {

@@ -1,7 +1,7 @@
-//! Page of a transfer: some series, or a part of one series.
+//! Page of a transfer: some series, the last of which may be cut.
 //!
-//! A page is read by parallel workers, which also encode the samples, and is written afterwards on the thread of
-//! the caller.
+//! A page is read by parallel workers, which also encode the samples, and is written afterwards on the thread of the
+//! caller. Series of several timelines are merged and encoded when the page is written.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -48,7 +48,7 @@ struct Outcome<'p> {
     held: HeldBytes<'p>,
 }
 
-/// Part of a unit, by the timeline that it is read from.
+/// Part of a unit that is read from one timeline.
 #[derive(Debug, Clone, Copy)]
 struct ReadPart {
     found: Found,
@@ -60,7 +60,7 @@ struct ReadPart {
 
 impl<'p> Page<'p> {
     /// Reads units from a millisecond on, until they end or the page is full. A full page cuts or omits some units,
-    /// but never all.
+    /// but never omits all.
     pub(crate) fn read(transfer: &'p Transfer<'p>, units: &'p [Unit<'p>], from: i64) -> Result<Self> {
         let read_parts = read_parts(units);
         let (layouts, fields, has_histograms) = layouts(transfer, &read_parts);
@@ -150,7 +150,7 @@ impl<'p> Page<'p> {
         gathered: &mut Gathered,
         held: &mut HeldBytes<'_>,
     ) -> std::result::Result<(), QueryError> {
-        // A unit that is alone on its page is read even if the page is full, because it must advance.
+        // A unit that is alone on its page is read even if the page is full; otherwise the transfer would not advance.
         if self.is_full() && self.units.len() > 1 {
             return Ok(());
         }
@@ -201,7 +201,7 @@ impl<'p> Page<'p> {
                     if series[at].is_empty() {
                         continue;
                     }
-                    // A timeline that was removed in the meantime has no labels.
+                    // Without labels: the timeline was removed in the meantime, or the series has already been written.
                     if let Some(labels) = self.labels(found, &metric.name) {
                         self.encode(&labels, series[at].samples(), cut, &mut outcome.encoded)?;
                     }

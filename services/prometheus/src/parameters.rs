@@ -83,7 +83,7 @@ impl Parameters {
         }
     }
 
-    /// Reads the maximum number of entries of the response; `None` for all.
+    /// Reads the maximum number of entries of the response; `None`, for all, if it is missing or 0.
     pub(crate) fn limit(&self) -> Result<Option<usize>> {
         let text = self.text("limit");
         if text.is_empty() {
@@ -221,7 +221,7 @@ pub(crate) fn wrong(name: &str, problem: impl fmt::Display) -> RequestError {
     RequestError::Invalid(format!("invalid parameter {name:?}: {problem}"))
 }
 
-/// Parses a time in milliseconds.
+/// Parses a time and returns it in milliseconds.
 fn parse_time(text: &str) -> std::result::Result<i64, String> {
     if let Some(seconds) = parse_number(text) {
         let whole = seconds.trunc();
@@ -240,7 +240,7 @@ fn parse_time(text: &str) -> std::result::Result<i64, String> {
     }
 }
 
-/// Parses a duration in milliseconds.
+/// Parses a duration and returns it in milliseconds, truncated.
 fn parse_duration(text: &str) -> std::result::Result<i64, String> {
     if let Some(seconds) = parse_number(text) {
         let nanos = seconds * 1e9;

@@ -166,7 +166,7 @@ impl Gathered {
         }
     }
 
-    /// Returns the last millisecond of the last added run.
+    /// Returns the last millisecond of the last added run; `None` if no run has been added.
     pub(crate) fn last(&self) -> Option<i64> {
         self.times.last().copied()
     }
@@ -209,7 +209,7 @@ impl SampleBuffer {
         }
     }
 
-    /// Returns the samples, without duplicate timestamps.
+    /// Removes histograms with the timestamp of a number, sets the reset hints, and returns the samples.
     pub(crate) fn samples(&mut self) -> Samples<'_> {
         if !self.histograms.times.is_empty() && !self.numbers.times.is_empty() {
             let numbers = &self.numbers.times;

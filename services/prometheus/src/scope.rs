@@ -96,7 +96,7 @@ impl<'m> Selection<'m> {
     }
 
     /// Passes the timelines that match all matchers to `take`, in groups of at most `group`, in order of
-    /// registration, until it breaks or fails.
+    /// registration, until `take` breaks or fails.
     pub(crate) fn groups(
         &self,
         view: &SeriesView<'_>,

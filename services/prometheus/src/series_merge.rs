@@ -51,8 +51,7 @@ impl<'w> SeriesMerge<'w> {
         Self { watch, series }
     }
 
-    /// Adds the samples of a timeline. Returns an error if all held samples together exceed the
-    /// budget.
+    /// Adds the samples of a timeline. Returns an error if the budget or the memory account has no room for them.
     pub(crate) fn put(
         &self,
         labels: Labels,
@@ -97,7 +96,7 @@ pub(crate) fn merge_buffers(parts: impl Iterator<Item = SampleBuffer>) -> Sample
     SampleBuffer::of(merge_lines(numbers), merge_lines(histograms))
 }
 
-/// Merges lines in ascending time order; for equal timestamps the last line wins.
+/// Merges lines into one in ascending time order; for equal timestamps the last line wins.
 fn merge_lines<T>(lines: Vec<Line<T>>) -> Line<T> {
     let mut all: Vec<(i64, T, i64)> = Vec::new();
     for line in lines {

@@ -192,7 +192,7 @@ impl<'r> Reading<'r> {
         self.merge.finish(self.visit)
     }
 
-    /// Returns true if the windows of a timeline's series can be computed here: they hold only numbers, and no
+    /// Returns true if the windows of a timeline's series can be computed here: the metrics have no histograms, and no
     /// other measurement has a metric of the same name.
     fn has_steps(&self, found: &Found) -> bool {
         let at = found.measurement as usize;
@@ -279,7 +279,7 @@ impl<'r> Reading<'r> {
     }
 
     /// Calls `hand_on` for each metric of a timeline with a function that returns its labels. `hand_on` returns
-    /// `None` if the metric has no data.
+    /// `None` if the metric has no data or the timeline was removed.
     fn deliver(
         &self,
         found: &Found,

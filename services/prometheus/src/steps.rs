@@ -113,8 +113,8 @@ impl Steps {
         is_computed
     }
 
-    /// Adds a summary to its window, and its first value to the previous window if it is at the boundary; `None` if
-    /// samples are needed.
+    /// Adds a summary to its window. A first value at the start of the window is added to the previous window instead.
+    /// Returns `None` if samples are needed.
     fn take_summary(&mut self, metric: usize, summary: &ValueSummary) -> Option<()> {
         let OverTime {
             first, step, steps, ..
@@ -225,7 +225,7 @@ impl Steps {
         true
     }
 
-    /// Returns the results of a metric, and the number of samples of its windows; `None` if it has no samples.
+    /// Returns the results of a metric and the number of samples of each window; `None` if the metric has no samples.
     pub(crate) fn of(&self, metric: usize) -> Option<SeriesData<'_>> {
         let steps = self.over_time?.steps;
         let has_any = self.has_any.get(metric).copied().unwrap_or(false);

@@ -1,9 +1,9 @@
 //! Transfer of encoded samples of any number of series, for export and remote read.
 //!
-//! Samples are read page by page. A page is as many series as fit into some megabytes, or a part of one series. The
-//! workers that read a page also encode it, and it is written when it is complete. Between pages neither samples
-//! nor a permit are held, so that a slow client delays no other query. A series that is larger than a page
-//! continues on the next page at the timestamp where it was cut.
+//! Samples are read page by page. A page is as many series as fit into some megabytes; its last series may be cut and
+//! then continues on the next page at the timestamp of the cut. The workers that read a page also encode it, except for
+//! series of several timelines, which are merged and encoded when the page is written. Between pages neither samples
+//! nor a permit are held, so that a slow client delays no other query.
 
 use std::ops::ControlFlow;
 
@@ -183,14 +183,14 @@ impl<'t> Transfer<'t> {
         }
     }
 
-    /// Returns true if the series has already been written.
+    /// Returns true if an earlier selector matches the series, which has then already been written.
     pub(crate) fn is_written(&self, labels: &Labels) -> bool {
         let overlaps = |matcher: &Matcher| matcher.matches(labels.get(&matcher.name).unwrap_or(""));
         self.earlier.iter().any(|matchers| matchers.iter().all(overlaps))
     }
 
-    /// Adds the series of some timelines to a list. If `only_shared` is true, only series whose metric names
-    /// other measurements also have are added.
+    /// Adds the series of some timelines to a list, except for series already written. If `only_shared` is true, only
+    /// series whose metric names other measurements also have are added.
     fn name(
         &self,
         timelines: &[Found],
@@ -229,7 +229,7 @@ impl<'t> Transfer<'t> {
         held.map_err(|error| failure::of_query(&error))
     }
 
-    /// Writes series sorted by labels.
+    /// Sorts series by labels and writes them.
     fn run_ordered(&self, mut series: Vec<Named>, write: &mut Write<'_>) -> Result<()> {
         series.sort_unstable_by(|a, b| {
             let by_labels = a.labels.cmp(&b.labels);

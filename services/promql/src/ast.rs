@@ -1,7 +1,7 @@
 //! The expression tree.
 //!
-//! Timestamps and fixed durations are in milliseconds; durations written as number literals and duration
-//! expressions are in seconds. The tree represents the query as written, with the position of each node in the
+//! Timestamps and fixed durations are in milliseconds. Number literals that are written as durations, and duration
+//! expressions, are in seconds. The tree represents the query as written, with the position of each node in the
 //! text. The plan resolves everything that depends on start, end and step of the query.
 
 use crate::matcher::Matcher;

@@ -1,7 +1,7 @@
 //! Gregorian calendar in UTC, for the date functions.
 //!
-//! Any 64-bit number of seconds is accepted. Dates outside the historical calendar follow the proleptic
-//! Gregorian calendar.
+//! Any 64-bit number of seconds is accepted. Dates before the introduction of the calendar in 1582 follow the
+//! proleptic Gregorian calendar.
 
 /// Seconds per day.
 const DAY: i64 = 86_400;

@@ -25,8 +25,8 @@ pub enum PromqlError {
     /// Disconnected client: `canceled`, 499.
     #[error("query was canceled in {0}")]
     Canceled(&'static str),
-    /// Exceeded limit on samples, steps or patterns: `execution`, 422. The message describes the
-    /// limit.
+    /// Exceeded limit, for example on samples, steps, memory or patterns: `execution`, 422. The message
+    /// describes the limit.
     #[error("{0}")]
     TooMany(String),
     /// Storage failure: `internal`, 500, or 503 if `is_overloaded`.

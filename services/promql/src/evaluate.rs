@@ -1,7 +1,7 @@
 //! The evaluator: executes a plan column by column, not step by step.
 //!
-//! A selector or a range function produces one column per series while the source passes its series; samples
-//! are not stored. All other operations work on columns: aggregations assign each series to its group once,
+//! A selector or a range function produces the column of a series as soon as the source passes the series; the
+//! samples are not kept. All other operations work on columns: aggregations assign each series to its group once,
 //! operators match series once and then process pairs of columns.
 //!
 //! | module | content |

@@ -52,7 +52,7 @@ pub struct Slice<'a> {
     pub times: &'a [i64],
     /// Values, one for each timestamp.
     pub values: &'a ColumnData,
-    /// Ranges of the values that are in each window.
+    /// Window and range of each run of consecutive values that are in one window.
     pub segments: &'a [Segment],
 }
 
@@ -91,9 +91,9 @@ pub enum Accumulator {
     TimeWeightedMean(Areas),
 }
 
-/// Upper bound of the bytes per cell of any function.
+/// Upper bound of the bytes of a cell, the fixed-size state of one window, for any function.
 const CELL_BYTES_MAX: u64 = 128;
-/// Upper bound of the bytes per cell of a sum, a mean or an extreme.
+/// Upper bound of the bytes of a cell of `sum`, `mean`, `min` or `max`.
 const SMALL_CELL_BYTES_MAX: u64 = 64;
 
 /// Exact integer sum that does not fit its type, as the nearest double.
@@ -101,8 +101,8 @@ const SMALL_CELL_BYTES_MAX: u64 = 64;
 pub struct Overflow(pub f64);
 
 impl Accumulator {
-    /// Returns an empty accumulator for the windows of a query. The caller has checked that their number fits in
-    /// memory.
+    /// Returns an empty accumulator for the windows of a query. The caller has checked their number against the cell
+    /// limit.
     pub fn new(function: Function, grid: &Windows) -> Self {
         let windows = grid.count() as usize;
         match function {
@@ -126,8 +126,8 @@ impl Accumulator {
         }
     }
 
-    /// Returns an upper bound of the bytes of the cells: the memory that depends on the windows and not on the
-    /// values.
+    /// Returns an upper bound of the bytes of the cells: the memory that depends on the number of windows and not on
+    /// the number of values.
     pub fn cells_bytes(function: Function, grid: &Windows) -> u64 {
         let cell = match function {
             Function::Count => size_of::<u64>() as u64,
@@ -147,7 +147,7 @@ impl Accumulator {
         }
     }
 
-    /// Returns true if values of several types must be added as one sequence in time order.
+    /// Returns true if the values of a timeline, whatever their types, must be added as one sequence in time order.
     pub fn needs_sequence(&self) -> bool {
         matches!(
             self,
@@ -155,8 +155,7 @@ impl Accumulator {
         )
     }
 
-    /// Returns the bytes held in addition to the cells: the memory that grows with the values and not with the
-    /// windows.
+    /// Returns the bytes held in addition to the cells: the memory that grows with the number of values.
     pub fn held(&self) -> u64 {
         match self {
             Self::CountDistinct(tallies) | Self::Mode(tallies) => tallies.held(),
@@ -277,7 +276,7 @@ impl Accumulator {
         }
     }
 
-    /// Returns the value of a window; `None` if the window has no value, also for a count of zero.
+    /// Returns the value of a window; `None` if the function has no value there. A count of zero is `None` as well.
     ///
     /// # Errors
     ///

@@ -34,7 +34,7 @@ use crate::querier::Context;
 use crate::result::{Header, QueryCost, RowSink, Summary};
 use crate::window::Windows;
 
-/// Maximum number of windows × columns × groups that each worker holds at once; one group alone must not need more.
+/// Maximum number of cells (windows × columns × groups) that each worker holds at once; one group must not need more.
 /// A cell takes up to 128 bytes, a cell of a sum or an extreme up to 64. Memory that grows with the values, such as
 /// the bytes of first and last strings and histograms, counts against
 /// [`Budget::held_bytes_max`](crate::Budget::held_bytes_max).
@@ -213,7 +213,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Plans an aggregate query without running it. Returns the plan, the columns of the result, and the timelines.
+/// Plans an aggregate query without running it. Returns the plan, the columns of the result, and the timeline ids.
 pub(crate) fn explain(
     context: &Context<'_>,
     query: &PointQuery,
@@ -233,7 +233,7 @@ pub(crate) fn explain(
     let mut sizes = cell_counts(windows, columns, &groups);
     if let Some(ranking) = ranking {
         Ranking::check(context, &groups)?;
-        // The limit of the rank bounds the number of winners; the largest groups bound their cells.
+        // The limit of the rank bounds the number of winners; the sizes of the largest groups bound their cells.
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         sizes.truncate(ranking.limit());
     }

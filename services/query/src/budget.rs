@@ -22,7 +22,7 @@ pub struct Budget {
     pub points_max: u64,
     /// Field values decoded; a summary of many values counts as one. Default 10,000,000,000.
     pub values_max: u64,
-    /// Windows × groups × columns of an aggregate, including empty ones. Default 20,000,000.
+    /// Cells of an aggregate: windows × groups × columns, including empty cells. Default 20,000,000.
     pub cells_max: u64,
     /// Bytes of values held at once for percentiles, distinct counts, modes, samples, sorted rows, first and last
     /// strings and histograms, and by evaluators that read through a [`Scan`](crate::Scan). Default 256 MiB.
@@ -192,7 +192,7 @@ impl Watch {
         self.hold_of(what, before, now)
     }
 
-    /// Accounts a change of the held bytes from `before` to `now`, with a name for them in errors.
+    /// Accounts a change of the held bytes from `before` to `now`. `what` describes the bytes in the error message.
     ///
     /// # Errors
     ///
@@ -278,7 +278,7 @@ impl Watch {
 }
 
 /// Returns the row limit of a query: `requested`, or the limit of the budget if `requested` is `None`. Fails if
-/// `requested` is 0 or exceeds the limit of the budget.
+/// `requested` is 0 or exceeds the limit of the budget, and if `requested` is `None` and the limit of the budget is 0.
 pub(crate) fn rows_limit(what: &'static str, budget: &Budget, requested: Option<u64>) -> Result<u64> {
     match requested {
         Some(0) => Err(QueryError::Invalid("the limit must be at least 1, not 0".into())),

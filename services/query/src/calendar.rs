@@ -22,7 +22,8 @@ const FIRST_MONDAY: i64 = 4;
 /// Upper bound of the difference between two local clocks, in nanoseconds.
 const ZONES_APART: i64 = 2 * NANOS_PER_DAY;
 
-/// Windows of a number of days, weeks (from Monday), months or years in a time zone, counted from 1970-01-01.
+/// Windows of a number of days, weeks (from Monday), months or years in a time zone. They are counted from 1970-01-01;
+/// weeks from 1970-01-05, the first Monday.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CalendarWindow {
     /// Number of units, from 1 to [`UNITS_MAX`].
@@ -128,7 +129,8 @@ impl CalendarWindow {
         wall.and_then(|wall| self.first_at(wall)).unwrap_or(end_of_time)
     }
 
-    /// Returns the first timestamp at which the local clock shows this time or a later one.
+    /// Returns the first timestamp at which the local clock shows this time or a later one; `None` if it is out of the
+    /// range of `i64`.
     fn first_at(&self, wall: NaiveDateTime) -> Option<i64> {
         let shown = |nanos: i64| self.zone.from_utc_datetime(&utc(nanos)).naive_local();
         let near = wall.and_utc().timestamp_nanos_opt()?;

@@ -1,7 +1,7 @@
 //! Types of the result columns, for formats that state them first.
 //!
-//! A column can have values of several types, in one measurement or in several; it gets the one type that holds
-//! them all.
+//! A column can have values of several types, in one measurement or in several. Its type is the one that holds them
+//! all; a column with values of several kinds (numbers, booleans, strings, histograms) has no type.
 
 use hashbrown::HashMap;
 use tideline_engine::Table;
@@ -60,7 +60,7 @@ impl<'a> Types<'a> {
     }
 }
 
-/// Returns the common type of each column over all measurements.
+/// Returns the common type of each column over all measurements; `None` if its values are of several kinds.
 fn of_columns<C>(
     columns: &Columns<C>,
     of: impl Fn(usize, &C) -> Option<ValueType>,

@@ -29,7 +29,7 @@ pub struct Computation {
 }
 
 impl Computation {
-    /// Returns true if the expression uses rates, which need a range with a start and an end.
+    /// Returns true if the expression is valid and uses rates, which need a range with a start and an end.
     pub fn has_rates(&self) -> bool {
         let expression = Expression::parse(&self.expression, Names::Windows);
         expression.is_ok_and(|expression| {
@@ -65,8 +65,8 @@ pub(crate) struct Stages {
 }
 
 impl Computed {
-    /// Parses the expressions of a query. Returns an error for invalid expressions, for empty or repeated names
-    /// and names of stored fields, and for inputs that do not exist or are not numbers.
+    /// Parses the expressions of a query. Returns an error for too many computations, invalid expressions, empty or
+    /// repeated names, names of stored fields, and inputs that do not exist or are not numbers.
     pub(crate) fn new(computations: &[Computation], scope: &Scope, table: &Table) -> Result<Self> {
         check_names(computations)?;
         let kinds = scope.kinds(table);

@@ -1,7 +1,7 @@
 //! Splits runs at window boundaries and feeds the accumulators.
 //!
-//! A run has one column per field and type. Dense columns share one list of segments; sparse columns are cut by the
-//! timestamps of their own values.
+//! A run has one column per field and type. Columns with a value in every row share one list of segments; other
+//! columns are cut by the timestamps of their own values.
 
 use tideline_engine::model::FieldId;
 use tideline_engine::points::{ColumnSummary, Presence, Run, RunColumn};
@@ -11,10 +11,10 @@ use crate::accumulate::{Accumulator, Slice};
 use crate::plan::{AggregateSource, MeasurementColumns};
 use crate::window::{Segment, Windows};
 
-/// Accumulators of one group: one per result column, for all windows.
+/// Accumulators of one group: one per function and field, for all windows.
 pub(crate) type GroupState = Vec<Accumulator>;
 
-/// Indices of the result columns of a measurement, by source field.
+/// Indices of the accumulators of a measurement, by source field.
 #[derive(Debug)]
 pub(crate) struct AccumulatorIndices(Vec<(FieldId, Vec<usize>)>);
 
@@ -30,7 +30,7 @@ impl AccumulatorIndices {
         Self(indices)
     }
 
-    /// Returns the source fields of all result columns.
+    /// Returns the source fields of all accumulators.
     pub(crate) fn fields(&self) -> impl Iterator<Item = FieldId> {
         self.0.iter().map(|(field, _)| *field)
     }

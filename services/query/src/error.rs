@@ -1,7 +1,7 @@
 //! Errors of queries, classified by the reaction that they require of the caller.
 //!
-//! [`QueryError::kind`] maps each error to the kinds that all interfaces share; messages name the limit and the
-//! actual value.
+//! [`QueryError::kind`] maps each error to the kinds that all interfaces share. If a limit was exceeded, the message
+//! names it and, except for the time limit, the actual value.
 
 use std::time::Duration;
 

@@ -26,9 +26,9 @@ pub struct Plan {
     pub groups: u64,
     /// Windows of an aggregate.
     pub windows: u64,
-    /// Windows × groups × columns, including empty ones.
+    /// Number of cells: windows × groups × columns, including empty cells.
     pub cells: u64,
-    /// Reason why summaries cannot replace points; `None` if they do wherever they are exact.
+    /// Reason why summaries cannot replace points; `None` if summaries are used wherever they are exact.
     pub no_summaries: Option<String>,
     /// True if the query reads cold or archived segments and therefore runs in the cold thread pool.
     pub is_cold: bool,
@@ -44,7 +44,7 @@ pub struct Explanation {
     /// Names in the query that the table does not have.
     pub suggestions: Vec<Suggestion>,
     tiers: [Estimate; 3],
-    /// Unsealed points to read, which are hot. Exact for queries of at most 1,000 timelines.
+    /// Unsealed points to read; they are hot. Their number is exact for queries of at most 1,000 timelines.
     pub unsealed: UnsealedEstimate,
 }
 

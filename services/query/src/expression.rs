@@ -181,7 +181,7 @@ impl Unary {
 
 impl Binary {
     fn function(self) -> fn(f64, f64) -> f64 {
-        /// Returns NaN, which represents a missing value, if one operand is NaN.
+        /// Returns `chosen`, or NaN (a missing value) if an operand is NaN.
         fn either(a: f64, b: f64, chosen: f64) -> f64 {
             if a.is_nan() || b.is_nan() {
                 f64::NAN

@@ -2,9 +2,9 @@
 //!
 //! [`tideline_engine::condition`] compiles a condition: comparisons become intervals in each type that a column
 //! may have, exact for every integer and double. This module resolves the fields in the table and evaluates the
-//! condition on columns: a run costs one pass over each column that the condition names and one pass over its
-//! rows to remove those that do not match. The condition is also a zone filter (see [`zone_filter`]), so that runs
-//! excluded by their summaries are not read at all.
+//! condition on columns: each test costs one pass over the columns of its field, and the rows that do not match are
+//! removed in one more pass. The condition is also a zone filter (see [`zone_filter`]), so that runs excluded by their
+//! summaries are not read at all.
 
 mod zone_filter;
 
@@ -43,7 +43,7 @@ struct Leaf {
     is_computed: bool,
     /// `None` if every value matches.
     intervals: Option<Intervals>,
-    /// True if values outside the intervals match.
+    /// True if values outside the intervals match instead of those inside.
     is_outside: bool,
 }
 
@@ -52,8 +52,8 @@ struct Leaf {
 struct Masks(Vec<Vec<bool>>);
 
 impl Filter {
-    /// Compiles a condition. Returns an error for an unknown field, or if a field has values in the scope but none of
-    /// the kind that its test requires.
+    /// Compiles a condition. Returns an error for an unknown field, for a test of anything but a field, and if a field
+    /// has values in the scope but none of the kind that its test requires.
     pub(crate) fn new(
         condition: &Condition,
         scope: &Scope,

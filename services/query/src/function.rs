@@ -14,7 +14,7 @@ use tideline_engine::model::ValueKind;
 /// | `sum` | numbers | type of the input, exact; float for mixed types | absent |
 /// | `mean`, `stddev` | numbers | float | absent |
 /// | `min`, `max` | numbers, booleans | the value itself | absent |
-/// | `spread` | numbers | unsigned between integers, exact; otherwise float | absent |
+/// | `spread` | numbers | unsigned between integers, exact (float above 64 bits); otherwise float | absent |
 /// | `first`, `last`, `mode` | any | the value itself | absent |
 /// | `delta` | numbers | signed between integers, exact; otherwise float | absent |
 /// | `percentile` | numbers | float | absent |
@@ -24,15 +24,15 @@ use tideline_engine::model::ValueKind;
 /// | `time_weighted_mean` | numbers | float | see below |
 ///
 /// **NaN.** NaN is a value: it is counted, it can be the first, the last or the mode, and it makes a sum, a mean and a
-/// standard deviation NaN. `delta` is NaN if the first or the last value is. `min`, `max` and `spread` skip NaN unless
-/// there is no other value. `percentile`, `increase`, `rate`, `integral` and `time_weighted_mean` ignore it.
+/// standard deviation NaN. `delta` is NaN if the first or the last value is NaN. `min`, `max` and `spread` skip NaN
+/// unless there is no other value. `percentile`, `increase`, `rate`, `integral` and `time_weighted_mean` ignore NaN.
 ///
 /// **Sums.** Integers are added in 128 bits. A sum that does not fit its type is omitted, and the
 /// [summary](crate::Summary::overflowed) names the column. Floats are added with compensation (Neumaier), so
 /// that the order of the values and their distribution over tiers change the result by at most 1e-12
-/// (relative). The same accuracy holds for `stddev`, the population standard deviation. `stddev` is computed in
-/// double-double arithmetic. Distances from the mean must be between 1e-150 and 1e150, because their squares
-/// must be in the range of doubles.
+/// (relative). The same accuracy holds for `stddev`, the population standard deviation, which is computed in
+/// double-double arithmetic. The distances between different values must be from 1e-150 to 1e150, because their
+/// squares must be in the range of doubles.
 ///
 /// **Ties.** If several timelines of a group have a value at the first timestamp, `first` returns the value of the
 /// lowest timeline id; `last` returns that of the highest id at the last timestamp. For numbers that are equal but
@@ -46,7 +46,7 @@ use tideline_engine::model::ValueKind;
 ///
 /// **Percentiles.** Let the n values be sorted in ascending order and numbered from 0. Percentile p is the
 /// value at h = (n − 1)·p/100, interpolated between the two ranks next to h if h is not whole. The result is
-/// exact for up to [`EXACT_VALUES_MAX`](crate::accumulate::percentile::EXACT_VALUES_MAX) values in one cell
+/// exact for up to [`EXACT_VALUES_MAX`](crate::accumulate::percentile::EXACT_VALUES_MAX) values in one window
 /// (integers beyond 2⁵³ count as the nearest double). For more values, each of the values next to h is
 /// estimated within 1/512 of itself, and the [summary](crate::Summary::estimated) names the column.
 ///
@@ -64,9 +64,9 @@ use tideline_engine::model::ValueKind;
 /// **Areas.** A straight line connects each point of a timeline in the queried range to the next; there is no line
 /// before the first point or after the last. `integral` is the area under these lines in the window, in value ×
 /// seconds, summed over the timelines; the integrals of all windows add up to that of the whole range. A window
-/// without points that lies between two points has an integral; a window that no line crosses has no integral.
-/// `time_weighted_mean` is the area divided by the seconds that are covered by a line; if no line crosses the
-/// window, it is the mean of its points.
+/// without points that lies between two points has an integral; a window that contains no part of a line has no
+/// integral. `time_weighted_mean` is the area divided by the seconds that are covered by a line; if the window
+/// contains no part of a line, it is the mean of the points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Function {
     /// Number of values.

@@ -1,7 +1,7 @@
 //! Groups of an aggregate: timelines that share a result, in result order.
 //!
-//! Groups are found first and named later: if only a few of many are shown, the tags of the remaining groups
-//! are never copied.
+//! Groups are found first and named (given their tags) later: if only a few of many are shown, the tags of the
+//! remaining groups are never copied.
 
 use std::cmp::Ordering;
 
@@ -126,7 +126,7 @@ impl Scope {
         });
     }
 
-    /// Compares named groups in result order: by measurement and tags, timelines by id.
+    /// Compares named groups in result order: single timelines by id, other groups by measurement and tags.
     pub(crate) fn compare_groups(&self, a: &Group, b: &Group) -> Ordering {
         if let (Some(a), Some(b)) = (a.timeline, b.timeline) {
             return a.id.cmp(&b.id);

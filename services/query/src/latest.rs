@@ -33,7 +33,7 @@ pub struct LatestQuery {
     pub limit: Option<u64>,
     /// Token that ended the previous page.
     pub after: Option<PageToken>,
-    /// Limits of the query. Points are not counted: most values are held in memory.
+    /// Limits of the query. Points and values are not counted: most values are held in memory.
     pub budget: Budget,
 }
 
@@ -44,8 +44,9 @@ pub struct LatestQuery {
 /// timestamp.
 ///
 /// A timeline that was written since the start of the process costs a memory lookup. Any other timeline is read
-/// from its newest chunks when it is first requested. For a query of a single tier, a value in memory is used
-/// only if it is certain to be in that tier; otherwise the newest chunks of the tier are read.
+/// from its newest chunks when it is first requested. For a query of a single tier, the values of a timeline in
+/// memory are used only if all of them are certain to be in that tier; otherwise the newest chunks of the tier are
+/// read.
 pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn RowSink) -> Result<Summary> {
     let Context { table, watch, .. } = context;
     let (timelines, fields) = (&query.timelines, &query.fields);
@@ -208,9 +209,10 @@ struct TierReader<'a> {
     tier: Tier,
     /// Values after this timestamp are certain to be in the tier; `None` = no value is certain.
     certain_after: Option<i64>,
-    /// Reads from the start of the newest segment of the tier, which has all fields of nearly all timelines.
+    /// Reader of the range from the start of the newest segment of the tier. The range has all fields of nearly all
+    /// timelines.
     newest: ScanReader<'a>,
-    /// Earlier time ranges, one per segment, newest first.
+    /// Earlier time ranges, split at the starts of the older segments, newest first.
     older: Vec<TimeRange>,
     /// Cost of the reads in these ranges.
     older_cost: ReadCost,
@@ -223,7 +225,7 @@ impl<'a> Newest<'a> {
         Self { context, tier }
     }
 
-    /// Returns the newest value of each field of a timeline, and true if all were in memory. Must be called in
+    /// Returns the newest value of each field of a timeline, and true if they were taken from memory. Must be called in
     /// order of timeline id.
     fn of(&mut self, id: TimelineId, expected: &[FieldId]) -> Result<(LatestRow, bool)> {
         let Context { engine, table, .. } = self.context;

@@ -9,7 +9,7 @@
 //! 1. [`plan`]: selects the timelines in order of id, the fields with their types, and the [`groups`]. All
 //!    errors that can be detected early are returned here, before a point is read and before the sink receives
 //!    anything. Fields that are [computed](compute) by an [`expression`], and conditions on values, which
-//!    become a [`filter`], are applied to every run of points. Summaries cannot be used for either.
+//!    become a [`filter`], are applied to every run of points; summaries cannot replace points then.
 //! 2. [`rows`]: passes the points to the sink timeline by timeline and run by run, with one run in memory. A
 //!    [`sample`] holds one timeline at a time; [`sorted`] holds at most twice the limit of rows. [`aggregate`]:
 //!    splits the ids into one share per worker thread. One reader scans each share; each run is cut at the
@@ -18,7 +18,7 @@
 //!    columns computed last. If groups are ranked, all groups are first scanned in one window, then only the
 //!    winners in their windows, unless the first scan already has the result. If all functions allow it,
 //!    summaries of cold chunks replace their rows.
-//! 3. [`result`]: an [`RowSink`] receives columns, series and rows; each output format implements it.
+//! 3. [`result`]: a [`RowSink`] receives columns, series and rows; each output format implements it.
 //!
 //! Other evaluators, such as PromQL, read points through a [`scan`], which runs on the same threads and within the
 //! same budgets.

@@ -109,8 +109,8 @@ impl Scope {
         self.timelines.iter().map(|timeline| timeline.id).collect()
     }
 
-    /// Selects the timelines. Returns an error if an id is unknown, or if the budget or the memory account is
-    /// exceeded.
+    /// Selects the timelines. Returns an error if an id is unknown, the budget or the memory account is exceeded, or
+    /// the watch stops the query.
     pub(crate) fn select(engine: &Engine, table: &Table, selector: &Selector, watch: &Watch) -> Result<Self> {
         let limit = |count: u64| within("timelines selected", watch.budget().timelines_max, count);
         let ordinals: Vec<Ordinal> = match selector {
@@ -182,8 +182,8 @@ impl Scope {
         keys
     }
 
-    /// Returns the columns of raw rows: the requested fields in their order, or all fields in order of their
-    /// first use, followed by the computed fields.
+    /// Returns the columns of raw rows: the requested fields in their order; by default all stored fields in order of
+    /// their first use, and then the computed fields.
     pub(crate) fn row_columns(
         &self,
         table: &Table,
@@ -229,10 +229,10 @@ impl Scope {
         })
     }
 
-    /// Returns the columns of an aggregate: every function of every field, field by field.
+    /// Returns the columns of an aggregate: every function of every field, field by field. If no fields are requested,
+    /// functions that do not support a field are omitted.
     ///
-    /// Returns an error if a requested field has, in any of the measurements, a type that a function does not
-    /// support.
+    /// Returns an error if a requested field has, in any of the measurements, a type that a function does not support.
     pub(crate) fn aggregate_columns(
         &self,
         table: &Table,

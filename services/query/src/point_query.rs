@@ -26,8 +26,7 @@ pub struct PointQuery {
     pub details: bool,
     /// Time range, half-open; must not be empty.
     pub range: TimeRange,
-    /// Condition on the values of a point; `None` = all points count. The condition may use fields that are not
-    /// wanted.
+    /// Condition on the values of a point; `None` = all points. The condition may use fields that are not wanted.
     pub values: Option<Condition>,
     /// Fields computed for each point. They are selected, filtered, ranked and aggregated by name like stored
     /// fields. A measurement has a computed field if the measurement has at least one input of the field.
@@ -50,7 +49,7 @@ pub enum Selector {
 }
 
 impl PointQuery {
-    /// Returns the names that the table does not have.
+    /// Returns the names in the query that the table does not have.
     pub(crate) fn unknown_names(&self, table: &Table) -> Vec<Suggestion> {
         let tags = match &self.shape {
             Shape::Aggregate(Aggregate {
@@ -64,7 +63,7 @@ impl PointQuery {
 }
 
 impl Selector {
-    /// Returns the names of a condition, of tags and of fields that the table does not have.
+    /// Returns the names in a condition, and of `tags` and `fields`, that the table does not have.
     pub(crate) fn unknown_names(&self, table: &Table, tags: &[String], fields: &[String]) -> Vec<Suggestion> {
         let condition = match self {
             Self::Condition(condition) => condition,
@@ -117,7 +116,7 @@ pub struct Rows {
 pub struct RowOrder {
     /// Field, stored or computed; it need not be wanted.
     pub field: String,
-    /// Values that come first.
+    /// Direction of the order: highest or lowest values first.
     pub order: RankOrder,
 }
 
@@ -159,7 +158,7 @@ pub struct Rank {
     pub function: Function,
     /// Field.
     pub field: String,
-    /// Values that come first.
+    /// Direction of the order: highest or lowest values first.
     pub order: RankOrder,
     /// Maximum number of groups of the result, at least 1; `None` = all.
     pub limit: Option<u64>,
@@ -198,7 +197,7 @@ pub struct WindowSpec {
 pub enum GroupBy {
     /// Each timeline is a group.
     Timeline,
-    /// Timelines with equal values of these tags; a missing tag equals the empty string.
+    /// Timelines with equal values of these tags are a group; a missing tag equals the empty string.
     Tags(Vec<String>),
     /// All timelines are one group.
     #[default]

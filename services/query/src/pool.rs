@@ -219,7 +219,7 @@ struct Gate {
 #[derive(Debug, Default)]
 struct GateState {
     running: usize,
-    /// Tickets of the waiting queries, oldest first.
+    /// Tickets of the waiting queries, in the order in which they get permits.
     waiting: VecDeque<u64>,
     next_ticket: u64,
     refused: u64,
@@ -303,7 +303,7 @@ pub(crate) struct ReadMeter {
     clock: Arc<dyn Clock>,
     /// Bytes per second; `None` = no limit.
     rate: Option<u64>,
-    /// Monotonic time at which the rate has caught up with all reads so far.
+    /// Monotonic time at which the configured rate allows all reads so far.
     state: Mutex<Duration>,
     read: AtomicU64,
 }

@@ -22,8 +22,8 @@ use crate::{aggregate, explain, latest, rows, sample, sorted};
 
 /// Runs queries over one engine.
 ///
-/// Calls block for as long as the budget allows. Large queries share two pools of worker threads, for any number of
-/// queries: see [`pool`]. The caller must bound the number of concurrent queries of hot points.
+/// Calls block until the query ends, at most for the time limit of the budget. All queries share two pools of worker
+/// threads: see [`pool`]. The caller must bound the number of concurrent queries of hot points.
 ///
 /// # Examples
 ///
@@ -77,7 +77,7 @@ use crate::{aggregate, explain, latest, rows, sample, sorted};
 /// # let batch = PointBatch { groups: vec![group], rejects: Vec::new() };
 /// # engine.write(&table, batch, &WriteOptions::default())?;
 ///
-/// // The table has usages of 0.5 and 0.75 of the host web-1, and of 0.25 of web-2.
+/// // The table has the usages 0.5 and 0.75 of host web-1, and 0.25 of host web-2.
 /// let query = PointQuery {
 ///     timelines: Selector::Condition(Condition::All),
 ///     fields: vec!["usage".to_owned()],
@@ -113,7 +113,7 @@ pub(crate) struct Context<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) table: &'a Table,
     pub(crate) snapshot: Snapshot,
-    /// Number of segments of the snapshot whose time range overlaps the requested range.
+    /// Number of segments of each tier to read whose time range overlaps the requested range.
     pub(crate) segments: Segments,
     pub(crate) pool: &'a ThreadPool,
     pub(crate) watch: &'a Watch,
@@ -323,8 +323,8 @@ impl Context<'_> {
         self.engine.note_read(self.table, ids);
     }
 
-    /// Counts the bytes that a reader has read since the last call. Waits if the rate of cold reads is limited and
-    /// exceeded.
+    /// Counts the cold and archived bytes that a reader has read since the last call. Waits if the rate of these reads
+    /// is limited and exceeded.
     pub(crate) fn meter(&self, seen: &mut u64, cost: &ReadCost) -> Result<()> {
         let bytes = cost.of(Tier::Cold).bytes + cost.of(Tier::Archive).bytes;
         self.meter

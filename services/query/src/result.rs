@@ -1,7 +1,7 @@
 //! Streamed query result: columns first, then the rows series by series.
 //!
-//! The engine pushes rows into an [`RowSink`], so that no result is held in memory as a whole. The module also
-//! holds the [`Summary`] that ends a result.
+//! The engine pushes rows into a [`RowSink`], so that no result is held in memory as a whole. The module also holds
+//! the [`Summary`] that ends a result.
 
 use std::time::Duration;
 
@@ -73,8 +73,8 @@ pub struct Header {
     pub tags: Vec<String>,
     /// Columns that series may have; each series has some of them, in this order.
     pub columns: Vec<String>,
-    /// For each column, the type that holds all its values: float for numbers of several types, `None` for
-    /// values of several kinds. Empty if the sink does not need types.
+    /// For each column, the type that holds all its values: float for numbers of several types, `None` for values of
+    /// several kinds or if no type is known. Empty if the sink does not need types.
     pub types: Vec<Option<ValueType>>,
 }
 
@@ -86,7 +86,7 @@ pub struct Series<'a> {
     /// Measurement name.
     pub measurement: &'a str,
     /// Tags of the timeline, sorted by key; for a group the tags of the grouping, with the empty string for missing
-    /// ones.
+    /// tags.
     pub tags: &'a [(String, String)],
     /// Columns of the series: ascending positions in [`Header::columns`].
     pub columns: &'a [usize],
@@ -166,7 +166,7 @@ impl<'a> From<&'a Value> for ValueRef<'a> {
 pub struct Summary {
     /// Number of rows passed to the sink.
     pub rows: u64,
-    /// True if a limit left out rows.
+    /// True if rows were left out because of a limit.
     pub more: bool,
     /// Token of the next page, if the query has pages and more rows.
     pub next: Option<String>,
@@ -206,7 +206,7 @@ pub struct TierCost {
     pub values: u64,
     /// Encoded bytes of the chunks read.
     pub bytes: u64,
-    /// Time spans read from summaries, for all fields or for some.
+    /// Time spans for which summaries replaced the points, of all fields or of some.
     pub summaries: u64,
     /// Points in those time spans.
     pub summarized_points: u64,

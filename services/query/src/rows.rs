@@ -1,6 +1,6 @@
 //! Raw rows: streamed timeline by timeline, with one run in memory at a time.
 //!
-//! A page continues after the last row of the previous one, which its [`PageToken`] identifies by timeline and
+//! A page continues after the last row of the previous page. A [`PageToken`] identifies this row by timeline and
 //! time.
 
 use std::ops::ControlFlow;
@@ -34,7 +34,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Validates a query. Returns all errors that can be detected before a point is read.
+    /// Validates a query. Returns an error if one can be detected before a point is read.
     pub(crate) fn new(context: &Context<'_>, query: &PointQuery, shape: &Rows) -> Result<Self> {
         let Context { table, watch, .. } = context;
         match shape.sample {

@@ -52,7 +52,7 @@ pub(crate) fn check(shape: &Rows, points: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns the columns of a sample: the wanted fields, which must hold numbers.
+/// Returns the columns of a sample: the named fields, which must hold numbers, or by default all fields of numbers.
 pub(crate) fn columns(
     scope: &Scope,
     context: &Context<'_>,
@@ -66,7 +66,7 @@ pub(crate) fn columns(
     }
 }
 
-/// Runs a query for samples of `points` points.
+/// Runs a query for samples of at most `points` points.
 pub(crate) fn run(
     context: &Context<'_>,
     query: &PointQuery,
@@ -101,8 +101,8 @@ pub(crate) fn run(
     })
 }
 
-/// Returns the names of the wanted fields, all of which must hold numbers. If the query names no fields,
-/// returns all fields that hold numbers.
+/// Returns the names of the wanted fields, all of which must hold numbers. If the query names no fields, returns all
+/// fields that hold nothing but numbers.
 fn number_fields(
     scope: &Scope,
     context: &Context<'_>,

@@ -19,7 +19,7 @@ const SHARE_TIMELINES_MIN: usize = 8;
 /// Minimum number of timelines for which each worker gets several shares, because the costs of the
 /// shares differ.
 const FINE_TIMELINES_MIN: usize = 1_024;
-/// Number of shares per worker for this many timelines.
+/// Number of shares per worker for at least [`FINE_TIMELINES_MIN`] timelines.
 const FINE_SHARES: usize = 4;
 
 /// Parallel scan of the points of a range in one snapshot.
@@ -84,7 +84,7 @@ impl<'a> Scan<'a> {
 }
 
 impl PointReader<'_> {
-    /// Passes the points of one timeline to `visit`, run by run in ascending time order, until it breaks or fails.
+    /// Passes the points of one timeline to `visit`, run by run in ascending time order, until `visit` breaks or fails.
     /// The run is a reused buffer; it may have rows without any of the wanted fields.
     ///
     /// # Errors

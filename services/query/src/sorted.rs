@@ -1,8 +1,8 @@
 //! Raw rows in the order of a value. All rows are read; only the first rows of the order are kept.
 //!
-//! Timelines are read one after another, as for rows in time order. A row is kept if its value sorts before the
-//! last value within the limit. When twice the limit of rows are kept, the later half is dropped. Memory is
-//! thus bounded by the limit, and a row that cannot be in the result costs one comparison.
+//! Timelines are read one after another, as for rows in time order. When twice the limit of rows are kept, the rows are
+//! sorted and the later half is dropped. From then on, only rows whose value sorts before the last value within the
+//! limit are kept. Memory is thus bounded by the limit, and most rows cost one comparison.
 
 use std::ops::ControlFlow;
 
@@ -103,15 +103,15 @@ struct First {
     rows: Vec<Kept>,
     /// Bytes of the rows.
     bytes: u64,
-    /// Last value among the first `limit` rows; rows that are not before it are dropped.
+    /// Last value within the limit when rows were last dropped; rows that do not sort before it are dropped.
     last: Option<Value>,
     /// True if a row was dropped.
     is_more: bool,
 }
 
 impl First {
-    /// Returns true if a row with this value must be kept. Rows must be offered in the order that rows of equal
-    /// values keep.
+    /// Returns true if a row with this value must be kept. Rows must be offered in order of timeline and time: rows of
+    /// equal values keep this order.
     fn takes(&mut self, key: ValueRef<'_>) -> bool {
         let last = self.last.as_ref().map(ValueRef::from);
         let takes = last.is_none_or(|last| compare(Some(key), Some(last), self.order).is_lt());

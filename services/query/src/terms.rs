@@ -1,4 +1,5 @@
-//! Canonical encoding of the terms of a query, to which page tokens are bound.
+//! Canonical encoding of the terms of a query: the parts that must not change from page to page. A page token contains
+//! their hash.
 //!
 //! Every number has a fixed width, every text and list has a length prefix, and every alternative has a permanent
 //! number. Two sets of terms are therefore equal exactly if their bytes are, in all builds.

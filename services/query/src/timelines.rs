@@ -32,7 +32,7 @@ impl<'r> TimelineReader<'r> {
         }
     }
 
-    /// Passes the points of one timeline to `visit`, run by run, until it breaks or fails.
+    /// Passes the points of one timeline to `visit`, run by run, until `visit` breaks or fails.
     pub(crate) fn timeline(
         &mut self,
         id: TimelineId,
@@ -54,9 +54,8 @@ impl<'r> TimelineReader<'r> {
         }
     }
 
-    /// Passes the points of one timeline to `visit` like [`timeline`](Self::timeline), but a summary of a time
-    /// span may replace the points of the span, if a summary is stored that is exact in every window of `grid`.
-    /// The order of the parts is unspecified.
+    /// Passes the points of one timeline to `visit` like [`timeline`](Self::timeline). A stored summary may replace the
+    /// points of a time span if it is exact in every window of `grid`. The order of the parts is unspecified.
     pub(crate) fn summarized(
         &mut self,
         id: TimelineId,

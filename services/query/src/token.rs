@@ -14,7 +14,7 @@ use crate::error::{QueryError, Result};
 ///
 /// ```text
 ///  0    16 timeline id of the last row
-///  16    8 time of the last row
+///  16    8 time of the last row; 0 for newest values
 ///  24   16 start and end of the range of the query
 ///  40    8 hash of the terms of the query
 ///  48    8 xxh3-64 of bytes 0..48

@@ -26,7 +26,7 @@ pub struct Windows {
 enum Borders {
     /// The range is the only window.
     Whole,
-    /// Multiples of a width.
+    /// Multiples of a width, shifted by an offset.
     Fixed {
         spec: WindowSpec,
         /// Number of window 0, counted from the offset.

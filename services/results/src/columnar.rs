@@ -4,7 +4,7 @@
 //! row group (Parquet).
 //!
 //! Times are `timestamp[ns, UTC]`; integers and floats are 64 bits wide. A column with several numeric types becomes
-//! a column of doubles, a column with values of several kinds becomes text. Every cell may be null.
+//! a column of doubles; a column with values of several kinds becomes text. Every cell may be null.
 
 mod columns;
 mod sink;

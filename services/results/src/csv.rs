@@ -11,13 +11,13 @@ use crate::flat::FlatColumns;
 use crate::text::{flat_column, flat_tag, pass_on, put_plain_time, put_plain_value};
 use crate::{ResultOptions, ResultSink};
 
-/// Sink that writes each row into the columns of the whole result. An absent value is an empty cell, an empty text is
+/// Sink that writes each row into the columns of the whole result. An absent value is an empty cell; an empty text is
 /// `""`.
 pub(crate) struct CsvSink<'w> {
     out: &'w mut (dyn Write + Send),
     options: ResultOptions,
     columns: FlatColumns,
-    /// Leading cells of each row of the current series, up to its time.
+    /// Cells before the time in each row of the current series, with the last comma.
     prefix: Vec<u8>,
     text: Vec<u8>,
 }

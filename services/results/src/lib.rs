@@ -82,7 +82,7 @@ impl ResultFormat {
     /// Returns the format with the highest `q` in the values of the `Accept` headers. If several have the same
     /// `q`, returns the first one.
     ///
-    /// Returns JSON if there is no value, and `None` if no media type with a `q` above 0 can be written.
+    /// Returns JSON if all values are empty, and `None` if no media type with a `q` above 0 can be written.
     pub fn accepted<'a>(accept: impl Iterator<Item = &'a str>) -> Option<Self> {
         let mut has_preference = false;
         let mut best: Option<(Self, f32)> = None;

@@ -13,7 +13,7 @@ pub(crate) struct NdjsonSink<'w> {
     out: &'w mut (dyn Write + Send),
     options: ResultOptions,
     columns: Vec<String>,
-    /// Start of each row of the current series, up to its time.
+    /// Start of each row of the current series, up to the value of `time`.
     prefix: Vec<u8>,
     /// Text before each value of the current series: comma, quoted column name, colon.
     names: Vec<Vec<u8>>,

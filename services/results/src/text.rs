@@ -8,7 +8,7 @@ use std::io::Write;
 use tideline_openapi::query::{IntegerForm, TimeForm};
 use tideline_query::{SinkClosed, ValueRef, histogram_text};
 
-/// Largest magnitude of an integer that clients parsing numbers as doubles read exactly.
+/// 2⁵³: clients that parse numbers as doubles read every integer up to this magnitude exactly.
 const EXACT_INTEGER_MAX: u64 = 1 << 53;
 /// Names of the members that a flat row may have in addition to its tags and columns.
 const RESERVED_NAMES: [&str; 3] = ["id", "measurement", "time"];

@@ -34,13 +34,13 @@ pub struct Job {
     pub started: Option<i64>,
     /// Time of the end.
     pub finished: Option<i64>,
-    /// Start of the windows that the job concerns; `None` = it concerns no windows.
+    /// Start of the time range of the job; `None` = no specific range.
     pub from: Option<i64>,
-    /// End of these windows, exclusive.
+    /// End of the time range, exclusive.
     pub to: Option<i64>,
     /// Tier of the output.
     pub tier: Tier,
-    /// Planned amount of data.
+    /// Amount of data: the planned one, or the actual one if it is known only at the end.
     pub total: Amount,
     /// Progress so far.
     pub done: JobProgress,
@@ -169,7 +169,7 @@ impl Job {
 }
 
 impl JobProgress {
-    /// Computes the progress of a job of `total` bytes after some time.
+    /// Computes the progress of a job of `total` bytes that has run for `lasting`.
     pub(crate) fn of(cost: &JobCost, total: u64, lasting: Duration) -> Self {
         let seconds = lasting.as_secs_f64();
         let rate = (seconds > 0.0 && cost.bytes_read > 0).then(|| cost.bytes_read as f64 / seconds);

@@ -5,7 +5,7 @@
 //!
 //! | row | content |
 //! |---|---|
-//! | `job-` and the id, 20 digits | a job that has started |
+//! | `job-` and the id, 20 digits | a running or past job, or a waiting restore |
 //! | `table-` and the number, 10 digits | schedules and pauses of a table |
 //! | `store` | the next id, and pauses of the whole store |
 //!
@@ -26,14 +26,14 @@ use crate::stored_kind::StoredKind;
 const FORMAT: u8 = 1;
 /// Number of job ids reserved by one edit. A crash skips the unused ones.
 const IDS_SET_ASIDE: u64 = 1_000;
-/// Longest stored text of a job, in characters.
+/// Maximum length of the stored outcome or error of a job, in characters.
 const TEXT_CHARS_MAX: usize = 1_000;
 const STORE_ROW: &str = "store";
 
 /// Content of the journal in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
-    /// Jobs that have started, by id.
+    /// Running and past jobs, and waiting restores, by id.
     pub(crate) jobs: BTreeMap<u64, Job>,
     tables: HashMap<TableId, TableState>,
     paused: BTreeSet<StoredKind>,
@@ -141,7 +141,7 @@ impl Journal {
         id
     }
 
-    /// Returns the row of the store if ids beyond the reserved ones were assigned.
+    /// Reserves further ids and returns the row `store`, if ids beyond the reserved ones were assigned.
     pub(crate) fn ids_to_set_aside(&mut self) -> Option<(Bytes, Bytes)> {
         if self.next_id <= self.set_aside {
             return None;
@@ -150,7 +150,7 @@ impl Journal {
         Some(self.store_row())
     }
 
-    /// Returns the current row of the whole store.
+    /// Returns the current row `store`.
     pub(crate) fn store_row(&self) -> (Bytes, Bytes) {
         let content = StoreState {
             next_id: self.set_aside,
@@ -165,7 +165,8 @@ impl Journal {
         row(table_name(table), content)
     }
 
-    /// Records a job that started or ended. Returns the edit that stores it and keeps at most `history` jobs.
+    /// Records a job that started or ended. Returns the edit that stores it and keeps at most `history` jobs, but
+    /// always the running ones.
     ///
     /// The oldest job of the most frequent kind is removed first, so that a hundred folds do not displace the only
     /// migration.

@@ -69,7 +69,7 @@ impl Shared {
         )
     }
 
-    /// Returns a waiting job. After a failure its due time is that of the next attempt.
+    /// Returns a waiting job. After a failure the job is due at the next attempt at the earliest.
     fn waiting(&self, state: &State, entry: &Entry) -> Job {
         let mut job = entry.job(&state.journal);
         if let Some(RepeatedFailure { failures, left }) = state.queue.trouble(entry, self.clock.monotonic()) {

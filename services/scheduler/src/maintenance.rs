@@ -28,8 +28,8 @@ pub trait Maintenance: Send + Sync + 'static {
 
     /// Performs one unit of work of a plan.
     ///
-    /// Long work calls [`Run::step`] every few milliseconds. The call waits while the job is paused or reads too fast
-    /// for its table.
+    /// Long work calls [`Run::step`] every few milliseconds. A step waits while the job is paused or reads too fast for
+    /// its table.
     ///
     /// # Errors
     ///
@@ -42,8 +42,8 @@ pub trait Maintenance: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns the condition that holds between a failed job of a kind and its next attempt, for users. If there is
-    /// one, the error of the job includes the time of that attempt.
+    /// Returns a text for users: the condition that holds until a failed job of this kind is retried. If there is such
+    /// a text, the error of the job contains it with the time of the next attempt.
     fn while_failing(&self, _kind: JobKind) -> Option<&'static str> {
         None
     }
@@ -209,7 +209,7 @@ pub struct Unplanned {
     pub started: i64,
     /// Duration of the work.
     pub lasting: Duration,
-    /// Time range of the data: the first timestamp, and the end after the last one.
+    /// Time range of the data, half-open; `None` without data.
     pub span: Option<(i64, i64)>,
     /// Amount of data.
     pub amount: Amount,

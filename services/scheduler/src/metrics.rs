@@ -11,7 +11,7 @@ use crate::throttle::JobCost;
 /// Values of one moment. `ended` and `moved` count since the start.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metrics {
-    /// Waiting work that is due, by kind, including paused work and work that waits after a failure.
+    /// Waiting work that is due or requested, by kind, including paused work and work that waits after a failure.
     pub due: BTreeMap<JobKind, u64>,
     /// Work that waits for its schedule or a request, by kind.
     pub waiting: BTreeMap<JobKind, u64>,

@@ -27,8 +27,8 @@ type Result<T> = std::result::Result<T, ContradictoryPolicy>;
 ///
 /// # Errors
 ///
-/// Returns an error if `cold_ttl` or an archive is set and points do not become cold before, if points would expire
-/// before they are archived, if `archive` contradicts another setting, or if a schedule is invalid.
+/// Returns an error if `cold_ttl` or an archive is set without a shorter `hot_ttl`, if points would expire before they
+/// are archived, if `archive` contradicts another setting, or if a schedule is invalid.
 ///
 /// # Examples
 ///

@@ -57,7 +57,7 @@ enum Backoff {
     CancelledUntil(i64),
 }
 
-/// Failures of work.
+/// Repeated failures of a unit of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RepeatedFailure {
     /// Number of failures in a row.
@@ -180,7 +180,7 @@ impl JobQueue {
         job
     }
 
-    /// Removes and returns the next work to run.
+    /// Removes and returns the next work to run; `None` if no work may start.
     pub(crate) fn next(&mut self, now: i64, journal: &Journal, monotonic: Duration) -> Option<Entry> {
         if let Some(at) = self.by_hand.iter().position(|entry| !entry.is_paused) {
             return self.by_hand.remove(at);
@@ -240,7 +240,7 @@ impl JobQueue {
             .find(|entry| entry.id == id)
     }
 
-    /// Records a success: ends the wait of the work, and lets the time of the served schedule be stored.
+    /// Records a success: ends the wait of the work, and marks the time of its served schedule for storage.
     pub(crate) fn succeeded(&mut self, entry: &Entry) {
         self.holds.remove(&entry.backoff_key());
         let worked = entry.work.table.map(|table| (table, entry.work.kind));
@@ -254,7 +254,7 @@ impl JobQueue {
         hold.trouble(monotonic).filter(|trouble| !trouble.left.is_zero())
     }
 
-    /// Returns the worst failures of a table's work of some kinds.
+    /// Returns the failures of the unit that has failed most often in a row, among a table's work of some kinds.
     pub(crate) fn worst(
         &self,
         table: TableId,
@@ -300,7 +300,8 @@ impl JobQueue {
         self.holds.insert(entry.backoff_key(), hold);
     }
 
-    /// Records schedules whose time has come and for which nothing is left to do; returns the rows to store.
+    /// Records schedules whose time has come and for which nothing is left to do, and removes dropped tables. Returns
+    /// the rows to store and to remove.
     pub(crate) fn serve(&mut self, overview: &Overview, served: &Served, journal: &mut Journal) -> Edit {
         let mut edit = Edit::default();
         let now = overview.now();

@@ -6,7 +6,7 @@
 //! | module | job |
 //! |---|---|
 //! | [`attributes`] | sets and removes attributes of many timelines |
-//! | [`attach`] | creates tables from the archive of another database |
+//! | [`attach`] | attaches the archive of another database |
 //! | [`copy`] | copies points of a table into another one |
 
 pub mod attach;
@@ -57,7 +57,8 @@ pub enum JobEnding {
 }
 
 impl Scheduler {
-    /// Starts a job on `timelines` timelines of a table, or of several tables if `table` is `None`.
+    /// Registers a job that the caller performs, on `timelines` timelines of a table, or of several tables if `table`
+    /// is `None`.
     pub fn begin(
         &self,
         kind: JobKind,

@@ -290,7 +290,7 @@ impl State {
         self.overview = Some(Arc::clone(&survey.overview));
     }
 
-    /// Records that a job starts. Returns the rows to store.
+    /// Records that a job starts. Returns the rows to store and to remove.
     fn begin(&mut self, entry: &Entry, now: i64, monotonic: Duration, history: usize) -> Edit {
         let mut job = entry.job(&self.journal);
         job.state = JobState::Running;
@@ -317,7 +317,7 @@ impl State {
         Some(kept.map_or_else(|| Budget::new(rate, now), |budget| budget.at_rate(rate, now)))
     }
 
-    /// Records the end of a job. Returns the rows to store.
+    /// Records the end of a job. Returns the rows to store and to remove.
     fn end(
         &mut self,
         entry: Entry,

@@ -128,16 +128,16 @@ impl Timetable {
         next.timestamp_nanos_opt()
     }
 
-    /// Returns true if a scheduled time lies after `since`, the end of the last run of its kind, and not after `now`.
-    /// How long ago it was does not matter.
+    /// Returns true if a scheduled time lies after `since`, such as the end of the last run, and not after `now`. A
+    /// scheduled time counts however long ago it was.
     pub fn is_due(&self, since: i64, now: i64) -> bool {
         self.next_after(since).is_some_and(|next| next <= now)
     }
 }
 
 /// Returns the time from which work that is ready at `ready` may start: `ready` for a continuous schedule, otherwise
-/// the first scheduled time after the latest of `since`, but not before `ready`. If `ready` is after `now`, it is the
-/// first scheduled time from `ready` on. `None` if the schedule is invalid or has no further time.
+/// the later of `ready` and the first scheduled time after the latest of `since`. If `ready` is after `now`, the result
+/// is the first scheduled time from `ready` on. `None` if the schedule is invalid or has no further time.
 ///
 /// `since` holds the time up to which the schedule was served, the creation of the table and the last change of its
 /// policy.

@@ -88,7 +88,7 @@ impl Scheduler {
     ///
     /// # Panics
     ///
-    /// Panics if tables can be created of a model that `models` does not maintain, or if the thread cannot be started.
+    /// Panics if `models` does not maintain a model of which tables can be created, or if the thread cannot be started.
     pub fn start(database: Arc<dyn Database>, models: Models, settings: Settings) -> Self {
         let supervisor = settings.supervisor.clone();
         let mut scheduler = Self::without_thread(database, models, settings);
@@ -115,7 +115,7 @@ impl Scheduler {
     ///
     /// # Panics
     ///
-    /// Panics if tables can be created of a model that `models` does not maintain.
+    /// Panics if `models` does not maintain a model of which tables can be created.
     pub fn without_thread(database: Arc<dyn Database>, models: Models, settings: Settings) -> Self {
         Self {
             shared: Arc::new(Shared::new(database, models, settings)),
@@ -141,7 +141,7 @@ impl Scheduler {
         self.shared.list(filter)
     }
 
-    /// Returns one job.
+    /// Returns a job by number; `None` if it does not exist.
     pub fn job(&self, id: u64) -> Option<Job> {
         self.shared.find(&mut self.shared.state.lock(), id)
     }

@@ -1,8 +1,9 @@
 //! Throttle, pause and cancel of the running job.
 //!
-//! A job reports its cost every few milliseconds. It waits while its table has read more bytes than its rate allows,
-//! and while it is paused. A pause longer than [`PAUSE_HOLD`] ends the job; its running part then has no effect. This
-//! closes the files of the job and lets other work run; the job starts again when it is resumed.
+//! A job reports its cost every few milliseconds. The job waits while its table has read more bytes than the rate of
+//! the table allows, and while the job is paused. A pause longer than [`PAUSE_HOLD`] ends the job; its running part
+//! then has no effect. This closes the files of the job and lets other work run; the job starts again when it is
+//! resumed.
 
 use std::ops::{Add, AddAssign, ControlFlow};
 use std::time::Duration;

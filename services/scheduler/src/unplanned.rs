@@ -8,7 +8,8 @@ use crate::maintenance::Unplanned;
 use crate::runner::{Shared, State};
 
 impl Shared {
-    /// Lists unplanned work that ended since the last call. Its rows are written together with the next other rows.
+    /// Lists unplanned work that ended since the last call. The rows of these jobs are written together with the next
+    /// other rows.
     pub(crate) fn note_unplanned(&self) {
         let mut state = self.state.lock();
         // Seals that end during a seal job, or while a request waits for a seal, belong to that job.
@@ -26,7 +27,7 @@ impl Shared {
 }
 
 impl State {
-    /// Assigns a number to a job that has ended and records it. Returns the rows to store.
+    /// Assigns a number to a job that has ended and records it. Returns the rows to store and to remove.
     pub(crate) fn list_past(&mut self, job: &mut Job, history: usize) -> Edit {
         job.id = self.journal.next_id();
         job.done.seconds_left = None;

@@ -196,7 +196,7 @@ impl Config {
         !self.listen.ip().to_canonical().is_loopback()
     }
 
-    /// Returns a warning about a dangerous setting, for the log.
+    /// Returns a warning for the log about a dangerous setting, if there is one.
     pub fn warning(&self) -> Option<String> {
         (self.is_public() && self.token.is_none()).then(|| {
             format!(

@@ -1,8 +1,8 @@
 //! `tideline demo`: runs a server with live data, and prints example queries.
 //!
 //! The server is started as by `serve`, in this process. Two agents write to it over HTTP like any other agent: one
-//! with real figures of this machine, one that simulates a fleet. Restarted on the same folder, the demo continues with
-//! its data.
+//! with real figures of this machine, one that simulates a fleet. A demo that is restarted on the same folder continues
+//! with the data there.
 
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

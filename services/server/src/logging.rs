@@ -22,8 +22,8 @@ pub fn start(config: &Config) -> Result<()> {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        // Reporting a failed line would use `eprintln!`, which panics for the same reason: a full disk or
-        // closed pipe on standard error would end the committer.
+        // A line that cannot be written would be reported with `eprintln!`, which panics if standard error is on a full
+        // disk or a closed pipe. The panic would end the committer.
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal());
     let started = match config.log_format {

@@ -1,6 +1,6 @@
 //! Memory limit of the process: that of its control group, or the memory of the machine.
 //!
-//! Budgets are derived from it, so a container must not be sized by the memory of its host.
+//! Budgets are derived from this limit, so a container must not be sized by the memory of its host.
 
 use std::fmt;
 use std::fs;

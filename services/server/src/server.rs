@@ -45,7 +45,7 @@ pub struct Server {
     /// Task that ends when the server no longer listens and all requests have ended, at the latest after the
     /// drain timeout.
     serving: JoinHandle<io::Result<()>>,
-    /// Longest time from the stop request to the end.
+    /// Longest time from the stop request until the database is closed.
     end_timeout: Duration,
 }
 
@@ -63,7 +63,7 @@ const EXIT_FAILED: i32 = 1;
 const EXIT_IMPATIENT: i32 = 130;
 
 impl Server {
-    /// Listens, opens the database, starts background work, and serves. From now on SIGTERM and SIGINT stop the
+    /// Listens, opens the database, starts background work, and serves. From the call on, SIGTERM and SIGINT stop the
     /// server, and a second signal ends the process immediately.
     ///
     /// Connections that arrive while the database opens have to wait. Blocks until the server accepts requests;
@@ -260,7 +260,7 @@ impl Stop {
         self.0.borrow().is_some()
     }
 
-    /// Returns the time since the first stop request.
+    /// Returns the time since the first stop request; zero without a request.
     fn elapsed(&self) -> Duration {
         self.0
             .borrow()
@@ -381,8 +381,8 @@ async fn either(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str 
     }
 }
 
-/// Stops background work, interrupts waits for archive targets, and closes the engine. Runs in a separate
-/// thread, so that a store that hangs cannot block the end of the process.
+/// Interrupts waits for archive targets, stops background work, and closes the engine. Runs in a separate thread, so
+/// that a store that hangs cannot block the end of the process.
 fn close(scheduler: Arc<Scheduler>, engine: Arc<Engine>, timeout: Duration) -> Result<()> {
     let (done, closed) = mpsc::channel();
     thread::Builder::new()

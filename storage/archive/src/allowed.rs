@@ -1,5 +1,5 @@
-//! Access control for targets: requests may use configured targets, addresses that the operator lists, and all
-//! addresses under both.
+//! Access control for targets: requests may use the configured targets, the addresses that the operator lists, and all
+//! addresses under one of these. Without a list, requests may use any address.
 //!
 //! The server accesses targets with its own credentials, and directories as its own user. Therefore requests must not
 //! be able to choose arbitrary addresses.

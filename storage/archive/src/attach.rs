@@ -1,7 +1,7 @@
 //! Reading of archives that another database wrote.
 //!
 //! Descriptions are verified with the checksum in their object names, and files with the checksums in their
-//! descriptions. Therefore every result equals the written data, or is an error that describes the damage.
+//! descriptions. Therefore a read returns the written data or an error that describes the damage.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -81,8 +81,8 @@ impl Archive {
         TimelinesFile::fetch(target, Arc::clone(copy), self.temporary()?)
     }
 
-    /// Returns the fields of the measurements of a segment, read from its files; for descriptions without fields. Reads
-    /// the footers, and the rows of shared files.
+    /// Reads the fields of the measurements of a segment from its files; needed if the description has no fields. Reads
+    /// the footers of files of one measurement, and the rows of shared files.
     ///
     /// # Errors
     ///

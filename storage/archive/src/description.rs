@@ -11,7 +11,7 @@ use crate::copy::ArchiveCopy;
 use crate::file::columns::ShapeField;
 use crate::timeline_metadata::Fields;
 
-/// Fields of each measurement, in order of first use.
+/// Fields by measurement; the fields of each measurement are in order of first use.
 pub type DescribedFields = BTreeMap<String, Vec<DescribedField>>;
 
 /// Field of a measurement.
@@ -43,7 +43,7 @@ pub struct Description {
 }
 
 impl DescribedField {
-    /// Returns the types of the values; `None` if one of them is unknown.
+    /// Returns the types of the values; `None` if this build does not have a type of one of these names.
     pub fn known_types(&self) -> Option<Vec<ValueType>> {
         let known = |name: &String| ValueType::ALL.into_iter().find(|of| of.name() == name);
         self.types.iter().map(known).collect()

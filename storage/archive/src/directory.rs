@@ -28,7 +28,7 @@ pub(crate) const NUMBERS: [&str; 7] = [
     "highest_sequence",
 ];
 
-/// Writes the file of timelines. Returns the file with the measurements of its timelines.
+/// Writes the file of timelines. Returns the file and the measurements of its timelines.
 pub(crate) fn write_timelines(
     directory: &Path,
     segment_target: &SegmentTarget,

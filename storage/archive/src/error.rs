@@ -126,7 +126,7 @@ pub(crate) fn guarded<T>(decode: impl FnOnce() -> T) -> std::result::Result<T, S
         .map_err(|_| "it cannot be decoded".to_owned())
 }
 
-/// Maximum length of a reported reason, in bytes, without the ellipsis of a truncated one.
+/// Maximum length of a reported reason in bytes, without the ellipsis that marks a truncated reason.
 const REASON_MAX: usize = 300;
 
 /// Removes possible credentials from a message of a target: queries and user parts of URLs, and everything but code and

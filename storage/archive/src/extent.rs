@@ -134,7 +134,7 @@ impl Extent {
     }
 }
 
-/// Returns true if earlier builds can read these summaries.
+/// Returns true if the summaries are valid and dense, so that earlier builds can read them.
 pub(crate) fn is_dense(summaries: &[u8]) -> bool {
     LoneSummaries::open(summaries).is_ok_and(|lone| lone.is_dense())
 }

@@ -32,7 +32,7 @@ const SETTINGS: &str = "_settings";
 /// Segment to be written, and its target.
 #[derive(Debug, Clone)]
 pub struct SegmentTarget {
-    /// Digits that identify the writing database, because several may share a target.
+    /// Digits that identify the writing database, because several databases may share a target.
     pub origin: String,
     /// Table of the segment.
     pub table: TableName,
@@ -58,7 +58,7 @@ impl SegmentTarget {
 pub struct Day(pub i64);
 
 impl Day {
-    /// Returns the day of a timestamp, in nanoseconds since the epoch.
+    /// Returns the day of a timestamp, which is given in nanoseconds since the epoch.
     pub fn of(instant: i64) -> Self {
         Self(instant.div_euclid(NANOS_PER_DAY))
     }
@@ -107,7 +107,7 @@ pub(crate) fn sidecar_key(segment_target: &SegmentTarget, sha256: &str) -> Strin
     format!("{table}/{SEGMENTS}/{stem}.json")
 }
 
-/// Returns the name of an object with settings of a table. `revision` is the number of the write by the database.
+/// Returns the name of an object with settings of a table. `revision` increases with each write by the database.
 pub(crate) fn settings_key(table: &str, origin: &str, revision: u64, sha256: &str) -> String {
     let digits = &sha256[..DIGITS];
     format!("{table}/{SETTINGS}/{origin}-{revision}-{digits}.json")
@@ -135,6 +135,7 @@ pub struct NamedObject<'a> {
 
 impl NamedObject<'_> {
     /// Returns the number and the first half of the checksum. Together they are unique among the objects of a database.
+    /// Always `Some` for results of [`named`].
     pub fn identity(&self) -> Option<(u64, u128)> {
         let digits = u128::from_str_radix(self.digits, 16).ok()?;
         Some((self.number, digits))
@@ -189,7 +190,7 @@ pub fn named(key: &str) -> Option<NamedObject<'_>> {
     })
 }
 
-/// Returns true if a part of a name has the form of a checksum.
+/// Returns true if a part of a name has the form of the first half of a checksum.
 pub(crate) fn is_digits(part: &str) -> bool {
     part.len() == DIGITS && part.bytes().all(|c| c.is_ascii_hexdigit())
 }

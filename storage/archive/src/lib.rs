@@ -2,8 +2,8 @@
 //!
 //! Files are the third storage of segments, in addition to the hot and the cold tier. The local database stores only a
 //! manifest row that lists the files ([`ArchiveCopy`]), and for each run of a timeline the location of its rows
-//! ([`Extent`]). A query therefore finds its rows without requests to the target, and then fetches the file blocks that
-//! contain their pages, and small gaps between these blocks.
+//! ([`Extent`]). A query therefore finds its rows without requests to the target. It then fetches the footers that are
+//! not cached and the file blocks with the pages of these rows. One request may also fetch the gap between two blocks.
 //!
 //! | module | holds |
 //! |---|---|
@@ -79,7 +79,7 @@ use crate::target::Requests;
 /// Format number of files and descriptions.
 pub const FORMAT: u32 = 1;
 
-/// Name of the target that the server configuration sets.
+/// Name of the default target, which the server configuration may set.
 pub const DEFAULT_TARGET: &str = "default";
 
 /// Default number of rows at which a measurement of a day gets its own file.
@@ -88,8 +88,8 @@ const OWN_FILE_ROWS: usize = 8_192;
 /// Settings of the archive.
 #[derive(Debug, Clone)]
 pub struct ArchiveSettings {
-    /// Directory of files that are built before they are sent, and of foreign files while they are read. Built files
-    /// that an earlier process left there are removed.
+    /// Directory of files that are built before they are sent, and of foreign files while they are read. Opening the
+    /// archive removes built files that an earlier process left there.
     pub temporary: PathBuf,
     /// Directory of footers on disk, and its maximum size in bytes; `None` disables this cache.
     pub disk_cache: Option<(PathBuf, u64)>,
@@ -97,7 +97,7 @@ pub struct ArchiveSettings {
     pub footers_bytes_max: usize,
     /// Maximum bytes of cached file blocks in memory, for queries that read them again.
     pub pages_bytes_max: usize,
-    /// Number of rows at which a measurement of a day gets its own file; smaller ones share files.
+    /// Number of rows at which a measurement of a day gets its own file. Measurements with fewer rows share files.
     pub own_file_rows: usize,
     /// Targets by name, each with its address and options. A target can also be used by its address, without a name.
     pub targets: HashMap<String, (String, TargetOptions)>,
@@ -121,7 +121,7 @@ impl ArchiveSettings {
     }
 }
 
-/// Result of reading every file of a segment.
+/// Result of a verification of the objects of a segment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Damaged or missing objects, with messages.
@@ -311,7 +311,8 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// [`ArchiveError::BadTarget`] if the target of the segment is neither configured nor a valid address.
+    /// [`ArchiveError::BadTarget`] if the target of the segment is neither configured nor a valid address, or if its
+    /// options are not valid.
     pub fn reader(
         &self,
         copy: &Arc<ArchiveCopy>,
@@ -327,14 +328,14 @@ impl Archive {
         ))
     }
 
-    /// Returns the bytes of cached file blocks, at most [`ArchiveSettings::pages_bytes_max`].
+    /// Returns the approximate memory of cached file blocks in bytes, at most [`ArchiveSettings::pages_bytes_max`].
     pub fn cached_bytes(&self) -> usize {
         self.footers.pages().bytes()
     }
 
-    /// Reads every file of a segment and compares it with its recorded size and checksum. Compares the description with
-    /// the checksum in its name. Ends after the first error that a retry may fix; the remaining objects count as
-    /// unread.
+    /// Reads every file of a segment and compares it with its recorded size, checksum, number of rows and time range.
+    /// Compares the description with the checksum in its name. Ends after the first error that a retry may fix; the
+    /// remaining objects count as unread.
     ///
     /// # Errors
     ///
@@ -372,8 +373,8 @@ impl Archive {
         Ok(verified)
     }
 
-    /// Returns the segments described at a target, with the object names of their descriptions. Needs no database. A
-    /// description that cannot be read is reported as an error of its own.
+    /// Returns the segments described at a target, with the object names of their descriptions. Needs no database. The
+    /// entry of a damaged description is an error.
     ///
     /// # Errors
     ///
@@ -405,8 +406,8 @@ impl Archive {
         keys.into_iter().map(read).collect()
     }
 
-    /// Returns the first object of a segment that is missing, or the first file that has another size; `None` if all
-    /// files are complete. Reads no content.
+    /// Returns the name of the first object of a segment that is missing, or whose size differs from the recorded size;
+    /// `None` if all objects exist with the right size. Does not check the size of the description. Reads no content.
     ///
     /// # Errors
     ///
@@ -445,11 +446,11 @@ impl Archive {
         keys.into_iter().try_for_each(|key| target.delete(key))
     }
 
-    /// Removes orphaned objects of a table and returns their number.
+    /// Removes orphaned objects of a table and returns the number of removed objects.
     ///
     /// Orphans are objects of the database `origin` that were written before `before` (nanoseconds since the epoch) and
     /// for whose names `is_named` returns false. Settings that `origin` wrote before `before` are removed as well,
-    /// without a call of `is_named`; its newest settings are kept as long as other archive objects of the table remain.
+    /// without a call of `is_named`. Its newest settings are kept while the table has other objects than settings.
     ///
     /// # Errors
     ///
@@ -489,7 +490,7 @@ impl Archive {
         Ok(removed)
     }
 
-    /// Returns the tables of all databases that have objects at a target.
+    /// Returns the tables that have objects at a target, written by any database.
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::hex;
 use crate::error::{ArchiveError, Result};
 
-/// Size at which a page is complete, far below the row limit of a backend.
+/// Size in bytes at which a page is complete, far below the row limit of a backend.
 const PAGE_BYTES: usize = 256 << 10;
 
 /// Size and checksum of a list stored apart.

@@ -28,7 +28,7 @@ pub struct TargetObject {
 /// Object names collected from descriptions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DescribedKeys {
-    /// Readable descriptions and all objects that they list.
+    /// Object names of readable descriptions, and all object names that they list.
     pub keys: HashSet<String>,
     /// Object names of descriptions that are damaged or could not be read, each with the reason.
     pub broken: Vec<(String, String)>,

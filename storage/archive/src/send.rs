@@ -48,7 +48,7 @@ pub(crate) fn send(
     Ok(sent)
 }
 
-/// Reads an object and verifies its content with the checksum in its name.
+/// Reads a description and verifies its content with the checksum in its name.
 pub(crate) fn verify_name(target: &Target, key: &str) -> Result<()> {
     let content = target.get(key, DESCRIPTION_BYTES_MAX)?;
     match file_name(key).contains(&sha256_hex(&content)[..DIGITS]) {

@@ -36,7 +36,7 @@ pub const SETTINGS_FORMAT: u32 = 1;
 pub struct FoundSettings {
     /// Database that wrote the settings.
     pub origin: String,
-    /// Number of the write by that database; increases with each write.
+    /// Revision of the settings; increases with each write by that database.
     pub revision: u64,
     /// Settings of the table.
     pub settings: TableSettings,
@@ -77,8 +77,8 @@ impl Archive {
         own.iter().try_for_each(|key| opened.delete(key))
     }
 
-    /// Returns the settings of a table at a target: the newest of each database, with object names. Settings that
-    /// cannot be read are reported as errors of their own.
+    /// Returns the settings of a table at a target: the newest of each database, with object names. The entry of
+    /// damaged settings is an error. Settings that are removed during the call are skipped.
     ///
     /// # Errors
     ///

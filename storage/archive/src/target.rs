@@ -29,14 +29,15 @@ pub(crate) use requests::Requests;
 use crate::digest::sha256_hex;
 use crate::error::{ArchiveError, Result, TargetFault, redacted};
 
-/// Maximum attempts of a put. After each failed attempt the object is read back, because the put may have succeeded.
+/// Maximum number of attempts of a put. After each failed attempt the object is read back, because the put may have
+/// succeeded.
 const PUT_TRIES: usize = 3;
 /// Maximum time for reading parts of an object, in addition to the time that their bytes take at
-/// [`PARTS_BYTES_PER_SECOND_MIN`]. A query waits for them and occupies a thread of the query pool.
+/// [`PARTS_BYTES_PER_SECOND_MIN`]. A query waits for the parts and occupies a thread of the query pool.
 const PARTS_WITHIN: Duration = Duration::from_secs(10);
 /// Minimum transfer rate of parts, in bytes per second.
 const PARTS_BYTES_PER_SECOND_MIN: u64 = 1 << 20;
-/// Maximum attempts of a read that returns fewer bytes than requested.
+/// Maximum number of attempts of a read that returns fewer bytes than requested.
 const GET_TRIES: usize = 3;
 
 /// Object store with a path prefix.

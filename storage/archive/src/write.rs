@@ -3,9 +3,9 @@
 //! A small measurement of a day is buffered in memory, and written to a shared file at the end or when the buffers are
 //! full; a large one gets its own file. Adjacent days with few rows share a file. In a sparse segment, a run of few
 //! points over many days is not split at days; otherwise years of one value per day would become thousands of files of
-//! one row. Buffered rows and row groups of open files have memory limits; when a limit is exceeded, the largest items
-//! are written first. A complete file is sent under a name derived from its content, read back and verified before it
-//! counts.
+//! one row. Buffered rows and row groups of open files have memory limits; when a limit is exceeded, rows are written
+//! early, those of the largest measurement or row group first. A complete file is sent under a name derived from its
+//! content, read back and verified before it counts.
 
 mod slots;
 
@@ -60,7 +60,8 @@ impl SentObjects {
     }
 }
 
-/// Measurement and day of rows; the day is `None` for runs that are not split at days.
+/// Measurement and day of rows. The measurement is `None` for timelines without a known identity; the day is `None` for
+/// runs that are not split at days.
 type SlotKey = (Option<Box<str>>, Option<Day>);
 
 /// Result of writing a segment.
@@ -423,7 +424,8 @@ impl<'a> ArchiveWriter<'a> {
         Ok(())
     }
 
-    /// Writes all buffered rows to shared files. Adjacent days share a file of at most [`SHARED_POINTS`] points.
+    /// Writes all buffered rows to shared files. Adjacent days share a file of at most [`SHARED_POINTS`] points; a
+    /// single day may exceed this limit.
     fn share(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         let waiting = |(key, slot): (&SlotKey, &Slot)| match slot {
             Slot::Waiting(waiting, points) if !waiting.is_empty() => Some((key.clone(), *points)),

@@ -40,12 +40,13 @@ use crate::store::{EngineGuard, SpaceDemand, Store, closed};
 use maintenance::Maintenance;
 pub(crate) use open::JOURNAL;
 
-/// The embedded default backend. One process may use a data folder; every method may be called from many threads.
+/// The embedded default backend. Only one process at a time may use a data folder. Every method may be called from many
+/// threads.
 ///
-/// Rows, manifests, hot segments and hot parts are in one fjall database. Cold segments and parts are in another, with
-/// its own cache, thread and, optionally, disk. After a failed write a database refuses writes and is reopened
-/// automatically. While its disk is nearly full, a database refuses writes that take space. Dropping the value closes
-/// the backend.
+/// Rows, manifests, hot segments and hot parts are in one fjall database. Cold segments and cold parts are in another
+/// database, with its own cache, thread and, optionally, disk. After a failed write a database refuses writes and is
+/// reopened automatically. While its disk is nearly full, a database refuses writes that take space. Dropping the value
+/// closes the backend.
 ///
 /// # Examples
 ///
@@ -152,8 +153,8 @@ impl Inner {
         self.store(partition.unit.tier()).engine()
     }
 
-    /// Returns an error if a tier refuses such a change: after a close, a loss or a failed write, or while its disk is
-    /// nearly full.
+    /// Returns an error if a tier refuses a change with this space demand: after a close, a loss or a failed write, or
+    /// while its disk is nearly full.
     fn check_writable(&self, tier: Tier, takes: SpaceDemand) -> Result<()> {
         if self.is_closed.load(Ordering::Acquire) {
             return Err(closed());
@@ -197,7 +198,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes the buffered rows of both stores durable.
+    /// Makes the rows of both stores durable that were written with [`Durability::Buffered`].
     fn sync_rows(&self) -> Result<()> {
         self.check_writable(Tier::Hot, SpaceDemand::Little)?;
         let commits = self.shard_state.lock().commits();

@@ -2,9 +2,10 @@
 //!
 //! The store is created for the first cold segment or part. The steps are ordered so that a kill between any two leaves
 //! a folder that opens: the data folder gets its id, the cold folder gets the same id, the store is created under
-//! another name, its list of keyspaces is written, the store is renamed to its place. Only then is anything stored in
-//! it. So a list that names more than rows and manifest proves that a whole store existed. If such a list exists, but
-//! the store does not, the start is refused: its disk is not mounted, or the folder was moved.
+//! another name, its list of keyspaces is written, and the store gets its final name. Only then is anything stored in
+//! it. So a list that names more than the keyspaces of rows and manifest proves that a whole store existed. If such a
+//! list exists, but the store does not, the start is refused: the disk of the store is not mounted, or the cold folder
+//! was moved.
 
 use std::fs;
 use std::io;
@@ -58,7 +59,7 @@ pub(crate) enum ColdFolderState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Missing {
     root: PathBuf,
-    /// Number of keyspaces of groups or parts that were in the store; `None` if their list is damaged.
+    /// Number of keyspaces of groups and parts that were in the store; `None` if their list is damaged.
     keyspaces: Option<usize>,
 }
 
@@ -115,7 +116,8 @@ impl Cold {
     }
 
     /// Opens the store, if it has been created. `checked` is the result of an earlier check of its files. Refuses a
-    /// folder that belongs to another data folder, and a missing store that had content.
+    /// folder that belongs to another data folder. Also refuses a missing store that had content, unless an operator
+    /// accepts the loss.
     pub(crate) fn open(
         data_folder: &Path,
         format: &Arc<FolderFormat>,
@@ -194,7 +196,7 @@ impl Cold {
         Ok(())
     }
 
-    /// Makes the buffered rows of parts durable.
+    /// Makes the rows of parts durable that were written with [`Durability::Buffered`].
     pub(crate) fn sync_rows(&self, high_water: &HighWater) -> Result<()> {
         let number = self.shard_state.lock().commits();
         self.store.sync_rows()?;
@@ -299,7 +301,7 @@ impl Cold {
 
 impl ColdFolderState {
     /// Compares a cold folder with the records in the data folder. Returns an error if it belongs to another data
-    /// folder.
+    /// folder, or if it has a store but does not name its data folder.
     pub(crate) fn of(data_folder: &Path, root: &Path, format: Format) -> Result<Self> {
         let owner = read_owner(root)?;
         if let Some(owner) = owner {

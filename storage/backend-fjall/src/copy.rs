@@ -40,7 +40,7 @@ impl Scratch {
         &self.0
     }
 
-    /// Copies the hot store of `folder`, and the cold store of `cold` if it has been created.
+    /// Copies the hot store of `folder`, and the cold store of the cold folder `cold`, if given.
     pub(crate) fn fill(&self, folder: &Path, cold: Option<&Path>) -> Result<()> {
         let copied = copy_root(folder, &self.0, Journals::Left).and_then(|()| match cold {
             Some(cold) => copy_root(cold, &self.0.join(COLD_COPY), Journals::Left),

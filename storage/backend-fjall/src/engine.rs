@@ -1,8 +1,8 @@
 //! Access to fjall: keyspaces and their options, reads and writes. Each tier has a database of its own.
 //!
 //! Reads of rows use `Database::snapshot()`, because a direct read of a keyspace may return half of a batch. Each write
-//! of rows is one batch; a synced batch becomes visible only after its sync. fjall panics on keys and values of invalid
-//! sizes, so callers check all sizes before.
+//! of rows is one batch. A *synced* batch becomes visible only after its sync, a *buffered* one without a sync. fjall
+//! panics on keys and values of invalid sizes, so callers check all sizes before.
 
 use std::collections::HashMap;
 use std::fs;
@@ -36,14 +36,14 @@ const HOT_BLOCK_BYTES: u32 = 16 << 10;
 const COLD_BLOCK_BYTES: u32 = 32 << 10;
 /// Block size of rows, which are small and read one by one.
 const ROW_BLOCK_BYTES: u32 = 4 << 10;
-/// Memtable size of a group. Loads bypass the memtable; it only ever holds the deletes of a reclaim.
+/// Memtable size of a group. Loads bypass the memtable, so the memtable holds only the deletes of a reclaim.
 const GROUP_MEMTABLE_BYTES: u64 = 4 << 20;
 /// Total size of fjall's own logs above which memtables are flushed to free logs.
 const WAL_BYTES_MAX: u64 = 128 << 20;
 /// Unit in which the system counts the disk space of a file, in bytes.
 const STAT_BLOCK_BYTES: u64 = 512;
-/// Number of sequence numbers that an open after drops uses up; see [`Engine::pass_dropped_sequences`]. Takes a few
-/// milliseconds.
+/// Number of sequence numbers that an open uses up if an earlier build may have dropped keyspaces; see
+/// [`Engine::pass_dropped_sequences`]. Takes a few milliseconds.
 const PASSED_SEQUENCES: usize = 2_048;
 /// Key of the manifest keyspace that never has a row.
 const NO_ROW: &[u8] = b"-";
@@ -62,9 +62,9 @@ pub(crate) struct Engine {
     /// `None` until the first write to a part.
     parts: RwLock<Option<Keyspace>>,
     groups: RwLock<HashMap<GroupId, Keyspace>>,
-    /// Keyspaces with dropped tables whose files still exist, by number.
+    /// Keyspaces with dropped tables whose files may still exist, by number.
     unfreed: Mutex<HashMap<u64, Keyspace>>,
-    /// True if buffered batches may not be synced yet.
+    /// True if a batch that was committed without a sync may still be unsynced.
     has_buffered: AtomicBool,
 }
 
@@ -303,8 +303,7 @@ impl Engine {
         tables + blocks.sum::<u64>() * STAT_BLOCK_BYTES
     }
 
-    /// Returns the size of the block cache, and the blocks that were read from files because they were not in the
-    /// cache, since the database was opened.
+    /// Returns the maximum and current size of the block cache, and its misses since the database was opened.
     pub(crate) fn cache(&self) -> CacheUsage {
         let mut misses = Misses::default();
         for keyspace in self.all_keyspaces() {

@@ -17,7 +17,7 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Replaces files as a whole, in order. Each file always has either its old or its new content.
+/// Gives all named files the same new content, in order. Each file always has either its old or its new content.
 pub(crate) fn replace(folder: &Path, names: &[&str], content: &[u8]) -> io::Result<()> {
     let fresh = |name: &str| with_suffix(&folder.join(name), NEW);
     for name in names {

@@ -1,8 +1,9 @@
 //! The files `FORMAT`: the format of a data folder, and the data folder that a cold folder belongs to.
 //!
-//! A data folder has format 1 until its first cold segment. Then it gets an id and format 2, so that builds without a
-//! cold store refuse it. The cold folder gets the same id, so that no other folder is mistaken for it. Before its first
-//! part, hot or cold, the data folder gets format 3, with or without an id, so that builds without parts refuse it.
+//! A data folder has format 1 until its first cold segment or its first part. Before the first cold segment it gets an
+//! id and, unless it has format 3, format 2, so that builds without a cold store refuse it. The cold folder gets the
+//! same id, so that no other folder is mistaken for it. Before the first part, hot or cold, the data folder gets format
+//! 3, with or without an id, so that builds without parts refuse it.
 
 use std::fmt;
 use std::fs;
@@ -32,7 +33,7 @@ pub(crate) struct Format {
     pub(crate) has_parts: bool,
 }
 
-/// Format of an open data folder. It rises before data is stored that earlier builds cannot read.
+/// Format of an open data folder. The format is raised before data that earlier builds cannot read is stored.
 #[derive(Debug)]
 pub(crate) struct FolderFormat {
     folder: PathBuf,

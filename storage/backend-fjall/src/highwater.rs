@@ -30,7 +30,7 @@ const MARKS_MAX: usize = (COLD_LOADS_AT - MARKS_AT) / MARK_BYTES;
 /// Amount of acknowledged data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
-    /// Number of commits of rows, manifests and owners.
+    /// Number of commits of rows, hot parts, manifests and owners.
     pub(crate) commits: u64,
     /// Number of loads into the cold store, and of writes to its parts.
     pub(crate) cold_loads: u64,
@@ -56,8 +56,8 @@ struct Slots {
     folder: PathBuf,
     /// `None` until the first write.
     file: Option<File>,
-    /// True if the file holds a slot. Otherwise the first write creates it as a whole, because an empty file could not
-    /// be distinguished from a lost one.
+    /// True if the file holds more than zeros. Otherwise the first write creates it as a whole, because an empty file
+    /// could not be distinguished from a lost one.
     is_made: bool,
     counter: u64,
 }
@@ -152,14 +152,15 @@ impl HighWater {
         noted.is_dirty = true;
     }
 
-    /// Records that `loads` loads into the cold store and writes to its parts are durable.
+    /// Records that `loads` loads into the cold store and writes to its parts are durable. A lower number than before
+    /// is ignored.
     pub(crate) fn note_cold_load(&self, loads: u64) {
         let mut noted = self.noted.lock();
         noted.marks.cold_loads = noted.marks.cold_loads.max(loads);
         noted.is_dirty = true;
     }
 
-    /// Records a durable journal entry.
+    /// Records a durable journal entry. A lower sequence than before is ignored.
     pub(crate) fn note_entry(&self, shard: Shard, epoch: Epoch, sequence: SequenceNumber) {
         let mut noted = self.noted.lock();
         let mark = noted.marks.journals.entry((shard, epoch)).or_insert(sequence);

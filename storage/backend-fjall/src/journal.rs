@@ -9,8 +9,8 @@
 //!    are always distinguished.
 //! 2. After a failed write or sync nothing more is appended to that file. A failed sync leaves pages that can be read
 //!    but are not on the disk; `settle` replaces the file by a durable copy before it is used again.
-//! 3. Only the newest file may have a torn end. Each open settles this file, so all files before a new file have sound
-//!    ends.
+//! 3. Only the newest file of a shard may have a torn end. Each open settles this file, so all files before a new file
+//!    have sound ends.
 
 mod ending;
 mod frame;
@@ -57,8 +57,8 @@ impl Journals {
         Ok(Self::of(folder, found))
     }
 
-    /// Reads the journals in a folder. Damage is refused unless an operator accepts the loss. An epoch then ends at its
-    /// damage, and links to the cut files are kept in `root`.
+    /// Reads the journals in a folder. Damage is refused unless an operator accepts the loss. If the loss is accepted,
+    /// an epoch ends at its damage, and links to the cut files are kept in `root`.
     pub(crate) fn judge(folder: &Path, root: &Path, accept_loss: bool) -> Result<Self> {
         let mut found = survey(folder)?;
         found.cut(folder, root, accept_loss)?;
@@ -142,7 +142,7 @@ pub(crate) struct ShardJournal {
     buffer: Vec<u8>,
 }
 
-/// File that holds acknowledged entries.
+/// File with at least one entry.
 #[derive(Debug, Clone, Copy)]
 struct JournalFile {
     id: FileId,
@@ -289,7 +289,7 @@ impl ShardJournal {
         }
     }
 
-    /// Ends the current file before the entries from `at` on.
+    /// Requests a new file: the next append whose first entry has sequence `at` or higher starts it.
     pub(crate) fn cut(&mut self, at: SequenceNumber) {
         self.cut = Some(at);
     }
@@ -334,8 +334,8 @@ impl ShardJournal {
         })
     }
 
-    /// Returns the epochs, up to and including `epoch`, whose entries are all below `to`, so that
-    /// [`forget`](Self::forget) removes all their files.
+    /// Returns the epochs that [`forget`](Self::forget) frees entirely: those up to and including `epoch` whose entries
+    /// are all below `to`.
     pub(crate) fn forgotten_epochs(&self, epoch: Epoch, to: SequenceNumber) -> Vec<Epoch> {
         let mut epochs = self.epochs();
         epochs.retain(|&held| held <= epoch && self.last(held) < Some(to));
@@ -343,7 +343,7 @@ impl ShardJournal {
     }
 
     /// Removes the files of epochs up to and including `epoch` whose entries are all below `to`, except a broken file.
-    /// A file that cannot be removed is kept, and the failure only logged.
+    /// A file that cannot be removed is kept, with the later files of its epoch; the failure is only logged.
     pub(crate) fn forget(&mut self, epoch: Epoch, to: SequenceNumber) -> Result<()> {
         let broken = self.broken.as_ref().map(|broken| broken.id);
         let is_gone =

@@ -1,10 +1,9 @@
 //! List of fjall's keyspaces, kept by this backend in two checksummed copies.
 //!
 //! fjall deletes every keyspace folder that its meta keyspace does not name, so one flipped bit there can delete all
-//! data without an error. The list is compared with the folders before fjall is opened, and with the keyspaces that
-//! fjall has opened after that. The list never names a keyspace that does not exist: a keyspace is listed after it has
-//! been created and before it holds anything. The keyspace of a group is removed from the list when nothing is left in
-//! it.
+//! data without an error. The list is compared with the folders before fjall is opened, and with fjall's keyspaces
+//! afterwards. The list never names a keyspace that does not exist: a keyspace is listed after it has been created and
+//! before it holds anything. The keyspace of a group is removed from the list when nothing is left in it.
 //!
 //! The lists of both stores are in the data folder, so that a missing cold folder is detected.
 
@@ -144,7 +143,7 @@ impl KeyspaceList {
         self.names.keys().copied()
     }
 
-    /// Returns the number of listed keyspaces of groups or parts.
+    /// Returns the number of listed keyspaces of groups and parts.
     pub(crate) fn filled(&self) -> usize {
         let is_filled = |name: &&String| group_of(name).is_some() || *name == PARTS;
         self.names.values().filter(is_filled).count()

@@ -18,7 +18,7 @@ pub(crate) struct FolderLock {
 const LOCK_FILE: &str = "LOCK";
 
 impl FolderLock {
-    /// Locks a folder without changing anything in it; `None` if the folder was never opened and has no lock file.
+    /// Locks a folder without changing anything in it; `None` if the folder has no lock file, so it was never opened.
     pub(crate) fn hold(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(LOCK_FILE);
         match File::open(&path) {

@@ -22,23 +22,24 @@ pub struct FjallOptions {
     pub cold_dir: Option<PathBuf>,
     /// Size of a memtable of rows at which it is flushed, in bytes. Default 16 MiB.
     pub memtable_bytes: u64,
-    /// Number of threads that flush and compact. The cold store has one additional thread. Default 2.
+    /// Number of threads of the hot store that flush and compact. The cold store has one thread of its own. Default 2.
     pub worker_threads: usize,
     /// Maximum number of files that fjall keeps open. A third of this number applies to the cold store, the remainder
     /// to the hot store; each has at least 10. Default 900.
     pub open_files_max: usize,
-    /// Number of free bytes on a disk below which writes to it are refused. The larger of this limit and
+    /// Number of free bytes on a disk below which writes that take space are refused. The larger of this limit and
     /// [`free_per_mille_min`](FjallOptions::free_per_mille_min) applies. Default 1 GiB.
     pub free_bytes_min: u64,
-    /// Free share of a disk, in thousandths, below which writes to it are refused. Default 50.
+    /// Free share of a disk, in thousandths, below which writes that take space are refused. Default 50.
     pub free_per_mille_min: u64,
     /// Interval at which the free space is looked up again. Default 1 s.
     pub free_check_interval: Duration,
     /// Interval of the rounds of the maintenance thread, which write the high-water mark. It is the longest time for
     /// which a durable write may be missing from the mark. Default 1 s.
     pub high_water_interval: Duration,
-    /// Longest pause between two attempts to reopen a store after a failed write. Attempts never end. The first pauses
-    /// are shorter, and the next attempt follows at once when disk space becomes available again. Default 10 s.
+    /// Maximum pause between two attempts to reopen a store after a failed write. The number of attempts is unlimited.
+    /// The first pauses are shorter, and the next attempt follows at once when disk space becomes available again.
+    /// Default 10 s.
     pub reopen_pause_max: Duration,
     /// True to start although acknowledged writes are missing, with the data that exists. Default false.
     pub accept_loss: bool,

@@ -1,7 +1,7 @@
 //! Parts in fjall: one keyspace for all parts of a tier, in which each part is a range of keys.
 //!
-//! Rows of parts are written like rows of key spaces, in batches that count themselves. A table may hold rows of
-//! several parts. Freeing a part drops the tables that hold only its rows, and deletes its other rows one by one.
+//! Rows of parts are written like rows of key spaces, in batches that are counted as commits. A table may hold rows of
+//! several parts. Freeing a part drops the tables that hold only its rows, and deletes its other rows in batches.
 
 use std::ops::Bound;
 

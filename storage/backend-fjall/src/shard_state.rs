@@ -1,14 +1,14 @@
-//! ShardState: owners of shards, versions of manifests, and the number of commits.
+//! State of the shards: owners, versions of manifests, and the number of commits.
 //!
 //! The state is kept in memory, so that checking the owner costs nothing, and written in the same batch as the change
 //! that it protects.
 //!
 //! fjall flushes each keyspace separately, so a log that has lost its end may leave one keyspace complete and another
-//! without its last rows. Each batch therefore counts itself in the manifest and in all existing keyspaces of rows:
-//! different counts mean that rows are missing. Rows of buffered batches may be missing: the count of such a batch
-//! contains how many commits were durable when it was written, and only those were promised. A synced batch is written
-//! after all earlier commits are durable. The cold store has the same counts for its loads and for writes to its parts,
-//! but does not count in `rows`.
+//! without its last rows. Each batch therefore counts itself in the keyspaces of the manifest, of rows and, if it
+//! exists, of parts: different counts mean that rows are missing. Rows of buffered batches, which are not synced, may
+//! be missing. The count of a buffered batch contains how many commits were durable when it was written; only those
+//! were promised. A synced batch is written after all earlier commits are durable. The cold store has the same counts
+//! for its loads and for writes to its parts, but does not count in `rows`.
 
 use std::collections::BTreeMap;
 
@@ -34,13 +34,13 @@ pub(crate) struct ShardState {
     commits: u64,
     /// True if commits are also counted in the keyspace of rows.
     counts_rows: bool,
-    /// First commit that was counted in the rows; `None` if the last commit was not.
+    /// First commit that was counted in the rows; `None` if the last commit was not counted there.
     rows_since: Option<u64>,
-    /// First commit that was counted in the parts; `None` if the last commit was not.
+    /// First commit that was counted in the parts; `None` if the last commit was not counted there.
     parts_since: Option<u64>,
     /// Description of the promised commits that a keyspace lacks.
     lacking: Option<String>,
-    /// Lowest number of commits in any keyspace.
+    /// Lowest number of commits in any keyspace that counts them.
     complete: u64,
     /// Number of commits that are known to be durable.
     durable: u64,
@@ -172,7 +172,7 @@ impl ShardState {
         self.complete
     }
 
-    /// Describes the promised commits that a keyspace lacks and another has.
+    /// Describes the promised commits that a keyspace lacks; `None` if no keyspace lacks any.
     pub(crate) fn lacking(&self) -> Option<&str> {
         self.lacking.as_deref()
     }
@@ -336,7 +336,7 @@ fn durable(value: &[u8]) -> Result<u64> {
     number(value, if value.len() > DURABLE_AT { DURABLE_AT } else { 0 })
 }
 
-/// Returns the first commit that another keyspace counted; `None` if it counts none.
+/// Returns the first commit that another keyspace counted; `None` if that keyspace does not count commits.
 fn since(value: &[u8], at: usize) -> Result<Option<u64>> {
     if value.len() <= at {
         return Ok(None);

@@ -43,7 +43,7 @@ pub(crate) struct Store {
     location: StoreLocation,
     setup: Setup,
     free_space: FreeSpace,
-    /// Locked for writing only to create, reopen and close the store, so a reader holds the engine for a whole call.
+    /// Locked for writing only to create, reopen and close the store. Other calls hold the read lock until they end.
     slot: RwLock<Slot>,
     keyspaces: Mutex<KeyspaceList>,
     groups: GroupLocks,
@@ -57,7 +57,7 @@ pub(crate) struct Store {
     row_sync: Mutex<RowSync>,
 }
 
-/// Number of buffered writes, and how many of them are synced.
+/// Number of writes with `Durability::Buffered`, and number of those that need no further sync.
 #[derive(Debug, Default)]
 struct RowSync {
     written: u64,
@@ -90,8 +90,8 @@ pub(crate) enum SpaceDemand {
 pub(crate) type EngineGuard<'a> = MappedRwLockReadGuard<'a, Engine>;
 
 impl Store {
-    /// Creates the value of a store that is not open, and may not exist on disk yet. `disk` is a folder on the same
-    /// disk.
+    /// Creates the value of a store that is not open, and may not exist on disk yet. `disk` is a folder on the disk of
+    /// the store.
     pub(crate) fn unmade(location: StoreLocation, setup: Setup, options: &FjallOptions, disk: &Path) -> Self {
         Self {
             keyspaces: Mutex::new(KeyspaceList::of(setup.tier, Vec::new())),
@@ -121,7 +121,7 @@ impl Store {
         }
     }
 
-    /// Returns the error of a read while the store cannot be reopened.
+    /// Returns the error of a read between a failure of the store and its reopening.
     fn not_reopened(&self) -> BackendError {
         match &*self.poison.lock() {
             Some(poison) => BackendError::Unavailable {
@@ -135,7 +135,7 @@ impl Store {
         }
     }
 
-    /// Returns the engine of a store that has been created.
+    /// Returns the engine. Fails as `Unavailable` if the store has not been created.
     pub(crate) fn opened(&self) -> Result<EngineGuard<'_>> {
         let engine = self.engine()?;
         engine.ok_or_else(|| unavailable("the store has not been made"))
@@ -184,7 +184,7 @@ impl Store {
         let Err(failure) = segments::load(&keyspace, segment, bucket, &mut rows) else {
             return Ok(());
         };
-        // If the store is closing, the next open handles the remaining rows.
+        // If the store is closing, the loaded rows stay, and are freed as an orphaned segment after the next open.
         let cleaned = if self.is_closing.load(Ordering::Acquire) || matches!(failure, LoadError::Store(_)) {
             Ok(())
         } else if was_empty {
@@ -345,7 +345,7 @@ impl Store {
         self.free_space.seem_full(is_full);
     }
 
-    /// Returns the number of listed keyspaces of groups or parts.
+    /// Returns the number of listed keyspaces of groups and parts.
     pub(crate) fn filled(&self) -> usize {
         self.keyspaces.lock().filled()
     }

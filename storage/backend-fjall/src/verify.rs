@@ -38,8 +38,8 @@ const META: u64 = 0;
 /// Result of [`verify`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// Number of keyspaces with an intact version file. A store with a missing keyspace or a damaged version file adds
-    /// none.
+    /// Number of keyspaces with an intact version file. A store with a missing keyspace or a damaged version file
+    /// counts as 0.
     pub keyspaces: u64,
     /// Number of intact batches in fjall's logs.
     pub log_batches: u64,
@@ -51,8 +51,9 @@ pub struct VerifyReport {
     pub tables: u64,
     /// Size of these tables, in bytes.
     pub table_bytes: u64,
-    /// Descriptions of logs with an incomplete last batch. A crash leaves such a log, and the batch was not
-    /// acknowledged. A damaged last batch looks the same, so missing acknowledged writes may have been in it.
+    /// Descriptions of logs with an incomplete last batch. A crash may leave such a log; the batch was then not
+    /// acknowledged as durable. A damaged last batch has the same form, so missing acknowledged writes may have been in
+    /// it.
     pub torn_ends: Vec<String>,
     /// Description of the damage, one sentence per item; empty if nothing is damaged.
     pub findings: Vec<String>,

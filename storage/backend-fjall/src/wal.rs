@@ -2,7 +2,8 @@
 //!
 //! fjall truncates its log at the first record that it cannot read, whatever follows. Most batches of this backend are
 //! synced one by one, so an intact batch after a bad one means that synced writes are about to be dropped silently. A
-//! buffered batch contains the number of commits that were durable before it; only the loss of these commits is damage.
+//! buffered (not synced) batch records how many commits were durable when it was written: if fewer commits precede the
+//! bad batch, durable commits are lost, and the log is damaged.
 //! A torn end is truncated here and not by fjall, which refuses for ever to open logs with some torn ends. The layout
 //! is that of fjall 3 (`src/journal/entry.rs`): start (count, sequence), items, end (xxh3 of the items).
 //!
@@ -44,15 +45,16 @@ const READ_BYTES: usize = 64 << 10;
 /// Logs of a fjall folder.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// Number of batches up to the damage.
+    /// Number of batches before the first damage.
     pub(crate) batches: u64,
-    /// Highest count of commits or loads in a batch; `None` if no batch has one.
+    /// Number of the last commit that a batch records; `None` if no batch records one. In the cold store, each load and
+    /// each write to parts counts as a commit.
     commits: Option<u64>,
-    /// Count in the first batch that has one.
+    /// Number of the commit in the first batch that records one.
     first_commit: Option<u64>,
     /// Sequence of the last batch.
     sequence: Option<u64>,
-    /// Log files up to the damage, oldest first.
+    /// Log files up to the first damage, oldest first.
     files: Vec<LogFile>,
     /// First damage, if there is any.
     damage: Option<Damage>,
@@ -63,7 +65,7 @@ pub(crate) struct Log {
 struct LogFile {
     path: PathBuf,
     intact_bytes: u64,
-    /// True if the usable part is followed by part of an unacknowledged batch.
+    /// True if the usable part is followed by remains of batches that were not durable.
     is_torn: bool,
 }
 
@@ -73,7 +75,7 @@ pub(crate) struct Damage {
     reason: String,
     /// Sequence of the last batch before the damage.
     after: Option<u64>,
-    /// Rest of the damaged log, then the later logs.
+    /// Rest of the damaged log, unless an entire log is missing, then the later logs.
     lost: Vec<LostPart>,
 }
 
@@ -89,8 +91,7 @@ struct LostPart {
 #[derive(Debug, Default)]
 struct Found {
     batches: u64,
-    /// Highest number of commits that were durable before one of the intact batches, according to its count; `u64::MAX`
-    /// if one of them is not buffered.
+    /// Highest [`Batch::promised`] of the intact batches.
     promised: u64,
     /// First and last sequence of the intact batches.
     sequences: Option<(u64, u64)>,
@@ -141,17 +142,18 @@ impl Log {
         self.files.is_empty() && self.damage.is_none()
     }
 
-    /// Returns the highest count of commits, or of loads in the cold store, in a batch.
+    /// Returns the number of the last commit that a batch records; `None` if no batch records one.
     pub(crate) fn commits(&self) -> Option<u64> {
         self.commits
     }
 
-    /// Returns the count of commits in the first batch that has one. All earlier commits must be in tables.
+    /// Returns the number of the first recorded commit; `None` if no batch records one. All earlier commits must be in
+    /// tables.
     pub(crate) fn first_commit(&self) -> Option<u64> {
         self.first_commit
     }
 
-    /// Describes the torn end; `None` if all files end with a complete record.
+    /// Describes the torn end, if there is one. The end of a damaged log does not count as torn.
     pub(crate) fn torn_end(&self) -> Option<String> {
         let torn = self.files.iter().find(|file| file.is_torn)?;
         Some(format!(
@@ -217,8 +219,8 @@ impl Log {
             let Some(batch) = read_batch(&mut reader, &mut scratch).map_err(&failed)? else {
                 let found = search(file, position..length).map_err(&failed)?;
                 is_torn = !found.is_zero();
-                // Writes reach the disk in any order until they are synced, so only the counts of later batches prove
-                // damage.
+                // Unsynced writes reach the disk in any order. So in the newest log, later batches prove damage only if
+                // they promise commits that are missing.
                 if found.promised > self.commits.unwrap_or(0) {
                     damage = Some(format!(
                         "{} is damaged at byte {position}, before intact batches",
@@ -319,8 +321,8 @@ impl Damage {
         ))
     }
 
-    /// Describes the damage, and the losses of an open that uses only the part before it: a line for the damage, then
-    /// one line per file.
+    /// Describes the damage in one line, then the lost content in one line per file. The report assumes that the log is
+    /// cut at the damage.
     fn report(&self) -> Vec<String> {
         let mut report = vec![match self.after {
             Some(after) => format!("{}; batches after sequence {after} are lost", self.reason),
@@ -427,10 +429,10 @@ fn search(file: &File, part: Range<u64>) -> io::Result<Found> {
 struct Batch {
     sequence: u64,
     bytes: u64,
-    /// Count of commits in the batch.
+    /// Number of the commit that the batch contains; `None` if it records none.
     commits: Option<u64>,
-    /// Number of commits that were durable before the batch, according to its count; `u64::MAX` if the batch is not
-    /// buffered.
+    /// Number of commits that were durable when the batch was written. `u64::MAX` if the batch does not record it: then
+    /// all earlier commits were durable.
     promised: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Conformance suite for backends: one function per rule of the contract.
 //!
 //! The tests of each backend call [`run_all`] with a function that creates empty fixtures. The name of each rule is
-//! printed before its check. A violated rule panics, so the suite is for tests only.
+//! printed before its check. A violation of a rule causes a panic, so the suite is for tests only.
 
 mod journal;
 mod manifest;
@@ -20,8 +20,8 @@ use crate::error::Result;
 
 /// Storage of a backend, initially empty.
 pub trait Fixture {
-    /// Opens the storage. Called again only after the last handle has been dropped, mostly but not always after a
-    /// close.
+    /// Opens the storage. Called again only after the last handle has been dropped; the backend may not have been
+    /// closed before.
     fn open(&self) -> Arc<dyn Backend>;
 }
 

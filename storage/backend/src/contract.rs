@@ -3,10 +3,10 @@
 //! Keys and values are bytes, in unsigned byte order. Empty keys and empty values are valid. A [`Partition`] is a
 //! bucket of a segment, part or key space; it is the unit of atomic writes and of scans.
 //!
-//! Calls block the calling thread. The embedded engine completes them in microseconds on that thread. A networked
-//! engine keeps several requests in flight within calls that take many rows, and retries what is safe to retry until
-//! its deadline. Never call from a thread that drives an async runtime, except for bounded reads of a backend without
-//! network requests ([`Capabilities::requests_in_flight`] is 1).
+//! Calls block the calling thread. The embedded engine runs them on that thread; reads take microseconds. A networked
+//! engine keeps several requests in flight within calls that take many rows, and retries safe requests until the
+//! deadline of the call. Never call from a thread that drives an async runtime, except for bounded reads of a backend
+//! without network requests ([`Capabilities::requests_in_flight`] is 1).
 
 use std::fmt;
 use std::time::Duration;
@@ -31,8 +31,8 @@ pub const MANIFEST_ROW_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard(pub u16);
 
-/// Number of an ownership period of a shard. Each start takes a higher epoch; lower epochs can no longer change
-/// anything.
+/// Number of an ownership period of a shard. Each [`Backend::take`] returns a higher epoch; owners with lower epochs
+/// can then no longer append to the journal or edit the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
@@ -206,8 +206,8 @@ pub enum EditOutcome {
 pub struct Capabilities {
     /// Recommended page size of a long scan.
     pub page_advice: PageLimit,
-    /// Requests that one call keeps in flight at once. 1 if the backend sends no network requests; fetching more rows
-    /// than needed then saves nothing.
+    /// Maximum number of requests that one call keeps in flight at once. It is 1 if the backend sends no network
+    /// requests; fetching more rows than needed then saves nothing.
     pub requests_in_flight: usize,
 }
 
@@ -260,7 +260,7 @@ pub struct Reopening {
 pub struct Usage {
     /// Bytes of segments, parts and rows on disk, in both tiers.
     pub data_bytes: u64,
-    /// Bytes of hot segments and parts, and of rows and manifests, which share their disk.
+    /// Bytes of hot segments, hot parts, rows and manifests, which share a disk.
     pub hot_bytes: u64,
     /// Bytes of cold segments and parts.
     pub cold_bytes: u64,
@@ -394,7 +394,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Writes the rows of one bucket of a new segment, in strictly increasing key order; durable on return.
     ///
     /// Readers do not use the segment until an [`edit`](Backend::edit) publishes it. A load that failed or whose
-    /// outcome is unknown is abandoned: its segment id is never used, and `reclaim` removes the remains. Rows are
+    /// outcome is unknown is abandoned: its segment id is never used again, and `reclaim` removes the remains. Rows are
     /// consumed one by one as they are written, so memory usage does not grow with their number.
     ///
     /// # Errors

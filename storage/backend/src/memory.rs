@@ -75,7 +75,7 @@ pub struct MemoryDisk {
     round_trips: AtomicU64,
 }
 
-/// Requests that one call of the distributed character keeps in flight.
+/// Maximum number of requests that one call of the distributed character keeps in flight.
 const REQUESTS_IN_FLIGHT: usize = 32;
 
 /// Actual outcome of an append that returns `Unknown`.
@@ -211,14 +211,16 @@ impl MemoryDisk {
         self.state.lock().edit_faults.push_back(fault);
     }
 
-    /// Makes the manifest unreadable, or readable again, as if the cluster were unreachable.
+    /// Makes the manifest unreadable, or readable again, as if the cluster were unreachable. Panics in the embedded
+    /// character.
     pub fn hide_manifest(&self, is_hidden: bool) {
         self.assert_distributed("hiding the manifest needs the distributed character");
         self.state.lock().is_manifest_hidden = is_hidden;
     }
 
     /// Makes appends and edits fail at random: about `fault_per_mille` of every thousand, as determined by the seed.
-    /// About half of the later appends, chosen at random, first apply all late appends.
+    /// About half of the later appends, chosen at random, first apply all late appends of their shard. Panics in the
+    /// embedded character.
     pub fn fail_by_chance(&self, seed: u64, fault_per_mille: u64) {
         self.assert_distributed("random faults need the distributed character");
         self.state.lock().chance = Some(Chance {
@@ -227,7 +229,8 @@ impl MemoryDisk {
         });
     }
 
-    /// Limits the validity of leases to `holds`, and lets each take or renewal add only `stamps` stamps.
+    /// Limits the validity of leases to `holds`, and lets each take or renewal add only `stamps` stamps. Panics in the
+    /// embedded character.
     pub fn limit_leases(&self, holds: Duration, stamps: u64) {
         self.assert_distributed("limited leases need the distributed character");
         let mut state = self.state.lock();
@@ -235,7 +238,7 @@ impl MemoryDisk {
         state.terms.stamps = stamps;
     }
 
-    /// Makes renewals fail as `Unavailable`, or succeed again.
+    /// Makes renewals fail as `Unavailable`, or succeed again. Panics in the embedded character.
     pub fn fail_renewals(&self, are_failing: bool) {
         self.assert_distributed("limited leases need the distributed character");
         self.state.lock().terms.is_renewal_failing = are_failing;

@@ -43,7 +43,7 @@ macro_rules! by_width {
 
 /// Appends `value − base` for the first `count` values, with `width` bits each.
 ///
-/// All differences must fit the width. Overwrites the slots of the block after `count`.
+/// All differences must fit the width. Overwrites the slots after `count` in the last group of eight.
 pub(crate) fn pack(block: &mut Block, count: usize, base: i64, width: usize, out: &mut Vec<u8>) {
     let groups = count.div_ceil(GROUP);
     block[count..groups * GROUP].fill(base);
@@ -76,7 +76,7 @@ fn pack_groups<const W: usize>(block: &Block, groups: usize, base: i64, out: &mu
 /// Unpacks `count` values of `width` bits and adds `base` to each.
 ///
 /// `packed` starts with the [`packed_bytes`] of the values. Bytes after them may be read but do not affect the
-/// result. The slots of the block after `count` are left with arbitrary values.
+/// result. Afterwards the slots of the block after `count` may hold arbitrary values.
 pub(crate) fn unpack(packed: &[u8], count: usize, width: usize, base: i64, block: &mut Block) {
     with_slack(packed, count, width, |packed, groups| {
         by_width!(width, unpack_groups(packed, groups, base, block));

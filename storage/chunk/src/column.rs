@@ -120,7 +120,7 @@ pub(crate) fn value_type(code: u8) -> Result<ValueType, UnknownType> {
     })
 }
 
-/// Error for a value type that this version does not support: its code and its reserved name.
+/// Error for a value type that this version does not support: its code, and its reserved name or "unassigned".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("values of type {0} ({1}) require a newer version")]
 pub struct UnknownType(pub u8, pub &'static str);

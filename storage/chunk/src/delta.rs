@@ -169,7 +169,7 @@ pub enum DeltaError {
     /// The delta violates an invariant of its type.
     #[error("the delta is malformed: {0}")]
     Malformed(&'static str),
-    /// The bytes do not start with the magic and a version of a delta.
+    /// The bytes do not start with the magic of a delta, or end before its version.
     #[error("not a delta")]
     NotADelta,
     /// The delta has a version that this build does not support.

@@ -61,9 +61,9 @@ pub(crate) struct EncodeTable {
 
 #[derive(Debug, Clone, Copy)]
 struct EncodeSymbol {
-    /// Added to a state, it yields the number of bits to write in bits 16 and above.
+    /// The sum of a state and this value has the number of bits to write in its bits 16 and above.
     bits: u32,
-    /// Added to the state without these bits, it yields an index into `slots`.
+    /// The sum of the state without the written bits and this value is an index into `slots`.
     offset: u32,
 }
 
@@ -90,7 +90,7 @@ impl EncodeTable {
         self.symbols.clear();
         let mut start = 0u32;
         for count in counts.iter().map(|count| u32::from(*count)) {
-            // A state is in slots..2·slots. Reducing it to count..2·count removes `most` bits, or one less.
+            // A state is in slots..2·slots. Reducing it to count..2·count removes `most` or `most` − 1 bits.
             let most = log as u32 - (count - 1).checked_ilog2().unwrap_or(0);
             self.symbols.push(EncodeSymbol {
                 bits: (most << 16).wrapping_sub(count << most),
@@ -141,7 +141,7 @@ impl EncodeTable {
 pub(crate) struct Slot {
     /// Number that the symbol of the slot represents.
     pub(crate) value: i32,
-    /// Next slot for bits of zero.
+    /// Next slot if the bits that are read are zero.
     pub(crate) next: u16,
     /// Number of bits to read.
     pub(crate) bits: u8,

@@ -36,7 +36,8 @@ const SCALED_MAX: f64 = 2_251_799_813_685_248.0;
 /// Maximum number of values that are sampled to choose the exponent.
 const SAMPLE: usize = 32;
 
-/// Average decimal size in bytes per value above which decimals are compared with shifted bits.
+/// Encoded size of decimals, in bytes per value, above which the size of shifted bits is also tried. A column has 16
+/// bytes in addition.
 pub(crate) const DECIMAL_WIDE_BYTES: usize = 5;
 
 /// Encoder of float columns with reusable buffers.
@@ -86,7 +87,7 @@ impl FloatEncoder {
                 fill = *integer;
             } else {
                 self.exceptions.push(row as u32);
-                // An exception repeats the previous integer, so that it does not increase the width.
+                // An exception repeats the previous integer (initially 0), so that it does not increase the width.
                 *integer = fill;
             }
         }
@@ -141,7 +142,8 @@ pub(crate) fn power_of(exponent: usize) -> f64 {
     POWERS[exponent]
 }
 
-/// Returns the integer that [`unscaled`] converts to exactly `value`; `None` if there is no such integer.
+/// Returns the integer below 2⁵¹ in magnitude that [`unscaled`] converts to exactly `value`; `None` if there is no
+/// such integer.
 pub(crate) fn restored(value: f64, power: f64) -> Option<i64> {
     let integer = scaled(value, power);
     restores(value, integer, power).then_some(integer)
@@ -154,7 +156,7 @@ pub(crate) fn near(value: f64, power: f64) -> Option<(i64, f64)> {
     ((value * power).abs() < SCALED_MAX).then(|| (integer, value - unscaled(integer, power)))
 }
 
-/// Returns the exponent with the lowest cost in a sample; `None` if less than 7/8 of the sample are decimals.
+/// Returns the exponent with the lowest cost in a sample; `None` if fewer than 7/8 of the sampled values are decimals.
 pub(crate) fn choose_exponent(values: &[f64]) -> Option<usize> {
     let mut needing = [0usize; EXPONENT_MAX + 1];
     let stride = values.len().div_ceil(SAMPLE).max(1);

@@ -18,7 +18,8 @@ use std::ops::Range;
 /// too little work.
 const ROWS_PER_BUCKET_MIN: usize = 16;
 /// Minimum number of rows of a chunk with summaries. In a chunk of sixty rows and one column of small integers,
-/// summaries took a third of the size. The rows of one block are decoded together anyway.
+/// summaries took a third of the size. Values are decoded in blocks of 128 rows, so summaries of fewer rows save
+/// little.
 const ROWS_MIN: usize = 128;
 
 /// States of a column in a bucket.
@@ -44,7 +45,8 @@ mod flag {
 const BITS: u8 = 64;
 
 /// Number of low bits that are dropped from the correction of a float sum. The stored correction keeps thirteen
-/// significant bits. The correction is at most 2⁻⁵³ of the sum or 2⁻⁴⁴ of the largest magnitude.
+/// significant bits. The correction is at most 2⁻⁵³ of the sum, or for sums stored as decimals, 2⁻⁴⁴ of the largest
+/// magnitude.
 const CORRECTION_SHIFT: u32 = 40;
 
 /// Aligned time bucket with at least one row.
@@ -95,8 +97,8 @@ pub enum Sum {
     /// Exact sum of integers.
     Integer(i128),
     /// Sum of floats. The exact value of `sum + correction` deviates from the sum of the doubles by at most 2⁻⁶⁶ of
-    /// the sum or 2⁻⁵⁷ of the largest magnitude. To add several sums, add their corrections separately, as in
-    /// compensated summation.
+    /// the sum, or if `sum` is a decimal, 2⁻⁵⁷ of the largest magnitude. To add several sums, add their corrections
+    /// separately, as in compensated summation.
     Float {
         /// The sum, or a short decimal close to it.
         sum: f64,

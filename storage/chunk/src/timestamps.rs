@@ -14,8 +14,8 @@ use crate::wire::{Damaged, Reader, put_signed, put_varint};
 /// ten, in the low four bits.
 const REGULAR: u8 = 0;
 const PACKED: u8 = 1;
-/// Packed, preceded by the last timestamp minus the first in units. The integers are entropy-coded, so reading the last
-/// integer would decode a frame.
+/// Like [`PACKED`], with the last timestamp minus the first, in units, in front. Used for entropy-coded integers, where
+/// reading the last integer would decode a frame.
 const SPANNED: u8 = 2;
 
 /// Powers of ten that can be a unit. 10¹⁵ ns is more than eleven days.
@@ -205,8 +205,8 @@ impl<'a> Timestamps<'a> {
 
     /// Returns the rows with timestamps in `range`.
     ///
-    /// Costs only arithmetic for a regular series, else two binary searches over block heads and the unpacking of at
-    /// most two blocks or frames.
+    /// Costs only arithmetic for a regular series. Any other series costs two binary searches over the heads of blocks
+    /// or frames, and the decoding of at most two blocks or frames.
     pub fn row_range(&self, range: TimeRange) -> Range<usize> {
         let start = self.lower_bound(range.start);
         start..self.lower_bound(range.end).max(start)

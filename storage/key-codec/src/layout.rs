@@ -4,7 +4,7 @@
 //! logical column itself, or a column that is computed from logical columns to spread load or to combine values.
 //! [`KeyLayout`] is the compiled form of the declarations. It
 //!
-//! - checks them, and refuses keys that send all writes to one place;
+//! - checks them, and refuses keys that send all writes to the same end of the table;
 //! - encodes logical values as a stored key, and decodes and verifies a stored key;
 //! - plans scans: the ranges of stored keys that hold the rows of a prefix and of bounds on the next logical column;
 //! - computes the partition of a key, and the points at which an empty table can be split.
@@ -14,7 +14,7 @@
 //! | `type` | the value of a logical column | | yes | yes |
 //! | `generated` | an id that the server assigns | | yes | yes |
 //! | `hash_prefix` | first hexadecimal digits of an MD5 | spreading load | if all hashed columns are fixed | refused |
-//! | `bucket` | hash modulo a number; only in first place | spreading load, with ordered scans | one bucket, if all hashed columns are fixed | yes, in every bucket |
+//! | `bucket` | hash modulo a number; only as first column | spreading load, with ordered scans | one bucket, if all hashed columns are fixed | yes, in every bucket |
 //! | `reverse` | a text with its characters in reverse order | values that differ at their end | yes | refused |
 //! | `splice` | several values, joined by a delimiter | partitions by several values | yes, also of its first values | yes, on the next value |
 //!
@@ -86,7 +86,7 @@ pub const COLUMN_NAME_BYTES_MAX: usize = 255;
 pub const HASH_DIGITS_MAX: u8 = 8;
 /// Minimum number of buckets.
 pub const BUCKETS_MIN: u16 = 2;
-/// Maximum number of buckets: the values of the byte that stores the bucket.
+/// Maximum number of buckets: the number of values of the byte that stores a bucket.
 pub const BUCKETS_MAX: u16 = 256;
 /// Minimum number of columns of a splice.
 pub const SPLICE_COLUMNS_MIN: usize = 2;
@@ -107,7 +107,7 @@ pub struct KeyLayout {
 }
 
 impl KeyLayout {
-    /// Returns the logical columns in the order of the stored columns. The columns of a splice are at its place.
+    /// Returns the logical columns in the order of the stored columns. The columns of a splice take its position.
     pub fn logical(&self) -> &[LogicalKeyColumn] {
         &self.logical
     }

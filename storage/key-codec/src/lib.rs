@@ -20,7 +20,7 @@
 //! parts, not in a key space: a part is dropped as a whole.
 //!
 //! Tables, segments, parts, cursors and jobs are rows of the shard's manifest, not of a key space: they change only
-//! by a fenced edit. The rows of a segment form a partition of their own, so a late chunk never replaces a chunk of
+//! by a fenced edit. The rows of a segment are in partitions of their own, so a late chunk never replaces a chunk of
 //! another segment.
 //!
 //! Key columns of wide tables are encoded by [`mod@tuple`]; its page holds the byte format. [`layout`] computes them

@@ -1,4 +1,5 @@
-//! The trusted clock of a log. Its time is stored with the cursor, so that a start can compare the wall clock with it.
+//! The trusted clock of a log. Its time is stored with the cursor of the journal, so that the next start can compare
+//! the wall clock with the trusted time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

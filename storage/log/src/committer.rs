@@ -1,11 +1,12 @@
 //! Group commit: one thread appends all waiting entries to the journal, syncs once for all of them, lets the models
 //! apply them, and replies.
 //!
-//! 1. Take the first waiting write, then all others that already wait, up to a budget of bytes, an entry that ends its
-//!    group, or a message of another kind.
-//! 2. Number the entries and append them in one call; sync if any of them requests it.
+//! 1. Take the first waiting write, then the other waiting writes. Stop when a budget of bytes is reached, after an
+//!    entry that ends its group, or at a message of another kind.
+//! 2. Check and number the entries, and append them in one call; sync if any of them requests it.
 //! 3. Apply the entries in order and reply to each writer.
-//! 4. Sync buffered entries if the oldest of them has waited for [`SYNC_INTERVAL`].
+//! 4. Sync the entries that were appended without a sync (*buffered* entries) if the oldest of them has waited for
+//!    [`SYNC_INTERVAL`].
 //! 5. Freeze the models if one of them is full or old.
 //!
 //! New writes queue up while the thread handles a group, so the size of groups grows with the load.
@@ -30,10 +31,10 @@ use crate::recent_entries::RecentEntry;
 /// Name of the thread.
 const THREAD: &str = "committer";
 /// Interval of the checks for old generations while nothing is written, and pause after a failed sync. While flushes
-/// fail, writers continue after this time without a notification of the flusher.
+/// fail, writers continue after this time without a notification from the flusher.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
-/// Delay from the first unsynced write to the sync, under load and without. The guide promises that a power cut loses
-/// at most one second of buffered writes; the remaining half second is reserved for the sync itself.
+/// Delay from the append of the first buffered entry to the sync, with and without load. The guide promises that a
+/// power cut loses at most one second of buffered writes; the remaining half second is reserved for the sync itself.
 const SYNC_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Number of sequences that each run but the first skips before its first write. It exceeds the number of sequences
@@ -96,7 +97,7 @@ struct Worker {
 impl Committer {
     /// Starts the thread. Sequences continue after the newest entry.
     pub(crate) fn start(log: Arc<Log>, models: Vec<Arc<dyn LogModel>>) -> Self {
-        // The number of messages is unbounded; the bytes of waiting writes are bounded by `pending_bytes_max`.
+        // The number of messages is unbounded; `pending_bytes_max` bounds the bytes of the waiting writes.
         let (sender, receiver) = unbounded();
         let pending_bytes = Arc::new(AtomicUsize::new(0));
         let worker = Worker {
@@ -119,8 +120,8 @@ impl Committer {
         }
     }
 
-    /// Sends a message and waits for its reply. Fails if the thread has ended, or if any supervised thread of the
-    /// database has panicked: nothing is committed after that.
+    /// Sends a message and waits for its reply. Fails if the thread has ended, or if a supervised thread of the
+    /// database had panicked before the call.
     fn request(&self, message: Message, answer: &Receiver<Result<SequenceNumber>>) -> Result<SequenceNumber> {
         self.log.check_threads()?;
         let sent = self.sender.send(message);
@@ -220,8 +221,8 @@ impl Worker {
         })
     }
 
-    /// Collects the writes that already wait, up to the budget or an entry that ends its group. Returns them, and a
-    /// message of another kind if one ended the group.
+    /// Collects `first` and the writes that already wait, until they reach the budget or an entry ends its group.
+    /// Returns these writes, and a message of another kind if one ended the group.
     fn gather(&self, first: Write) -> (Vec<Write>, Option<Message>) {
         let (mut bytes, mut is_over) = (first.bytes(), first.entry.ends_group());
         let mut group = vec![first];
@@ -262,8 +263,8 @@ impl Worker {
         self.pending_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Skips to a sequence above all that earlier runs may have given, and stores it. This covers earlier runs without
-    /// any surviving entry. Does nothing after the first success.
+    /// Skips to a sequence above all that earlier runs may have given. Stores it in the manifest, because the journal
+    /// may have lost all entries of a run. Does nothing after the first success.
     fn leap(&mut self) -> Result<()> {
         if self.has_leapt {
             return Ok(());
@@ -350,7 +351,7 @@ impl Worker {
             let (now, settings) = (self.log.trusted_now().now, &self.log.settings);
             self.log.requests.remember(entry.table(), request, now, settings);
         }
-        // Precedes the reply: once the writer has the reply, cursors up to directly after this sequence must be valid.
+        // Precedes the reply: once the writer has the reply, the sequence after this one must be a valid cursor.
         self.log.recent.push(RecentEntry {
             sequence,
             table: entry.table(),
@@ -360,7 +361,7 @@ impl Worker {
         pass(entry.kind(), "apply", When::After)
     }
 
-    /// Handles [`Message::Raise`]: the entry with the highest skipped sequence makes a restart continue after it.
+    /// Handles [`Message::Raise`]. The entry gets the last skipped sequence, so that a restart continues after it.
     fn raise(&mut self, to: SequenceNumber, write: &Write) {
         write.answer(self.raised(to, write));
     }

@@ -1,16 +1,16 @@
 //! Edits of the manifest: one at a time. The state in memory follows the durable state.
 //!
-//! 1. *Settle*: if the outcome of an earlier edit is unknown, read the manifest. As long as that fails, nothing is
-//!    edited.
+//! 1. *Settle*: if the outcome of an earlier edit is unknown, read the manifest. While the read fails, no edit is made.
 //! 2. *Edit*: change a copy of the manifest in memory, and submit the same change as rows.
 //! 3. *Follow*: the copy becomes the current manifest, and the editing model makes its own part of the change visible
 //!    to its readers.
 //!
 //! If the backend cannot report whether an edit was applied, the edit is *open*. The manifest is then read back at
 //! once. If that fails as well, the flusher and each later edit retry the read. Until a read succeeds, a table that the
-//! edit creates or drops is *in doubt*. Writes to it are refused as retryable, because an acknowledged write would be
-//! lost if the table is already dropped. If the edit was applied, the manifest that is read replaces the whole state in
-//! memory: tables, segments, settings and the cursor of the journal.
+//! edit drops is *in doubt*: writes to it are refused as retryable, because an acknowledged write would be lost if the
+//! drop was applied. For a table that the edit creates, [`Log::settle_name`] fails. If a retried read shows that the
+//! edit was applied, the stored manifest replaces the whole state in memory: tables, segments, settings and the cursor
+//! of the journal.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -56,7 +56,7 @@ impl Log {
     /// # Errors
     ///
     /// The errors of `change`, of the backend and of the lease. A retryable error if an earlier edit with an unknown
-    /// outcome has changed the manifest or is still unresolved. After an unknown outcome of this edit, the models are
+    /// outcome has changed the manifest or is still unresolved. If the outcome of this edit is unknown, the models are
     /// notified once it is resolved.
     pub fn edit<E: From<LogError>>(
         &self,
@@ -96,13 +96,13 @@ impl Log {
         Ok(())
     }
 
-    /// Resolves an edit with an unknown outcome. Returns true if it was applied; the models then have its state.
-    /// Returns false if it was not applied, or if there is no such edit.
+    /// Resolves an edit with an unknown outcome. Returns true if it was applied; the models then have the state after
+    /// the edit. Returns false if it was not applied, or if there is no such edit.
     ///
     /// # Errors
     ///
     /// [`LogError::OpenEdit`], which is retryable, if the manifest cannot be read yet; [`LogError::LeaseLost`] if the
-    /// shard has a newer owner; the errors of the models.
+    /// shard has a newer owner; [`LogError::StoredRow`] if a row of the manifest is damaged; the errors of the models.
     pub fn settle(&self) -> Result<bool> {
         match self.has_open_edit.load(Ordering::Acquire) {
             true => self.settle_open(&mut self.edit.lock()),
@@ -199,7 +199,7 @@ impl Log {
         Ok(is_made)
     }
 
-    /// Ends the doubt. Segments of an edit that was not applied are freed.
+    /// Forgets the open edit and ends the doubt about its tables. Frees the segments of the edit if it was not applied.
     fn close_edit(&self, open: &mut Option<OpenEdit>, is_made: bool) {
         let edit = open.take();
         self.has_open_edit.store(false, Ordering::Release);

@@ -24,7 +24,7 @@ pub trait LogEntry: Send {
     /// Returns the durability that the entry needs before it is acknowledged.
     fn durability(&self) -> Durability;
 
-    /// Returns the idempotency key of the request, with the outcome to remember; `None` if it has no key.
+    /// Returns the idempotency key of the request, with the outcome to remember; `None` if the request has no key.
     fn request(&self) -> Option<RequestRecord> {
         None
     }

@@ -1,6 +1,6 @@
 //! Errors of the log.
 //!
-//! Callers use [`LogError::is_retryable`] and [`LogError::is_not_written`] to decide about a repetition of a write.
+//! Callers use [`LogError::is_retryable`] and [`LogError::is_not_written`] to decide whether to repeat a write.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub enum LogError {
     /// The backend failed. Its [`ErrorKind`] determines the reaction of the caller.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// The append of the entry's group failed, or the flush for which the caller waits.
+    /// The append of the entry's group failed, or a flush failed while the caller waited for it.
     #[error("write not acknowledged: {reason}")]
     Append {
         /// Kind of the failure, which determines the reaction of the caller.
@@ -60,7 +60,7 @@ pub enum LogError {
     OpenEdit {
         /// Error of that edit.
         reason: String,
-        /// Error of the read that should have resolved it.
+        /// Error of the read that should have resolved the outcome.
         cause: String,
         /// Delay before a retry.
         retry_after: Duration,
@@ -73,7 +73,7 @@ pub enum LogError {
         /// Description of the damage.
         reason: String,
     },
-    /// The shard has a newer owner. This process no longer serves reads or writes of it.
+    /// The shard has a newer owner. This process no longer serves reads or writes of the shard.
     #[error("this process does not serve the data any more: {reason}")]
     LeaseLost {
         /// Evidence of the newer owner, such as the message of the backend.
@@ -82,7 +82,8 @@ pub enum LogError {
     /// The lease has expired and is not renewed yet: another process may own the shard.
     #[error("the lease of the data has expired; reads and writes resume when it is renewed")]
     LeaseExpired,
-    /// A thread of the database has panicked. The outcome of a write is unknown; it may be repeated after a restart.
+    /// A thread of the database has panicked. The outcome of a write is unknown; the write may be repeated after a
+    /// restart.
     #[error("{0}; the process has to be restarted, and recovers everything acknowledged")]
     Failed(ThreadFailure),
     /// The log is closed.

@@ -63,7 +63,7 @@ mod enabled {
     /// Action at one passage of one fail point.
     struct FailPoint {
         name: String,
-        /// Passages before the action happens.
+        /// Number of passages before the one at which the action happens.
         skipped: u64,
         passed: AtomicU64,
         action: Action,
@@ -97,24 +97,24 @@ mod enabled {
         reach(configured, &format!("{work}.{step}.{when}")).map_err(E::from)
     }
 
-    /// Configures fail points from environment variables. Only the first call that finds one has an effect.
+    /// Configures fail points from environment variables. Only the first call that finds such a variable has an effect.
     ///
     /// | variable | action at the fail point that it names |
     /// |---|---|
-    /// | `TIDELINE_FAIL_AT` | the step fails, once |
+    /// | `TIDELINE_FAIL_AT` | the step fails |
     /// | `TIDELINE_KILL_AT` | the process kills itself |
-    /// | `TIDELINE_PANIC_AT` | the thread panics, once |
+    /// | `TIDELINE_PANIC_AT` | the thread panics |
     /// | `TIDELINE_PAUSE_AT` | the thread waits until the file named by `TIDELINE_PAUSE_UNTIL` exists |
     ///
     /// Before it waits, the thread creates a file with the name of the awaited file and the suffix `.reached`.
     ///
-    /// A name may end in `:N`, N at least 1: the action happens at the N-th passage only; without it, at the first. The
-    /// fail point `thread.<name>`, such as `thread.committer`, is passed at the start of each round of a supervised
-    /// thread.
+    /// The action happens at the first passage of the fail point only. If the name ends in `:N`, it happens at the N-th
+    /// passage only. The fail point `thread.<name>`, such as `thread.committer`, is passed at the start of each round
+    /// of a supervised thread.
     ///
     /// # Panics
     ///
-    /// If N is not a number above 0, or `TIDELINE_PAUSE_UNTIL` is missing.
+    /// If N is not a number above 0, or if `TIDELINE_PAUSE_AT` is set without `TIDELINE_PAUSE_UNTIL`.
     pub fn from_environment() {
         let mut configured = Vec::new();
         let mut configure = |variable: &str, action: fn() -> Action| {

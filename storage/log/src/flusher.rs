@@ -2,8 +2,8 @@
 //!
 //! 1. Each model writes its part of the generation, invisible to readers, and rows for all other state that only the
 //!    journal holds. All rows are synced at once.
-//! 2. Publish: one edit of the manifest adds the output of all models and moves the cursor of the journal. At the same
-//!    moment the readers of each model switch from the generation in memory to the published data.
+//! 2. Publish: one edit of the manifest adds the output of all models and moves the cursor of the journal. Once the
+//!    edit is durable, the readers of each model switch from the generation in memory to the published data.
 //! 3. Delete the flushed journal.
 //!
 //! A failure before step 2 leaves orphans, which the next start removes; the same generation is flushed again later. A
@@ -29,7 +29,7 @@ const THREAD: &str = "sealer";
 /// Interval at which the trusted time is stored, in addition to the flushes that store it. After a crash, the next
 /// start counts the time since the last store as part of a jump of the clock.
 const TRUSTED_INTERVAL: Duration = Duration::from_secs(60);
-/// Delay before a failed flush is retried.
+/// Maximum pause of the thread: before a failed flush is retried, and while no generation is frozen.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Handle of the flusher thread.
@@ -78,13 +78,13 @@ impl Log {
         self.flushing_changed.notify_all();
     }
 
-    /// Returns the error of the last flush or of the last attempt to resolve an edit; `None` after a success, and after
-    /// a caller has begun to wait for a flush.
+    /// Returns the error of the last flush or, while frozen generations wait, of the last attempt to resolve an edit.
+    /// Returns `None` after a success, and after a caller has begun to wait for a flush.
     pub fn flush_error(&self) -> Option<String> {
         self.flushing.lock().error.clone()
     }
 
-    /// Waits until everything below `end` is flushed, or a flush fails.
+    /// Waits until everything below `end` is flushed. Fails if a flush fails, the flusher stops or a thread panics.
     pub(crate) fn wait_flushed(&self, end: SequenceNumber) -> Result<()> {
         let mut progress = self.flushing.lock();
         progress.error = None;
@@ -101,9 +101,9 @@ impl Log {
         Ok(())
     }
 
-    /// Applies backpressure: blocks the committer, and so all writers, until all frozen generations are flushed. If
-    /// flushes fail, returns once `patience` has passed without a notification; this costs the memory of one more
-    /// generation.
+    /// Applies backpressure: blocks the committer, and so all writers, until all frozen generations are flushed, the
+    /// flusher stops or a thread panics. If flushes fail, returns once `patience` has passed without a notification;
+    /// this costs the memory of one more generation.
     pub(crate) fn wait_for_flush(&self, patience: Duration) {
         let started = Instant::now();
         let mut progress = self.flushing.lock();
@@ -144,8 +144,8 @@ impl Worker {
             let mut progress = log.flushing.lock();
             if progress.is_stopping {
                 drop(progress);
-                // The next start counts only the time for which the process was stopped as part of a jump of the clock,
-                // and the trusted time does not go back.
+                // The next start then counts only the stopped time as part of a jump of the clock, and the trusted time
+                // does not go back.
                 log.store_clock();
                 return;
             }
@@ -157,7 +157,7 @@ impl Worker {
         }
     }
 
-    /// Frees parts that no manifest named at the start. Failures are retried by the next start.
+    /// Frees parts that the manifest did not name at the start. The next start retries failures.
     fn reclaim_orphans(&self) {
         let orphans = std::mem::take(&mut *self.log.orphans.lock());
         for part in orphans {

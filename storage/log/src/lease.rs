@@ -36,14 +36,14 @@ pub(crate) struct Ownership {
     /// Monotonic time, in nanoseconds, until which the lease holds.
     holds_until: AtomicU64,
     stamp_max: AtomicU64,
-    /// Reason why the shard is lost; empty while it is not.
+    /// Reason why the shard is lost; unset while the shard is not lost.
     lost: OnceLock<String>,
     /// Listener that is called when the shard is lost.
     on_loss: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Ownership {
-    /// Creates the state of a lease. `sent` is the monotonic time before the call that took it.
+    /// Creates the state of a lease. `sent` is the monotonic time before the call that took the lease.
     pub(crate) fn new(lease: &Lease, sent: Duration, clock: Arc<dyn Clock>) -> Self {
         let ownership = Self {
             epoch: lease.epoch,

@@ -8,19 +8,22 @@
 //!    otherwise.
 //! 2. When a [`LogModel`] reports that its active generation is full or old, the committer freezes the active
 //!    generations of all models at one sequence. A new generation begins in memory and in the journal.
-//! 3. The flusher lets each model write its frozen generation. It then publishes all of them with one edit of the
-//!    [`manifest`], which also moves the cursor of the journal, and deletes the journal of the frozen generation.
+//! 3. The flusher lets each model write its frozen generation. It then publishes the output of all models with one edit
+//!    of the [`manifest`]; the same edit moves the cursor of the journal. Finally it deletes the journal of the frozen
+//!    generation.
 //!
 //! A crash between any two steps neither loses nor duplicates an entry: [`Opening::replay`] passes each entry that is
 //! not below the published cursor to its model again.
 //!
-//! The log also holds the state that all models share: the common rows of the manifest and the only way to edit them,
-//! the newest entries for watches, remembered requests, the trusted clock, the lease of the shard, stamps and ids.
+//! The log also holds the state that all models share: the common rows of the manifest, the newest entries for watches,
+//! remembered requests, the trusted clock, the lease of the shard, stamps and ids. The manifest is edited only through
+//! [`Log::edit`].
 //!
 //! # Journal
 //!
-//! An entry begins with the two bytes of its [`ModelTag`]; the model defines the other bytes. Sequences rise over all
-//! models of a shard. A build refuses to open a journal with entries of a model that it does not support.
+//! An entry begins with the two bytes of its [`ModelTag`]; the model defines the other bytes. All models of a shard
+//! share one series of rising sequences. A build refuses to open a journal with entries of a model that it does not
+//! support.
 
 mod clock;
 mod committer;

@@ -37,7 +37,7 @@ pub struct Log {
     pub(crate) requests: Requests,
     pub(crate) counters: Counters,
     pub(crate) manifest: RwLock<Arc<Manifest>>,
-    /// Edit with an unknown outcome. Locked while any edit of the manifest is made.
+    /// Edit with an unknown outcome, if any. The lock is held during every edit of the manifest.
     pub(crate) edit: Mutex<Option<OpenEdit>>,
     /// True if `edit` holds an edit with an unknown outcome.
     pub(crate) has_open_edit: AtomicBool,
@@ -64,8 +64,8 @@ pub(crate) struct Counters {
 
 #[derive(Debug, Default)]
 pub(crate) struct FlushProgress {
-    /// Error of the last flush, or of the last attempt to resolve an edit. Cleared by a success, and by a caller that
-    /// begins to wait for a flush.
+    /// Error of the last flush or, while frozen generations wait, of the last attempt to resolve an edit. Cleared by a
+    /// success, and by a caller that begins to wait for a flush.
     pub(crate) error: Option<String>,
     pub(crate) is_stopping: bool,
 }
@@ -75,8 +75,8 @@ pub(crate) struct FlushProgress {
 pub struct LogCounts {
     /// Number of committed entries.
     pub commits: u64,
-    /// Number of groups that were appended to the journal, including failed appends. `commits / appends` is the average
-    /// size of a group.
+    /// Number of groups that were appended to the journal, including failed appends. Without failures,
+    /// `commits / appends` is the average size of a group.
     pub appends: u64,
 }
 
@@ -155,7 +155,7 @@ impl Log {
         }
     }
 
-    /// Fails if a thread that the database depends on has panicked: nothing is committed or flushed after that.
+    /// Fails if a thread that the database depends on has panicked.
     ///
     /// # Errors
     ///
@@ -251,8 +251,8 @@ impl Log {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns `current` with another `sealed_to`, the next id and the trusted time. Must be published together with
-    /// rows that use the ids given out so far.
+    /// Returns `current` with another `sealed_to`, the next id and the trusted time. An edit that adds rows with new
+    /// ids must publish this cursor as well.
     pub fn cursor(&self, current: Cursor, sealed_to: SequenceNumber) -> Cursor {
         let mut cursor = current;
         cursor.sealed_to = sealed_to;
@@ -277,12 +277,12 @@ impl Log {
         self.recent.end()
     }
 
-    /// Returns the entries of a table from a sequence on. Ends after the entry with which their encoded bytes reach
-    /// `bytes_max`; returns no entry if `bytes_max` is 0.
+    /// Returns the entries of a table from a sequence on. Stops after the entry at which the encoded bytes of the
+    /// returned entries total at least `bytes_max`; returns no entry if `bytes_max` is 0.
     ///
     /// The entries are read from memory, which holds the newest entries of all tables up to
-    /// [`LogSettings::tail_bytes_max`]. All of them are in the journal and applied; the replies to their writers may
-    /// still be pending.
+    /// [`LogSettings::tail_bytes_max`]. All returned entries are in the journal and applied; the replies to their
+    /// writers may still be pending.
     ///
     /// # Errors
     ///
@@ -298,7 +298,7 @@ impl Log {
     }
 
     /// Registers `wake`, which is called after each committed group and by [`wake_watchers`](Self::wake_watchers). The
-    /// committer calls `wake` on its own thread, so it must not block.
+    /// committer calls `wake` on its own thread, so `wake` must not block.
     pub fn on_recent_entries(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.recent.on_change(Box::new(wake));
     }

@@ -50,8 +50,8 @@ pub struct TableRow {
     /// while.
     #[serde(default)]
     pub policy_changed: i64,
-    /// Objects of the table that were written by other databases and now belong to this one. Garbage collection removes
-    /// those objects that are unreferenced.
+    /// Objects of the table that were written by other databases and now belong to this database. Garbage collection
+    /// removes them once they are unreferenced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub adopted: Vec<Adopted>,
     /// Number of timelines and field numbers that the segments of the table need. Valid only if the cursor is
@@ -72,7 +72,7 @@ pub struct TableCounts {
     pub next_field: u32,
 }
 
-/// Objects of another database that belong to this one now.
+/// Objects that another database wrote and that now belong to this database.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Adopted {
     /// Archive target, as named by the segments.
@@ -170,7 +170,7 @@ impl Default for Cursor {
 
 /// Format number that this build writes. It reads formats 1 to 6.
 ///
-/// A build must refuse rows with a format above its own. It would misread them:
+/// A build must refuse rows with a format above its own, because it would misread them:
 ///
 /// - a build of format 1 would show deleted points again;
 /// - a build of format 2 would take row positions in files for damaged chunks;

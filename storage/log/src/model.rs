@@ -32,7 +32,7 @@ pub trait Replay {
 pub struct Replayed {
     /// Table of the entry.
     pub table: TableId,
-    /// Request of the entry, if its table still exists.
+    /// Request of the entry; `None` if the entry has no request or its table does not exist any more.
     pub request: Option<RequestRecord>,
 }
 
@@ -60,9 +60,9 @@ pub trait LogModel: Send + Sync {
     fn freeze(&self, next: SequenceNumber);
 
     /// Writes the generations that end at or before `end` to the backend, invisible to readers, together with all other
-    /// state of the model that only the journal holds up to `end`. Rows may be written as buffered: they are synced
-    /// once for all models, after which [`Flushed::synced`] is called. Returns `None` if there is nothing to publish
-    /// and nothing to record. Called again after a failure.
+    /// state of the model that only the journal holds up to `end`. Rows may be written as buffered: the flusher syncs
+    /// the rows of all models at once, and then calls [`Flushed::synced`]. Returns `None` if the flush has nothing to
+    /// publish and nothing to do after the sync. Called again after a failure.
     ///
     /// # Errors
     ///
@@ -72,11 +72,12 @@ pub trait LogModel: Send + Sync {
     /// Drops the generations that end at or before `end`: they are published. May be called repeatedly.
     fn flushed(&self, end: SequenceNumber);
 
-    /// Does work that waits for readers or for time. Called about once a second and before each flush.
+    /// Does deferred work, such as freeing data whose last reader has ended. Called about once a second and before each
+    /// flush.
     fn tidy(&self);
 
-    /// Replaces the state of the model by that of a manifest which was changed without the model, such as by an edit
-    /// with an unknown outcome. `rows` are all rows of the manifest. At the same moment, readers switch from the
+    /// Replaces the state of the model by the state of a manifest that was changed without the model, such as by an
+    /// edit with an unknown outcome. `rows` are all rows of the manifest. At the same moment, readers switch from the
     /// flushed generations to the published data.
     ///
     /// # Errors
@@ -103,7 +104,7 @@ pub trait Flushed {
         Ok(())
     }
 
-    /// Returns the row changes that publish the generation, and applies those of shared rows to `manifest`.
+    /// Returns the row changes that publish the generation, and applies the changes of shared rows to `manifest`.
     ///
     /// # Errors
     ///

@@ -2,12 +2,12 @@
 //!
 //! 1. *Begin*: take the shard in a new epoch, so that writes still sent by an older process are refused. Read the
 //!    manifest and the remembered requests. The models read their own rows.
-//! 2. *Replay*: for each entry of an older epoch at or above the published cursor, pass it to its model. Sequences
-//!    continue after the highest one found, even if its table was dropped.
+//! 2. *Replay*: pass each entry of an older epoch at or above the published cursor to its model. Sequences continue
+//!    after the highest one found, even if the table of that entry was dropped.
 //! 3. *Open*: close the older epochs. Apart from taking the lease, this is the first step that stores anything; all
 //!    reads precede it.
-//! 4. *Start* the threads. The flusher frees the parts that no manifest row named in step 1. A crash left them: during
-//!    the flush that wrote them, or after the edit that dropped them and before they were freed.
+//! 4. *Start* the threads. The flusher frees the parts that no manifest row named in step 1. Such parts remain after a
+//!    crash before the edit that adds them, or after the edit that removes them and before they were freed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -381,8 +381,8 @@ impl LogThreads {
     ///
     /// # Errors
     ///
-    /// [`LogError::Overloaded`] if too many bytes wait; [`LogError::Closed`] or [`LogError::Failed`] if the threads
-    /// have ended. Nothing was written.
+    /// [`LogError::Overloaded`] if too many bytes wait; [`LogError::Closed`] if the committer has ended;
+    /// [`LogError::Failed`] if a thread has panicked. Nothing was written.
     pub fn submit(&self, entry: Box<dyn LogEntry>) -> Result<Submitted> {
         self.committer.submit(entry)
     }
@@ -411,8 +411,8 @@ impl LogThreads {
     /// # Errors
     ///
     /// `Misconfigured` if the backend is read-only; the error of the backend if it cannot cut the journal;
-    /// [`LogError::Append`] if the flush fails, which is retried in the background; [`LogError::Closed`] or
-    /// [`LogError::Failed`] if the threads have ended.
+    /// [`LogError::Append`] if the flush fails, which is retried in the background; [`LogError::Closed`] if the threads
+    /// are stopped; [`LogError::Failed`] if a thread has panicked.
     pub fn flush(&self) -> Result<()> {
         self.log.check_not_read_only()?;
         let end = self.committer.freeze()?;

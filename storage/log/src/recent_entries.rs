@@ -1,8 +1,9 @@
 //! Recent entries of the journal in memory, for watches.
 //!
-//! An entry is kept in its encoded form, which the committer already holds: keeping it costs a reference, and the watch
-//! decodes it. The oldest entries are evicted when the budget is full, so a slow or absent watcher gets an error that
-//! entries are missing. A start fills the buffer from the journal that it replays.
+//! An entry is kept in its encoded form without a copy: the buffer shares the bytes with the committer. The watch
+//! decodes the entry. The oldest entries are evicted when the budget is full. A watcher that is too slow, or was
+//! disconnected for too long, then gets an error that entries are missing. A start fills the buffer from the journal
+//! that it replays.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,7 +13,8 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tideline_model::{SequenceNumber, TableId};
 
-/// Approximate memory per entry in addition to its bytes. It bounds the number of small entries as well.
+/// Approximate memory per entry in addition to its bytes. Counted so that the budget also bounds the number of small
+/// entries.
 const ENTRY_BYTES: usize = 128;
 
 /// Buffer of the newest journal entries.
@@ -55,14 +57,15 @@ pub struct RecentEntry {
 pub struct RecentPage {
     /// Entries, by sequence.
     pub entries: Vec<RecentEntry>,
-    /// Sequence to continue from: `entries` holds all entries of the table before it.
+    /// Sequence to continue from: `entries` holds all entries of the table from the requested sequence up to, but not
+    /// including, this one.
     pub next: SequenceNumber,
 }
 
 /// Reason why entries cannot be read from a sequence on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RecentError {
-    /// Entries from this sequence on are no longer in memory.
+    /// The entries from this sequence on are no longer all in memory.
     #[error("data written after this cursor is not kept any more")]
     TooOld,
     /// The journal does not reach this sequence: the cursor is of another store, or of writes that were lost unsynced.
@@ -110,8 +113,8 @@ impl RecentEntries {
         self.entries.lock().end
     }
 
-    /// Returns the entries of `table` from `from` on. Stops after the entry at which their encoded bytes total
-    /// at least `bytes_max`. Returns no entry if `bytes_max` is 0.
+    /// Returns the entries of `table` from `from` on. Stops after the entry at which the encoded bytes of the returned
+    /// entries total at least `bytes_max`. Returns no entry if `bytes_max` is 0.
     pub(crate) fn read(
         &self,
         table: TableId,

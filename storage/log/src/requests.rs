@@ -38,7 +38,7 @@ pub struct Requests {
 #[derive(Debug, Default)]
 struct State {
     outcomes: HashMap<(TableId, RequestKey), Outcome>,
-    /// Keys in the order of their commits.
+    /// Keys of `outcomes`, in the order in which they were first committed.
     order: VecDeque<(TableId, RequestKey)>,
     /// Evicted keys whose rows are still to be deleted.
     expired: Vec<(TableId, RequestKey)>,
@@ -123,7 +123,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Returns the outcome of an earlier request with this key.
+    /// Returns the outcome of an earlier request with this key; `None` if it is not remembered.
     pub(crate) fn outcome(&self, table: TableId, key: RequestKey) -> Option<Bytes> {
         self.state
             .lock()
@@ -170,8 +170,8 @@ impl Requests {
         }
     }
 
-    /// Writes the outcomes that have no row yet and deletes the rows of evicted ones. The changes are not durable yet;
-    /// pass the result to [`synced`](Self::synced) once they are.
+    /// Writes the outcomes that have no durable row yet and deletes the rows of evicted outcomes. The changes are not
+    /// durable yet; pass the result to [`synced`](Self::synced) once they are.
     pub(crate) fn write_rows(&self, backend: &dyn Backend, stamps: &Stamps) -> Result<WrittenRequests> {
         let (unsaved, expired, deleted) = {
             let state = self.state.lock();

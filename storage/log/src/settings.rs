@@ -17,10 +17,10 @@ pub struct LogSettings {
     pub requests_max: usize,
     /// Time for which the outcome of a request is remembered.
     pub request_ttl: Duration,
-    /// Maximum size of the newest journal entries that are kept in memory for watches, in bytes.
+    /// Maximum bytes of the newest journal entries that are kept in memory for watches.
     pub tail_bytes_max: usize,
-    /// Earliest time that a correct clock can show. A first start has no stored time to compare the clock with, so it
-    /// does not trust a clock that is before this time.
+    /// Earliest time that a correct clock can show. A first start has no stored time to compare the clock with, so
+    /// a clock that is before this time is not trusted.
     pub clock_floor: Timestamp,
     /// Starts the threads of the log, and records a panic of any of them.
     pub supervisor: Supervisor,

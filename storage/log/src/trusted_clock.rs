@@ -3,28 +3,28 @@
 //! A wall clock that is set wrong must not delete data. [`TrustedClock`] compares each reading of the wall clock with
 //! the expected time: the last trusted time plus the monotonic time that has passed since.
 //!
-//! 1. Within [`TOLERANCE`] of the expected time, the trusted time follows the wall clock slowly. It runs at most one
-//!    part in [`SLEW_PARTS`] faster than monotonic time, and not below half speed while the wall clock is behind. It
-//!    therefore never jumps, and a wall clock that stands still exceeds the tolerance after about two hours.
+//! 1. Within [`TOLERANCE`] of the expected time, the trusted time follows the wall clock slowly. Compared with
+//!    monotonic time, it runs at most one part in [`SLEW_PARTS`] faster and at least half as fast. It therefore never
+//!    jumps, and a wall clock that stands still exceeds the tolerance after about two hours.
 //! 2. Beyond the tolerance the clock is *in doubt*: the trusted time follows monotonic time only, and nothing expires.
 //! 3. Doubt ends when the wall clock is within the tolerance again, when an operator confirms it, or when it has kept
 //!    its new distance for [`SETTLE`]. In the last two cases the trusted time is set to the wall clock, in either
 //!    direction.
 //!
-//! At a start, the wall clock is accepted at once if it is at most the tolerance after the stored time: the process was
-//! stopped in between. Otherwise the start is a reading like any other. A machine that was off for a weekend is
-//! therefore in doubt until the clock settles or is confirmed. The very first start has no stored time and accepts the
-//! wall clock, unless it is before the *floor*, which a correct clock never is. Then the clock is in doubt until it
-//! shows a later time, and never settles. Doubt itself is not stored: a restart begins the settling time anew. The
-//! time at which the clock last settled is stored.
+//! At a start, the wall clock is accepted at once if it is not before the stored time and exceeds it by at most the
+//! tolerance: the process was stopped in between. Otherwise the start is a reading like any other. A machine that was
+//! off for a weekend is therefore in doubt until the clock settles or is confirmed. The very first start has no stored
+//! time and accepts the wall clock, unless it is before the *floor*, which a correct clock never is. A clock before the
+//! floor is in doubt until it reaches the floor or is confirmed; it never settles. Doubt itself is not stored: a
+//! restart begins the settling time anew. The time at which the clock last settled is stored.
 //!
 //! # Time of new points
 //!
 //! New points need a clock as well: for points without a timestamp, and for the limits on past and future timestamps. A
 //! point that is refused or gets a wrong timestamp is lost, so new points do not wait a day for the clock to settle. A
-//! wall clock that is ahead by at most [`SLEPT_MAX`] is used, because this is the usual lead after a machine was off or
-//! suspended, and rarely that of a wrong clock. Any other clock in doubt is not used, and writes that depend on it must
-//! be sent again ([`TrustedNow::trusts_wall`]).
+//! wall clock that is ahead by at most [`SLEPT_MAX`] is used, because a machine that was off or suspended usually
+//! causes such a difference, and a wrong clock rarely does. Any other clock in doubt is not used, and writes that
+//! depend on it must be sent again ([`TrustedNow::trusts_wall`]).
 //!
 //! # Largest lead
 //!
@@ -36,9 +36,9 @@
 //! - by more only at the very first start, when the clock settles, or when an operator confirms a wrong clock.
 //!
 //! So if the trusted time was right and the wall clock jumps once, the lead is at most one hour, however often the
-//! process restarts, unless the jumped clock settles or is confirmed. For each further hour of lead, the wall clock
-//! must move ahead by another hour, followed by a start or a hundred hours of running. Once the wall clock is right
-//! again and within the tolerance, a lead is removed in twice its length.
+//! process restarts. It is larger only if the jumped clock settles or is confirmed. For each further hour of lead, the
+//! wall clock must move ahead by another hour, followed by a start or a hundred hours of running. Once the wall clock
+//! is right again and within the tolerance, a lead is removed in twice its length.
 //!
 //! The protection depends on monotonic time, which stands still while a machine is suspended. A wake-up is
 //! therefore handled like a jump of the wall clock.
@@ -58,7 +58,7 @@ pub const SETTLE: Duration = Duration::from_secs(24 * 3_600);
 /// Slew limit: the trusted time gains at most one part in this many on monotonic time.
 pub const SLEW_PARTS: i64 = 100;
 
-/// Largest jump ahead of the wall clock that is attributed to a machine that was off or suspended: a weekend and some
+/// Largest forward jump of the wall clock that is attributed to a machine that was off or suspended: a weekend and some
 /// holidays. Wrong clocks usually go back to an epoch or far ahead.
 pub const SLEPT_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
 
@@ -98,7 +98,7 @@ pub struct StoredClock {
 struct Doubt {
     /// Monotonic time at which the doubt began.
     since: Duration,
-    /// Distance of the wall clock from the trusted time after its last jump.
+    /// Distance of the wall clock from the trusted time after the last jump of the wall clock.
     distance: i64,
     /// Monotonic time of that jump.
     steady_since: Duration,
@@ -107,8 +107,8 @@ struct Doubt {
 /// Reading of the trusted clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrustedNow {
-    /// Trusted time, from which ages are counted. It gains at most 1 % on monotonic time, and jumps only when the clock
-    /// settles, is confirmed, or first passes the floor.
+    /// Trusted time, from which ages are counted. It gains at most 1 % on monotonic time, and jumps only at a start and
+    /// when the clock settles, is confirmed, or first reaches the floor.
     pub now: Timestamp,
     /// Time for expiry: the trusted time, but at most [`TOLERANCE`] after the newest stored timestamp. `None` while the
     /// clock is in doubt or nothing is stored: then nothing expires.
@@ -118,21 +118,21 @@ pub struct TrustedNow {
     /// True if a clock was ever accepted. Otherwise `now` is only a lower bound of the time and is not stored.
     pub is_set: bool,
     /// Trusted time at which a jumped wall clock was last accepted only because it was steady. `None` if that never
-    /// happened, or if an operator has confirmed the clock since. Points that became invisible by it should be kept for
-    /// a while, in case the clock was wrong after all.
+    /// happened, or if an operator has confirmed the clock since. Points that became invisible because of the jump
+    /// should be kept for a while, in case the clock was wrong after all.
     pub settled: Option<Timestamp>,
 }
 
 impl TrustedNow {
-    /// Returns the trusted time that has passed since [`settled`](Self::settled); `None` if that is `None`.
+    /// Returns the trusted time that has passed since [`settled`](Self::settled); `None` if `settled` is `None`.
     pub fn settled_for(&self) -> Option<Duration> {
         let since = |settled: Timestamp| self.now.nanos().saturating_sub(settled.nanos());
         self.settled
             .map(|settled| Duration::from_nanos(u64::try_from(since(settled)).unwrap_or(0)))
     }
 
-    /// Returns true if the wall clock may be used for new points: it is not in doubt, or ahead by at most
-    /// [`SLEPT_MAX`].
+    /// Returns true if the wall clock may be used for new points: it is not in doubt, or a clock was accepted before
+    /// and the wall clock is ahead of the trusted time by at most [`SLEPT_MAX`].
     pub fn trusts_wall(&self) -> bool {
         let slept = |doubt: ClockDoubt| self.is_set && (0..=SLEPT_NANOS).contains(&doubt.off_by);
         self.doubt.is_none_or(slept)
@@ -147,7 +147,7 @@ impl TrustedNow {
     }
 
     /// Returns true if hidden points may become visible again because the clock was wrong: the clock is in doubt, or
-    /// was accepted only for being steady less than `delay` ago.
+    /// less than `delay` ago it was accepted only because it was steady.
     pub fn is_unsure(&self, delay: Duration) -> bool {
         self.doubt.is_some() || self.settled_for().is_some_and(|settled| settled < delay)
     }

@@ -69,8 +69,8 @@ impl CompensatedSum {
         normalized
     }
 
-    /// Computes four sums in parallel, each over every fourth number. Returns the sums and the up to three numbers left
-    /// over.
+    /// Computes four sums in parallel, each over every fourth number. Returns the sums and the remaining numbers, at
+    /// most three.
     ///
     /// The sums equal those of [`Self::add`] bit for bit while all are finite. Infinite and NaN sums may have a NaN as
     /// compensation. Takes about three quarters of the time of [`Self::add`].

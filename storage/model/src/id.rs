@@ -117,7 +117,7 @@ number_id! {
     PartId(u64)
 }
 
-/// Bits of the number assigned by a shard; the shard is stored above them.
+/// Width in bits of the number that a shard assigns; the number of the shard is stored above these bits.
 const NUMBER_BITS: u32 = 48;
 
 macro_rules! shard_id {

@@ -2,7 +2,7 @@
 //! settings.
 //!
 //! This crate has no I/O, no async code, and no dependency on any protocol or storage engine. It holds only types that
-//! at least two layers (storage, indexer, services) use; all others stay in the crate that owns them.
+//! at least two layers (storage, indexer, services) use; all other types stay in the crate that owns them.
 //!
 //! | module | holds |
 //! |---|---|

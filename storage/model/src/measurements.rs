@@ -38,7 +38,7 @@ impl Measurements {
         &self.names
     }
 
-    /// Returns each row's index in [`names`](Self::names); empty if all rows have the first name.
+    /// Returns each row's index in [`names`](Self::names); empty if there is only one name.
     pub fn name_indexes(&self) -> &[u32] {
         &self.of_rows
     }

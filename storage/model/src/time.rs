@@ -143,7 +143,7 @@ impl TimeRange {
 /// Unit of an integer timestamp in requests and responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Precision {
-    /// Nanoseconds, the default of every protocol.
+    /// Nanoseconds; the default.
     #[default]
     Nanosecond,
     /// Microseconds.
@@ -171,7 +171,7 @@ impl Precision {
         }
     }
 
-    /// Parses the names that InfluxDB 1 and 2 use: `n ns u us µ µs ms s m h`.
+    /// Parses the names that InfluxDB 1 and 2 use: `n ns u us µ µs ms s m h`. Returns `None` for other texts.
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "n" | "ns" => Self::Nanosecond,

@@ -1,7 +1,7 @@
 //! Times in user input: absolute, or relative to the arrival of a request.
 //!
-//! [`TimeExpression`] stays relative until [`TimeExpression::resolve`] is called, so that all times of a request are
-//! resolved against the same now.
+//! A relative [`TimeExpression`] stays relative until [`TimeExpression::resolve`] is called, so that all times of a
+//! request are resolved against the same current time.
 
 use std::fmt;
 

@@ -121,7 +121,7 @@ impl Value {
     }
 
     /// Returns the value as a double, for arithmetic; `None` for strings and histograms. Integers beyond 2⁵³ are
-    /// rounded.
+    /// rounded; booleans become 0 or 1.
     pub fn as_f64(&self) -> Option<f64> {
         match *self {
             Self::Float(value) => Some(value),

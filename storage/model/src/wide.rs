@@ -1,8 +1,8 @@
 //! Settings of wide tables: key columns with their modifiers, declared columns and versions.
 //!
-//! The *logical* columns of a key are the columns that users write and read. The *stored* columns are what rows are
-//! ordered by. A stored column is either a logical column, or computed from logical columns by a [`KeySource`]; users
-//! never see computed columns.
+//! The *logical* columns of a key are the columns that users write and read. Rows are ordered by the *stored* columns.
+//! A stored column is either a logical column, or computed from logical columns as declared by a [`KeySource`]. Rows
+//! that users write and read have no computed columns.
 
 use std::fmt;
 
@@ -195,7 +195,7 @@ pub struct SplicedColumn {
     pub pad: Option<u8>,
 }
 
-/// Declared column of the rows, or a pattern for many.
+/// Declared column of the rows, or a pattern for many columns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnSpec {

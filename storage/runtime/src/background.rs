@@ -1,8 +1,8 @@
 //! CPU priority of background threads.
 //!
 //! A low priority determines the share of a core, but not which thread runs first. Linux lets a running thread finish
-//! its time slice, up to four milliseconds, before a thread that has just woken up; a request waits that long.
-//! Background work therefore also yields its core about every 100 µs, at frequent calls of [`yield_core`].
+//! its time slice, up to four milliseconds, before it runs a thread that has just woken up; a request waits that long.
+//! Background work therefore calls [`yield_core`] often, which yields the core about every 100 µs.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -19,11 +19,11 @@ const NICENESS: i32 = 10;
 const NICENESS_MAX: i32 = 19;
 
 thread_local! {
-    /// Time of the last yield of this thread; `None` if it is not a background thread.
+    /// Time of [`enter`] or of the last yield of this thread; `None` if it is not a background thread.
     static SLICE_STARTED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Makes the calling thread a background thread for its remaining life: a thread cannot raise its priority again.
+/// Makes the calling thread a background thread until it ends: a thread without privileges cannot raise its priority.
 ///
 /// On systems that cannot lower the priority of a single thread, only [`yield_core`] has an effect.
 pub fn enter() {
@@ -37,7 +37,7 @@ pub fn enter() {
 
 /// Yields the core if the calling thread is a background thread and its last yield was at least 100 µs ago.
 ///
-/// Costs about a nanosecond on other threads, and one clock read on background threads.
+/// Costs about a nanosecond on other threads. On background threads, costs one clock read, or two if it yields.
 pub fn yield_core() {
     if let Some(begun) = SLICE_STARTED.get()
         && begun.elapsed() >= SLICE

@@ -1,8 +1,8 @@
-//! Process-wide resources that many crates share, each with one owner and a limit.
+//! Process-wide resources that many crates share.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`memory`] | [`MemoryAccount`]: one limit for all memory that requests hold |
+//! | [`memory`] | [`MemoryAccount`]: one limit for the memory of reads, watches and indexes |
 //! | [`supervision`] | [`Supervisor`]: starts threads and reports their first panic, so that the server can exit |
 //! | [`background`] | low CPU priority for background threads |
 

@@ -1,6 +1,6 @@
 //! Memory account of the process: one limit for the memory held by reads, watches and indexes.
 //!
-//! Limits per request bound one request each; thousands of requests within their limits can still exhaust the machine.
+//! A limit per request bounds one request; thousands of requests within this limit can still exhaust the machine.
 //! Memory that grows with the requests of clients is reserved here before it is used. At the limit a reservation fails:
 //! a large read then ends with an error that names the limit, and nothing else is affected.
 //!
@@ -42,7 +42,7 @@ pub struct Reservation {
 pub struct MemoryFull {
     /// Purpose of the memory.
     pub holder: &'static str,
-    /// Bytes that the holder would have reserved in total.
+    /// Bytes that the reservation would hold in total if it had succeeded.
     pub held_bytes: u64,
     /// Bytes of the rejected reservation.
     pub bytes: u64,
@@ -96,8 +96,8 @@ impl MemoryAccount {
         self.0.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of failed reservations since the start, by holder. Does not count
-    /// [`Reservation::grow_spare`].
+    /// Returns the number of failed reservations since the start, by holder. Failures of
+    /// [`Reservation::grow_spare`] are not counted.
     pub fn refusals(&self) -> BTreeMap<&'static str, u64> {
         self.0
             .refusals
@@ -183,7 +183,7 @@ impl Reservation {
 
     /// Reserves `bytes` more if at least half of the limit then remains free. Returns true if the bytes were reserved.
     ///
-    /// Intended for buffers that also work with less memory: half of the limit stays free for all other requests.
+    /// Intended for buffers that also work with less memory: they leave half of the limit to other reservations.
     pub fn grow_spare(&mut self, bytes: u64) -> bool {
         let half = self.account.limit_bytes() / 2;
         let used_bytes = &self.account.0.used_bytes;
@@ -197,7 +197,7 @@ impl Reservation {
         is_taken
     }
 
-    /// Releases `bytes`, at most all that are reserved.
+    /// Releases `bytes`, or the whole reservation if it is smaller.
     pub fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         self.account.0.used_bytes.fetch_sub(bytes, Ordering::Relaxed);

@@ -1,12 +1,12 @@
 //! Supervision of threads that the database depends on.
 //!
-//! A panic in such a thread may leave shared state half changed, and its work is lost for good: writers would wait for
-//! a commit, a seal or a reopening that never happens. The supervisor therefore records the first such panic and calls
-//! its listeners. Waiting callers then return an error, further writes are rejected, and the server exits. The next
+//! A panic in such a thread may leave shared state half changed, and the thread does no more work: writers would wait
+//! for a commit, a seal or a reopening that never happens. The supervisor therefore records the first such panic and
+//! calls its listeners. Waiting calls then return an error, further writes are rejected, and the server exits. The next
 //! start recovers all acknowledged data.
 //!
-//! The components of one process share one supervisor, which is passed to each with its settings. Without a listener
-//! that exits the process, the failure is only recorded.
+//! The components of one process share one supervisor, which each component receives in its settings. Without a
+//! listener that exits the process, the process continues after a panic.
 
 use std::any::Any;
 use std::fmt;
@@ -84,9 +84,10 @@ impl Supervisor {
     }
 
     /// Registers a listener that is called once, after the first panic, on the thread that panicked. If a panic is
-    /// already recorded, calls the listener immediately.
+    /// already recorded, calls the listener immediately, on the calling thread.
     ///
-    /// The panicked thread has then released all its locks. The listener must not wait for that thread.
+    /// When a listener is called, the panicked thread has released all its locks. The listener must not wait for that
+    /// thread.
     pub fn on_failure(&self, listener: impl FnOnce(&ThreadFailure) + Send + 'static) {
         let mut listeners = locked(&self.0.listeners);
         match self.failure() {

@@ -1,10 +1,10 @@
-//! Cost of moves: seal, fold, migrate and cold reads of one day of a fleet, in CPU time and bytes.
+//! Cost of seals, migrations, folds and full reads, in time and bytes.
 //!
 //! ```sh
 //! cargo bench -p tideline-series-store
 //! ```
 //!
-//! The first workload is one thousand timelines with one point every ten seconds for a day. Each has ten integer
+//! The first workload is one thousand timelines with one point every ten seconds for a day. Each point has ten integer
 //! fields, whose values change by small steps. The second workload is a backfill of one point per minute over seven
 //! months for a hundred timelines, in random order. CPU time includes all threads of the process.
 

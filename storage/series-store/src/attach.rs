@@ -1,7 +1,7 @@
-//! Attaches a segment that another database has archived to a table of this store.
+//! Attachment of archived segments of another database to a table of this store.
 //!
 //! 1. *raise*: later writes get higher sequences than all attached points, so the later writes win.
-//! 2. *load*: the extents are loaded as a segment that is not visible yet.
+//! 2. *load*: the extents, which locate rows in the files, are loaded as a segment that is not visible yet.
 //! 3. *edit*: one manifest edit adds the segment.
 //!
 //! The caller commits the timelines to the journal first; step 2 makes the fields durable. A failure before step 3
@@ -38,7 +38,7 @@ impl Segment {
         SequenceNumber(self.written.newest.sequence + 1).max(self.deletes_applied)
     }
 
-    /// Returns the segment with its files, and those of its copy, marked as owned by another database.
+    /// Returns the segment with its files and the files of its copy marked as owned by another database.
     fn disowned(&self) -> Self {
         let mut disowned = self.clone();
         disowned.archive = self.archive.as_ref().map(SegmentFiles::disowned);
@@ -53,7 +53,7 @@ impl SeriesStore {
     ///
     /// # Errors
     ///
-    /// The errors of the log: the mark was not written, or its outcome is unknown.
+    /// The errors of the log: the entry that raises the sequences was not written, or its outcome is unknown.
     pub fn raise_sequences(&self, table: &Table, to: SequenceNumber) -> Result<SequenceNumber> {
         self.raise(table.id(), to)
     }
@@ -91,8 +91,8 @@ impl SeriesStore {
         self.shared().state.read().manifest.common.cursor.origin
     }
 
-    /// Returns the names of all descriptions whose points a table has: attached, written here, or merged into other
-    /// segments.
+    /// Returns the names of all descriptions (files that describe an archived segment) whose points are in a table: as
+    /// attached segments, as segments of this database, or merged into other segments.
     ///
     /// # Errors
     ///
@@ -138,9 +138,9 @@ impl SeriesStore {
         self.shared().attach(table, described, files, from, slots)
     }
 
-    /// Turns a copied data folder into a separate database. Existing files remain those of the original, and new
-    /// files get a new origin. The lists of adopted objects are cleared. Returns the number of segments with existing
-    /// files.
+    /// Turns a copied data folder into a separate database. Existing files at targets remain owned by the original
+    /// database, and new files get a new origin. The lists of adopted objects are cleared. Returns the number of
+    /// segments with existing files.
     ///
     /// # Errors
     ///
@@ -179,7 +179,8 @@ impl SeriesStore {
         Ok(count)
     }
 
-    /// Adopts objects of other databases. Afterwards, unreferenced ones are removed like those of this database.
+    /// Adopts objects of other databases. Adopted objects that are unreferenced are removed like objects of this
+    /// database.
     ///
     /// # Errors
     ///

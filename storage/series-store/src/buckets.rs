@@ -33,7 +33,7 @@ pub(crate) fn load_buckets(
             Some(Ok(row)) => bucket_of(row),
             _ => 0,
         };
-        // An error counts as a row of the current bucket. It ends the load of this bucket.
+        // An error counts as a row of the current bucket and ends the load of that bucket.
         let is_here =
             |row: &Result<Row, BackendError>| row.as_ref().map_or(true, |row| bucket_of(row) == bucket);
         let mut here = std::iter::from_fn(|| rows.next_if(is_here));

@@ -42,7 +42,7 @@ pub struct Checked {
     pub journal_entries: u64,
     /// Points in these entries.
     pub journal_points: u64,
-    /// Timelines that these entries introduce and remove, by table.
+    /// Timelines that these entries introduce and remove, by table. Excludes tables that do not exist.
     pub journal_timelines: BTreeMap<TableId, JournalTimelines>,
     /// Fields of all tables.
     pub fields: u64,
@@ -51,7 +51,8 @@ pub struct Checked {
     pub findings: Vec<String>,
 }
 
-/// Timelines of a table whose catalog rows may not be written yet, or may not be removed yet.
+/// Timelines of a table in journal entries. The catalog may lack rows of introduced timelines, and may still have rows
+/// of removed timelines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JournalTimelines {
     /// Timelines that were introduced, and not removed afterwards.
@@ -187,7 +188,7 @@ struct Reading<'a> {
     files: Option<Arc<ArchiveCopy>>,
     schema: Option<&'a TableSchema>,
     totals: SegmentTotals,
-    /// Timeline and last timestamp of the previous chunk.
+    /// Timeline and last timestamp of the previous chunk or extent.
     last: Option<(TimelineId, i64)>,
     /// Fields that were found in chunks and are in the schema.
     fields: HashSet<FieldId>,

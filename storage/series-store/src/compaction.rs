@@ -3,9 +3,9 @@
 //! Fold (merge segments of one or more windows), migrate (hot to cold), archive (cold to files), restore (files to
 //! cold) and purge (remove deleted points) share these steps:
 //!
-//! 1. Read: iterate over the timelines of all inputs in id order, and merge the fragments of each timeline in time
-//!    order. The newest write wins, and deletes are applied. Memory is bounded by pages of the inputs, the encoded
-//!    fragments of one timeline, and a decoded time slice of it.
+//! 1. Read: iterate over the timelines of all inputs in id order, and merge the fragments (chunks or file rows) of each
+//!    timeline in time order. The newest write wins, and deletes are applied. Memory is bounded by pages of the inputs,
+//!    the encoded fragments of one timeline, and one decoded time slice of these fragments.
 //! 2. Load: stream the chunks into a new segment that is not visible yet.
 //! 3. Edit: one manifest edit adds the output and removes the inputs; both changes become visible at the same moment.
 //! 4. Drop: reclaim the inputs when the last reader of the old manifest is done.
@@ -79,8 +79,8 @@ pub enum RewriteCause {
     /// The points are old enough for the next tier.
     Migrate,
     /// Only points before this timestamp, the start of a cold window, are old enough to move. They become segments
-    /// of the tier of the rewrite. Points at and after it become segments of the current tier of the inputs (the last
-    /// tier if the inputs are in several). No output spans the timestamp.
+    /// of the tier of the rewrite. Points at and after it become segments of the current tier of the inputs (of the
+    /// coldest if the inputs are in several tiers). No output spans the timestamp.
     Cut(i64),
     /// Deletes have to be applied.
     Purge,
@@ -320,7 +320,8 @@ impl Shared {
         })
     }
 
-    /// Returns the location of a part. Parts with the same tier and group window get the same group, even a new one.
+    /// Returns the location of a part. Parts with the same tier and group window get the same group, even if the group
+    /// is new.
     fn place_part(
         &self,
         manifest: &ManifestState,
@@ -468,7 +469,7 @@ impl Shared {
         self.forget_done_deletes()
     }
 
-    /// Publishes the outputs in place of the inputs. Retires all parts of the inputs that no output contains.
+    /// Publishes the outputs in place of the inputs. Retires all inputs and copies of inputs that no output contains.
     fn replace(&self, inputs: &[Arc<Segment>], outputs: &[Segment]) -> Result<()> {
         let kept: Vec<SegmentId> = parts(outputs).map(|part| part.id).collect();
         let gone = inputs.iter().flat_map(|input| input.parts());
@@ -579,7 +580,7 @@ impl Shared {
         }
     }
 
-    /// Returns the names of the descriptions of other databases whose points are in the inputs. Their files may
+    /// Returns the names of the descriptions of other databases whose points are in the inputs. The described files may
     /// outlive the inputs; a database that attaches the output ignores these descriptions. For descriptions of this
     /// database, the segment ids are sufficient.
     fn replaced(&self, inputs: &[Arc<Segment>]) -> Result<Vec<String>> {
@@ -650,7 +651,7 @@ fn is_refused(error: &StoreError) -> bool {
 }
 
 /// Returns the narrowest window that contains the windows of all inputs; outside the hot tier at least a cold window.
-/// Returns `None` without inputs, or if they are on both sides of the epoch.
+/// Returns `None` without inputs, or if the inputs are on both sides of the epoch.
 fn target_window(inputs: &[Arc<Segment>], tier: Tier) -> Option<Window> {
     let mut windows = inputs.iter().map(|segment| segment.window);
     let mut target = windows.next()?;
@@ -708,7 +709,7 @@ fn parts_of(inputs: &[Arc<Segment>], rewrite: &Rewrite, base: i64) -> Result<Vec
     Ok(parts.filter(|part| has_points(&part.range)).collect())
 }
 
-/// Returns the sequence up to which deletes are applied to the output.
+/// Returns the sequence below which all deletes are applied to the output.
 fn deletes_applied(inputs: &[Arc<Segment>], deletes: Option<&TableDeletes>) -> SequenceNumber {
     let known = deletes.map_or(SequenceNumber(0), TableDeletes::end);
     let own = inputs.iter().map(|segment| segment.deletes_from()).max();

@@ -2,8 +2,8 @@
 //!
 //! A delete is a journal entry with timelines, a time range, and a sequence. It hides the points of these timelines in
 //! this range that have a lower sequence. The committer removes such points from the active head at once. Frozen heads
-//! and segments are immutable, so readers mask the points, and rewrites omit them. A segment stores the sequence up to
-//! which deletes are applied to it. A delete is forgotten when it is applied to every older segment and head.
+//! and segments are immutable, so readers mask the points, and rewrites omit them. A segment stores the sequence below
+//! which all deletes are applied to it. A delete is forgotten when it is applied to every older segment and head.
 //!
 //! Before the journal that carries a delete is removed, the delete is written as a row of the `DELETES` space.
 
@@ -52,7 +52,7 @@ pub(crate) struct Mask {
 }
 
 impl Deletes {
-    /// Returns the pending deletes of a table.
+    /// Returns the pending deletes of a table; `None` if it has no pending delete.
     pub(crate) fn of(&self, table: TableId) -> Option<&TableDeletes> {
         self.0.get(&table).map(Arc::as_ref)
     }
@@ -218,7 +218,7 @@ pub(crate) fn write_rows(
 }
 
 /// Removes the masked rows from a run. Masks with sequences below `from` are already applied to the source of the run.
-/// Returns false if a mask would leave no row; the run then still contains rows and must be discarded.
+/// Returns false if a mask would leave no row; the caller must then discard the run.
 pub(crate) fn apply(run: &mut Run, masks: &[Mask], from: SequenceNumber) -> bool {
     for mask in masks.iter().filter(|mask| mask.sequence >= from) {
         if !remove_rows(run, mask.range) {

@@ -17,13 +17,13 @@ pub enum StoreError {
     /// The backend failed. The kind of the error determines the reaction of the caller.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// The log failed: the entry was not written, or its outcome is unknown.
+    /// The log failed, such as at a write, whose outcome may be unknown, or at a seal.
     #[error(transparent)]
     Log(LogError),
     /// The archive failed. The kind of the error determines whether a retry may succeed.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// A segment is archived, but no archive is configured to read it from.
+    /// An operation on this segment needs the archive, but no archive is configured.
     #[error("segment {0} needs the archive, which is switched off")]
     NoArchive(SegmentId),
     /// The policy of the table has no archive target.
@@ -85,29 +85,30 @@ pub enum StoreError {
     RowsLost {
         /// Table of the segments.
         table: TableName,
-        /// Kind of the counted rows.
+        /// Counted items: timelines or field numbers.
         what: &'static str,
         /// Component that stores the rows.
         place: &'static str,
-        /// Number of rows found.
+        /// Number found.
         found: u64,
-        /// Number of rows expected.
+        /// Minimum number expected.
         expected: u64,
     },
     /// The directory of timelines rejected a replayed delta.
     #[error("timelines of a replayed journal entry were refused: {0}")]
     Directory(String),
-    /// A segment cannot be copied into files: only a single cold segment without deleted points can.
+    /// A segment cannot be copied into files: only a single cold segment without deleted points can. Also returned if
+    /// the copy has other counts than the segment.
     #[error("segment {0} cannot be copied into files: only a single cold segment without deleted points can")]
     NoCopy(SegmentId),
-    /// A segment was written between the oldest and the newest input of a rewrite. The rewrite would change which
-    /// write wins.
+    /// A segment that overlaps the inputs of a rewrite in time was written between the oldest and the newest input. The
+    /// rewrite would change which write wins.
     #[error("segment {segment} overlaps the segments to be rewritten and was written between them")]
     Interleaved {
         /// The segment in between.
         segment: SegmentId,
     },
-    /// The time of a cut is not the boundary of a cold window inside the window of its segments.
+    /// The time of a cut is not the boundary of a cold window inside the window of the segments.
     #[error("segments from {} to {} cannot be cut at {}: it is not the start of a day window in between",
         Timestamp::from_nanos_clamped(.around.start), Timestamp::from_nanos_clamped(.around.end),
         Timestamp::from_nanos_clamped(*.at))]
@@ -117,7 +118,7 @@ pub enum StoreError {
         /// Window that contains the segments.
         around: TimeRange,
     },
-    /// The segment to be attached would change which write wins over existing points of the table.
+    /// Attaching a segment would change which write wins, because of existing points of the table.
     #[error(
         "table {table} already has points of the same time range that cannot be ordered with these \
          (segment {segment}): attach the archive as a separate table"
@@ -131,7 +132,7 @@ pub enum StoreError {
     /// The segments have no common window: points before and after the epoch are never in one segment.
     #[error("the segments have no common window: some points are before the epoch and others after it")]
     NoCommonWindow,
-    /// The segment was moved or dropped concurrently, or is being moved.
+    /// The segment does not exist any more, or another rewrite, drop or eviction is using it.
     #[error("segment {0} no longer exists or is being moved")]
     SegmentGone(SegmentId),
     /// The caller of a rewrite has cancelled it.

@@ -7,9 +7,9 @@
 //! | `open_rows` | open rows of one shape as variable-length numbers |
 //! | `budget` | memory budget that triggers a seal |
 //!
-//! Only the committer adds and deletes points. Readers lock one shard while they copy the open rows of one timeline. A
-//! head is *active* while it grows and *frozen* while it is being sealed. A frozen head changes only when a table is
-//! dropped.
+//! Only one thread adds and deletes points: the recovery at a start, then the committer. Readers lock one shard while
+//! they copy the open rows of one timeline. A head is *active* while it grows and *frozen* while it is being sealed. A
+//! frozen head changes only when a table is dropped.
 
 mod budget;
 mod open_rows;
@@ -30,10 +30,10 @@ pub use budget::HeadBudget;
 use table::TableHead;
 
 /// Divisor of the head budget. If the open rows exceed this share and reach [`BLOCK_OPEN_BYTES_MIN`] per timeline, all
-/// open rows are encoded. Open rows cost about two bytes per value, blocks less than one.
+/// open rows are encoded. Open rows take about two bytes per value, blocks less than one byte.
 const OPEN_SHARE: usize = 2;
-/// Minimum bytes of open rows per timeline for which blocks are smaller than open rows. Below it, the head is sealed
-/// with its open rows, which are then encoded once in larger runs.
+/// Minimum bytes of open rows per timeline for which blocks are smaller than open rows. Below this minimum, the head is
+/// sealed with its open rows, which are then encoded once in larger runs.
 const BLOCK_OPEN_BYTES_MIN: usize = 320;
 
 /// Unsealed points of all tables since one position of the journal.
@@ -54,7 +54,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// Creates an empty head whose first entry will be `first`.
+    /// Creates an empty head for entries from the sequence `first` on.
     pub fn new(first: SequenceNumber) -> Self {
         Self {
             first,
@@ -111,7 +111,8 @@ impl Head {
         Ok(())
     }
 
-    /// Skips an entry without content for this head, such as one of a dropped table.
+    /// Advances the end of the head past an entry, which may have no content for this head, such as an entry of a
+    /// dropped table.
     pub(crate) fn pass(&self, sequence: SequenceNumber) {
         self.end.fetch_max(sequence.0 + 1, Ordering::AcqRel);
     }

@@ -64,8 +64,8 @@ struct Shard {
     timelines: Pages<TimelineLatest>,
 }
 
-/// Latest values of one timeline. There may be millions of them, and a write changes one per row; the data for a row
-/// with one number fits one cache line.
+/// Latest values of one timeline. There may be millions of instances, and a write changes one per row; the data for a
+/// row with one number fits one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct TimelineLatest {
@@ -77,7 +77,7 @@ struct TimelineLatest {
     more: Option<Box<More>>,
     /// True if `seen` includes the points in chunks.
     spanned: bool,
-    /// True if all values in chunks are included here.
+    /// True if all latest values are in memory, including those found in chunks.
     complete: bool,
 }
 
@@ -115,7 +115,7 @@ struct ShapeRowRest {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CachedLatest {
     pub(crate) row: LatestRow,
-    /// True if chunks hold no further values.
+    /// True if `row` has all latest values of the timeline.
     pub(crate) complete: bool,
 }
 
@@ -130,8 +130,7 @@ impl Default for TableLatest {
 }
 
 impl TableLatest {
-    /// Applies the rows of a delta. If `first_writes` is true, the timelines that the delta introduces have no
-    /// chunks.
+    /// Applies the rows of a delta. `first_writes` is true if the timelines that the delta introduces have no chunks.
     pub(crate) fn apply(&self, sharded: &ShardedDelta<'_>, sequence: SequenceNumber, first_writes: bool) {
         let delta = sharded.delta;
         if first_writes {
@@ -168,7 +167,7 @@ impl TableLatest {
         }
     }
 
-    /// Returns the values of a timeline that are in memory; `None` if there is no entry for it.
+    /// Returns the values of a timeline that are in memory; `None` if no entry of the timeline is in memory.
     pub(crate) fn known(&self, id: TimelineId) -> Option<CachedLatest> {
         let shard = self.shard(id);
         let latest = shard.get(id)?;
@@ -195,8 +194,8 @@ impl TableLatest {
         }
     }
 
-    /// Adds the values found in chunks, unless the generation has changed since they were read. Afterwards nothing
-    /// has to be read for this timeline.
+    /// Adds the values found in chunks, unless the generation has changed since they were read. The timeline is then
+    /// complete: its latest values are available without reading chunks.
     pub(crate) fn complete(&self, id: TimelineId, stored: LatestRow, generation: u64) {
         let mut shard = self.shard(id);
         if generation != self.generation() {
@@ -368,7 +367,7 @@ impl ShapeRow {
         }
     }
 
-    /// Stores a row of its shape, unless the current row has a newer timestamp. Calls `tail` unless the row is a
+    /// Stores a row of this shape, unless the current row has a newer timestamp. Calls `tail` unless the row is a
     /// single number or boolean.
     fn take<'a>(
         &mut self,
@@ -403,7 +402,7 @@ impl ShapeRow {
                 bytes.len() as u64
             });
         }
-        // Frees the capacity left by a single long text.
+        // Frees the capacity left by a single long text or histogram.
         if bytes.capacity() > 2 * bytes.len() + BYTES_KEPT {
             bytes.shrink_to_fit();
         }

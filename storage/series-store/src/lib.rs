@@ -2,9 +2,9 @@
 //!
 //! # Life cycle of a point
 //!
-//! 1. [`SeriesStore::commit`] passes a delta to the [log](tideline_log). The log appends it to the journal of the
-//!    backend together with other waiting deltas, syncs it if required, applies it to the [`head`] and to the
-//!    [`latest`] values, and acknowledges it.
+//! 1. [`SeriesStore::commit`] passes a delta (the points of one write) to the [log](tideline_log). The log appends the
+//!    delta to the journal of the backend together with other waiting deltas, syncs it if required, applies it to the
+//!    [`head`] and to the [`latest`] values, and acknowledges it.
 //! 2. When the head (the memtable) reaches its size budget or its maximum age, the log freezes it. A new generation
 //!    begins in memory and in the journal.
 //! 3. The log [seals](seal) (flushes) the frozen head: it is encoded as chunks and loaded as one segment per

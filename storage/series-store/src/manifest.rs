@@ -108,11 +108,12 @@ pub struct Segment {
     /// Set by a restore request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stays_until: Option<i64>,
-    /// Names of descriptions of other databases whose points are in the segment. Their files may outlive this
+    /// Names of descriptions of other databases whose points are in the segment. The described files may outlive this
     /// segment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaces: Vec<String>,
-    /// List of the names in place of `replaces`, stored with the segment; used if they are too many for the row.
+    /// Separate list of these names, stored with the segment. Used in place of `replaces` if the names are too many for
+    /// the row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces_list: Option<PagedList>,
 }
@@ -227,7 +228,7 @@ impl Segment {
         })
     }
 
-    /// Iterates over the segment and its copy, if it has one: all parts that the backend and targets store.
+    /// Iterates over the segment and its copy, if it has one.
     pub fn parts(&self) -> impl Iterator<Item = &Self> {
         [Some(self), self.copy.as_deref()].into_iter().flatten()
     }
@@ -286,7 +287,7 @@ impl Segment {
         self
     }
 
-    /// Returns the half-open time range of its points.
+    /// Returns the half-open time range of the points.
     pub fn range(&self) -> TimeRange {
         TimeRange::new(self.first, self.last.saturating_add(1))
     }
@@ -335,7 +336,7 @@ impl ManifestState {
         self.segments.get(&table).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// Returns the segments of a table whose time ranges overlap `range`, in write order: a later one wins.
+    /// Returns the segments of a table whose time ranges overlap `range`, in write order: the later segment wins.
     pub fn overlapping(&self, table: TableId, range: TimeRange) -> Vec<Arc<Segment>> {
         let all = self.of_table(table);
         let mut found: Vec<Arc<Segment>> = all

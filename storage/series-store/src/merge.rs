@@ -34,7 +34,8 @@ impl Priority<'_> {
 
 /// Merges parts into one run.
 ///
-/// 1. Sort all rows by timestamp, then by priority, highest first.
+/// 1. Sort all rows by timestamp, then by priority, highest first. Rows of equal priority are sorted by part, then by
+///    row, latest first.
 /// 2. For each timestamp, visit its rows from the newest on. Each field takes the first value found, in the column
 ///    of that value's type.
 pub(crate) fn merge(parts: &[Part<'_>]) -> Run {

@@ -6,7 +6,8 @@
 //! 4. The log replays the journals of older epochs from the published cursor on. Their deltas are applied to a new
 //!    head.
 //! 5. The threads are started, and the default table is created if it is missing. Segments that the manifest did not
-//!    reference in step 2 are freed; a crash interrupted the loads that wrote them.
+//!    reference in step 2 are freed. Such segments remain after a crash during a load, or after a crash before removed
+//!    segments were freed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ pub struct Recovery {
     manifest: ManifestState,
     tables: Tables,
     deletes: Deletes,
-    /// Segments that the manifest does not reference, left by loads that a crash interrupted.
+    /// Segments that the manifest does not reference, left by a crash.
     orphans: Vec<SegmentRef>,
     guard: Guard,
 }

@@ -1,7 +1,7 @@
 //! Segments that are no longer in the manifest: their location in the backend and their files at targets.
 //!
-//! The segment is reclaimed when its last reader is done. Its files are removed afterwards, on threads that may wait
-//! for the target.
+//! A segment is reclaimed when its last reader is done. Its files are removed afterwards, on threads that may wait for
+//! the target.
 
 use std::time::Duration;
 

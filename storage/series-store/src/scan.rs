@@ -75,7 +75,7 @@ pub struct Selection<'a> {
 pub struct Snapshot {
     shared: Arc<Shared>,
     state: State,
-    /// Time at which the snapshot was taken. Points expired by then are hidden.
+    /// Trusted time of the snapshot, or the earlier time set by `before`. Points expired by then are hidden.
     now: Timestamp,
 }
 
@@ -126,8 +126,8 @@ impl Snapshot {
         reader.newest(id, expected)
     }
 
-    /// Returns the time span of the points of each timeline. Ids must be increasing. Fetches the chunks, but reads
-    /// only their headers; decodes only chunks with pending deletes.
+    /// Returns the time span of the points of each timeline; `None` without points. Ids must be increasing. Fetches the
+    /// chunks, but reads only their headers. Decodes only chunks and rows in files that have pending deletes.
     pub(crate) fn spans(&self, table: TableId, ids: &[TimelineId]) -> Result<Vec<Option<Seen>>> {
         let (range, order) = (TimeRange::ALL, Order::Ascending);
         let mut reader = self.reader(Selection {

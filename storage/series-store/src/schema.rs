@@ -101,7 +101,7 @@ impl TableSchema {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Backend`] if the rows cannot be read; [`StoreError::StoredRow`] if one is damaged.
+    /// [`StoreError::Backend`] if the rows cannot be read; [`StoreError::StoredRow`] if a row is damaged.
     pub fn load(backend: &dyn Backend, table: TableId) -> Result<Self> {
         let mut state = State::default();
         let (partition, mut range) = table_rows(space::SCHEMAS, table);
@@ -137,7 +137,7 @@ impl TableSchema {
         self.state.read().saved
     }
 
-    /// Reserves all field numbers below `next_field`, so that new fields get higher numbers.
+    /// Reserves all field numbers below `next_field`, so that they are not assigned to new fields.
     pub(crate) fn reserve(&self, next_field: u32) {
         let names = &mut self.state.write().names;
         let length = names.len().max(next_field as usize);
@@ -275,7 +275,7 @@ impl TableSchema {
         all
     }
 
-    /// Writes and returns the rows of measurements that changed since they were last durable.
+    /// Writes and returns the rows of all measurements whose fields or types are not all in a durable row.
     pub(crate) fn write_rows(
         &self,
         backend: &dyn Backend,
@@ -342,7 +342,7 @@ impl FieldNames for TableSchema {
 }
 
 impl Measurement {
-    /// Returns the highest number of its fields, plus one.
+    /// Returns the highest number of the fields, plus one; 0 without fields.
     fn numbers_end(&self) -> u32 {
         let numbers = self.fields.iter().map(|(field, _)| field.0.saturating_add(1));
         numbers.max().unwrap_or(0)
@@ -391,7 +391,7 @@ impl State {
         is_known.then(|| Arc::clone(shape))
     }
 
-    /// Registers these fields for the measurements. Their types must have been checked.
+    /// Registers these fields for the measurements. The caller must have checked the types.
     fn register_shape(
         &mut self,
         key: ShapeKey,

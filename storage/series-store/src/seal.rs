@@ -1,13 +1,13 @@
 //! Seals (flushes) a frozen head into segments.
 //!
-//! 1. Choose the windows for its points ([`crate::window::choose_tiers`]).
-//! 2. For each table, iterate over its timelines in id order, merge the blocks and open rows of each timeline, cut the
-//!    run at window boundaries, and encode chunks.
+//! 1. For each table, choose the windows for the points ([`crate::window::choose_tiers`]).
+//! 2. Iterate over the timelines of the table in id order, merge the blocks and open rows of each timeline, cut the run
+//!    at window boundaries, and encode chunks.
 //! 3. Load one segment per window.
 //! 4. Write schema and delete rows, because the journal that carries them is about to be removed. The log syncs
 //!    them.
-//! 5. The log publishes the segments: one manifest edit adds them and advances the journal cursor. At the same
-//!    moment, readers switch from the head to the segments.
+//! 5. The log publishes the segments: one manifest edit adds them and advances the journal cursor. Once the edit is
+//!    durable, readers switch from the head to the segments.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -23,7 +23,8 @@ pub struct SealReport {
     pub segments: u64,
     /// Distinct windows of these segments.
     pub windows: u64,
-    /// Lower bound of the number of timelines: for each table, the highest number in one of its segments.
+    /// Lower bound of the number of timelines: the sum, over all tables, of the largest number of timelines in one
+    /// segment.
     pub timelines: u64,
     /// Points in the segments.
     pub points: u64,

@@ -11,7 +11,8 @@ use tideline_model::TimelineId;
 
 use crate::schema::Shape;
 
-/// Number of shards per table. Larger than the number of threads, so that a reader seldom waits for the committer.
+/// Number of shards per table. Larger than the usual number of threads, so that a reader seldom waits for the
+/// committer.
 pub(crate) const SHARDS: usize = 64;
 
 /// Returns the shard of a timeline.
@@ -35,7 +36,7 @@ struct ShardRows<'a> {
     numbers: std::slice::Iter<'a, u32>,
     groups: &'a [DeltaGroup],
     shapes: &'a [Arc<Shape>],
-    /// Group of the last row; `first` is the number of its first row.
+    /// Index of the group of the last row. `first` is the number of the first row of that group.
     group: usize,
     first: u32,
 }

@@ -220,8 +220,8 @@ impl Shared {
         }
     }
 
-    /// Forgets a table that is no longer in the manifest. Rows of its deletes that cannot be removed now have no
-    /// effect.
+    /// Forgets a table that is no longer in the manifest. Delete rows of the table that cannot be removed remain
+    /// without effect.
     pub(crate) fn forget_table(&self, table: TableId, deletes: Vec<SequenceNumber>) {
         self.tables.write().remove(table);
         self.waiting_rows.lock().retain(|_, (of, _)| *of != table);
@@ -351,14 +351,14 @@ impl Shared {
             return;
         }
         for RetiredSegment { place, files } in self.retired.take_free() {
-            // Reads the list of its files before the segment with the list is reclaimed.
+            // Reads the file list before the segment, which stores it, is reclaimed.
             let files = files.map(|files| self.files_at(place, &files));
             self.forget_lists(place.segment);
             if let Err(error) = self.backend.reclaim(place) {
                 tracing::warn!(%error, ?place, "failed to reclaim a segment; the next start retries");
             }
             match files {
-                // Not removed here, because a target may be slow and seals wait for this thread.
+                // Not removed here, because a target may be slow and seals may wait for this thread.
                 Some(Ok(files)) => self.files_to_remove.add(ObjectsToRemove::of(&files)),
                 Some(Err(error)) => tracing::warn!(
                     %error, ?place,

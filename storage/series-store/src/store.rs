@@ -30,8 +30,8 @@ use crate::unsealed::Unsealed;
 /// Interface to the timeline catalog, which holds the identities of timelines. The store handles only their ids.
 ///
 /// A directory with durable rows must also be a model of the log, passed to
-/// [`Recovery::finish_beside`](crate::Recovery::finish_beside). It is then flushed before the store, because the
-/// journal entries that carried its timelines are removed afterwards.
+/// [`Recovery::finish_beside`](crate::Recovery::finish_beside). The directory is then flushed before the store, because
+/// the journal entries that carried its timelines are removed afterwards.
 pub trait TimelineDirectory: Send + Sync {
     /// Adds a timeline that a replayed journal entry introduces. Adding the same timeline again is not an error.
     ///
@@ -136,7 +136,8 @@ pub struct StoreStats {
     pub rewritten_bytes: [u64; 3],
     /// Log entries of all models committed since the start.
     pub commits: u64,
-    /// Journal appends since the start. `commits` divided by this is the average size of a group commit.
+    /// Journal appends since the start, including failed appends. Without failures, `commits / appends` is the average
+    /// size of a group commit.
     pub appends: u64,
     /// Seals completed since the start.
     pub seals: u64,
@@ -206,8 +207,8 @@ impl SeriesStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoSuchTable`]; [`StoreError::SourceTagsFixed`] if the table has points and the source tags
-    /// differ; the errors of [`Log::edit`].
+    /// [`StoreError::NoSuchTable`] if there is no such table; [`StoreError::SourceTagsFixed`] if the table has points
+    /// and the source tags differ; the errors of [`Log::edit`].
     pub fn alter_table(&self, name: &str, spec: TableSpec) -> Result<Arc<Table>> {
         self.log().settle()?;
         let table = self.table(name)?;
@@ -233,16 +234,16 @@ impl SeriesStore {
         Ok(table)
     }
 
-    /// Drops a table with all its points. They become invisible at once; their bytes are freed when the last reader
-    /// is done.
+    /// Drops a table with all its points. The points become invisible at once; their bytes are freed when the last
+    /// reader is done.
     ///
     /// The caller removes catalog rows and index entries.
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoSuchTable`]; [`StoreError::DefaultTable`] for the default table; the errors of [`Log::edit`].
-    /// After a retryable error it may be unknown whether the table was dropped. Until the outcome is resolved, writes
-    /// to the table fail with a retryable error.
+    /// [`StoreError::NoSuchTable`] if there is no such table; [`StoreError::DefaultTable`] for the default table; the
+    /// errors of [`Log::edit`]. After a retryable error it may be unknown whether the table was dropped. Until the
+    /// outcome is resolved, writes to the table fail with a retryable error.
     pub fn drop_table(&self, name: &str) -> Result<TableId> {
         self.log().settle()?;
         let table = self.table(name)?;
@@ -277,12 +278,13 @@ impl SeriesStore {
         self.log().request_outcome(table.id(), key)
     }
 
-    /// Seals everything that was committed before the call, and waits for it.
+    /// Seals everything that was committed before the call, and waits until it is published.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Log`] if the seal fails. The points then stay in the journal and in memory, and the seal is
-    /// retried.
+    /// [`StoreError::Backend`] if the backend is read-only or cannot cut the journal; [`StoreError::Log`] if the seal
+    /// fails, the store is closed, or a thread has panicked. The points then stay in the journal and in memory. A
+    /// failed seal is retried.
     pub fn seal(&self) -> Result<()> {
         Ok(self.threads.flush()?)
     }
@@ -306,8 +308,8 @@ impl SeriesStore {
     }
 
     /// Returns the survey, and the unsealed points of a table before each timestamp that `before` derives from the
-    /// survey. All values are of the same moment. If there are points old enough to be counted, the call takes about
-    /// half as long as a seal of the table.
+    /// survey. The counts are of the same heads as the survey. If there are points old enough to be counted, the call
+    /// takes about half as long as a seal of the table.
     ///
     /// # Errors
     ///
@@ -329,20 +331,21 @@ impl SeriesStore {
     /// # Errors
     ///
     /// [`StoreError::SegmentGone`], [`StoreError::Interleaved`], [`StoreError::NoCommonWindow`], [`StoreError::Cut`]
-    /// or [`StoreError::NoCopy`] if the inputs cannot be rewritten this way; [`StoreError::NoArchive`] or
-    /// [`StoreError::NoTarget`] if files cannot be written; [`StoreError::Cancelled`] if `throttle` cancels the
-    /// rewrite; the errors of the backend, of the archive and of [`Log::edit`].
+    /// or [`StoreError::NoCopy`] if the inputs cannot be rewritten this way; [`StoreError::NoArchive`],
+    /// [`StoreError::NoTarget`] or [`StoreError::TableDropped`] if files cannot be written; [`StoreError::Chunk`] if a
+    /// chunk of an input is damaged; [`StoreError::Cancelled`] if `throttle` cancels the rewrite; the errors of the
+    /// backend, of the archive and of [`Log::edit`].
     pub fn rewrite(&self, rewrite: &Rewrite, throttle: &mut dyn Throttle) -> Result<Rewritten> {
         self.shared.rewrite(rewrite, throttle)
     }
 
-    /// Drops whole segments with their points. Returns the number of dropped segments. The caller must ensure that
-    /// their points have expired.
+    /// Drops whole segments with their points. Ignores unknown ids. Returns the number of dropped segments. The caller
+    /// must ensure that their points have expired.
     ///
     /// # Errors
     ///
-    /// [`StoreError::SegmentGone`] if a segment is being rewritten, evicted or dropped concurrently; the errors of
-    /// [`Log::edit`]. Unknown ids are ignored.
+    /// [`StoreError::SegmentGone`] if a segment is being rewritten, evicted or dropped concurrently; the errors of the
+    /// backend and of [`Log::edit`].
     pub fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64> {
         self.shared.drop_segments(table, segments)
     }
@@ -359,26 +362,27 @@ impl SeriesStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::SegmentGone`] if a segment is being rewritten; [`StoreError::NoArchive`] without an archive;
-    /// [`StoreError::Archive`] if the target cannot be reached; the errors of [`Log::edit`].
+    /// [`StoreError::SegmentGone`] if a segment is being rewritten, evicted or dropped concurrently;
+    /// [`StoreError::NoArchive`] without an archive; [`StoreError::Archive`] if the target cannot be reached; the
+    /// errors of the backend and of [`Log::edit`].
     pub fn evict(&self, table: TableId, segments: &[SegmentId]) -> Result<Evicted> {
         self.shared.evict(table, segments)
     }
 
-    /// Removes the files of a table and of dropped tables that a crash or a failed job has left at targets, if they
+    /// Removes files that a crash or a failed job has left at targets: files of this table and of dropped tables that
     /// are at least a day old. Returns the number of removed files; `0` without an archive or while the clock is in
     /// doubt.
     ///
     /// # Errors
     ///
-    /// [`StoreError::TableDropped`] if there is no such table; [`StoreError::Archive`] if a target fails. Files at
-    /// the other targets are removed nevertheless.
+    /// [`StoreError::TableDropped`] if there is no such table; the errors of the backend; [`StoreError::Archive`] if a
+    /// target fails. Files at the other targets are removed nevertheless.
     pub fn sweep_archive(&self, table: TableId) -> Result<u64> {
         self.shared.remove_files();
         self.shared.sweep_archive(table)
     }
 
-    /// Writes the settings of a table to all folders with files of the table whose stored settings differ. Returns
+    /// Writes the settings of a table to all folders that have files of the table and other stored settings. Returns
     /// the number of folders written or checked; a folder is checked once after a start and after each change.
     ///
     /// # Errors
@@ -447,8 +451,8 @@ impl SeriesStore {
     /// Returns the newest value of every field of a timeline, unless that value has expired.
     ///
     /// The values come from memory. If the timeline has points from before the start, or its values were forgotten,
-    /// its newest chunks are read first. `expected` lists the fields of its measurement; reading stops when all of
-    /// them are found.
+    /// its newest chunks are read first. `expected` lists the fields of the measurement of the timeline; reading stops
+    /// when all of them are found.
     ///
     /// # Errors
     ///
@@ -467,8 +471,8 @@ impl SeriesStore {
         }
     }
 
-    /// Returns the time span of the points of each timeline; `None` for a timeline without points. If points have
-    /// expired, the span may start before the oldest remaining point, but not before the oldest visible time.
+    /// Returns the time span of the points of each timeline; `None` for a timeline without visible points. If points
+    /// have expired, the span may start before the oldest remaining point, but not before the oldest visible time.
     ///
     /// The spans come from memory. For timelines that have points from before the start, or whose spans were
     /// forgotten, the headers of the chunks are read first, in one scan.
@@ -564,7 +568,7 @@ impl SeriesStore {
         Ok(part)
     }
 
-    /// Registers a callback for new entries. It is called on the committer thread and must not block.
+    /// Registers a callback for new entries. The committer calls it on its own thread, so it must not block.
     pub fn on_recent_entries(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.log().on_recent_entries(wake);
     }
@@ -602,8 +606,8 @@ impl SeriesStore {
         self.shared.settings.log.supervisor.failure()
     }
 
-    /// Returns the error of the last seal, or of the last attempt to resolve an edit. Returns `None` after a success,
-    /// and after a caller has begun to wait for a seal.
+    /// Returns the error of the last seal or, while frozen heads wait, of the last attempt to resolve an edit. Returns
+    /// `None` after a success, and after a caller has begun to wait for a seal.
     pub fn seal_error(&self) -> Option<String> {
         self.log().flush_error()
     }

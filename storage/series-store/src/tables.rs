@@ -12,7 +12,7 @@ use crate::latest::TableLatest;
 use crate::manifest::{Adopted, TableRow};
 use crate::schema::TableSchema;
 
-/// Table of the store. Handles are shared. The handle of a dropped table stays valid, but its writes are refused.
+/// Table of the store. Handles are shared. The handle of a dropped table stays valid, but writes to it are refused.
 #[derive(Debug)]
 pub struct Table {
     id: TableId,

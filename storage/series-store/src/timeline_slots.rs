@@ -1,8 +1,8 @@
-//! Slots of the timelines of a shard in its array.
+//! Slots of the timelines of a shard in the array of the shard.
 //!
 //! Agents send their timelines in the same order again and again, and new timelines get the next slots. The next
-//! timeline of a write is therefore probably in the slot after that of the previous one. Checking that slot costs a
-//! comparison in memory that is read sequentially; the map costs a hash and a random memory access.
+//! timeline of a write is therefore probably in the slot after the slot of the previous timeline. Checking that slot
+//! costs a comparison in memory that is read sequentially; the map costs a hash and a random memory access.
 
 use hashbrown::HashTable;
 use tideline_model::TimelineId;
@@ -27,7 +27,7 @@ pub(crate) struct TimelineSlots {
 }
 
 impl TimelineSlots {
-    /// Returns the slot of a timeline.
+    /// Returns the slot of a timeline; `None` for an unknown timeline.
     pub(crate) fn get(&self, id: TimelineId) -> Option<u32> {
         self.by_id
             .find(hash_of(id), |slot| self.holds(*slot, id))

@@ -37,12 +37,11 @@ pub struct Unsealed {
 /// Estimate of the unsealed points that a query reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnsealedEstimate {
-    /// Heads whose points of the table overlap the range in time: the active head, and frozen ones that wait to be
-    /// sealed.
+    /// Number of heads, active or frozen, whose points of the table overlap the range in time.
     pub heads: u64,
-    /// Number of points.
+    /// Number of points, extrapolated if only a sample of the timelines is read.
     pub points: u64,
-    /// Memory of these points in bytes, derived from the average point of their heads.
+    /// Memory of these points in bytes, derived from the average size of a point in these heads.
     pub bytes: u64,
     /// Timestamps of the oldest and the newest sampled point.
     pub span: Option<(i64, i64)>,
@@ -133,7 +132,7 @@ impl<'a> TableHeads<'a> {
 impl Shared {
     /// Returns the survey, and the unsealed points of a table before each timestamp that `before` returns. If heads
     /// have points that are old enough, reads all timelines of these heads, one after another. Uses the memory of one
-    /// timeline, and the time of a seal without the encoding.
+    /// timeline, and takes as long as a seal without the encoding.
     pub(crate) fn survey_unsealed<const COUNT: usize>(
         &self,
         table: TableId,

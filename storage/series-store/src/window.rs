@@ -32,7 +32,7 @@ impl Window {
         }
     }
 
-    /// Returns the window of twice the width that contains this one.
+    /// Returns the window of twice the width that contains this window.
     pub fn parent(self) -> Self {
         Self {
             level: self.level + 1,
@@ -56,8 +56,8 @@ impl Window {
     }
 }
 
-/// Returns the start of the narrowest cold window that contains a timestamp. No cold window ends after this start and
-/// at or before the timestamp.
+/// Returns the start of the narrowest cold window that contains a timestamp. Every cold window that ends at or before
+/// the timestamp ends at or before this start.
 pub fn cold_boundary(nanos: i64, base: i64) -> i64 {
     Window::of(nanos, base, COLD_LEVEL).range(base).start
 }
@@ -66,8 +66,8 @@ pub fn cold_boundary(nanos: i64, base: i64) -> i64 {
 /// Returns at most `count_max` windows, plus at most two per level if wider ones would cross the bounds.
 ///
 /// 1. Start with the occupied windows in time order.
-/// 2. While there are too many, replace all windows except the newest `count_max / 2` with their parents. A window
-///    whose parent would cross the bounds stays.
+/// 2. While there are too many, replace all windows except the newest `count_max / 2` (at least one) with their
+///    parents. A window whose parent would cross the bounds stays.
 ///
 /// The newest windows stay narrow because live data is read most. The result is sorted, and its windows are
 /// disjoint.
@@ -95,7 +95,7 @@ pub fn choose(mut occupied: Vec<Window>, base: i64, bounds: TimeRange, count_max
         old = wider;
         old.dedup();
     }
-    // A widened window may contain its narrow neighbours. These are dropped.
+    // Drops narrow windows that a widened neighbour contains.
     let narrow = narrow
         .into_iter()
         .filter(|window| !old.iter().any(|wide| wide.holds(*window)));

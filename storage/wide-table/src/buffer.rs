@@ -5,8 +5,8 @@
 //! replaces or deletes drops the earlier ones. A deleted range removes the rows of the generation that it covers, and
 //! hides those of older generations and of the part.
 //!
-//! Keys and mutations share the memory of their journal entries. The size of a generation is therefore the size of all
-//! entries applied to it, which also bounds the time to replay it.
+//! Keys and mutations share the memory of their journal entries. The size of a generation is therefore the size of the
+//! applied entries plus a constant per changed row. It also bounds the time to replay these entries.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -113,7 +113,7 @@ impl Generation {
         self.bytes() == 0
     }
 
-    /// Applies the changes of one entry. Only the committer calls it.
+    /// Applies the changes of one entry. Called by the committer, and by journal replay.
     ///
     /// # Errors
     ///
@@ -194,8 +194,8 @@ impl TableBuffer {
         row.max(changes.deleted.covering(key))
     }
 
-    /// Returns the sequence of the last change of a row of a range; `None` if the generation changes none. Linear in the
-    /// number of changed rows of the range.
+    /// Returns the sequence of the last change of a row of a range; `None` if the generation changes none. Linear in
+    /// the number of changed rows of the range.
     pub(crate) fn last_change_in(&self, range: &KeyRange) -> Option<SequenceNumber> {
         let changes = self.changes.read();
         let rows = changes.rows.range::<[u8], _>(bounds(range)?);
@@ -255,7 +255,7 @@ impl Changes {
         }
         let is_alone = effect == Effect::Update && self.deleted.covering(&key).is_some();
         let mutation = match is_alone {
-            // What the update would change was deleted before.
+            // A deleted range covers the row: the update must not apply to an older version of it.
             true => Bytes::from(codec::with_effect(&mutation, Effect::Replace)?),
             false => mutation,
         };

@@ -4,8 +4,9 @@
 //! [`PutFields`] appends fields to a `Vec`. A nested message is encoded into its own buffer and appended with
 //! [`PutFields::put_bytes`].
 //!
-//! As proto3 requires, the methods for typed fields skip default values. A member of a `oneof` is written even if it
-//! holds the default; use [`PutFields::put_integer`] and [`PutFields::put_fixed64`] for it.
+//! In proto3, a field with its default value is omitted. [`PutFields::put_integer`], [`PutFields::put_fixed64`] and
+//! [`PutFields::put_bytes`] write every value, as needed for a member of a `oneof`. All other methods that append a
+//! whole field omit default values.
 
 use crate::varint::{self, zigzag};
 
@@ -31,7 +32,7 @@ pub trait PutFields {
     /// Appends a `fixed64` field, even if all bytes are zero.
     fn put_fixed64(&mut self, field: u32, bits: u64);
 
-    /// Appends the tag and length of a length-delimited field. The caller appends its `length` bytes.
+    /// Appends the tag and length of a length-delimited field. The caller appends `length` bytes.
     fn put_bytes_head(&mut self, field: u32, length: usize);
 
     /// Appends a `bytes` field or a nested message, even if it is empty.
@@ -152,7 +153,7 @@ mod tests {
         out
     }
 
-    /// Examples of <https://protobuf.dev/programming-guides/encoding/>, and the largest field number.
+    /// Examples from <https://protobuf.dev/programming-guides/encoding/>, doubles, and the largest field number.
     #[test]
     fn fields_have_the_bytes_of_the_specification() {
         assert_eq!(written(|out| out.put_integer(1, 150)), [0x08, 0x96, 0x01]);

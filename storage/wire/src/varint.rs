@@ -7,10 +7,9 @@
 //! 300 = 0b10_0101100  →  1_0101100 0_0000010
 //! ```
 //!
-//! Writers emit the shortest form. Readers differ in the other forms they accept, so each caller uses the function that
-//! fits its format: [`take`] and [`read`] reject values above 64 bits; [`take_wrapping`] drops the excess bits, as
-//! Protocol Buffers require. All accept redundant trailing zero groups (`80 00` is 0). A format that allows one form
-//! per value compares the length read with [`len`].
+//! Writers emit the shortest form. [`take`] and [`read`] reject values above 64 bits; [`take_wrapping`] drops the
+//! excess bits, as Protocol Buffers require. All readers accept redundant trailing zero groups (`80 00` is 0). A format
+//! that allows only the shortest form compares the number of bytes read with [`len`].
 
 /// Length of the longest form, in bytes.
 pub const BYTES_MAX: usize = 10;
@@ -35,7 +34,7 @@ pub enum VarintError {
 /// Appends `value` in 1 to 10 bytes.
 #[inline]
 pub fn put(value: u64, out: &mut Vec<u8>) {
-    // Most values are short. Each branch grows the buffer at most once.
+    // Most values are short. The first two branches grow the buffer at most once.
     if value < 1 << 7 {
         out.push(value as u8);
     } else if value < 1 << 14 {

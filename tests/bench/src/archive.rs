@@ -27,12 +27,12 @@ use crate::wanted;
 
 /// The table of ratios.
 const RATIOS: &str = "ratios";
-/// Machines that write to [`RATIOS`], and fields per machine.
+/// Number of machines that write to [`RATIOS`], and number of fields per machine.
 const RATIO_HOSTS: u64 = 100;
 const RATIO_FIELDS: u64 = 10;
-/// Approximate ticks of a counter per step: 100 ticks per second on four processors.
+/// Approximate number of ticks of a counter per step: 100 ticks per second on four processors.
 const TICKS: usize = 4_000;
-/// Rounds of queries that read one day of all timelines.
+/// Number of rounds of queries that read one day of all timelines.
 const DAY_ROUNDS: usize = 5;
 const ONE_ROUNDS: usize = 200;
 

@@ -59,9 +59,9 @@ pub(crate) enum Judged {
     Percentile99,
 }
 
-/// Rounds at full scale for queries that take about 1 ms.
+/// Number of rounds at full scale for queries that take about 1 ms.
 const QUICK_ROUNDS: usize = 1_000;
-/// Rounds at full scale for queries that read millions of values.
+/// Number of rounds at full scale for queries that read millions of values.
 pub(crate) const WIDE_ROUNDS: usize = 100;
 /// Divisor of the number of rounds at [`Scale::Quick`].
 const QUICK_SCALE: usize = 5;

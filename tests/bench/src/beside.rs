@@ -1,5 +1,5 @@
-//! Interference: how much one kind of work slows down another, in alternating time slices with and without
-//! it, on the same server.
+//! Interference: how much one kind of work slows down another, in alternating time slices with and without the
+//! second kind, on the same server.
 //!
 //! Slices alternate so that other load on the machine affects both kinds equally. A move that runs during a
 //! slice is cancelled afterwards, so that the same points move again in the next slice.
@@ -25,7 +25,7 @@ use crate::set::{DAY, Kind, STEP, Scale, Set};
 use crate::truth::Truth;
 use crate::wanted;
 
-/// Clients of the flood of cold queries; each sends one query at a time.
+/// Number of clients that send cold queries; each sends one query at a time.
 const FLOOD_CLIENTS: usize = 4;
 /// Table of recent points for the hot queries.
 const LIVE: &str = "live";
@@ -33,7 +33,7 @@ const LIVE: &str = "live";
 const MOVING: &str = "moving";
 /// Table for ingest.
 const TAKEN: &str = "taken";
-/// Machines that write to [`TAKEN`], and the seed of their values.
+/// Number of machines that write to [`TAKEN`], and the seed of their values.
 const TAKEN_HOSTS: u32 = 1_000;
 const TAKEN_SEED: u64 = 20_260_102;
 /// Age in days of the first row in [`TAKEN`]. Timestamps advance faster than the clock and must not reach the

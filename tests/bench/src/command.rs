@@ -21,9 +21,9 @@ use crate::report::{Report, Unit, Wanted};
 use crate::set::{DEFAULT_TABLE, Kind, Scale, Set};
 use crate::wanted;
 
-/// Rounds of each of the two writers.
+/// Number of rounds of each of the two writers.
 const ROUNDS: usize = 3;
-/// Rows per machine of set M; all machines together give about 500 MB.
+/// Number of rows per machine of set M; the rows of all machines take about 500 MB.
 const STEPS: u32 = 1_500;
 /// Name of the line protocol file.
 const FILE: &str = "write.lp";
@@ -82,7 +82,7 @@ impl Benchmark {
         Ok(())
     }
 
-    /// Sends batches from memory.
+    /// Sends batches from memory; returns the time until the last acknowledgement.
     fn send(&self, address: SocketAddr, batches: &[Vec<u8>]) -> Result<Duration> {
         let mut next = batches.iter();
         let loaded = load_batches(address, DEFAULT_TABLE, self.connections, |batch| {

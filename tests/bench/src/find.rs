@@ -22,17 +22,17 @@ use crate::server::Server;
 use crate::set::{DEFAULT_TABLE, Scale};
 use crate::wanted;
 
-/// Rounds of narrow queries.
+/// Number of rounds of narrow queries.
 const ROUNDS: usize = 500;
-/// Rounds of queries that count all timelines.
+/// Number of rounds of queries that count all timelines, and of requests that list tag values.
 const WIDE_ROUNDS: usize = 50;
-/// Distinct values of the smaller tags.
+/// Numbers of distinct values of some tags.
 const RACKS: u64 = 1_000;
 const SERVICES: u64 = 200;
 const REGIONS: u64 = 9;
-/// Timelines that share one value of `serial`, the tag by which timelines are counted.
+/// Number of timelines that share one value of `serial`, the tag by which timelines are counted.
 const SHARED: u64 = 5;
-/// Words of the titles; each title has three of them.
+/// Words of the titles; each title has three of them and the number of its rack.
 const WORDS: [&str; 10] = [
     "backup",
     "storage",

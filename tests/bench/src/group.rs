@@ -1,4 +1,4 @@
-//! Groups of figures that are measured together, on separate servers.
+//! Groups of figures that are measured together. Each group starts servers of its own.
 
 use std::str::FromStr;
 

@@ -32,7 +32,7 @@ pub(crate) struct Response {
 
 /// Read timeout: far above every figure, so that a hung server ends the run.
 const READ_TIMEOUT: Duration = Duration::from_secs(300);
-/// Bytes requested from the socket per read.
+/// Number of bytes requested from the socket per read.
 const READ_BYTES: usize = 256 << 10;
 /// Maximum size of a response head.
 const HEAD_BYTES_MAX: usize = 64 << 10;

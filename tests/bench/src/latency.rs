@@ -21,7 +21,7 @@ pub(crate) struct Latencies {
     sorted: Vec<Duration>,
 }
 
-/// Rounds after the first that are not counted.
+/// Maximum number of warm-up rounds after the first query; their latencies are not counted.
 const WARM_UP_ROUNDS: usize = 20;
 /// Seed of the queries: every run queries the same hosts.
 const SEED: u64 = 7;

@@ -18,9 +18,9 @@ use crate::wait::pause;
 pub(crate) struct Loaded {
     /// Time from the opening of the connections to the last acknowledgement.
     pub(crate) wall: Duration,
-    /// Temporary refusals (429, 503); the batch is sent again.
+    /// Number of temporary refusals (429, 503), after which the batch was sent again.
     pub(crate) refusals: u64,
-    /// Bytes of request bodies.
+    /// Total size of the request bodies, in bytes.
     pub(crate) bytes: u64,
 }
 
@@ -31,9 +31,9 @@ struct Sent {
     bytes: u64,
 }
 
-/// Rows per request.
+/// Number of rows per request.
 pub(crate) const BATCH_ROWS: u64 = 10_000;
-/// Batches prepared in advance, so that generating them never delays the senders.
+/// Number of batches prepared in advance, so that generating them never delays the senders.
 const BATCHES_AHEAD: usize = 8;
 /// Delay before a retry if the response has no `Retry-After`.
 const REFUSED_WAIT: Duration = Duration::from_millis(100);

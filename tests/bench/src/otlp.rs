@@ -43,7 +43,8 @@ impl Benchmark {
         self.run_metrics(Packing::Zstd, report)
     }
 
-    /// Loads all data points, seals, waits until the server is idle, reports sizes and counts.
+    /// Loads all data points, seals, waits until the server is idle, reports figures, and checks the number of
+    /// stored points.
     fn run_metrics(&self, packing: Packing, report: &mut Report) -> Result<()> {
         let name = packing.name();
         let scrapes = self.scrapes(Version::V2);

@@ -35,7 +35,8 @@ pub(crate) struct Peer {
     pub(crate) process: Option<u32>,
 }
 
-/// Retries for a peer that shows stored samples only after a delay, and the pause between them.
+/// Number of retries for a peer that shows stored samples only after a delay, and the pause between two
+/// retries.
 const SETTLE_ROUNDS: usize = 120;
 const SETTLE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -47,7 +48,7 @@ impl Peer {
         })
     }
 
-    /// Queries the number of node exporter samples that the peer stores.
+    /// Queries the number of node exporter samples of the last day that the peer stores.
     fn samples_of_nodes(&self) -> Result<f64> {
         let found = Cell::new(0.0);
         let send = promql::checked_request(

@@ -12,17 +12,17 @@ use crate::set::DEFAULT_TABLE;
 #[derive(Debug, Clone)]
 pub(crate) struct Plain {
     pub(crate) hosts: u64,
-    /// Values per point.
+    /// Number of values per point.
     pub(crate) fields: u64,
-    /// Points per machine.
+    /// Number of points per machine.
     pub(crate) steps: u64,
     /// First timestamp in nanoseconds; the start of a window.
     pub(crate) start: i64,
     /// Nanoseconds between two points.
     pub(crate) step: i64,
-    /// Steps per window of a query.
+    /// Number of steps per window of a query.
     pub(crate) window: u64,
-    /// Windows per query.
+    /// Number of windows per query.
     pub(crate) windows: u64,
 }
 

@@ -24,12 +24,12 @@ use crate::report::{Report, Unit, Wanted};
 use crate::set::{DEFAULT_TABLE, HOUR, Scale};
 use crate::wanted;
 
-/// Samples per request: the default maximum of Prometheus.
+/// Number of samples per request: the default maximum of Prometheus.
 pub(crate) const REQUEST_SERIES: usize = 2_000;
 /// Nanoseconds between two scrapes.
 pub(crate) const SCRAPE: i64 = 15_000_000_000;
 pub(crate) const SUBSYSTEMS: [&str; 5] = ["cpu", "disk", "filesystem", "memory", "network"];
-/// Metric names per subsystem.
+/// Number of metric names per subsystem.
 pub(crate) const NAMES: usize = 50;
 pub(crate) const DEVICES: [&str; 2] = ["sda", "sdb"];
 /// Help text of every metric, of typical length.
@@ -49,7 +49,7 @@ pub(crate) struct Scrapes {
     /// Number of the first host. The two versions use different hosts, because both may be sent to one
     /// server.
     pub(crate) first_host: usize,
-    /// Scrapes per host.
+    /// Number of scrapes per host.
     pub(crate) rounds: usize,
     /// First timestamp in nanoseconds.
     pub(crate) start: i64,
@@ -67,7 +67,8 @@ impl Benchmark {
         }
     }
 
-    /// Loads all samples, seals, waits until the server is idle, reports sizes and counts.
+    /// Loads all samples, seals, waits until the server is idle, and checks the number of stored samples. Reports
+    /// throughput, memory and disk usage.
     fn run_remote_write(&self, version: Version, report: &mut Report) -> Result<()> {
         let name = version.name();
         let scrapes = self.scrapes(version);
@@ -126,7 +127,7 @@ impl Benchmark {
         self.forget(&data)
     }
 
-    /// Returns 40 hosts, scraped during the last three hours, or 40 times at [`Scale::Quick`].
+    /// Returns 40 hosts that are scraped for the last three hours; at [`Scale::Quick`], only 40 times each.
     pub(crate) fn scrapes(&self, version: Version) -> Scrapes {
         let rounds = match self.scale {
             Scale::Full => (3 * HOUR / SCRAPE) as usize,

@@ -20,16 +20,16 @@ use crate::truth::Truth;
 use crate::wanted;
 
 const SECOND: i64 = 1_000_000_000;
-/// Rounds of fast queries.
+/// Number of rounds of fast queries.
 const QUICK_ROUNDS: usize = 1_000;
 /// Nanoseconds between two samples of a counter.
 const SCRAPE: i64 = 15 * SECOND;
-/// Values of the tag by which counters are summed.
+/// Number of values of the tag by which counters are summed.
 const GROUPS: u64 = 10;
 /// Relative tolerance of a rate: both ends of a window are extrapolated in floats.
 const RATE_TOLERANCE: f64 = 1e-9;
 
-/// Counters that rise linearly, each at its own rate.
+/// Counters that rise linearly, each at one of seven rates.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counters {
     series: u64,
@@ -303,7 +303,7 @@ fn labelled<const N: usize>(metric: &str, tags: [(&str, String); N]) -> Series {
 }
 
 /// Returns the PromQL query of the Time Series Benchmark Suite: the mean of each field by host and hour over
-/// twelve hours.
+/// twelve hours, fewer in smaller sets.
 pub(crate) fn wide<'a>(set: &'a Set, truth: &'a Truth, random: &mut Random) -> CheckedRequest<'a> {
     let hours = set.steps as usize / STEPS_AN_HOUR;
     let wide = hours.min(12);

@@ -36,7 +36,7 @@ pub(crate) struct Queries<'a> {
 pub(crate) const CONTENT_TYPE: &str = "application/json";
 /// Relative tolerance of a mean: the documented precision of float sums.
 pub(crate) const TOLERANCE: f64 = 1e-12;
-/// Timelines per page of search results.
+/// Number of timelines per page of search results.
 const PAGE: usize = 100;
 /// Maximum number of hours of [`Queries::all_fields_by_hour`].
 const WIDE_HOURS: usize = 12;

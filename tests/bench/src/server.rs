@@ -44,7 +44,7 @@ const IDLE_LOOKS: usize = 6;
 const IDLE_POLL: Duration = Duration::from_secs(1);
 /// Maximum time until the server ends after SIGTERM; the documented limit is 5 s.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
-/// Bytes of the log that an error quotes.
+/// Maximum number of bytes of the log that an error quotes.
 const LOG_TAIL_BYTES: usize = 2_000;
 
 impl Server {

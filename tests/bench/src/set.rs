@@ -15,13 +15,13 @@ pub(crate) struct Set {
     /// Table to which the set is written.
     pub(crate) table: &'static str,
     pub(crate) hosts: u32,
-    /// Rows per machine.
+    /// Number of rows per machine.
     pub(crate) steps: u32,
     /// First timestamp in nanoseconds since the Unix epoch, on a whole minute.
     pub(crate) start: i64,
 }
 
-/// Shape of a load.
+/// Name of a data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// 4,000 machines, 1 hour.
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
 /// Fraction of each set that is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scale {
-    /// All of it; the goals apply to this scale.
+    /// Whole sets; the goals apply to this scale.
     Full,
     /// A sixth of S and M and a tenth of C; checks that everything works.
     Quick,
@@ -49,7 +49,7 @@ pub(crate) const MINUTE: i64 = 60 * NANOS_PER_SECOND;
 pub(crate) const HOUR: i64 = 60 * MINUTE;
 /// Nanoseconds per day.
 pub(crate) const DAY: i64 = 24 * HOUR;
-/// Age of a set of the past in days; recent enough to be sealed into the hot tier.
+/// Age in days of a set from [`Set::of_the_past`]; recent enough to be sealed into the hot tier.
 const DAYS_AGO: i64 = 3;
 /// Table that always exists.
 pub(crate) const DEFAULT_TABLE: &str = "default";

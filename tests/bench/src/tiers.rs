@@ -90,7 +90,8 @@ impl Benchmark {
         Ok((server, data))
     }
 
-    /// Makes all points of a table old by a policy, moves them and waits until the server is idle.
+    /// Sets a policy under which all points of a table belong to the cold tier, moves them and waits until the
+    /// server is idle.
     pub(crate) fn migrate(&self, server: &mut Server, table: &str) -> Result<Moved> {
         let mut control = Control::open(server)?;
         let resident = server.forget_peak()?;

@@ -1,4 +1,4 @@
-//! Goals of the figures on a machine with two cores.
+//! Goals of the figures on a machine with two cores. S, M and C are the data sets of the module `set`.
 //!
 //! Each goal is documented with its unit; the measuring modules assign it to a figure.
 

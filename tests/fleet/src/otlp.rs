@@ -78,7 +78,7 @@ impl Default for Data {
     }
 }
 
-/// Data point of any type; each type of metric uses its own members and ignores the others.
+/// Data point of any type; the Protocol Buffers form of a metric uses only the members of its type.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Point {
     /// Attributes.

@@ -21,9 +21,9 @@ const LOOKING_AT_TIME: [&str; 15] = [
     "year",
 ];
 
-/// Fixes each selector and subquery of a query to a timestamp, unless it already has a fixed timestamp or is
-/// inside a subquery. Returns the query and the timestamps at which to evaluate it. Returns `None` if the query is
-/// invalid or its result still depends on the evaluation timestamp.
+/// Fixes each selector and subquery of a query to a timestamp, unless its `@` already has a number or it is inside a
+/// subquery. Returns the query and the timestamps at which to evaluate it. Returns `None` if the query is invalid or
+/// its result still depends on the evaluation timestamp.
 pub(crate) fn fixed(query: &str, time: i64) -> Option<(String, Vec<i64>)> {
     let mut expr = tideline_promql::parse(query).ok()?;
     if !fix(&mut expr, time) {

@@ -1,6 +1,6 @@
 //! Ageing of points: moves between tiers, policies and deletes.
 //!
-//! Each function applies a step to the service and to the model.
+//! Steps are applied to the service and to the model.
 
 use crate::{Client, reading};
 use serde_json::{Value as Json, json};
@@ -88,7 +88,7 @@ pub(super) fn delete(client: &Client, model: &mut Model, random: &mut Random, co
     check_timelines(client, model, &format!("{context}, {span:?}"));
 }
 
-/// Sends a delete once or twice: it is idempotent.
+/// Sends a delete once or twice, because deletes are idempotent.
 fn post_delete(client: &Client, random: &mut Random, what: &str, body: &Json, context: &str) {
     for _ in 0..=random.index(2) {
         let response = client.post_json(&format!("/v1/tables/default/{what}/delete"), body);

@@ -101,7 +101,7 @@ impl Model {
         assert!(left.is_empty(), "never written or deleted, but found: {left:?}");
     }
 
-    /// Returns true if a point of this timestamp can be written.
+    /// Returns true if a point with this timestamp can be written.
     pub(super) fn takes(&self, time: i64) -> bool {
         time >= self.visible_from
     }

@@ -43,7 +43,7 @@ pub(super) struct Case {
 /// leaves a request without a response.
 struct Gate(PathBuf);
 
-/// Packed store with which every case begins.
+/// Prepared store with which every case begins, packed into one archive.
 #[derive(Debug)]
 pub(super) struct Prepared {
     seed: u64,

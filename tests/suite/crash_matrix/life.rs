@@ -24,11 +24,11 @@ const HOUR: i64 = 60 * MINUTE;
 pub(super) const DAY: i64 = 24 * HOUR;
 /// Age at which points expire. Points are never written with an age within half a day of it.
 const RETENTION: i64 = 30 * DAY;
-/// Age in days of the points that are cold from the beginning.
+/// Age in days of the points that are cold from the beginning and do not expire.
 pub(super) const COLD_DAYS: Range<i64> = 5..6;
-/// Segments of one window that are enough for a fold.
+/// Number of segments of one window that is enough for a fold.
 const STACK: usize = 14;
-/// Points per request.
+/// Number of points per request.
 const REQUEST_POINTS: usize = 500;
 
 /// Machine and timestamp in nanoseconds.
@@ -42,7 +42,7 @@ pub(super) struct Life {
     now: i64,
     /// Number of the last write.
     written: i64,
-    /// Writes that a point may show; `None` if it may be absent.
+    /// Numbers of the writes that each point may show; `None` in the list means that the point may be absent.
     places: BTreeMap<Place, Vec<Option<i64>>>,
     /// Points that were written more than once; several tiers may contain them.
     rewritten: BTreeSet<Place>,

@@ -11,7 +11,7 @@ use tideline_tests::reading::Fields;
 const SECOND: i64 = 1_000_000_000;
 const MINUTE: i64 = 60 * SECOND;
 const DAY: i64 = 86_400 * SECOND;
-/// 2024-03-01T00:00:00Z.
+/// Start of the regular series: 2024-03-01T00:00:00Z.
 const START: i64 = 1_709_251_200 * SECOND;
 
 /// One step.

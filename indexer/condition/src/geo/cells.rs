@@ -1,8 +1,9 @@
 //! Space-filling curve over the globe: nearby points mostly have nearby numbers.
 //!
 //! Latitude and longitude are quantized to 32 bits each, and their bits are interleaved (Z-order curve). A rectangle
-//! is covered by a few ranges of the curve. They are found by dividing the globe into quarters, and the quarters on the
-//! border of the rectangle again, until a rectangle has more than `CELLS_MAX` cells.
+//! is covered by a few ranges of the curve. The ranges are found by dividing the globe into quarters, and again
+//! each quarter on the border of the rectangle, until no cell is on the border or the rectangle has more than
+//! `CELLS_MAX` cells.
 
 use tideline_model::GeoPoint;
 
@@ -62,7 +63,7 @@ impl Rectangle {
         ]
     }
 
-    /// Joins rectangles that touch. All must have the same latitudes.
+    /// Joins rectangles that touch or overlap. All must have the same latitudes.
     pub(super) fn joined(mut rectangles: Vec<Self>) -> Vec<Self> {
         rectangles.sort_by(|one, other| one.west.total_cmp(&other.west));
         let mut joined: Vec<Self> = Vec::new();

@@ -40,7 +40,8 @@ impl SegmentView<'_> {
             TextTest::Phrase(query) => {
                 let all = all_in(query.iter().map(|word| self.documents_with(&terms, word)))?;
                 if query.len() > 1 && all.len() > PHRASE_DOCUMENTS_MAX {
-                    // Testing each distinct value once may be cheaper than verifying that many documents.
+                    // Testing each distinct value once may be cheaper than verifying all documents with these
+                    // words.
                     return Ok(Bounded::exact(self.values(&terms.values, test)?));
                 }
                 Ok(phrase(all, query, bound))

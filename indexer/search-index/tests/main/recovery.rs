@@ -176,8 +176,8 @@ fn removed_timelines_vanish_at_once_and_their_documents_with_the_next_commit() {
     assert_eq!(database.check(&not(3)).len(), 900);
 }
 
-/// Deletes so much of the first commit that the second commit starts a merge. The restart interrupts the merge, and
-/// it is repeated during the third commit.
+/// Deletes so much of the first commit that the second commit starts a merge. Reopening the index interrupts
+/// the merge, which is repeated during the third commit.
 #[test]
 fn merges_never_bring_documents_back() {
     for _ in 0..4 {

@@ -1,7 +1,7 @@
 //! Server selection and authentication of a command.
 //!
-//! The server is the first of `--server`, `--profile`, `TIDELINE_SERVER`, the default profile, and this
-//! machine. The token is only read from a file and never printed. The file of `TIDELINE_TOKEN_FILE` takes
+//! The server is the first of `--server`, `--profile`, `TIDELINE_SERVER`, the default profile, and port 8490 of
+//! this machine. The token is only read from a file and never printed. The file of `TIDELINE_TOKEN_FILE` takes
 //! precedence and is used for any server; the profile's token file is used only for the profile's server. The
 //! file of trusted authorities follows the same rules, but `--ca` takes precedence.
 
@@ -182,7 +182,8 @@ impl Profiles {
     }
 }
 
-/// Returns the path of the profile file; `None` if `TIDELINE_PROFILES`, `XDG_CONFIG_HOME` and `HOME` are not set.
+/// Returns the path of the profile file; `None` if `HOME` is not set and `TIDELINE_PROFILES` and
+/// `XDG_CONFIG_HOME` are not set or empty.
 fn file() -> Option<PathBuf> {
     match std::env::var_os("TIDELINE_PROFILES") {
         Some(path) if !path.is_empty() => Some(PathBuf::from(path)),
@@ -195,7 +196,7 @@ fn file() -> Option<PathBuf> {
     }
 }
 
-/// Reads the profiles. Returns an empty map of profiles if the file does not exist.
+/// Reads the profiles. Returns no profiles if the file does not exist or has no path.
 fn load() -> Result<Profiles> {
     let Some(path) = file() else {
         return Ok(Profiles::default());
@@ -208,7 +209,8 @@ fn load() -> Result<Profiles> {
     toml::from_str(&text).map_err(|error| unreadable(&path, &text, &error))
 }
 
-/// Returns the error for an invalid profile file. It omits the content of the file, which may contain a token.
+/// Returns the error for an invalid profile file. The error omits the values in the file, because one of them
+/// may be a token.
 fn unreadable(path: &Path, text: &str, error: &toml::de::Error) -> CliError {
     let message = error.message();
     let reason = match (message.starts_with("invalid"), message.rsplit_once(", expected ")) {
@@ -228,7 +230,7 @@ fn unreadable(path: &Path, text: &str, error: &toml::de::Error) -> CliError {
     ))
 }
 
-/// Expands a leading `~/` to the home folder.
+/// Expands a leading `~/` to the home folder, unless `HOME` is not set.
 fn at_home(path: &str) -> PathBuf {
     match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => PathBuf::from(home).join(rest),

@@ -1,6 +1,7 @@
 //! `tideline attributes`: shows and changes attributes that users add to timelines.
 //!
-//! A change applies to timelines selected by conditions or ids, or to all. The command waits for its end.
+//! A change applies to timelines selected by conditions or ids, or to all. The command waits until the change
+//! has ended.
 
 use std::io::{BufRead, BufReader};
 

@@ -19,7 +19,8 @@ const CANDIDATES_MAX: usize = 200;
 const OPERATORS: [&str; 3] = ["!=", "^=", "="];
 /// Characters at which bash starts a new word.
 const BASH_BREAKS: [char; 2] = ['=', ':'];
-/// Command without candidates, because its options of the same names have other meanings.
+/// Command without candidates: some of its options have the names of other commands' options but another
+/// meaning.
 const WITHOUT_CANDIDATES: &str = "write";
 
 /// Arguments of `complete`.
@@ -68,13 +69,13 @@ struct Typed {
 #[derive(Debug, Default)]
 struct Context {
     kind: Option<NameKind>,
-    /// Connection options as they were typed.
+    /// `--server`, `--profile` and `--table`, each followed by its value.
     connection: Vec<String>,
     measurement: Option<String>,
 }
 
-/// Prints one candidate per line. `command` is the definition of the whole command line. Prints nothing if the
-/// server does not respond.
+/// Prints one candidate per line. `command` is the definition of the whole command line. Prints nothing if no
+/// name fits or the request to the server fails.
 ///
 /// # Errors
 ///
@@ -99,7 +100,8 @@ pub fn run(arguments: &CompleteArguments, command: &Command) -> Result<()> {
     }
 }
 
-/// Formats a candidate as the shell inserts it into the line.
+/// Formats a candidate as the shell inserts it: for bash outside of quotes, the part after the last word break,
+/// escaped; otherwise unchanged.
 fn written(candidate: &str, typed: &Typed, shell: Option<Shell>) -> String {
     if shell != Some(Shell::Bash) || typed.is_quoted {
         return candidate.to_owned();
@@ -232,8 +234,8 @@ fn of_command(path: &[&str]) -> Option<NameKind> {
     }
 }
 
-/// Returns the names that begin with the word at the cursor. `None` if the word is an option or the request
-/// failed.
+/// Returns the names that begin with the word at the cursor. `None` if the word is an option, a connection
+/// option is invalid, or the request fails.
 fn candidates(kind: NameKind, context: &Context, current: &str) -> Option<Vec<String>> {
     if current.starts_with('-') {
         return None;
@@ -267,7 +269,7 @@ fn candidates(kind: NameKind, context: &Context, current: &str) -> Option<Vec<St
     }
 }
 
-/// Returns condition keys, or after an operator the values of the key.
+/// Completes a condition: its key, or after an operator its value.
 fn conditions(client: &Client, current: &str) -> Option<Vec<String>> {
     let typed = current.char_indices().find_map(|(at, _)| {
         let operator = OPERATORS

@@ -1,8 +1,8 @@
 //! `tideline export`: writes the points of a selection and range to a file that `tideline write` can read.
 //!
-//! Line protocol and ndjson are exported page by page, so that a table of any size needs constant memory and
-//! stays within the server's budgets. Numbers are parsed from the JSON text, so that 64-bit integers stay exact.
-//! The list of fields determines which integers are unsigned.
+//! Line protocol and ndjson are exported page by page, so that an export of any size needs constant memory and
+//! stays within the server's budgets. Numbers are parsed from the JSON text, so that 64-bit integers stay
+//! exact. The list of fields determines which integers are unsigned.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
@@ -128,7 +128,7 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let mut query = selection::query(&arguments.timelines, &arguments.fields)?;
     query.insert("range".into(), arguments.range.range().into());
-    // An export that is imported again must be complete.
+    // Includes start timestamps and exemplars of Prometheus samples, because an export must be complete.
     query.insert("sample_details".into(), true.into());
     known::check(&client, &query.clone().into())?;
     let failed = |error: std::io::Error| match &arguments.out {
@@ -175,7 +175,8 @@ fn in_one(
     }
 }
 
-/// Returns the number of values in the result of a query whose fields were written with native histograms.
+/// Counts the values of the selected fields that were ever written with native histograms. Values of another
+/// type in such a field are counted as well.
 fn histograms(client: &Client, query: &Map<String, serde_json::Value>, wanted: &[String]) -> Result<u64> {
     #[derive(Deserialize)]
     struct Counts {

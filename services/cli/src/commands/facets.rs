@@ -64,7 +64,8 @@ pub(crate) fn run(arguments: &FacetsArguments) -> Result<()> {
     }
     let text = client.post(&client.of_table("/timelines/facets"), &search)?;
     let response = client.parse(&text)?;
-    // A valid attribute may not be set on any timeline yet; all timelines are then counted as "(none)".
+    // An unknown attribute is only a warning: it may not be set on any timeline yet, and all timelines then
+    // count as "(none)".
     UnknownNames::of(&client, &response, |kind, name| {
         response["timelines"] == 0 || (kind == "tag" && by.iter().any(|by| by[kind] == name))
     })

@@ -58,7 +58,7 @@ pub(crate) struct FindArguments {
     all: bool,
 }
 
-/// Timelines per page for `--all`: the limit of a search request.
+/// Number of timelines per page for `--all`: the maximum of a search request.
 const PAGE_MAX: u64 = 10_000;
 
 /// Searches timelines and shows them.

@@ -13,7 +13,7 @@ use crate::condition::WhereArguments;
 use crate::error::Result;
 use crate::output;
 
-/// Maximum number of timelines for `--output table` without `--limit`.
+/// Maximum number of timelines in a table without `--limit`.
 const TABLE_TIMELINES: u64 = 100;
 
 /// Arguments of `latest`.

@@ -14,7 +14,8 @@ use crate::client::TableArguments;
 use crate::error::{CliError, Result};
 use crate::output;
 
-/// Number of steps of a range without `--step`.
+/// Number of steps that the default step divides a range into. Rounding the step down to whole seconds
+/// increases the number.
 const STEPS: i64 = 240;
 
 /// Arguments of `promql`.

@@ -20,9 +20,9 @@ use crate::output::{self, CopyError};
 
 pub(crate) use show::{charts, grid, table};
 
-/// Rows shown in a table without `--limit`.
+/// Maximum number of rows of a table without `--limit`.
 const TABLE_ROWS: u64 = 1_000;
-/// Maximum number of rows that charts are drawn from.
+/// Maximum number of rows that charts are drawn from without `--limit`.
 const CHART_ROWS: u64 = 1_000_000;
 
 const EXAMPLES: &str = "\
@@ -87,7 +87,8 @@ const ENDINGS: &[(&str, Output)] = &[
 ];
 
 impl Output {
-    /// Returns the requested format, or the one of `file`'s ending, or JSON if `json` is true, or a table.
+    /// Returns the first that applies: the requested format, the format of `file`'s ending, JSON if `json` is
+    /// true, a table.
     ///
     /// # Errors
     ///

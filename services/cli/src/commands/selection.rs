@@ -46,7 +46,7 @@ impl RangeArguments {
         range
     }
 
-    /// True if neither bound of the range is given.
+    /// Returns true if neither bound of the range is given.
     pub(crate) const fn is_open(&self) -> bool {
         self.last.is_none() && self.from.is_none() && self.to.is_none()
     }

@@ -61,7 +61,7 @@ fn with_server(shell: Shell, script: &str) -> String {
     }
 }
 
-/// Writes a page for `command`, the whole command line, and one for each subcommand.
+/// Writes a page for `command`, the whole command line, and one for each visible subcommand.
 ///
 /// # Errors
 ///

@@ -8,7 +8,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::readable::{self, Kind};
 
-/// Space between two columns.
+/// Number of spaces between two columns.
 const GAP: usize = 2;
 /// Minimum width of a shortened text.
 const TEXT_MIN: usize = 16;
@@ -150,7 +150,7 @@ impl Grid {
         keeps_all.then(|| narrow.lines(&widths, &is_number))
     }
 
-    /// Formats each row as a block with one line per column. Empty cells are omitted.
+    /// Formats each row as a block with one entry per column. Empty cells are omitted, long ones are wrapped.
     fn blocks(&self, width_max: usize) -> String {
         let names = self.head.iter().map(|name| width(name)).max().unwrap_or_default();
         let names = names.min(width_max / 3).max(1);
@@ -287,7 +287,7 @@ fn steered(cell: &str) -> String {
     cell.chars().map(|c| if steers(c) { '·' } else { c }).collect()
 }
 
-/// True if a character moves the cursor, colours text or changes the writing direction.
+/// Returns true if a character moves the cursor, colours text or changes the writing direction.
 fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

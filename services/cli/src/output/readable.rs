@@ -4,7 +4,7 @@
 
 use tideline_openapi::model::Timestamp;
 
-/// Significant digits shown of a number. More are shown only for a large integer part.
+/// Number of significant digits shown of a number. More are shown only for a large integer part.
 const DIGITS: usize = 6;
 /// Numbers of fractional digits of seconds, in the order in which they are tried.
 const FRACTIONS: [usize; 4] = [0, 3, 6, 9];
@@ -40,7 +40,7 @@ pub(crate) fn kind<'a>(cells: impl Iterator<Item = &'a str>) -> Kind {
     }
 }
 
-/// Shortens the cells of a column. Fractions of seconds are dropped while different times stay different.
+/// Shortens the cells of a column. Fractions of seconds are cut as far as different times stay different.
 /// Numbers with a fraction or an exponent are rounded to six digits. Trailing spaces align their decimal points.
 pub(crate) fn shorten(cells: &mut [&mut String]) {
     match kind(cells.iter().map(|cell| cell.as_str())) {
@@ -58,8 +58,8 @@ pub(crate) fn span(first: i64, last: i64) -> (String, String) {
     (first, last)
 }
 
-/// Formats a number with six significant digits, or with one decimal if its integer part is longer. Trailing zeros are
-/// removed.
+/// Formats a number with six significant digits, or with one decimal if its integer part has six digits or more.
+/// Trailing zeros are removed.
 pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     let text = match size {

@@ -15,7 +15,7 @@ pub(super) struct Body<'b> {
     bytes: Cow<'b, [u8]>,
     framing: Framing,
     origins: Origins<'b>,
-    /// Number of its records that are not stored yet, if known.
+    /// Number of the body's records that are not stored yet. `None` for a whole batch.
     pub(super) owed: Option<u64>,
 }
 
@@ -25,7 +25,7 @@ enum Origins<'b> {
     Same,
     /// Position in the batch of the row that each line was made from.
     Rows(&'b [usize]),
-    /// First line of each record in the body, and its position in the batch; ascending in both.
+    /// First line of each record in the body, and position of the record in the batch; ascending in both.
     Chosen(Vec<(usize, usize)>),
 }
 
@@ -86,8 +86,8 @@ impl LineOffsets<'_, '_> {
         }
     }
 
-    /// Creates a body of the records that begin with `lines`, which must ascend. With `behind` all records after
-    /// the one that begins with this line follow; `Some(0)` means all records of the body.
+    /// Creates a body of the records that begin with `lines`, which must ascend. If `behind` is a line, all
+    /// records after the one that begins with this line are added; `Some(0)` adds all records of the body.
     pub(super) fn again(&self, lines: &[usize], behind: Option<usize>, owed: u64) -> Body<'static> {
         let mut bytes = Vec::new();
         let mut chosen = Vec::new();

@@ -1,8 +1,9 @@
 //! Concurrency control: the number of batches in flight adapts to the load of the server.
 //!
 //! At most one batch per connection is in flight. A retryable response or a lost connection halves the limit and
-//! pauses sending, for the time that the server requests if it does. Each stored batch raises the limit by a
-//! fraction of one. Several writers thus share a server without coordination.
+//! pauses sending, for the time that the server requests or else for a time that doubles with each retry. A
+//! stored batch raises the limit by a fraction of one, unless the limit was halved while the batch was in
+//! flight. Several writers thus share a server without coordination.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
 //! Conversion of CSV to points: assigns a role to each column and writes each row as a line of JSON, which can
 //! hold any text.
 //!
-//! A file is read twice. `scan` first determines the type of each column and the form of its times; then rows
+//! A file is read twice. `scan` first determines the type of each column and the form of the times; then rows
 //! are converted. For a stream the first batch is scanned.
 
 mod replaced;
@@ -100,7 +100,7 @@ pub(super) struct CsvPlan {
     names: Vec<String>,
     roles: Vec<Role>,
     measurement: Option<String>,
-    /// Tags of all rows.
+    /// Tags that all rows share.
     tags: Vec<(String, String)>,
     times: TimeForm,
     delimiter: u8,
@@ -124,7 +124,7 @@ impl CsvArguments {
         self.delimiter
     }
 
-    /// True if files have a header.
+    /// Returns true if files have a header.
     pub(super) fn has_header(&self) -> bool {
         self.columns.is_empty()
     }
@@ -142,7 +142,7 @@ impl CsvArguments {
         self.measurement.as_deref()
     }
 
-    /// True if no option for columns is set.
+    /// Returns true if no option except the delimiter is set.
     pub(super) fn says_nothing(&self) -> bool {
         let names = [
             &self.measurement,
@@ -195,7 +195,7 @@ impl CsvArguments {
     }
 
     /// Creates the plan for a file with this header, or with the names of `--columns` if it is `None`. Column
-    /// types and the form of times are open until a [`ColumnScan`] determines them.
+    /// types and the form of times stay open if no option sets them; a [`ColumnScan`] then determines them.
     pub(super) fn plan(&self, header: Option<&[u8]>, path: &str) -> Result<CsvPlan> {
         let names = match header {
             None => self.columns.clone(),

@@ -1,7 +1,7 @@
 //! Cuts a stream of bytes into batches of whole records, limited in bytes and rows.
 //!
-//! Lines before the first quote of a batch are found with vector instructions. Records after them are parsed
-//! one by one.
+//! Lines before the first quote of a batch, and all lines of ndjson, are found with vector instructions. Later
+//! records are parsed one by one.
 //!
 //! Positions and line numbers of batches refer to the uncompressed stream.
 
@@ -9,13 +9,14 @@ use std::io::{self, ErrorKind, Read};
 
 use super::record::Framing;
 
-/// Bytes read at once.
+/// Maximum number of bytes read at once.
 const READ_BYTES: usize = 256 << 10;
-/// Maximum size of one record, in bytes. An unclosed quote would otherwise join the rest of a file into one record.
-/// Instead the first line of the record is sent alone, so that the server rejects only that line.
+/// Size of an incomplete record, in bytes, at which the search for its end stops. An unclosed quote would
+/// otherwise join the rest of a file into one record. Instead the first line of the record is sent alone, so
+/// that the server rejects only that line.
 const RECORD_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes scanned at once for plain lines, small enough to stay in the cache.
+/// Number of bytes scanned at once for lines without quotes, few enough to stay in the cache.
 const BLOCK_BYTES: usize = 16 << 10;
 
 /// Limits of a batch.
@@ -81,7 +82,7 @@ impl<R: Read> Cutter<R> {
         self.offset
     }
 
-    /// Returns the next batch, which ends at `stop` or before, unless its first record is longer. Returns
+    /// Returns the next batch, which ends at `stop` or before, unless its first record ends later. Returns
     /// `None` at the end of the stream.
     pub(super) fn next(&mut self, stop: Option<u64>) -> io::Result<Option<RecordBlock>> {
         let room = stop.map_or(u64::MAX, |stop| stop.saturating_sub(self.offset));
@@ -94,7 +95,7 @@ impl<R: Read> Cutter<R> {
         self.cut(0, 1)
     }
 
-    /// Returns the next `bytes`, or fewer at the end of the stream. They can be given back with
+    /// Returns the next `bytes` bytes, or fewer at the end of the stream. They can be given back with
     /// [`give_back`](Self::give_back).
     pub(super) fn take(&mut self, bytes: usize) -> io::Result<RecordBlock> {
         while self.filled < bytes && !self.is_at_end {
@@ -191,7 +192,7 @@ impl<R: Read> Cutter<R> {
         }
     }
 
-    /// Returns the end of the first line, for a record without an end.
+    /// Returns the end of the first line, for a record without an end. Fails if no line end was read.
     fn end_of_broken_record(&self) -> io::Result<usize> {
         match memchr::memchr(b'\n', &self.buffer[..self.filled]) {
             Some(found) => Ok(found + 1),
@@ -202,8 +203,8 @@ impl<R: Read> Cutter<R> {
         }
     }
 
-    /// Returns the first `bytes` as a block. The first `counted` of them contain `lines` line ends, which are
-    /// not counted again.
+    /// Returns the first `bytes` bytes of the buffer as a block. The first `counted` of them contain `lines`
+    /// line ends, which are not counted again.
     fn take_block(&mut self, bytes: usize, counted: usize, lines: usize) -> RecordBlock {
         let rest = self.filled - bytes;
         let mut next = self.spare.take().unwrap_or_default();

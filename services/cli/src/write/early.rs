@@ -13,8 +13,8 @@ use super::record::Framing;
 /// Integers that are current times in microseconds. As nanoseconds they are times from 1970 to 1973.
 const MICROS: std::ops::Range<u64> = 1_000_000_000_000_000..100_000_000_000_000_000;
 
-/// Returns the likely unit if most times of some records are near 1970. `unit` is the configured unit of
-/// integers.
+/// Returns the likely unit if more than half of the integer times of `records` are near 1970, otherwise `None`.
+/// `unit` is the configured unit of integers.
 pub(super) fn likely_unit_of(records: &[u8], framing: Framing, unit: &str) -> Option<&'static str> {
     let (mut times, mut near, mut largest) = (0u64, 0u64, 0u64);
     let mut at = 0;
@@ -32,8 +32,8 @@ pub(super) fn likely_unit_of(records: &[u8], framing: Framing, unit: &str) -> Op
     (near > times / 2).then(|| likely_unit(largest))
 }
 
-/// True if an integer of a unit is a time less than a day from 1970-01-01, or if the unit is nanoseconds and the
-/// integer would be a current time in microseconds.
+/// Returns true if an integer of a unit is a time less than a day from 1970-01-01, or if the unit is
+/// nanoseconds and the integer would be a current time in microseconds.
 pub(super) fn is_near_1970(time: i64, unit: &str) -> bool {
     let nanos = Precision::parse(unit).unwrap_or_default().nanos();
     let size = time.unsigned_abs();

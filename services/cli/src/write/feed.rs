@@ -85,11 +85,11 @@ struct Source {
     records: Records,
     /// Unit of integer times.
     precision: &'static str,
-    /// Bytes read on disk. `accounted` counts those assigned to batches so far.
+    /// Number of bytes read from disk. `accounted` counts the bytes assigned to batches so far.
     read: Rc<Cell<u64>>,
     accounted: u64,
     acknowledged: Ranges,
-    /// True once the first times were checked.
+    /// True once the times of the first batch were checked for a wrong unit.
     is_checked: bool,
 }
 
@@ -251,8 +251,8 @@ impl<'a> Feed<'a> {
         })
     }
 
-    /// Returns a random number below `bound`, by xorshift. The choice of the next file only has to be spread,
-    /// not secret.
+    /// Returns a random number below `bound`, by xorshift; 0 if files are not read alternately. The choice of
+    /// the next file only has to be spread, not secret.
     fn below(&mut self, bound: usize) -> usize {
         if self.open_max == 1 {
             return 0;
@@ -272,8 +272,8 @@ impl Records {
         }
     }
 
-    /// Returns the next batch, which ends at `stop` or before, unless its first record is longer. Returns `None` at
-    /// the end.
+    /// Returns the next batch, which ends at `stop` or before, unless its first record ends later. Returns
+    /// `None` at the end.
     fn next(&mut self, stop: Option<u64>) -> std::io::Result<Option<RecordBlock>> {
         match self {
             Self::Text(cutter) => cutter.next(stop),
@@ -315,7 +315,7 @@ impl Records {
 }
 
 impl Source {
-    /// Returns the next batch that is not acknowledged yet.
+    /// Returns the next batch that is not acknowledged yet. `None` at the end.
     fn next(&mut self, progress: &Progress, is_resumable: bool) -> std::io::Result<Option<Batch>> {
         loop {
             let offset = self.records.offset();
@@ -383,7 +383,7 @@ impl Source {
         Ok(record)
     }
 
-    /// Returns the bytes on disk that were read since the last call.
+    /// Returns the number of bytes read from disk since the last call.
     fn source_bytes(&mut self) -> u64 {
         if let Records::Parquet { rows, bytes } = &self.records {
             self.read.set(rows.read_of(*bytes));

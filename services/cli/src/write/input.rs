@@ -19,7 +19,7 @@ use super::csv::CsvArguments;
 use super::record::Framing;
 use crate::error::{CliError, Result};
 
-/// Bytes read at once from a file.
+/// Maximum number of bytes read at once from a file.
 const READ_BYTES: usize = 256 << 10;
 /// Interval at which a read that waits for bytes checks whether the run has failed: 200 ms.
 const LOOK_INTERVAL: Timespec = Timespec {
@@ -86,7 +86,7 @@ impl Input {
         })
     }
 
-    /// Opens the input. A read that waits for bytes, as of a pipe, fails once `stopped` is set.
+    /// Opens the input. A read from a pipe fails once `stopped` is set, even while it waits for bytes.
     pub(super) fn open(&self, stopped: &Arc<AtomicBool>) -> io::Result<Opened> {
         let file = if self.path == Path::new("-") {
             File::from(io::stdin().as_fd().try_clone_to_owned()?)
@@ -157,7 +157,8 @@ impl Read for Counted {
     }
 }
 
-/// Finds all inputs of the paths. Fails with a usage error if the paths contain no input or an option does not apply.
+/// Finds all inputs of the paths. Fails with a usage error if a folder contains no input, a format is unknown,
+/// or an option does not apply.
 pub(super) fn find(paths: &[PathBuf], format: Option<FormatName>, csv: &CsvArguments) -> Result<Vec<Input>> {
     let mut inputs = Vec::new();
     for path in paths {

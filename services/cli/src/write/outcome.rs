@@ -1,4 +1,4 @@
-//! Interpretation of responses to a batch, and their sum over all its requests.
+//! Interpretation of the responses to a batch, and the sum of the reports of all its requests.
 //!
 //! A batch may need several requests, because the server can store some lines and reject others until later. An
 //! [`Outcome`] adds up the reports and counts each record once.
@@ -36,12 +36,12 @@ pub(super) struct Outcome {
     pub(super) rejects: Vec<(usize, String)>,
     /// Number of rejected records that the server did not name. All are after the last named one.
     pub(super) unnamed: u64,
-    /// Position of the last named record in the batch.
+    /// Position of the last named record in the batch; `None` if the server named no record.
     pub(super) last_named: Option<usize>,
 }
 
 impl Report {
-    /// Parses the response to a request that stored points.
+    /// Parses the response to a request that stored points; `None` if it is not a report.
     pub(super) fn of_success(body: &Value) -> Option<Self> {
         Some(Self {
             points: body.get("points")?.as_u64()?,
@@ -65,18 +65,19 @@ impl Report {
         }
     }
 
-    /// True if the report names rejected lines.
+    /// Returns true if the report names rejected lines.
     pub(super) fn names_rejects(&self) -> bool {
         !self.rejects.is_empty()
     }
 }
 
 impl Outcome {
-    /// Adds the report of `body`. Returns a body of the records that may be stored later. If `is_last` is true,
-    /// these count as rejected instead.
+    /// Adds the report of `body`. Returns a body of the records that may be stored later; `None` if no record
+    /// is left. If `is_last` is true, such records count as rejected instead.
     pub(super) fn add(&mut self, body: &Body<'_>, report: Report, is_last: bool) -> Option<Body<'static>> {
-        // All records after the last named one are sent again if some of them were rejected. Those stored
-        // before count once. Their values are counted in proportion, because the server reports only the total.
+        // All records after the last named one are sent again if some of them were rejected. Records that were
+        // stored before count once. The number of new values is estimated in proportion, because the server
+        // reports only the total.
         let again = body
             .owed
             .map_or(0, |owed| (report.points + report.rejected).saturating_sub(owed));

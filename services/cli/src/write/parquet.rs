@@ -30,7 +30,7 @@ use super::csv::{CsvArguments, Kind, Role};
 use super::cutter::{BatchLimits, RecordBlock};
 use crate::error::{CliError, Result};
 
-/// Rows decoded at once.
+/// Number of rows decoded at once.
 const ROWS_AT_ONCE: usize = 1_024;
 const NANOS_PER_DAY: i64 = 86_400_000_000_000;
 
@@ -45,7 +45,7 @@ pub(super) struct ParquetRows {
     /// Number of native histograms in skipped columns.
     histograms: u64,
     limits: BatchLimits,
-    /// Rows decoded last, and the index of the next one.
+    /// Rows decoded last, and the index of the next row.
     unpacked: Option<(Rows, usize)>,
     /// Block that was given back.
     returned: Option<RecordBlock>,
@@ -402,7 +402,7 @@ fn as_text(cell: &Cell<'_>, out: &mut Vec<u8>) {
 /// Text written for a time outside of the supported range; the server refuses the row because of it.
 const BEYOND: &str = "beyond the years 1677 to 2262";
 
-/// Appends a field value of the requested type, or of its own type.
+/// Appends a field value of the requested type, or for [`Kind::Auto`] of the type of its column.
 fn as_field(cell: &Cell<'_>, kind: Kind, out: &mut Vec<u8>) {
     let typed = |name: &str, value: &str, out: &mut Vec<u8>| {
         out.extend_from_slice(format!("{{\"{name}\":\"{value}\"}}").as_bytes());

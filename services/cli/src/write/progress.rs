@@ -56,12 +56,12 @@ pub(super) struct Figures {
     pub(super) points: u64,
     pub(super) values: u64,
     pub(super) rejected: u64,
-    /// Rows of CSV with the timeline and time of another row of their file.
+    /// Number of CSV rows with the timeline and time of an earlier row of the same file.
     pub(super) replaced: u64,
     pub(super) retries: u64,
-    /// Rows of the skipped bytes that an earlier run could not store.
+    /// Number of rows in the skipped bytes that an earlier run could not store.
     pub(super) rejected_before: u64,
-    /// Native histograms that were skipped.
+    /// Number of native histograms that were skipped.
     pub(super) histograms: u64,
     pub(super) seconds: f64,
 }

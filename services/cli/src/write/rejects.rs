@@ -102,7 +102,7 @@ impl Rejects {
         }
     }
 
-    /// True if there is a rejects file.
+    /// Returns true if there is a rejects file.
     pub(super) fn has_file(&self) -> bool {
         !self.path.as_os_str().is_empty()
     }

@@ -2,10 +2,10 @@
 //! are ranges of rows.
 //!
 //! Each line is JSON, appended when a batch is acknowledged. The first line contains the run, the server, the
-//! table and the options that determine how inputs are read: a range sent with seconds is not complete for a
-//! run with milliseconds. Ranges have a hash of their bytes, so that a changed file is sent again from the
-//! change on. An incomplete line, left by a crash, is ignored. Its batch is sent again under the same
-//! idempotency key, so that nothing is stored twice.
+//! table and the options that determine how inputs are read: a run with times in milliseconds must not skip a
+//! range that was sent with times in seconds. Ranges have a hash of their bytes, so that a changed file is sent
+//! again from the change on. An incomplete line, left by a crash, is ignored. Its batch is sent again under the
+//! same idempotency key, so that nothing is stored twice.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
@@ -22,7 +22,7 @@ use crate::error::{CliError, Result};
 
 /// Version of the file format.
 const VERSION: u32 = 2;
-/// Longest accepted range, in bytes. Every batch is smaller.
+/// Longest accepted range, in bytes or rows. Every batch is smaller.
 const RANGE_BYTES_MAX: u64 = 32 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]

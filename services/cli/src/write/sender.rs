@@ -63,7 +63,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Sends one batch until it is complete. Returns false if the run has failed elsewhere.
+    /// Sends one batch until it is complete. Returns false if the run has failed in another thread.
     fn transfer(&self, batch: &Batch) -> Result<bool> {
         let converted = batch.csv.as_ref().map(|plan| plan.convert(&batch.block.bytes));
         let body = Body::of(batch, converted.as_ref());
@@ -79,7 +79,7 @@ impl Sender<'_> {
         Ok(true)
     }
 
-    /// Sends a body until it has an outcome. Returns `None` if the run has failed elsewhere.
+    /// Sends a body until it has an outcome. Returns `None` if the run has failed in another thread.
     fn send(&self, batch: &Batch, mut body: Body<'_>) -> Result<Option<Outcome>> {
         let path = format!("/points?precision={}&time={}", batch.precision, batch.time);
         let path = self.client.of_table(&path);
@@ -164,7 +164,8 @@ impl Sender<'_> {
         })
     }
 
-    /// Records rejects, then the acknowledgement. A crash in between sends the batch again, but loses nothing.
+    /// Records rejects, then the acknowledgement. After a crash in between, the next run sends the batch again;
+    /// nothing is lost.
     fn end(&self, batch: &Batch, converted: Option<&Converted>, outcome: Outcome) -> Result<()> {
         let bytes = &batch.block.bytes;
         let here = converted.map_or(&[][..], |converted| &converted.refused);

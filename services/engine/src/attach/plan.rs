@@ -1,7 +1,7 @@
 //! Plan of an attachment: the segments to attach, determined before anything is changed.
 //!
-//! Each description at the target is read once. Superseded segments and those attached already are left out; the
-//! remaining ones are ordered newest first.
+//! Each description (sidecar of a segment) at the target is read once. Superseded segments and those attached already
+//! are left out; the remaining ones are ordered newest first.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -54,7 +54,7 @@ pub struct PlannedTable {
     pub(super) is_whole: bool,
 }
 
-/// Description without its list of files.
+/// Part of a description that the plan needs.
 struct Found {
     key: String,
     origin: String,
@@ -190,8 +190,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the newest settings that a database of the requested origin has written next to the files of a table, if
-    /// any. A database that has adopted files also writes its settings next to them.
+    /// Returns the newest settings that a database has written next to the files of a table, if any. Only databases of
+    /// the requested origin count, if one is requested. A database that has adopted files also writes its settings next
+    /// to them.
     fn newest_settings(
         &self,
         plan: &mut AttachPlan,
@@ -302,7 +303,7 @@ fn newest_first(mut found: Vec<Found>) -> Vec<Found> {
     found
 }
 
-/// Checks that the requested origin has written a segment; otherwise the error lists the origins that have.
+/// Checks that the requested origin has written a segment; otherwise the error lists the origins that have written one.
 fn check_origin<'a>(request: &AttachRequest, found: impl Iterator<Item = &'a Found>) -> Result<()> {
     let Some(origin) = &request.origin else {
         return Ok(());

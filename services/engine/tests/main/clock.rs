@@ -25,7 +25,7 @@ fn with_one_point(engine: &Engine) -> Table {
     table
 }
 
-/// Sets the wall clock wrong by `jump` and lets 25 hours pass, after which the guard accepts the wrong time.
+/// Sets the wall clock wrong by `jump` and lets 25 hours pass, after which the wrong time is trusted.
 fn believe(fixture: &Fixture, engine: &Engine, jump: i64) {
     let wrong = fixture.clock.now().saturating_add(jump);
     fixture.clock.set(wrong);

@@ -10,7 +10,7 @@ use tideline_runtime::Supervisor;
 
 use crate::support::{Fixture, decode, write};
 
-/// Many times longer than the slowest thread takes until its next round.
+/// Time limit, many times the longest wait of a thread for its next round.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[test]

@@ -214,7 +214,7 @@ fn resets_are_seen() {
             "{{schema:1 count:21 z_bucket:1 z_bucket_w:0.01 offset:1 buckets:[1 2 3] n_buckets:[4]}}",
             true,
         ),
-        // A coarser schema is not a reset; a finer schema is.
+        // A coarser schema is a reset only if a count has decreased; a finer schema is always a reset.
         (
             "{{schema:0 count:21 z_bucket:2 z_bucket_w:0.01 offset:1 buckets:[3 3] n_buckets:[4]}}",
             false,
@@ -227,7 +227,8 @@ fn resets_are_seen() {
             "{{schema:2 count:21 z_bucket:2 z_bucket_w:0.01 offset:1 buckets:[9 9 9 9 9 9] n_buckets:[4]}}",
             true,
         ),
-        // A wider zero bucket is not a reset; a narrower one is. 1 is the lower bound of bucket 1.
+        // A wider zero bucket is a reset only if its count has decreased or its edge cuts a nonempty bucket; a narrower
+        // zero bucket is always a reset. 1 is the lower bound of bucket 1.
         (
             "{{schema:1 count:21 z_bucket:6 z_bucket_w:1 offset:1 buckets:[1 2 3]}}",
             false,
@@ -244,7 +245,7 @@ fn resets_are_seen() {
             "{{schema:1 count:21 z_bucket:2 z_bucket_w:0.001 offset:1 buckets:[1 2 3] n_buckets:[4]}}",
             true,
         ),
-        // A hint determines the result.
+        // A hint determines the result. A change to custom buckets is a reset.
         (
             "{{schema:1 count:1 z_bucket:0 z_bucket_w:0.01 counter_reset_hint:not_reset}}",
             false,
@@ -385,7 +386,7 @@ fn far_buckets_do_not_fill_the_memory() {
         positive_buckets: vec![1.0, 1.0],
         ..Histogram::default()
     };
-    // Only the first of many gaps are written out.
+    // At most the first few of many gaps are written out.
     for (buckets, gaps_written_out) in [(50_000, 11), (65_000, 0), (65_536, 0)] {
         let scattered = Histogram {
             positive_spans: vec![

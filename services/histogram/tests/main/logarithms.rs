@@ -1,6 +1,6 @@
 //! Tests of logarithms and powers.
 //!
-//! They must be close to the platform's functions, exact where possible, and identical on every platform.
+//! They must be close to the platform's functions, exact for powers of two, and identical on every platform.
 
 use tideline_histogram::logarithm::{exp2, ln, log2};
 

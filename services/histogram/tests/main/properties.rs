@@ -24,7 +24,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// Generates a valid histogram with whole counts at any schema, without buckets inside the zero bucket.
+    /// Generates a valid histogram with whole counts at any exponential schema, without buckets inside the zero bucket.
     fn histogram()(
         schema in -4i32..=8,
         threshold in 0usize..4,

@@ -76,7 +76,7 @@ async fn overview(State(app): State<App>, id: RequestId) -> Result<Json<ArchiveO
     Ok(Json(overview.await?))
 }
 
-/// Returns every target that the configuration, a policy or an archived segment refers to; empty without an
+/// Returns every target that the configuration, a policy or an archived segment refers to; empty if the store has no
 /// archive.
 fn targets(engine: &Engine, tables: &[(ArchiveState, &TableSurvey)]) -> Vec<ArchiveTarget> {
     let Some(archive) = engine.store().archive() else {
@@ -231,7 +231,8 @@ async fn restore(
     ))
 }
 
-/// Starts to restore segments to the cold tier. Returns the job, and the time until which the segments stay there.
+/// Starts to restore segments to the cold tier. Returns the job (`None` if no segment is in the range), and the time
+/// until which the segments stay in the cold tier.
 async fn bring_back(app: &App, table: String, range: TimeRange, lasting: i64) -> Result<(Option<Job>, i64)> {
     if lasting <= 0 {
         return Err(Failure::invalid(

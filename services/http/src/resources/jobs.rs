@@ -56,8 +56,8 @@ struct JobPath {
 
 /// List jobs
 ///
-/// Running jobs come first, then waiting ones from old to new, then past ones from new to old. The last 200 past jobs
-/// are kept.
+/// Running jobs come first, then waiting ones from old to new, then past ones from new to old. At most 200 started jobs
+/// are kept; the oldest past job of the most frequent kind is removed first.
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "jobs", operation_id = "list_jobs",
     params(JobQuery),
@@ -260,7 +260,8 @@ async fn run(app: &App, kind: JobKind, table: Option<String>, wait: bool) -> Res
     done(app, ids).await
 }
 
-/// Waits for jobs and returns them, except jobs that are no longer kept. Returns an error if a job failed.
+/// Waits for jobs and returns them, except jobs that are no longer kept. Does not wait after the service has begun to
+/// stop. Returns an error if a job failed.
 pub(crate) async fn done(app: &App, ids: Vec<u64>) -> Result<Vec<Job>> {
     let _permit = app.waits.take(current_client()).await?;
     let mut jobs = Vec::with_capacity(ids.len());
@@ -286,7 +287,8 @@ pub(crate) async fn done(app: &App, ids: Vec<u64>) -> Result<Vec<Job>> {
     ))
 }
 
-/// Waits for a job and returns it; if the service stops, returns its current state. `None` if it is no longer kept.
+/// Waits for a job and returns it. When the service stops, returns the job in its current state. `None` if the job is
+/// no longer kept.
 async fn ended(app: &App, id: u64) -> Result<Option<Job>> {
     while !app.is_draining() {
         let scheduler = app.scheduler.clone();

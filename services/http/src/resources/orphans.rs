@@ -29,7 +29,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// reader or a job of this database uses stay, and so do objects that a complete description of another
 /// database refers to. With `remove` the unused objects are removed, descriptions first, for at most 20
 /// seconds. A repeated request removes the remaining ones (`objects` minus `removed`). The daily job of kind
-/// `sweep` removes the same objects once they are a day old.
+/// `sweep_archive` removes the same objects once they are a day old.
 #[utoipa::path(
     post, path = "/v1/archive/orphans", tag = "jobs",
     request_body = SearchOrphans,

@@ -63,8 +63,9 @@ struct WriteQuery {
 /// `Content-Encoding` can be `gzip`, `deflate` or `zstd`.
 ///
 /// While the clock of the server is in doubt (`/v1/clock`), points without a timestamp are rejected as
-/// retryable. Points outside the time bounds of the table according to that clock are rejected in the same way.
-/// If no point of a request is stored and at least one point was rejected for this reason, the response is 503.
+/// retryable. The time bounds of the table then reach from `write_past` before the earlier to `write_future` after the
+/// later of the trusted time and the wall clock; points outside these bounds are rejected as retryable too. If no point
+/// of a request is stored and at least one point was rejected for one of these reasons, the response is 503.
 ///
 /// A write can be repeated safely if its points have timestamps. Otherwise send an `Idempotency-Key`: a request
 /// with the same key within a day returns the first outcome and stores nothing. The same key with another body

@@ -66,8 +66,8 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// Without a `limit`, CSV, Arrow and Parquet contain all rows; if there are more rows than a response may have, the
 /// query fails.
 ///
-/// The response is streamed with bounded memory, regardless of its size. An error after the first part aborts it in the
-/// middle of the chunked encoding. If the client disconnects, the query stops.
+/// The response is streamed with bounded memory, regardless of its size. An error after the first part aborts the
+/// response in the middle of the chunked encoding. If the client disconnects, the query stops.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/query", tag = "points",
     params(TablePath),
@@ -166,7 +166,7 @@ where
 
 /// Runs a small query on this thread, because switching to another thread and back would take longer than the
 /// query. Returns `None` if the query is not small, no permit is free, the table does not exist, or the query
-/// exceeded its limits or got no memory.
+/// exceeded its limits, timed out or got no memory. Then the query must run in the normal way.
 fn run_small(
     app: &App,
     description: &Description,

@@ -105,12 +105,13 @@ struct DeleteQuery {
 ///
 /// In `application/x-ndjson`, each line of the body is one write. The server cuts the lines into entries of up to 1,000
 /// lines or 1 MiB, and the lines of an entry are handled like a request. The response has status 200 and one line per
-/// outcome, followed by a line with the counts. A line that is not valid is refused. If an entry cannot be stored, the
-/// remaining lines are `not_applied`; `retryable` states whether to send them again.
+/// outcome, followed by a line with the counts. A line that is not valid is refused. If the first entry cannot be
+/// stored, the response is an error. If a later entry cannot be stored, its lines and all lines after it are
+/// `not_applied`; `retryable` states whether to send them again.
 ///
-/// `unchanged` makes the request an optimistic transaction of one partition: it lists rows and ranges with the revisions
-/// that earlier reads with `revisions` have returned. If one of them has changed since, nothing is written, and the
-/// response is 409 `condition_failed`; read again, and repeat.
+/// `unchanged` makes the request an optimistic transaction of one partition: it lists rows and ranges with the
+/// revisions that earlier reads with `revisions` have returned. If a listed row or range has changed since, nothing is
+/// written, and the response is 409 `condition_failed`; read again, and repeat.
 ///
 /// With an `Idempotency-Key`, a request with the same key within a day returns the outcomes of the first
 /// request and writes nothing; returned rows are omitted if they exceed 1 MiB. The same key with another body
@@ -300,10 +301,10 @@ async fn get(
 /// Scan rows
 ///
 /// Returns the rows of a key prefix, and of bounds on the key column after it, in the order of their keys or in
-/// the opposite order. The rows of buckets are merged. A page ends after `limit` rows, 4 MiB, or 100,000 rows
-/// read; `reason` states which limit was reached, and `next` continues the scan. A page can be empty although
-/// more rows follow if a condition rejects most rows. Each row is returned in a state that it had during the
-/// scan; pages are not a snapshot.
+/// the opposite order. The rows of buckets are merged. A page ends after `limit` rows, 4 MiB, or 100,000 rows and
+/// deletions read; `reason` states which limit was reached, and `next` continues the scan. A page can be empty
+/// although more rows follow if a condition rejects most rows. Each row is returned in a state that it had during
+/// the scan; pages are not a snapshot.
 ///
 /// With `Accept: application/x-ndjson`, all rows are streamed, one per line, with bounded memory and no limit
 /// except `limit`. The last line has the members `scanned`, `returned` and `next`. If the client disconnects,
@@ -431,7 +432,8 @@ fn rows_example() -> &'static str {
 /// Count rows
 ///
 /// Counts the rows of a key prefix and of bounds on the key column after it, exactly. A request reads up to 1,000,000
-/// rows; `next` continues the count. A count of the whole table, without `prefix` and `range`, needs `allow_scan`.
+/// rows and deletions; `next` continues the count. A count of the whole table, without `prefix` and `range`, needs
+/// `allow_scan`.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/rows/count", tag = "rows", operation_id = "count_rows",
     params(RowsPath),

@@ -5,13 +5,13 @@ use tideline_http::HttpSettings;
 
 use crate::client::Server;
 
-/// Time of every test in seconds: 2026-11-20T12:00:00Z.
+/// Time of the server's clock at the start of a test, in seconds: 2026-11-20T12:00:00Z.
 pub(crate) const NOW: i64 = 1_795_176_000;
 /// Seconds per day.
 pub(crate) const DAY: i64 = 86_400;
 pub(crate) const TABLE: &str = "/v1/tables/ages";
 
-/// Creates a table with one sealed point of a host on each of the given days before now.
+/// Creates a table with one sealed point of the same host for each of the given ages in days.
 pub(crate) fn aged(policy: &Value, days: &[i64]) -> Server {
     aged_with(HttpSettings::default(), policy, days)
 }

@@ -1,4 +1,4 @@
-//! A separate server for each test, and a client that exposes every byte of a response.
+//! A separate server for each test, and a simple HTTP client that returns status, headers and body.
 //!
 //! The server runs with the in-memory backend and a manual clock, so tests control disk faults and time.
 
@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Time of every test.
+/// Time of the server's clock at the start of a test.
 pub(crate) const NOW: &str = "2026-11-20T12:00:00Z";
 /// Longest time that a test waits for a response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);

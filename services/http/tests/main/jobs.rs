@@ -1,4 +1,4 @@
-//! Background jobs: started by hand, listed, paused, resumed, cancelled.
+//! Background jobs: started by requests, listed, paused, resumed, cancelled.
 //!
 //! A migration must not change query results, and pages of jobs must be complete.
 

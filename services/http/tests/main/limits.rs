@@ -249,7 +249,7 @@ fn an_idle_health_check_makes_no_one_wait_for_a_busy_connection() {
         ..HttpSettings::default()
     });
     let mut busy = begin_write(&server);
-    // More connections than are reserved for health checks: idle connections are closed for new connections.
+    // There are more health checks than reserved connections, so idle connections must be closed for new ones.
     let mut checks = Vec::new();
     for _ in 0..20 {
         let mut check = server.connect();

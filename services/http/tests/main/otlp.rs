@@ -1,4 +1,4 @@
-//! OTLP over a connection: statuses, content types and bodies on which senders decide whether to repeat a request.
+//! OTLP over a connection: statuses, content types and bodies by which senders decide whether to repeat a request.
 //!
 //! After a wrong status, senders drop data or repeat a request forever. So the statuses are checked in both
 //! encodings.

@@ -1,4 +1,4 @@
-//! Rows of wide tables: pages over buckets, conditions under contention, keys for retries, lines, restarts.
+//! Rows of wide tables: pages over buckets, conditions under contention, idempotency keys, NDJSON, restarts.
 //!
 //! The forms of requests and responses, and refusals, are tested by `tests/scenarios/34-rows.txt`.
 

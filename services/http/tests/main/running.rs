@@ -27,7 +27,7 @@ fn filled() -> Server {
     server
 }
 
-/// Queries all rows and reads only the head of the response.
+/// Queries all rows and reads only the status of the response.
 fn fetch(server: &Server) -> TcpStream {
     let mut stream = server.connect();
     let body = "{\"fields\":[\"v\",\"w\"]}";

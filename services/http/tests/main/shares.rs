@@ -29,7 +29,7 @@ fn from(server: &Server, client: &str, method: &str, path: &str, body: &str) -> 
     server.send(method, path, &headers, body.as_bytes())
 }
 
-/// Opens a watch and reads the first bytes of the response.
+/// Opens a watch and reads the status of the response.
 fn watch(server: &Server, header: &str) -> (u16, TcpStream) {
     use std::io::Read as _;
     let mut stream = server.connect();

@@ -75,7 +75,7 @@ fn watches_of_the_same_are_encoded_once_and_each_point_comes_once() {
     for round in 1..=ROUNDS {
         let (before, began) = (taken() + shared(), Instant::now());
         write(&server, round * 10, round * 10 + 10);
-        // The next round starts when each watch has counted a step, so that all watches have the same cursor.
+        // The next round starts when each watch has counted a step (or after 10 s), so that all have the same cursor.
         while taken() + shared() < before + 47.0 && began.elapsed() < Duration::from_secs(10) {}
     }
     write(&server, 100_000, 100_007);

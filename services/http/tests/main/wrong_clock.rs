@@ -10,7 +10,7 @@ const POINTS: &str = "/v1/tables/default/points";
 /// Timestamp twelve seconds before [`NOW`], in seconds.
 const AT: i64 = 1_795_175_988;
 
-/// Starts a server whose clock then falls back to 1971.
+/// Starts a server and sets its clock back to 1971.
 fn in_1971() -> Server {
     let server = Server::start();
     server.clock.set(at("1971-01-01T00:00:00Z"));
@@ -155,8 +155,8 @@ fn bounds_go_by_the_trusted_time_and_doubt_is_retryable() {
         for seconds in [7_200, -7_200] {
             let refused = write(seconds);
             if seconds < 0 && wrong.starts_with("1971") || seconds > 0 && wrong.starts_with("2099") {
-                // The timestamp is between the bounds of the earlier and of the later clock, so it may be
-                // valid.
+                // The timestamp is after the lower bound by the earlier clock and before the upper bound by the later
+                // clock, so it is accepted.
                 refused.expect(200);
                 continue;
             }

@@ -2,13 +2,13 @@
 //!
 //! # Algorithm
 //!
-//! 1. Find the raw series key: all bytes up to the first unescaped space. Tags are not parsed here.
-//! 2. Guess that the fields are those of a known group. Candidates are the group that last followed the group of the
-//!    previous line, that group itself, and the last group of this measurement. Field names are compared in place, and
-//!    values are parsed directly into the columns.
-//! 3. If the guess fails, remove the pushed values and parse the fields one by one. Find the group by a hash of names
-//!    and types, or open a new one.
-//! 4. Parse the timestamp and the line end, resolve the timeline, and complete the row. If a step fails, the pushed
+//! 1. Finds the raw series key: all bytes up to the first unescaped space. Tags are not parsed here.
+//! 2. Guesses that the fields are those of a known group. Candidates are the group that last followed the group of the
+//!    previous line, the group of the previous line itself, and the last group of this measurement. Field names are
+//!    compared in place, and values are parsed directly into the columns.
+//! 3. If the guess fails, removes the pushed values and parses the fields one by one. Finds the group by a hash of
+//!    names and types, or opens a new one.
+//! 4. Parses the timestamp and the line end, resolves the timeline, and completes the row. If a step fails, the pushed
 //!    values are removed again. No timeline is registered for a line that cannot be parsed.
 
 use std::collections::HashMap;
@@ -75,7 +75,7 @@ pub fn decode_counted(body: &[u8], options: DecodeOptions, resolver: &mut impl S
     }
 }
 
-/// Spelling of the lines of a group when it was opened. The names borrow from the body.
+/// Measurement and field names of a group, as spelt in the line that opened it. They borrow from the body.
 #[derive(Debug)]
 struct Guess<'a> {
     measurement: &'a [u8],

@@ -7,7 +7,7 @@ use crate::grouping::FieldValue;
 use crate::number;
 use crate::reject::{Reason, quote, too_large};
 
-/// Error in a line, and the position from which to search for its end.
+/// Error in a line, and the position from which to search for the end of the line.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) reason: Reason,
@@ -41,8 +41,8 @@ pub(super) fn skip_spaces(body: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Returns the start of the next line if a line ends at `at`: at LF, CRLF, the end of the body, or a CR before that
-/// end.
+/// Returns the start of the next line if a line ends at `at`: at LF, CRLF, the end of the body, or a CR that is the
+/// last byte of the body.
 #[inline]
 pub(super) fn line_end(body: &[u8], at: usize) -> Option<usize> {
     match (body.get(at), body.get(at + 1)) {
@@ -53,7 +53,8 @@ pub(super) fn line_end(body: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Returns the end of the series key that begins at `at`: the first space without a backslash before it.
+/// Returns the end of the series key that begins at `at`: the first space without a backslash before it. Fails if the
+/// line ends before such a space.
 #[inline]
 pub(super) fn key_end(body: &[u8], at: usize) -> Result<usize, Fault> {
     let mut from = at;
@@ -144,8 +145,8 @@ pub(super) fn boolean(token: &[u8]) -> Option<bool> {
     }
 }
 
-/// Parses the quoted string at the start of `bytes`. Returns it with its length including the quotes; an error also has
-/// the number of bytes read.
+/// Parses the quoted string at the start of `bytes`. Returns the string and its length including the quotes; an error
+/// also has the number of bytes read.
 pub(super) fn string(bytes: &[u8], bytes_max: usize) -> Result<(RawValue<'_>, usize), (Reason, usize)> {
     let mut end = 1;
     let mut escaped = false;

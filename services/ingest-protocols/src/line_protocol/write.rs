@@ -11,13 +11,13 @@ use crate::series_key::{self, Name};
 
 /// Appends one point as a line, with a timestamp in nanoseconds and a line end.
 ///
-/// Tags and fields keep their order. [`super::decode()`] returns the same point, bit for bit, if it accepts the point
+/// Tags and fields keep their order. [`super::decode()`] returns the same point, bit for bit, if it accepts the line
 /// and no field is named `time`.
 ///
 /// # Errors
 ///
-/// Returns an error for a name that line protocol cannot represent (see [`series_key`]), a point without fields, a NaN,
-/// an infinity or a histogram. `out` is then unchanged.
+/// Returns an error for a name that line protocol cannot represent (see [`series_key`]), a measurement that begins with
+/// `#`, a point without fields, a NaN, an infinity or a histogram. `out` is then unchanged.
 ///
 /// # Examples
 ///

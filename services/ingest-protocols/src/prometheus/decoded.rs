@@ -20,7 +20,7 @@ pub enum SampleKind {
 /// Number of rows of each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SampleCounts {
-    /// Float samples.
+    /// Float samples, including those of `target_info`.
     pub samples: u64,
     /// Native histograms.
     pub histograms: u64,

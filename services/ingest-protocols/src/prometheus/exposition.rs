@@ -58,7 +58,8 @@ pub fn decode_text(
 }
 
 const CREATED: &str = "_created";
-/// Maximum number of metrics of one body whose start timestamps are kept; each takes at least a hundred bytes.
+/// Maximum number of metrics of one body whose start timestamps are kept; each takes at least a hundred bytes of
+/// memory.
 const CREATED_MAX: usize = 1 << 20;
 /// Factor from text bytes to the body size that [`SampleWriter`] expects. A sample takes at least four bytes of text;
 /// the writer allows one row per eight bytes.

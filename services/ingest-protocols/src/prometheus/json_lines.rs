@@ -54,7 +54,7 @@ pub fn decode_json_lines(
     writer.finish()
 }
 
-/// Decodes one line; returns `false` if reading must stop. A timestamp out of range rejects only its sample; other
+/// Decodes one line; returns `false` if reading must stop. A sample that cannot be stored rejects only itself; other
 /// errors reject the line.
 fn one_line<R: SeriesResolver>(
     (text, number): (&[u8], usize),

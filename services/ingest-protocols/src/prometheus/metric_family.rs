@@ -162,7 +162,7 @@ impl<'b> Head<'b> {
         Ok(head)
     }
 
-    /// Validates the name, texts and type, stores the metadata, and returns the type.
+    /// Validates the name, texts and type, stores the metadata unless it is empty, and returns the type.
     fn describe<R>(&self, writer: &mut SampleWriter<'_, R>) -> Result<Kind, Reason> {
         let text = |what: &str, bytes: &'b [u8]| {
             let text = std::str::from_utf8(bytes);

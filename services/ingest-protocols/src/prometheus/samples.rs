@@ -23,8 +23,8 @@ use crate::reject::{Reason, Rejects};
 
 const NANOS_PER_MILLISECOND: i64 = 1_000_000;
 
-/// Bytes of the body for each allowed item. A value with its timestamp takes at least nine bytes. Only bodies crafted
-/// to exhaust the memory, of empty samples, have fewer bytes per item.
+/// Bytes of the body for each allowed item. A value with its timestamp takes at least nine bytes. Only a body of empty
+/// samples, crafted to exhaust the memory, has fewer bytes per item.
 const ITEM_BYTES_MIN: usize = 8;
 /// Items allowed in addition, regardless of the size of the body.
 const ITEMS_FREE: usize = 16;
@@ -160,8 +160,8 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         self.named(timeline, key)
     }
 
-    /// Returns the expected next series and the length of its key, if `message` begins with that key and no label
-    /// follows.
+    /// Returns the series that the resolver guesses as the next one, and the length of its key, if `message` begins
+    /// with that key and no label follows.
     pub(crate) fn expected(&mut self, message: &[u8]) -> Option<(Series, usize)> {
         let mut length = 0;
         let timeline = self.resolver.guess(|key| {
@@ -175,7 +175,8 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         Some((series, length))
     }
 
-    /// Returns the expected next series, which has the name `metric`, if `is_it` returns true for its key.
+    /// Returns the series that the resolver guesses as the next one, if `is_it` returns true for its key. `metric` is
+    /// its name.
     pub(crate) fn expected_of(&mut self, metric: &[u8], is_it: impl FnOnce(&[u8]) -> bool) -> Option<Series> {
         let timeline = self.resolver.guess(is_it)?;
         self.of_metric(timeline, metric).ok()

@@ -1,6 +1,6 @@
 //! In-place reader of Protocol Buffers, without allocation.
 //!
-//! Supports what the messages of Prometheus need: varints, 64-bit words and length-delimited bytes. Groups, which
+//! Supports the types that messages of Prometheus need: varints, 64-bit words and length-delimited bytes. Groups, which
 //! current schemas do not use, are rejected. 32-bit words and unknown fields are skipped, as the format requires.
 
 use tideline_wire::varint::{self, VarintError, unzigzag};
@@ -177,7 +177,7 @@ impl<'a> Payload<'a> {
         Ok(())
     }
 
-    /// Returns a `uint64`; cast it for an `int64`.
+    /// Returns a varint as `uint64`.
     #[inline]
     pub(crate) fn varint(self) -> Read<u64> {
         match self {

@@ -183,7 +183,7 @@ fn sample(message: &[u8]) -> Read<(f64, i64)> {
 }
 
 /// Decodes `Exemplar { 1: Label*, 2: double value, 3: int64 timestamp }`. An exemplar without a timestamp gets that of
-/// the preceding sample or histogram.
+/// the preceding sample or histogram, or 0 if no such item precedes it.
 fn exemplar<R: SeriesResolver>(
     message: &[u8],
     last_millis: Option<i64>,

@@ -214,8 +214,8 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
         Ok(series)
     }
 
-    /// Returns the expected next series if its key equals the labels of the current series. The symbols are compared
-    /// directly with the key, without building one.
+    /// Returns the series that the resolver guesses as the next one, if its key equals the labels of the current
+    /// series. The symbols are compared directly with the key, without building one.
     fn expected(&mut self) -> Option<Series> {
         let (pairs, odd) = self.refs.as_chunks::<2>();
         let symbols = self.symbols.as_slice();
@@ -238,7 +238,8 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
         Some(series)
     }
 
-    /// Stores the metadata of a series, unless the body had the same metadata for this metric before.
+    /// Stores the metadata of a series, unless it is empty, already known, or the same as the previous metadata of this
+    /// metric in the body.
     fn describe(&mut self, series: Series, description: Description) -> Result<(), Reason> {
         let (_, number) = self.writer.name(series);
         if self.described.len() <= number {
@@ -325,7 +326,8 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
         Ok(true)
     }
 
-    /// Decodes `Exemplar { 1: uint32 labels_ref*, 2: double value, 3: int64 timestamp }`.
+    /// Decodes and stores `Exemplar { 1: uint32 labels_ref*, 2: double value, 3: int64 timestamp }`. An exemplar
+    /// without a timestamp gets that of the preceding sample or histogram, or 0 if no such item precedes it.
     fn exemplar(
         &mut self,
         message: &[u8],
@@ -370,7 +372,7 @@ fn read_refs(payload: Payload<'_>, refs: &mut Vec<u64>) -> Read<()> {
 }
 
 /// Calls `take` for each label of the reference pairs, with length-prefixed texts. Fails if a reference is invalid, if
-/// there are too many, or if `take` returns `false`.
+/// there are too many references or an odd number of them, if a label is too long, or if `take` returns `false`.
 fn each_pair(
     refs: &[u64],
     symbols: &[&[u8]],

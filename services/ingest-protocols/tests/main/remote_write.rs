@@ -393,7 +393,7 @@ fn a_series_that_is_no_message_is_refused_with_its_request() {
 
 #[test]
 fn rows_stay_within_the_size_of_the_body() {
-    // A million samples of two bytes each, and a million series that refer to one long label.
+    // A million samples of two bytes each, and 200,000 series that refer to one long label.
     let mut message = vec![0x0a, 12, 0x0a, 8];
     message.extend(b"__name__\x12\x00");
     message[1] = 12;

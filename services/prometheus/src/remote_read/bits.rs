@@ -98,7 +98,7 @@ pub(crate) fn is_within(value: i64, bits: u32) -> bool {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Xor {
     before: u64,
-    /// Leading and trailing zeros of the bits written last.
+    /// Leading and trailing zeros of the differing bits that were last written with an explicit window.
     window: Option<(u32, u32)>,
 }
 

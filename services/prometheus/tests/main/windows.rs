@@ -188,9 +188,9 @@ fn instants_between_milliseconds_are_computed_from_samples() {
 
 fn summaries(hosts: i64) {
     let world = World::new();
-    // The first timestamp of each hour is at the boundary. There are doubles and integers, values that are too
-    // large for sums at the boundaries of one host, one NaN, and, with five hosts, one host with timestamps
-    // between milliseconds.
+    // The first timestamp of each hour is at a window boundary. The values are doubles and integers. At the
+    // boundaries, one host has values that are too large to be subtracted from sums. One value is NaN. With five
+    // hosts, one host has timestamps between milliseconds.
     for hour in 0..12i64 {
         let mut points: Vec<(String, i64, Fields)> = Vec::new();
         for step in 0..360 {

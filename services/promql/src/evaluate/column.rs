@@ -2,7 +2,7 @@
 //!
 //! A missing float is a NaN with all bits set, the same marker as in the data of a source. Operations skip
 //! missing floats. [`present`] replaces a computed result that has these bits. Histograms are in a parallel
-//! list, which is empty for series without any.
+//! list, which is empty for series without histograms.
 
 use std::sync::Arc;
 
@@ -158,7 +158,7 @@ pub(crate) fn without_metadata(labels: &Labels) -> Labels {
     labels.filtered(|name| !matches!(name, METRIC_NAME | "__type__" | "__unit__"))
 }
 
-/// Builder of a column, by rising steps.
+/// Builder of a column. Values are added in order of step.
 #[derive(Debug)]
 pub(crate) struct ColumnBuilder {
     /// End of the steps for which the first value reserves capacity.

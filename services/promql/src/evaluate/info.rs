@@ -28,7 +28,7 @@ const VALUES_ASKED: usize = 1_000;
 struct InfoSelection {
     /// Matchers on the names of info series.
     names: Vec<Matcher>,
-    /// Matchers on labels. If there are any, only these labels are copied.
+    /// Matchers on labels. If there are any, only the labels that they name are copied.
     labels: Vec<Matcher>,
 }
 
@@ -217,8 +217,8 @@ impl Targets {
         Self { by_name }
     }
 
-    /// Selects, for each name and target, the info series with the newest sample at a step. Fails if two series
-    /// have samples with the same newest timestamp.
+    /// Selects, for each name and target, the info series with the newest sample at a step. Fails if two series have
+    /// samples with the same timestamp, unless an earlier series has a newer sample.
     fn at(&self, infos: &[Column], step: usize) -> Result<Current<'_>> {
         let mut current = Vec::with_capacity(self.by_name.len());
         for targets in self.by_name.values() {
@@ -263,7 +263,8 @@ fn target(labels: &Labels) -> Target {
     IDENTIFYING_LABELS.map(|name| labels.get(name).unwrap_or_default().to_owned())
 }
 
-/// Adds the labels of info series; `None` if the series is dropped.
+/// Adds the labels of info series; `None` if the series is dropped. Fails if info series have different values for
+/// an added label.
 fn labels_with(
     labels: &Labels,
     of_target: &[usize],

@@ -63,7 +63,7 @@ impl Scope<'_> {
 
     fn united(&self, mut group: Vec<Column>) -> Result<Column> {
         if group.len() > 1 {
-            // The series with the earliest value determines if the name is dropped.
+            // The series with the earliest value determines whether the name is dropped.
             group.sort_by_key(|column| column.first);
         }
         let mut columns = group.into_iter();

@@ -172,8 +172,8 @@ impl Scope<'_> {
         Ok((builder, looked.last))
     }
 
-    /// Builds the column with its final labels. For `rate` and `increase`, adds an info if the metric is not
-    /// named like a counter.
+    /// Builds the column with its final labels; `None` if it has no value. For `rate` and `increase`, adds the info of
+    /// `doubt_counter`.
     fn finished(
         &self,
         builder: ColumnBuilder,

@@ -1,8 +1,8 @@
 //! Instant vectors: at each step, the last sample of each series within the lookback, unless it is a stale
 //! marker.
 //!
-//! The source passes series from several threads at once. Results are sorted by labels, so they do not depend
-//! on the order.
+//! The source passes series from several threads at once. Columns are sorted by labels, so they do not depend on the
+//! order in which the series are passed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,7 +49,8 @@ pub(super) struct Wanted {
 }
 
 impl Scope<'_> {
-    /// Builds a column for each selected series, in several threads at once. The result is sorted by labels.
+    /// Builds a column for each selected series for which `make` returns one, in several threads at once. The result is
+    /// sorted by labels.
     pub(super) fn select(
         &self,
         matchers: &[crate::matcher::Matcher],

@@ -1,8 +1,9 @@
 //! `rate`, `increase` and `delta` of `anchored` and `smoothed` ranges, and interpolated instant values.
 //!
-//! *Anchored*: the value at the start is that of the last sample at or before the start. The value at the end
-//! is that of the last sample. *Smoothed*: the values at both ends are interpolated linearly between the
-//! adjacent samples. Nothing is extrapolated.
+//! *Anchored*: the value at the start is that of the last sample at or before the start, otherwise that of the first
+//! sample. The value at the end is that of the last sample. *Smoothed*: the values at both ends are interpolated
+//! linearly between the adjacent samples. If one of the two is missing, the value of the other is used. Nothing is
+//! extrapolated.
 
 use std::sync::Arc;
 
@@ -203,7 +204,8 @@ fn lost_at_resets(
         before = &all[from];
         from += 1;
     }
-    // The interpolated value at the end also includes this reset, and there are no samples in between.
+    // Both ends are the same sample, or are between the same two samples. In the second case, the value at the end
+    // includes the same reset.
     if from > ends.last {
         return Some(None);
     }

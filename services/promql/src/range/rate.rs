@@ -137,8 +137,8 @@ impl Sampled {
         })
     }
 
-    /// Returns the factor that extrapolates the increase. `first` is the first float, or the count of the first
-    /// histogram.
+    /// Returns the factor that extrapolates the increase and, for a result per second, divides it by the width. `first`
+    /// is the first float, or the count of the first histogram.
     fn factor(&self, window: &Window<'_>, kind: Kind, first: f64, increase: f64) -> f64 {
         let threshold = self.distance * 1.1;
         let mut to_start = self.to_start;

@@ -107,14 +107,14 @@ impl Areas {
         }
     }
 
-    /// Returns the value of `integral`; `None` if no line crosses the window.
+    /// Returns the value of `integral`; `None` if no line covers a part of the window.
     pub(super) fn integral(&self, window: usize) -> Option<ValueRef<'static>> {
         let area = &self.windows[window];
         (area.crossed > 0).then(|| ValueRef::Float(area.area.as_f64()))
     }
 
-    /// Returns the value of `time_weighted_mean`: if no line crosses the window, the mean of the
-    /// points; `None` without points.
+    /// Returns the value of `time_weighted_mean`. If no line covers a part of the window, this is the mean of its
+    /// points, or `None` if it has no points.
     pub(super) fn mean(&self, window: usize) -> Option<ValueRef<'static>> {
         let area = &self.windows[window];
         if area.crossed > 0 {

@@ -115,7 +115,8 @@ impl Deviation {
         self.has_odd |= other.has_odd;
     }
 
-    /// Returns the population standard deviation; NaN if some value was not finite.
+    /// Returns the population standard deviation: `None` without values, NaN if some value was not finite, infinity if
+    /// the sums exceed the range of doubles.
     pub(super) fn get(&self) -> Option<ValueRef<'static>> {
         if self.count == 0 {
             return None;
@@ -129,7 +130,7 @@ impl Deviation {
             .minus(mean.times(self.distances))
             .over_count(self.count);
         let deviation = if variance.high.is_nan() {
-            // The squares exceed the range of doubles.
+            // The sums of squares exceed the range of doubles.
             f64::INFINITY
         } else {
             variance.high.max(0.0).sqrt()

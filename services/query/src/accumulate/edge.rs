@@ -11,7 +11,7 @@ use super::scalar::Scalar;
 use crate::result::ValueRef;
 use crate::window::Segment;
 
-/// End of a window.
+/// End of a window at which the value is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
     /// `first`.

@@ -1,5 +1,4 @@
-//! Percentiles: exact up to a number of values per window, estimated from a histogram above this
-//! number.
+//! Percentiles: exact for at most [`EXACT_VALUES_MAX`] values per window, otherwise estimated from a histogram.
 //!
 //! The histogram is log-linear, as in HdrHistogram (<https://github.com/HdrHistogram/HdrHistogram>). A bucket
 //! contains the doubles with the same sign, exponent and first eight bits of the fraction, so it is at most 1/256
@@ -14,7 +13,7 @@ use super::Slice;
 use crate::function::Percentile;
 use crate::result::ValueRef;
 
-/// Maximum number of values of one cell for which a percentile is exact, at 8 bytes each.
+/// Maximum number of values of one window for which a percentile is exact, at 8 bytes each.
 pub const EXACT_VALUES_MAX: usize = 4_096;
 /// Number of low bits of a double that its bucket ignores: the 52 bits of the fraction less eight.
 const SHIFT: u32 = 44;
@@ -32,7 +31,7 @@ pub struct Percentiles {
 /// Values of one window.
 #[derive(Debug, Default)]
 struct Values {
-    /// All values in any order; empty if there is a histogram.
+    /// All values except NaN, in any order; empty if there is a histogram.
     exact: Vec<f64>,
     histogram: Option<Box<Histogram>>,
 }
@@ -188,7 +187,7 @@ impl Histogram {
     }
 }
 
-/// Returns the percentile of values in any order.
+/// Returns the percentile of values in any order; `None` without values.
 fn exact(values: &[f64], percentile: Percentile) -> Option<f64> {
     if values.is_empty() {
         return None;
@@ -236,8 +235,8 @@ fn middle(bucket: u32) -> f64 {
     };
     let first = u64::from(bucket) << SHIFT;
     let value = of(first | 1 << (SHIFT - 1));
-    // Buckets around zero are wide relative to their values, so they return 0; infinities have buckets of their
-    // own.
+    // Buckets next to zero (subnormal numbers) are wide relative to their values: 0 is returned for them. The bucket
+    // of an infinity contains no other number, but its middle is NaN.
     if !value.is_finite() {
         f64::INFINITY.copysign(value)
     } else if value.abs() < f64::MIN_POSITIVE {

@@ -91,8 +91,8 @@ impl Scalar {
         by_value.then(self.value_type().cmp(&other.value_type()))
     }
 
-    /// Compares by exact numeric value only: both zeros are equal, and so are equal numbers of different types. NaN
-    /// is below or above all numbers, depending on its sign.
+    /// Compares by exact numeric value only: −0.0 equals 0.0, and numbers of different types with the same value are
+    /// equal. NaN is below or above all numbers, depending on its sign.
     pub fn compare_values(self, other: Self) -> Ordering {
         match (self.as_integer(), other.as_integer()) {
             (Some(a), Some(b)) => a.cmp(&b),

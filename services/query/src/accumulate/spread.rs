@@ -1,6 +1,7 @@
 //! Differences: highest minus lowest, and last minus first.
 //!
-//! Both are built from the extremes and edges of a window. Differences of integers are exact if they fit 64 bits.
+//! `spread` uses the extremes of a window, `delta` the first and last value of each timeline in the window. Differences
+//! of integers are exact if they fit 64 bits.
 
 use tideline_engine::model::ValueType;
 use tideline_engine::points::ValueSummary;
@@ -48,7 +49,7 @@ impl Spread {
         Some(match (lowest.as_integer(), highest.as_integer()) {
             (Some(from), Some(to)) => match u64::try_from(to - from) {
                 Ok(spread) => ValueRef::Unsigned(spread),
-                // A negative signed lowest and an unsigned highest can differ by more.
+                // The difference of a negative signed and a large unsigned integer may need more than 64 bits.
                 Err(_) => ValueRef::Float((to - from) as f64),
             },
             _ => ValueRef::Float(highest.as_f64() - lowest.as_f64()),

@@ -131,7 +131,8 @@ impl From<&ValueSummary> for Sum {
     }
 }
 
-/// Sums each segment of a slice of numbers and passes its window, sum and count to `take`.
+/// Sums each segment of a slice and passes its window, sum and count to `take`. Slices of other types than numbers are
+/// skipped.
 pub(super) fn add(slice: &Slice<'_>, mut take: impl FnMut(usize, Sum, u64)) {
     match slice.values {
         ColumnData::Float(values) => {

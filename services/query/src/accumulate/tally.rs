@@ -1,7 +1,7 @@
 //! Distinct values of a window with their numbers of occurrences, for `count_distinct` and `mode`.
 //!
-//! Each window has a hash map that grows with its distinct values; its estimated bytes count against the query
-//! budget.
+//! Each window with values has hash maps that grow with its distinct values. Their estimated bytes count against the
+//! query budget.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ use super::Slice;
 use super::scalar::Scalar;
 use crate::result::ValueRef;
 
-/// Estimated bytes of a map entry, for a map that may be half empty; the bytes of a string are added to it.
+/// Estimated bytes of a map entry, for a map that may be half empty. The bytes of a string count in addition.
 const ENTRY_BYTES: u64 = 96;
 /// Bytes of the maps of one window, with their initial tables.
 const TALLY_BYTES: u64 = 256;
@@ -31,7 +31,7 @@ struct Tally {
     texts: HashMap<Box<str>, u64>,
 }
 
-/// Key of a value: numbers of any type are equal if their exact values are.
+/// Key of a value. Numbers of different types have the same key if their exact values are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     Unsigned(u64),

@@ -28,11 +28,11 @@ pub(super) struct Arithmetic {
 /// Computed columns of one measurement.
 #[derive(Debug, Default)]
 struct OfMeasurement {
-    /// Number of accumulators that are part of the result: the first ones.
+    /// Number of leading accumulators that are columns of the result. The others are only inputs of expressions.
     shown: usize,
-    /// Positions of all columns of its series: requested ones, then computed ones.
+    /// Positions of the columns that its series have: requested ones, then computed ones.
     positions: Vec<usize>,
-    /// Index of each expression and the accumulators of its inputs.
+    /// Expressions whose inputs the measurement has: index of the expression, accumulators of its inputs.
     computed: Vec<(usize, Vec<usize>)>,
 }
 
@@ -40,8 +40,8 @@ struct OfMeasurement {
 const INPUTS_MAX: u64 = 256;
 
 impl Arithmetic {
-    /// Adds the inputs of the expressions to the columns. Returns an error if a name or an expression
-    /// is not valid, or if an input is not a number.
+    /// Adds the inputs of the expressions to the columns. Returns an error if a name is invalid or already used, an
+    /// expression is invalid, the inputs are too many, or an input is an unknown field or not a number.
     pub(super) fn new(
         computations: &[Computation],
         columns: &mut Columns<AggregateSource>,

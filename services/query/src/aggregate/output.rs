@@ -35,7 +35,7 @@ pub(super) struct Output<'a> {
     pub(super) estimated: BTreeSet<usize>,
     /// Positions of the columns in which some integer sum did not fit its type.
     pub(super) overflowed: BTreeSet<usize>,
-    /// Columns of the last row whose integer sum did not fit its type, as indexes within the group.
+    /// Indices of the accumulators whose integer sum did not fit its type in the last window.
     pub(super) row_overflows: Vec<usize>,
 }
 
@@ -100,7 +100,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Returns the values of every window, column by column; empty if no window has a value.
+    /// Returns the values of every window, column by column; empty if no window has a value or an overflow.
     fn filled<'s>(
         &mut self,
         fill: &'s Fill,
@@ -133,7 +133,8 @@ impl Output<'_> {
         Ok(filled)
     }
 
-    /// Replaces `values` by the columns of a window; returns `false` if the window is empty.
+    /// Replaces `values` by the accumulator values of a window; returns `false` if no accumulator has a value or an
+    /// overflow.
     fn values<'s>(
         &mut self,
         columns: &MeasurementColumns<AggregateSource>,

@@ -1,9 +1,11 @@
 //! Ranking: selects and orders the groups by the value of a function over the whole range.
 //!
-//! All groups are scanned in a single window first, for any windows of the result. If summaries can replace
-//! points, a thousand timelines cost a thousand cells and few reads. Only groups that can win are then named,
-//! and only the winners are scanned in their windows. If the result also has a single window and its columns
-//! include the rank value at no extra read cost, the first scan provides the result and is the only one.
+//! All groups are first scanned in a single window, whatever the windows of the result are. If summaries can replace
+//! points, a thousand timelines cost a thousand cells and few reads. Then the tags of the groups that can win are
+//! resolved, and only the winners are scanned in the windows of the result.
+//!
+//! The first scan provides the result if the result has a single window, its columns include the rank value, and
+//! either all groups win or the other columns cost no extra reads.
 
 use tideline_engine::Table;
 use tideline_engine::model::Value;
@@ -50,14 +52,15 @@ pub(super) struct ResultParts<'a> {
     pub(super) has_windows: bool,
 }
 
-/// Columns of the first scan, and for each measurement the index of the accumulator of the rank value.
+/// Columns of the first scan, and for each measurement the accumulator index of the rank value; `None` if the
+/// measurement does not have the field.
 struct FirstScan<'a> {
     columns: &'a Columns<AggregateSource>,
     indices: Vec<Option<usize>>,
     is_result: bool,
 }
 
-/// Group index and rank value, if the group has one.
+/// Group index and rank value; `None` if the group has no value.
 type Key = (u32, Option<Value>);
 
 impl<'a> Ranking<'a> {
@@ -76,7 +79,7 @@ impl<'a> Ranking<'a> {
         Ok(Self { rank, columns })
     }
 
-    /// Returns the maximum number of groups of the result.
+    /// Returns the maximum number of groups of the result; `usize::MAX` without a limit.
     pub(super) fn limit(&self) -> usize {
         self.rank.limit.map_or(usize::MAX, |limit| limit as usize)
     }
@@ -136,9 +139,8 @@ impl<'a> Ranking<'a> {
         keys.retain(|(_, value)| compare_values(value.as_ref(), last.as_ref(), order).is_le());
     }
 
-    /// Returns the columns of the first scan: those of the result, if the result has a single window, its
-    /// cells fit at once, and its columns include the rank value at no extra read cost; otherwise only the
-    /// rank value.
+    /// Returns the columns of the first scan: all columns of the result if the first scan can provide it (see the file
+    /// header) and its cells fit at once; otherwise only the rank value.
     fn first_scan<'s>(
         &'s self,
         context: &Context<'_>,
@@ -186,7 +188,7 @@ impl<'a> Ranking<'a> {
         }
     }
 
-    /// Returns the rank value of each group, and the scanned states if they are part of the result.
+    /// Returns the rank value of each group, and the scanned states if the first scan provides the result.
     fn scan(
         context: &Context<'_>,
         query: &PointQuery,
@@ -235,7 +237,7 @@ impl<'a> Ranking<'a> {
     }
 }
 
-/// Returns the rank value of a group.
+/// Returns the rank value of a group, if it has one.
 fn value(state: &GroupState, index: usize, windows: &Windows) -> Option<Value> {
     let value = state
         .get(index)

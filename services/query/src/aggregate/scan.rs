@@ -47,7 +47,7 @@ pub(super) fn members(scope: &Scope, groups: &Groups, batch: &Range<usize>) -> V
         .collect()
 }
 
-/// Result of a worker: the state of each group of the batch that has values, and the read cost.
+/// Result of a worker: the state of each group of the batch, `None` for a group without values, and the read cost.
 pub(super) type Gathered = (Vec<Option<GroupState>>, ReadCost);
 
 /// State shared by the workers of a scan.
@@ -66,7 +66,8 @@ pub(super) struct AggregateScan<'a> {
 }
 
 impl<'a> AggregateScan<'a> {
-    /// Prepares a scan of columns in windows. Summaries replace points if all columns and the filter allow it.
+    /// Prepares a scan of columns in windows. Summaries replace points if every column supports it and there is no
+    /// filter.
     pub(super) fn new(
         context: &'a Context<'a>,
         query: &'a PointQuery,

@@ -1,4 +1,5 @@
-//! Zone filter: excludes buckets whose summaries show that no row can match the condition.
+//! Zone filter: excludes buckets (parts of the rows with summaries) if the summaries show that no row can match the
+//! condition.
 
 use tideline_engine::condition::intervals::Intervals;
 use tideline_engine::model::FieldId;
@@ -23,7 +24,7 @@ impl Node {
         match self {
             Self::And(all) => all.iter().all(|node| node.may_match(bucket)),
             Self::Or(any) => any.iter().any(|node| node.may_match(bucket)),
-            // A row that may match the inner condition may also fail it.
+            // The summaries show that rows may match the inner condition, never that all of them do.
             Self::Not(_) => true,
             Self::Leaf(leaf) => leaf.is_computed || leaf.may_match(bucket),
         }
@@ -44,7 +45,7 @@ impl Leaf {
     }
 }
 
-/// Returns true if an interval overlaps the inclusive range `min` to `max`, or if the types of the two differ.
+/// Returns true if an interval overlaps the inclusive range `min` to `max`, or if `min` and `max` differ in type.
 fn overlaps(intervals: &Intervals, min: Number, max: Number) -> bool {
     match (min, max) {
         (Number::Float(min), Number::Float(max)) => intervals.overlaps_floats(min, max),

@@ -1,4 +1,4 @@
-//! Limits of queries: excesses are refused, in advance if they can be computed, and cancelled queries stop.
+//! Limits of queries: a query over a limit is refused, before it reads if possible, and a cancelled query stops.
 //!
 //! Also tests the read cost that a summary reports.
 

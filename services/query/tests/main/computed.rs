@@ -276,7 +276,7 @@ fn windows_agree_with_the_naive_evaluator() {
             let inputs = places.map(|position| number(&values[position]));
             let expected = tree.value(&inputs);
             let Some(row) = found.get(&start) else {
-                // A window has no row if no requested column has a value; its counts are 0.
+                // A window has no row if its inputs have no value; a count without values is 0 in `plain`.
                 assert_eq!(shown, 0, "{text} {start}");
                 let is_empty = |at: &usize| inputs[*at].is_none() || (*at == 1 && inputs[1] == Some(0.0));
                 assert!(

@@ -1,6 +1,6 @@
 //! Naive evaluator of queries: evaluates the rules value by value over a map.
 //!
-//! The evaluator is slow and simple on purpose; other tests compare the engine with it.
+//! The evaluator is slow and simple on purpose; the tests compare the engine with it.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ impl Model {
         }
     }
 
-    /// Computes an aggregate. Columns are the (function, field) pairs of the fields of the group's measurement.
+    /// Computes an aggregate with one column for each pair of function and field.
     pub(crate) fn aggregate(
         &self,
         columns: &[(Function, String)],
@@ -148,7 +148,7 @@ struct Seen {
     timeline: usize,
     time: i64,
     value: Value,
-    /// Previous value of the same timeline in the range that is not NaN.
+    /// Last earlier value of the same timeline in the range that is not NaN.
     before: Option<Value>,
 }
 

@@ -15,7 +15,7 @@ struct Cell {
     points: Vec<f64>,
 }
 
-/// Computes `integral` or `time_weighted_mean` of a field, by the start of each window that has a value.
+/// Computes `integral` or `time_weighted_mean` of a field, by the start of each window with a point or a line.
 pub(crate) fn areas(
     members: &[&Timeline],
     field: &str,

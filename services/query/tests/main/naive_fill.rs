@@ -5,7 +5,7 @@ use tideline_query::{Fill, Function, WindowSpec};
 
 use crate::naive::GroupRows;
 
-/// Returns the rows of every window of a range.
+/// Returns a row for each window of a range.
 pub(crate) fn filled(
     rows: &GroupRows,
     columns: &[(Function, String)],

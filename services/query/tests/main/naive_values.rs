@@ -53,7 +53,7 @@ fn passes(test: &Test, value: &Literal) -> bool {
     }
 }
 
-/// Returns the value as a literal. Histograms can only be tested for presence.
+/// Returns the value as a literal. A histogram, which can only be tested for presence, becomes an empty list.
 pub(crate) fn literal(value: Value) -> Literal {
     match value {
         Value::Float(value) => Literal::Float(value),

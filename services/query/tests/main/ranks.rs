@@ -225,7 +225,7 @@ fn a_rank_reads_windows_of_its_winners_only() {
     assert_eq!(rows, [row(49), row(48), row(47)]);
     assert_eq!(result.summary().cost.total().points, 50 * 20);
     assert_eq!(result.summary().plan.timelines, 3);
-    // A second scan is needed if the rank value is not a column, or if a function has to hold all values.
+    // A second scan is needed if the rank value is not a column, or if a function cannot use summaries.
     let other = query(&[Function::Max], GroupBy::Timeline, None, limited.clone());
     assert_eq!(
         world.run(&other).expect("answered").summary().cost.total().points,

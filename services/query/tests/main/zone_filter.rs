@@ -23,7 +23,7 @@ const FIELDS: [(&str, &[ValueType]); 4] = [
     ("text", &[ValueType::String]),
 ];
 
-/// Returns a random bound for a condition, in a range that varies between hours.
+/// Returns a random bound for a condition, near the values that [`fields`] returns.
 fn bound(dice: &mut Dice, value_type: ValueType) -> Value {
     match value_type {
         ValueType::Signed => Value::Signed(dice.below(220) as i64 - 110),

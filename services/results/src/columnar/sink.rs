@@ -26,7 +26,7 @@ pub(crate) struct ColumnarSink<'w> {
     /// `Some` after the header.
     writer: Option<ColumnarWriter<Out<'w>>>,
     columns: FlatColumns,
-    /// Description of each column in JSON: name, tag or field, and type. With it the file can be imported again.
+    /// Description of each column in JSON: name, tag or field, and type. Imports of Parquet files read it.
     notes: Vec<Json>,
     /// Leading text cells of the current series: id, measurement and tags. `None` = the series lacks the tag.
     texts: Vec<Option<String>>,

@@ -36,7 +36,7 @@ impl AttachJob {
     }
 
     /// Attaches until `watch` returns false, the job is cancelled or `is_stopping` returns true. Returns the progress,
-    /// and true if the plan was completed.
+    /// and false if the run was stopped.
     ///
     /// # Errors
     ///

@@ -19,7 +19,7 @@ pub struct ArchiveState {
     pub standing: ArchiveProgress,
     /// Time for which the oldest waiting points have been old enough, nanoseconds; 0 = no points wait.
     pub behind: i64,
-    /// Number of failures in a row of moves into files or of removals from the cold tier; the larger number.
+    /// Number of failures in a row: the maximum over moves into files and removals from the cold tier.
     pub failures: u32,
     /// Time of the next attempt while moves fail, trusted nanoseconds since the epoch.
     pub tried_again: Option<i64>,
@@ -58,7 +58,7 @@ impl Scheduler {
             };
             let jobs = || state.journal.jobs.values().rev().filter(is_of);
             let last_job = jobs().next().cloned();
-            // Waits are lost by a restart, past jobs are not.
+            // A restart loses the waits, but not the past jobs.
             let failed = jobs().take_while(|job| job.state == JobState::Failed).count();
             let failed = u32::try_from(failed).unwrap_or(u32::MAX);
             let failures = trouble.map_or(failed, |trouble| trouble.failures.max(failed));

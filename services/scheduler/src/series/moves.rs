@@ -84,7 +84,8 @@ impl Series {
     }
 
     /// Moves points into files. If the points also stay in the cold tier for a while, they first become one cold
-    /// segment. Work of the mode [`Mode::Cut`] only cuts the segments.
+    /// segment without deleted points, unless they are one already. Work of the mode [`Mode::Cut`] only cuts the
+    /// segments.
     pub(super) fn archive(
         &self,
         work: &Planned,

@@ -2,7 +2,7 @@
 //!
 //! Each kind of jobs has a file that plans it. [`plan`] calls them in the order in which segments are claimed: expired
 //! segments are not rewritten, and segments that migrate or are archived within an hour are not folded or purged. A
-//! claimed segment is in one plan only.
+//! claimed segment belongs to one unit of work only.
 
 pub mod archive;
 pub mod catalog;

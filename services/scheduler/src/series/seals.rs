@@ -92,11 +92,11 @@ impl Series {
     }
 }
 
-/// Sum of several seals.
+/// Total of several seals; for windows and timelines, the maximum over the seals.
 #[derive(Debug, Default)]
 struct SealSum {
     amount: Amount,
-    /// First timestamp, and the end after the last one.
+    /// First timestamp, and the end after the last one; `None` without points.
     span: Option<(i64, i64)>,
 }
 

@@ -76,8 +76,8 @@ pub trait SeriesWork: Send + Sync + 'static {
     /// Returns an error if the table was dropped or a target cannot be reached.
     fn write_settings(&self, table: TableId) -> Result<u64, WorkError>;
 
-    /// Removes timelines without points, and those that were silent for too long, from a table's catalog. Returns
-    /// their number.
+    /// Removes timelines that have neither visible points nor attributes, and those that were silent for too long, from
+    /// a table's catalog. Returns their number.
     ///
     /// # Errors
     ///

@@ -30,7 +30,7 @@ const JUMPS: usize = 500;
 const SECOND: i64 = NANOS_PER_SECOND;
 const MINUTE: i64 = 60 * SECOND;
 const YEAR: i64 = 365 * DAY;
-/// First second in 2106 that 32 bits of seconds cannot hold.
+/// First second that 32 bits of seconds cannot hold, in 2106.
 const END_OF_32_BITS: i64 = 4_294_967_296 * SECOND;
 const RETENTION: i64 = 30 * DAY;
 /// Largest deviation from the expected time at which a wall clock is followed.
@@ -69,7 +69,7 @@ fn nothing_expires_early_however_the_clock_jumps() {
     let mut chance = Chance(tideline_testkit::seed("clock_jumps").max(1));
     let jumps = tideline_testkit::rounds("TIDELINE_JUMPS", JUMPS, 10 * JUMPS) as u64;
     let mut machine = Machine::start();
-    // Points of the future: the newest stored point does not delay expiry.
+    // Writes points of the future, so that the newest stored point does not delay expiry.
     for days in [1, 40, 400, 4_000, 60_000] {
         machine.write(START + days * DAY, "future");
     }

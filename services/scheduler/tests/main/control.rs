@@ -23,7 +23,7 @@ fn migrations(scheduler: &Scheduler, state: JobState) -> Vec<Job> {
         .collect()
 }
 
-/// Calls `act` once, with the scheduler and the running job, at a step of the next rewrite.
+/// Calls `act` once, with the scheduler and the running job, at step `step` of the next rewrite.
 fn at_step(
     work: &FakeWork,
     scheduler: &Arc<Scheduler>,

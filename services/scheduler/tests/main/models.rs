@@ -157,7 +157,7 @@ fn jobs_of_all_models_are_one_list_and_one_queue() {
     assert_eq!(metrics.moved[&JobKind::Fold].bytes_read, 2 * 10 * STEPS);
     assert_eq!(metrics.moved[&JobKind::Migrate].bytes_read, 1_000);
     assert_eq!((metrics.segments, metrics.segments_retired), (1, 3));
-    // History jobs survive a restart.
+    // Past jobs survive a restart.
     assert_eq!(of_table(&self::scheduler(&work, &rounds), TABLE), done);
 }
 

@@ -322,8 +322,8 @@ fn moves_change_no_answer() {
                     let mut spec = (*table.spec()).clone();
                     spec.policy = new_policy(&mut chance, run % 3 == 0);
                     work.store.alter_table("default", spec).expect("a policy");
-                    // A longer policy makes hidden points visible again if they are not freed yet, which only the
-                    // store shows.
+                    // A longer age makes hidden points visible again unless they were freed. Only a read determines
+                    // which points were freed.
                     let (now_from, found) = (work.store.visible_from(&table), read(&work.store, &table));
                     let is_freed = |point: &(TimelineId, i64)| {
                         (now_from..hidden_before).contains(&point.1) && !found.contains_key(point)
@@ -437,7 +437,7 @@ fn daily(days: i64, now: i64) -> Vec<(u64, i64, i64)> {
 
 #[test]
 fn hot_ttl_holds_to_a_day_after_a_sparse_backfill_and_after_a_late_change() {
-    // hot_ttl is set before the backfill, after it, or shortened after it; with an archive and without.
+    // `hot_ttl` is set before the backfill, set after it, or shortened after it; the last case also has an archive.
     for (case, days) in (0..4).zip([300, 700, 1_100, 1_500]) {
         let disk = MemoryDisk::new(Character::Embedded);
         let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));

@@ -1,6 +1,6 @@
 //! Tests of requested jobs.
 //!
-//! They are listed, cancelled and recorded.
+//! The jobs are listed, cancelled and recorded.
 
 use std::time::Duration;
 

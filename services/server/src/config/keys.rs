@@ -17,9 +17,9 @@ pub(crate) struct Key {
     pub(crate) slot: fn(&mut Config) -> Slot<'_>,
     /// Accepted range: bytes, counts or milliseconds, depending on the slot.
     pub(crate) range: Range,
-    /// True if a command line flag sets it.
+    /// True if a command line flag sets the key.
     pub(crate) has_flag: bool,
-    /// True if its value is masked and can be read from a separate file.
+    /// True if the value is masked and can be read from a separate file.
     pub(crate) is_secret: bool,
 }
 

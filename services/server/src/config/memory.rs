@@ -16,8 +16,9 @@ use crate::memory::MemoryLimit;
 const MEMORY_PERCENT: u64 = 60;
 /// Minimum memory for requests. With less, single requests of ordinary size would be refused.
 const REQUESTS_BYTES_MIN: u64 = 8 << 20;
-/// Budgets and denominators: a budget that is not set takes at most this share of `memory.max`. Together with the
-/// heads, which take at most 5/12, and the newest journal entries, the budgets leave a sixth to requests.
+/// Budgets, each with a denominator: a budget that is not set takes at most this fraction of `memory.max`, but not less
+/// than the minimum of its key. Together with the heads, which take at most 5/12, and the newest journal entries, the
+/// budgets leave a sixth to requests.
 const SHARES: [(&str, u64); 9] = [
     ("http.bodies_in_flight_bytes_max", 8),
     ("http.decoded_body_bytes_max", 16),
@@ -123,7 +124,7 @@ impl Config {
     }
 
     /// Returns the memory of a machine whose default of `memory.max` equals the current value. The default head size is
-    /// derived from it.
+    /// derived from that memory.
     pub(super) fn memory_basis_bytes(&self) -> u64 {
         match self.memory_max {
             Some(max) => max / MEMORY_PERCENT * 100,

@@ -29,7 +29,7 @@ fn parquet_files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Copies an archive file under the name of another segment, and returns its path.
+/// Copies an archive file under the name of another segment. Returns the path of the copy.
 fn copied(file: &Path, segment: &str) -> PathBuf {
     let name = file
         .file_name()

@@ -4,7 +4,7 @@
 
 use crate::lab::{Lab, Pretender, at_home, ended};
 
-/// Starts a server with points of two machines over a minute.
+/// Starts a server with points of two machines over a minute, and one point of a room.
 fn filled() -> Lab {
     let lab = Lab::start();
     let mut text = String::new();

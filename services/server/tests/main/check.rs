@@ -10,8 +10,8 @@ use rustix::process::Signal;
 use crate::lab::{Ended, at_home, ended};
 use crate::process::Running;
 
-/// Returns a point every ten minutes over the last days, for some machines. Fields of all types make chunks
-/// have every kind of column.
+/// Returns a point every ten minutes over the last `days` days, for `hosts` machines. The fields have four types, so
+/// that chunks have several kinds of columns.
 fn lines(days: i64, hosts: usize) -> String {
     let newest = now();
     let mut text = String::new();
@@ -115,8 +115,8 @@ fn a_flipped_byte_is_found_and_named_and_nothing_is_changed() {
             .expect("it is below the data folder")
             .display()
             .to_string();
-        // Skipped: the process id and empty marker files, which mean nothing, and the index, which every start
-        // checks and rebuilds.
+        // Skips the process id and empty marker files, which hold no data, and the index, which every start checks and
+        // rebuilds.
         let is_idle = bytes.is_empty() || short.ends_with("LOCK") || short.starts_with("index/");
         if !is_idle && is_current(path, &before) {
             let kind: String = short.chars().filter(|c| !c.is_ascii_digit()).collect();

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::lab::{Lab, Pretender, at_home, ended};
 use crate::process::{output, text, tideline};
 
-/// Points of every type, in two measurements.
+/// Points of every type of line protocol, in two measurements.
 const POINTS: &str = "\
 all,host=a\\ b,t=1\\,2 f=0.1,i=-7i,u=18446744073709551615u,b=true,s=\"two\nlines, \\\"quoted\\\" \\\\\" 1700000000123456789
 all,host=a\\ b,t=1\\,2 f=1e300,i=9007199254740993i,u=5u 1700000001000000000

@@ -23,7 +23,7 @@ fn write(path: &Path, columns: Vec<(&str, ArrayRef)>, compression: Compression, 
     write_noted(path, columns, compression, group_rows, None);
 }
 
-/// Writes a file, with the metadata about its columns that exports and archives contain.
+/// Writes a file, with `notes` as the column metadata that exports and archives contain.
 fn write_noted(
     path: &Path,
     columns: Vec<(&str, ArrayRef)>,

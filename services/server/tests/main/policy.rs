@@ -4,7 +4,7 @@ use tideline_model::{Clock, SystemClock};
 
 use crate::lab::Lab;
 
-/// Writes one point for each of the last days.
+/// Writes one point for each of the last `days` days.
 fn days(lab: &Lab, days: i64) {
     const DAY: i64 = 86_400_000_000_000;
     let now = SystemClock.now().nanos();

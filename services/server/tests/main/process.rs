@@ -94,7 +94,7 @@ impl Running {
         kill_process(Pid::from_raw(id).expect("not zero"), signal).expect("it is our child");
     }
 
-    /// Waits until the process has ended. Returns its status, the duration, and its whole output.
+    /// Waits until the process has ended. Returns its status, the duration of the wait, and its whole output.
     pub(crate) fn end(mut self) -> (ExitStatus, Duration, String) {
         let begun = Instant::now();
         // Both outputs are closed when the process ends.

@@ -14,9 +14,9 @@ use tideline_model::batch::{Joined, JoinedColumn};
 use tideline_model::{ColumnData, TimelineId, ValueType};
 use tideline_runtime::background;
 
-/// Rows passed to the encoder at once.
+/// Number of rows passed to the encoder at once.
 const BATCH: usize = 4_096;
-/// Rows passed to the encoder at once, for values that repeat over rows.
+/// Number of rows passed to the encoder at once, for values that repeat over rows.
 const REPEATED_BATCH: usize = 512;
 
 /// Buffered values of one column.
@@ -184,7 +184,7 @@ impl Buffer {
         }
     }
 
-    /// Appends a column of a run for all rows of the run. If the types differ, the rows get no values.
+    /// Appends a column of a run for all rows of the run. If the buffer has another type, the rows get no values.
     pub(crate) fn push_column(&mut self, column: &RunColumn, rows: usize) {
         match (self, &column.values) {
             (Self::Floats(to), ColumnData::Float(values)) => {
@@ -213,7 +213,7 @@ impl Buffer {
         }
     }
 
-    /// Appends rows without a value. Does nothing for integers, ids and maps, because every row has one.
+    /// Appends rows without a value. Does nothing for integers, ids and maps, because there every row has a value.
     pub(crate) fn push_absent(&mut self, rows: usize) {
         match self {
             Self::Floats(values) => values.absent(rows),
@@ -229,8 +229,8 @@ impl Buffer {
         if matches!(self, Self::Maps(_)) { 2 } else { 1 }
     }
 
-    /// Writes the buffer as one column of a row group and clears it. Must be called twice for a map: for its keys, then
-    /// for its values.
+    /// Writes the buffer as one column of a row group and clears it. Must be called twice for maps: the first call
+    /// writes the keys, the second writes the values and clears the buffer.
     pub(crate) fn write(&mut self, to: &mut SerializedColumnWriter<'_>) -> Result<()> {
         match self {
             Self::Integers(values) => {

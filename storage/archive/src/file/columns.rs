@@ -252,7 +252,7 @@ pub(crate) fn map(name: &str) -> Result<TypePtr> {
         .map_err(format)
 }
 
-/// Creates the schema of all columns.
+/// Creates a schema with the given columns.
 pub(crate) fn root(columns: Vec<TypePtr>) -> Result<TypePtr> {
     Type::group_type_builder("rows")
         .with_fields(columns)

@@ -39,7 +39,8 @@ impl BlockSums {
         size_of_val(&*self.sums)
     }
 
-    /// Returns the blocks that contain a range; `None` if the range exceeds the covered bytes.
+    /// Returns the indexes of the blocks that contain a range; `None` if the range exceeds the covered bytes or ends
+    /// before it starts.
     pub(crate) fn blocks(&self, range: &Range<u64>) -> Option<Range<usize>> {
         if range.start > range.end || range.end > self.end {
             return None;
@@ -55,8 +56,8 @@ impl BlockSums {
         at(blocks.start)..at(blocks.end)
     }
 
-    /// Verifies `content`, which must start with the block at offset `start`. Returns the first block that does not
-    /// match: its byte range in the file, the stored checksum and the actual one; `None` if all blocks match.
+    /// Verifies `content`, which must start at the block boundary `start`. Returns the first block that does not match:
+    /// its byte range in the file, the stored checksum and the actual one; `None` if all blocks match.
     pub(crate) fn first_wrong(&self, start: u64, content: &[u8]) -> Option<(Range<u64>, u32, u32)> {
         let first = usize::try_from(start / self.block).unwrap_or(usize::MAX);
         let parts = content.chunks(usize::try_from(self.block).unwrap_or(usize::MAX));
@@ -69,7 +70,8 @@ impl BlockSums {
         })
     }
 
-    /// Encodes the metadata entry: algorithm, block size, covered bytes, and the little-endian checksums in base64.
+    /// Encodes the metadata entry: algorithm, block size, number of covered bytes, and the little-endian checksums in
+    /// base64.
     pub(crate) fn to_note(&self) -> String {
         let bytes: Vec<u8> = self.sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
         let Self { block, end, .. } = self;

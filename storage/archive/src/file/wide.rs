@@ -91,7 +91,7 @@ impl WideFile {
     }
 }
 
-/// Returns the float columns that have too many distinct values in `samples` for a dictionary.
+/// Returns the indexes of the float columns that have too many distinct values in `samples` for a dictionary.
 fn varied<'r>(columns: &Columns, samples: impl Iterator<Item = &'r Run>) -> Vec<usize> {
     let mut distinct: HashMap<usize, HashSet<u64>> = HashMap::new();
     for column in samples.flat_map(|run| &run.columns) {

@@ -24,11 +24,11 @@ const GROUP_ROWS_MAX: usize = 512 << 10;
 const GROUP_BYTES_MAX: usize = 48 << 20;
 /// Target size of an encoded page, in bytes.
 const PAGE_BYTES: usize = 32 << 10;
-/// Maximum rows of a page.
+/// Maximum number of rows in a page.
 const PAGE_ROWS: usize = 8_192;
-/// Maximum distinct floats in a dictionary. Columns with more are byte-stream-split instead.
+/// Maximum number of distinct floats in a dictionary. Columns with more use the encoding `BYTE_STREAM_SPLIT`.
 pub(crate) const DISTINCT_FLOATS_MAX: usize = 4_096;
-/// Maximum bytes of a dictionary of strings or ids.
+/// Maximum size of a dictionary of strings or ids, in bytes.
 const TEXTS_DICTIONARY_BYTES: usize = 1 << 20;
 /// Compression level of zstd.
 const ZSTD: i32 = 3;
@@ -106,12 +106,12 @@ impl FileWriter {
         self.rows
     }
 
-    /// Returns the approximate memory of buffered rows.
+    /// Returns the approximate memory of the buffered rows, in bytes.
     pub(crate) fn bytes_waiting(&self) -> usize {
         self.buffers.iter().map(Buffer::bytes).sum()
     }
 
-    /// Returns the bytes written to the file.
+    /// Returns the number of bytes written to the file.
     pub(crate) fn bytes_written(&self) -> u64 {
         self.writer.bytes_written() as u64
     }

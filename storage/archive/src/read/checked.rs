@@ -56,7 +56,7 @@ pub(super) fn checked(
     Ok((fields, starts))
 }
 
-/// Rejects other formats, because the same columns may have another meaning there.
+/// Rejects files of another format, because the same columns may have another meaning there.
 fn format(notes: &[KeyValue]) -> Checked<()> {
     let note = notes.iter().find(|note| note.key == NOTE_FORMAT);
     let format = note
@@ -98,7 +98,7 @@ fn shared_columns(schema: &SchemaDescriptor) -> Checked<Vec<ValueColumn>> {
     Ok(columns.map(|(column, of)| (column, String::new(), of)).collect())
 }
 
-/// Returns the value columns according to the metadata entry of the file.
+/// Returns the value columns according to the metadata entry of the file; `None` if the entry is missing or not valid.
 fn noted_columns(schema: &SchemaDescriptor, notes: &[KeyValue]) -> Option<Vec<ValueColumn>> {
     let note = notes.iter().find(|note| note.key == NOTE_COLUMNS)?;
     let notes: Vec<ColumnNote> = serde_json::from_str(note.value.as_ref()?).ok()?;

@@ -17,13 +17,13 @@ use super::pages::Pages;
 use crate::error::{ArchiveError, Result};
 use crate::target::Target;
 
-/// Maximum gap between two ranges that one request fetches with them, because a second request costs more than the
-/// bytes of the gap.
+/// Maximum gap in bytes between two ranges that one request fetches together with the gap. A second request would cost
+/// more than the bytes of the gap.
 const GAP_SMALL: u64 = 256 << 10;
 /// Number of requests to which a fetch is reduced by fetching gaps of up to [`GAP_LARGE`] bytes.
 const REQUESTS_FEW: usize = 2;
 const GAP_LARGE: u64 = 4 << 20;
-/// Maximum attempts to fetch a part whose checksum differs. The first difference may be a transmission error.
+/// Maximum number of attempts to fetch a part whose checksum differs. The first difference may be a transmission error.
 pub(super) const TRIES: usize = 2;
 
 /// Page cache, and whether a reader adds the blocks that it fetches.
@@ -55,7 +55,7 @@ impl Fetched {
         }
     }
 
-    /// Adds the start of the file, up to the first block whose checksum differs.
+    /// Adds `content`, the start of the file, up to the first block that is incomplete or whose checksum differs.
     pub(crate) fn take(&self, content: &Bytes) {
         let sums = &self.file.sums;
         let end = sums.end().min(content.len() as u64);
@@ -74,7 +74,7 @@ impl Fetched {
         self.parts.lock().push((0, content.slice(sound)));
     }
 
-    /// Fetches those of the ranges that are not available, and drops all parts that overlap none of the ranges.
+    /// Fetches the ranges that are not available, and drops all parts that overlap none of the ranges.
     pub(crate) fn fetch(&self, mut ranges: Vec<Range<u64>>) -> Result<()> {
         ranges.retain(|range| !range.is_empty());
         let mut parts = self.parts.lock();
@@ -106,7 +106,7 @@ impl Fetched {
         parts.iter().find_map(|part| cut(part, start, length))
     }
 
-    /// Returns the blocks of ranges as parts. Each range is contained in one part.
+    /// Returns the blocks of ranges as parts, from the page cache or the target. Each range is contained in one part.
     fn load(&self, ranges: &[Range<u64>]) -> Result<Vec<(u64, Bytes)>> {
         let wanted = self.blocks_of(ranges)?;
         let sums = &self.file.sums;

@@ -37,7 +37,7 @@ const SHARED: [&str; SHARED_LEAVES] = [
 const MEASUREMENT_LEAF: usize = 2;
 /// Key of the metadata entry with the measurement of a file.
 const NOTE_MEASUREMENT: &str = "tideline.measurement";
-/// Rows decoded at once.
+/// Number of rows decoded at once.
 const BATCH_ROWS: usize = 4_096;
 
 /// Returns the fields in all files of a segment.

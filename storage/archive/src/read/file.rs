@@ -1,8 +1,8 @@
-//! Reader of runs of one file, requested in ascending order of rows.
+//! Reader of runs of one file, made for requests in ascending order of rows.
 //!
-//! The column readers advance through a row group and skip the rows that were not requested. The pages of the requested
-//! rows are fetched together before decoding. If the reader has a read-ahead, pages of the following rows are fetched
-//! as well.
+//! The column readers advance through a row group and skip the rows that were not requested; a request for earlier rows
+//! reopens them. The pages of the requested rows are fetched together before decoding. If the reader has a read-ahead,
+//! pages of the following rows are fetched as well.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -40,9 +40,9 @@ pub(super) struct FileReader {
 struct Group {
     number: usize,
     readers: Vec<ColumnReader>,
-    /// Next row of all readers.
+    /// Next row of all readers, counted from the start of the group.
     at: u64,
-    /// Rows whose pages are available.
+    /// Rows whose pages are available, counted from the start of the group.
     fetched: Range<u64>,
 }
 
@@ -172,7 +172,7 @@ impl FileReader {
         decoded.map_err(|reason| self.target.damaged(&self.key, reason))
     }
 
-    /// Converts a decoding error: the file is damaged, or its bytes could not be fetched.
+    /// Converts a decoding error: returns the error of a failed fetch, or otherwise reports the file as damaged.
     fn failed(&self, error: ParquetError) -> ArchiveError {
         let damaged = |reason: String| self.target.damaged(&self.key, reason);
         match error {

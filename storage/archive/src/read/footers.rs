@@ -146,7 +146,8 @@ impl Footers {
         Opened { file, rows }
     }
 
-    /// Opens a file with block checksums; `None` if the file has no valid ones.
+    /// Opens a file with block checksums; `None` if the file has no valid ones, or if its footer has no recorded
+    /// checksum.
     fn read(&self, target: &Target, file: &ArchiveFile) -> Result<Option<(OpenFile, Option<Bytes>)>> {
         if file.index_sha256.is_empty() {
             return Ok(None);
@@ -162,8 +163,8 @@ impl Footers {
         Ok(Some((opened, before)))
     }
 
-    /// Opens a file without block checksums. Reads the whole file once, unless the disk cache has its checksums. One
-    /// caller reads a file; concurrent callers wait and then use the cache.
+    /// Opens a file without block checksums. Reads the whole file once, unless the disk cache has its block checksums.
+    /// One caller reads a file; concurrent callers wait and then use the cache.
     fn prove(&self, target: &Target, file: &ArchiveFile, name: &str) -> Result<Opened> {
         let lock = Arc::clone(self.proving.lock().entry(name.to_owned()).or_default());
         let proven = {

@@ -73,7 +73,7 @@ pub(super) fn open(file: &File, lists: &[&[&str]]) -> ParquetResult<SerializedFi
     Ok(reader)
 }
 
-/// Returns the reader of a column of a row group if it has this type.
+/// Returns the reader of a column of a row group; fails if the column has another type.
 pub(super) fn column<T: DataType>(
     group: &dyn RowGroupReader,
     at: usize,
@@ -111,7 +111,7 @@ pub(super) fn whole(have: usize, rows: usize) -> ParquetResult<()> {
     }
 }
 
-/// Converts bytes to a string if they are UTF-8.
+/// Converts bytes to a string; fails if they are not UTF-8.
 pub(super) fn text(bytes: &ByteArray) -> ParquetResult<&str> {
     std::str::from_utf8(bytes.data()).map_err(|_| ParquetError::General("a text is not UTF-8".into()))
 }

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::digest;
 
-/// Maximum number of rounds for which its uses keep a block.
+/// Maximum number of eviction rounds that a block survives because of its uses.
 const USES_MAX: u8 = 3;
 /// Approximate memory of a block in addition to its bytes.
 const BLOCK_MEMORY: usize = 128;

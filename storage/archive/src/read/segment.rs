@@ -202,7 +202,7 @@ impl SegmentReader {
             };
             self.close(oldest);
         }
-        // Other readers use some of the shared memory, possibly all of it.
+        // If other readers also use the shared memory, this reader closes its last file too.
         if self.memory.is_over() && self.taken < self.memory.taken() {
             self.close(file);
         }

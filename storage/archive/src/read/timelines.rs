@@ -67,7 +67,7 @@ pub struct TimelineRun {
     pub extent: Extent,
     /// Identity of the timeline; `None` if it was unknown when the file was written.
     pub identity: Option<Identity>,
-    /// Attributes of the timeline, as JSON.
+    /// Attributes of the timeline as JSON; `None` if the file has none.
     pub attributes: Option<String>,
 }
 

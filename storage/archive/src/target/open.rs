@@ -19,13 +19,13 @@ use url::Url;
 use super::{Requests, Target, Traffic, reasons};
 use crate::error::{ArchiveError, Result, redacted};
 
-/// Maximum time of one request including its body: a whole file over a slow connection.
+/// Maximum time of one request including its body; enough for a whole file over a slow connection.
 const REQUEST_TIMEOUT: &str = "90 seconds";
 /// Maximum time to connect.
 const CONNECT_TIMEOUT: &str = "5 seconds";
 /// Maximum time without data within a response.
 const READ_TIMEOUT: &str = "30 seconds";
-/// Retries after the first attempt of an idempotent request.
+/// Maximum number of retries after the first attempt of an idempotent request.
 const RETRIES: usize = 4;
 /// Time since the first attempt after which no further attempt starts.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -75,7 +75,7 @@ impl Target {
     /// or `memory:`, which stores nothing permanently and is for tests. Sends no requests.
     ///
     /// Credentials come from `options`, the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`) or the role of the machine;
-    /// the first source that has them is used. Files in a directory are synced.
+    /// the first source that has them is used. Files of a `file:` target are synced.
     ///
     /// # Errors
     ///

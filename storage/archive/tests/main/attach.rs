@@ -11,7 +11,7 @@ use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
 
 use crate::kit::{Known, Points, archive, floats, in_directory, write};
 
-/// Returns one measurement with its own files over two days, many small ones in shared files, more timelines than one
+/// Returns one measurement with its own files over two days, seven small ones in shared files, more timelines than one
 /// decoding batch, and one timeline without an identity.
 fn story() -> (Known, Points) {
     let mut known = Known::default();

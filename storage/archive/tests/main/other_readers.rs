@@ -31,7 +31,7 @@ values = [v for v in table.column("value").to_pylist() if v is not None]
 print(len(values), sum(1 for v in values if math.isnan(v)))
 "#;
 
-/// Returns the interpreter with both tools, and installs them on first use.
+/// Returns the interpreter with both tools, and installs them on first use; `None` if they cannot be installed.
 fn python(target: &Path) -> Option<PathBuf> {
     let home = target.join("python-readers");
     let interpreter = home.join("bin/python");

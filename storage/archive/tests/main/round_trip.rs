@@ -147,7 +147,7 @@ proptest! {
     }
 }
 
-/// Thousands of timelines of a few measurements, large and small, over two days. All are read back in order, and some
+/// Three thousand timelines of large and small measurements over two days. All are read back in order, and some
 /// individually.
 #[test]
 fn thousands_of_timelines_in_own_and_shared_files() {

@@ -50,7 +50,7 @@ enum Fault {
     Silence,
 }
 
-/// Faults that wait for their request.
+/// Pending faults in the order of injection.
 type Faults = Arc<Mutex<VecDeque<Fault>>>;
 
 /// Starts a server of one bucket in a directory. It runs until the returned runtime is dropped.
@@ -131,7 +131,7 @@ async fn answered(
             bytes.truncate(whole.len() / 2);
             head.headers.insert(CONTENT_LENGTH, bytes.len().into());
         }
-        // The announced length stays.
+        // Keeps the announced length, so that the response is incomplete.
         _ => bytes.truncate(whole.len() / 2),
     }
     Ok(Response::from_parts(head, s3s::Body::from(bytes)))
@@ -388,7 +388,7 @@ fn what_comes_back_short_or_changed_is_never_taken_for_the_points() {
             "{faults:?}"
         );
     }
-    // The footer is cached by this archive, but not by another one. It has a checksum.
+    // The footer, which has a checksum, is cached by the first archive, but not by a new one.
     let elsewhere = tempfile::tempdir().expect("made");
     let fresh = archive_with(
         elsewhere.path(),

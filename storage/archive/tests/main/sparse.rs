@@ -1,4 +1,4 @@
-//! Sparse points are stored in few files. Also tests settings that are stored with the files.
+//! Sparse points are stored in few files. Other tests check the settings that are stored with the files.
 //!
 //! Years of a few points per day must not become thousands of small files.
 

@@ -40,7 +40,7 @@ pub(super) struct Sound {
     pub(super) journals: Option<Journals>,
 }
 
-/// Folder without some acknowledged data, open for reading from a copy.
+/// Data of a folder that lacks acknowledged data, opened for reading from a copy.
 #[derive(Debug)]
 pub(super) struct Lacking {
     /// Description of the loss.
@@ -58,11 +58,11 @@ pub(super) struct Lacking {
 /// Assesses a folder without changing its data. Returns an error if stored bytes are damaged, or if a store is missing
 /// that had content.
 pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment> {
-    // A folder without format or store is either new, or the open refuses it.
+    // A folder without a format is either new, or the open refuses it.
     let Some(format) = Format::read(folder)? else {
         return Ok(Assessment::Complete(Box::default()));
     };
-    // Opening the mark writes nothing; it is written only after a commit or an entry was noted.
+    // Opening the high-water mark writes nothing; the file is written only after a commit or an entry has been noted.
     let (high_water, remembered) = HighWater::open(folder).map_err(|error| mark_failed(&error))?;
     let store = folder.join(STORE);
     if !store.try_exists().map_err(at(&store))? {
@@ -146,7 +146,7 @@ pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment
 /// Content of an open store and its journals.
 pub(super) struct Found {
     pub(super) marks: Marks,
-    /// Description of the commits that one keyspace lacks and another has.
+    /// Description of the promised commits that a keyspace lacks.
     lacking: Option<String>,
 }
 

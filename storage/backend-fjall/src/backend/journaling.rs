@@ -1,5 +1,5 @@
 //! Ownership and journals: the shard state holds the owner, journal files hold the entries, and the high-water mark
-//! records the last durable ones.
+//! records the last durable entries.
 //!
 //! Locks are taken in this order: the journal of a shard, the engine, the shard state. The lock of the journal is held
 //! from the check of the epoch to the end of the append, so a new owner never races with an append of the old one.

@@ -1,4 +1,4 @@
-//! Opening of a data folder: lock, first start, checks, then the engine.
+//! Opening of a data folder: lock, checks, creation at the first start, then the engines.
 //!
 //! The checks run before anything in the folder is changed. If acknowledged data is missing, the backend opens
 //! read-only on a copy, unless an operator accepts the loss.
@@ -30,7 +30,8 @@ use crate::store::{STORE, Store, StoreLocation};
 pub(crate) const JOURNAL: &str = "journal";
 
 impl FjallBackend {
-    /// Opens a data folder, and creates it if it does not exist. Runs the quick checks.
+    /// Opens a data folder, and creates it if it does not exist. Checks version files, lists, logs and journals, but no
+    /// tables.
     ///
     /// If acknowledged data is missing, the backend opens read-only; see [`FjallOptions::accept_loss`].
     ///
@@ -38,7 +39,7 @@ impl FjallBackend {
     ///
     /// - `Misconfigured` if another process uses the folder, its format is not supported, or the cold folder is missing
     ///   or belongs to another data folder;
-    /// - `Corrupt` if stored bytes differ from the written data;
+    /// - `Corrupt` if stored bytes differ from the written data, or a required file is missing;
     /// - `Unavailable` if the file system fails.
     pub fn open(folder: &Path, options: FjallOptions) -> Result<Self> {
         fs::create_dir_all(folder).map_err(at(folder))?;
@@ -113,8 +114,8 @@ impl FjallBackend {
         Ok(Self { inner, maintenance })
     }
 
-    /// Returns the folder for temporary files of the process while the data folder must stay unchanged; `None` if it
-    /// may be written to.
+    /// Returns the folder for temporary files of the process while the data folder must stay unchanged; `None` if the
+    /// data folder may be written to.
     pub fn scratch(&self) -> Option<&Path> {
         self.inner.scratch.as_ref().map(Scratch::path)
     }

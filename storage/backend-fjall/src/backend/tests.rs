@@ -615,7 +615,7 @@ fn open_with_log(folder: &tempfile::TempDir, log: &[u8]) -> (tempfile::TempDir, 
     (copy, backend)
 }
 
-/// Unsynced batches reach the disk in any order: a bad batch before intact ones is not damage.
+/// Unsynced batches reach the disk in any order, so a bad unsynced batch before intact ones is not damage.
 #[test]
 fn a_power_cut_between_buffered_rows_leaves_a_folder_that_opens() {
     let folder = tempfile::tempdir().expect("a folder");

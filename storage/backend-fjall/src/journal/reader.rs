@@ -21,7 +21,7 @@ pub(crate) struct Walk {
     pub(crate) intact_bytes: u64,
     /// Number of intact frames before the first bad one.
     pub(crate) entries: u64,
-    /// Bytes of the file that were durable when the last intact frame was written.
+    /// Number of bytes of the file that were durable when the last intact frame was written.
     pub(crate) synced_bytes: u64,
     /// Sequence of the last intact frame.
     pub(crate) last: Option<SequenceNumber>,
@@ -100,7 +100,7 @@ pub(crate) fn walk(
     Ok(walk)
 }
 
-/// Reads and checks the header. Returns the fault, if there is one.
+/// Reads and checks the header. Returns its fault, if there is one. Fails for a header of another format version.
 fn read_header(id: FileId, reader: &mut impl Read) -> Result<Option<BadHeader>> {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     reader

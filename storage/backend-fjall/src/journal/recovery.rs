@@ -1,7 +1,8 @@
 //! Recovery of journal files when a folder is opened, checked or repaired.
 //!
 //! A survey reads and judges all files and changes nothing. A cut drops damaged parts after an operator has accepted
-//! their loss. Settling replaces doubtful bytes, which may be in memory only after a failed sync, by durable copies.
+//! their loss. Settling replaces doubtful bytes by durable copies; after a failed sync, such bytes may exist in memory
+//! only.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -22,7 +23,7 @@ use crate::lost::LostFolder;
 /// Result of reading every journal file of a folder, without changing anything.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    /// Usable files in order, with their content.
+    /// Usable files in order, each with the result of its walk.
     pub(super) kept: Vec<(FileId, Walk)>,
     /// Parts that an open would lose, in order.
     lost: Vec<Lost>,
@@ -119,7 +120,7 @@ impl Survey {
         } else {
             (walked.damage.clone(), walked.intact_bytes)
         };
-        // A file with a header and no entries is not kept.
+        // A damaged file without entries is lost as a whole.
         let from = walked.last.map_or(0, |_| from);
         let is_kept = damage.is_none() || from > 0;
         if let Some(reason) = damage {
@@ -148,8 +149,8 @@ impl fmt::Display for Lost {
 }
 
 /// Makes a file durable: replaces it by a durable copy of its intact part within the first `length` bytes. The original
-/// is not trusted, because its pages stay readable after a failed sync and are lost with the next power cut. Removes a
-/// file without entries. Returns `None` if the file has no entries or does not exist.
+/// is not trusted: after a failed sync its pages may be readable but lost with the next power cut. Removes a file
+/// without entries. Returns `None` if the file has no entries or does not exist.
 pub(super) fn settle(folder: &Path, id: FileId, length: u64) -> Result<Option<Walk>> {
     let path = folder.join(id.name());
     let failed = at(&path);

@@ -1,8 +1,8 @@
 //! Reopening of a failed store. Until an attempt succeeds, changes are refused; reads are refused once an attempt has
 //! failed.
 //!
-//! Attempts never end. The pauses grow up to [`FjallOptions::reopen_pause_max`](crate::FjallOptions), and the next
-//! attempt follows at once when the disk has space again.
+//! The number of attempts is unlimited. The pauses grow up to [`FjallOptions::reopen_pause_max`](crate::FjallOptions),
+//! and the next attempt follows at once when the disk has space again.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

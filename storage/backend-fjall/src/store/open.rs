@@ -1,7 +1,7 @@
 //! Creation of a store, and its opening between two checks.
 //!
 //! fjall deletes files that its own records do not name. So its files are checked before an open, and its keyspaces are
-//! compared with the list after it.
+//! compared with the list afterwards.
 
 use std::fs;
 use std::sync::atomic::Ordering;

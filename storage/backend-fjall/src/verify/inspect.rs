@@ -44,8 +44,8 @@ impl Inspection {
     ///
     /// # Errors
     ///
-    /// The errors of [`verify`](super::verify). An error of the file system if a list, the high-water mark or a table
-    /// cannot be read.
+    /// The errors of [`verify`](super::verify). An error of the file system if a list, the high-water mark, fjall's
+    /// file with its format, or a table cannot be read.
     pub fn of(folder: &Path, cold_dir: Option<&Path>) -> Result<Self> {
         let mut verified = verify_locked(folder, cold_dir)?;
         let report = &mut verified.report;

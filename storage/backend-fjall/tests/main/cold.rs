@@ -161,7 +161,7 @@ fn a_kill_while_it_is_made_leaves_a_folder_that_opens() {
         }
         if step >= 4 {
             for name in ["COLD_KEYSPACES", "COLD_KEYSPACES.copy"] {
-                // As written before the rename: the list names no group.
+                // The list names no group, because it was written before the rename.
                 let empty = empty_list();
                 fs::write(fresh.path().join(name), empty).expect("write");
             }

@@ -49,7 +49,8 @@ fn filled(is_crashed: bool) -> (TestFolder, Epoch) {
     (test_folder, epoch)
 }
 
-/// Opens a damaged data folder, and checks that the damage is reported or nothing is missing. Returns true if reported.
+/// Opens a damaged data folder, and checks that the damage is reported or nothing is missing. Returns true if the
+/// damage is reported.
 fn assert_not_silent(test_folder: &TestFolder, epoch: Epoch, what: &str) -> bool {
     let verified = verify(test_folder.path(), None).expect("verify");
     let before = state(test_folder.path()).expect("look");
@@ -291,7 +292,7 @@ fn logs_after_a_hole_are_set_aside_too() {
     let clone = test_folder.clone_as_after_a_crash();
     let store = clone.path().join("store");
     let log = fs::read(store.join("0.jnl")).expect("read");
-    // The second half of the log becomes a separate log, and the first half gets a hole at its end.
+    // The second half of the log becomes a separate log, and the first half gets a hole near its end.
     let total = verify(clone.path(), None).expect("verify").log_batches;
     let half = (log.len() / 2..log.len())
         .find(|&at| {
@@ -518,7 +519,7 @@ fn stopped_after_a_flush() -> TestFolder {
         write(&backend, n).expect("write");
     }
     for kept in [SEGMENT, COLD] {
-        // Freeing the tables of a segment whose group stays flushes the manifest.
+        // The group keeps another segment, so the reclaim drops tables. Freeing dropped tables flushes the manifest.
         let freed = SegmentRef {
             segment: SegmentId(kept.segment.0 + 100),
             ..kept

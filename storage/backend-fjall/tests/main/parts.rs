@@ -1,4 +1,4 @@
-//! Parts on disk: the format of the folder, crashes, a log without its end.
+//! Parts on disk: the format of the folder, crashes, truncated logs.
 //!
 //! Golden folders of formats 1 and 3 are opened. Most tests cover both tiers.
 
@@ -172,7 +172,7 @@ fn stopped_after_a_flush() -> TestFolder {
         both().iter().for_each(|part| write_part(&backend, *part, n));
     }
     for kept in [SEGMENT, COLD] {
-        // Freeing the tables of a segment whose group stays flushes the manifest.
+        // The group keeps another segment, so the reclaim drops tables. Freeing dropped tables flushes the manifest.
         let freed = SegmentRef {
             segment: SegmentId(kept.segment.0 + 100),
             ..kept

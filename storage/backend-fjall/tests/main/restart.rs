@@ -74,7 +74,7 @@ fn a_crash_in_the_first_boot_leaves_a_folder_that_opens() {
 
 #[test]
 fn a_first_boot_killed_before_the_first_mark_opens() {
-    // Earlier builds created the file first and wrote to it later.
+    // Earlier builds created the file of the high-water mark first and wrote to it later.
     for content in [Vec::new(), vec![0; 4_096], vec![0; 8_192]] {
         let test_folder = TestFolder::new();
         drop(test_folder.open().expect("open"));

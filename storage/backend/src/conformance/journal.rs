@@ -1,6 +1,6 @@
 //! Rules of journals: their entries after an acknowledgement, a restart, a close and a forget.
 //!
-//! Every backend must replay each acknowledged entry until `forget` frees it.
+//! Every backend must replay each acknowledged entry until `forget` frees it or `close_epoch` excludes it.
 
 use tideline_model::Durability;
 

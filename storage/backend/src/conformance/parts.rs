@@ -1,4 +1,4 @@
-//! Rules of parts: rows that are changed in place, isolated from all others, listed and dropped as a whole.
+//! Rules of parts: rows that are changed in place, isolation from other units, listing, and dropping as a whole.
 //!
 //! Each rule runs once per tier.
 

@@ -34,7 +34,7 @@ pub(super) const RULES: &[Rule] = &[
     ("every call after close fails", calls_after_close_fail),
 ];
 
-/// Keys in correct order that wrong comparisons sort differently.
+/// Keys in correct order. Wrong comparisons sort them differently.
 const KEYS: [&[u8]; 10] = [
     b"",
     b"\x00",

@@ -10,7 +10,7 @@ use crate::wire::{Damaged, Reader, put_varint};
 mod tag {
     /// Code of the value type.
     pub(super) const TYPE: u8 = 0x0f;
-    /// Set if the body starts with a presence; otherwise every row has a value.
+    /// Set if the body starts with the set of the rows that have a value; otherwise every row has one.
     pub(super) const SPARSE: u8 = 0x10;
     /// Set if the field is one above that of the previous entry; otherwise the difference follows.
     pub(super) const NEXT_FIELD: u8 = 0x20;
@@ -23,7 +23,7 @@ mod tag {
 pub(crate) struct Entry {
     pub(crate) field: FieldId,
     pub(crate) value_type: ValueType,
-    /// True if some rows have no value.
+    /// True if the body starts with a presence; otherwise every row has a value.
     pub(crate) is_sparse: bool,
     /// Length of the body in bytes.
     pub(crate) length: usize,

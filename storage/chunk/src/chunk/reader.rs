@@ -167,7 +167,7 @@ impl<'a> Chunk<'a> {
         })
     }
 
-    /// Returns the columns of `field`: none, one, or one per numeric type that was written to the field.
+    /// Returns the columns of `field`: one per value type that the field has in this chunk, or none.
     pub fn find(&self, field: FieldId) -> impl Iterator<Item = ColumnInfo<'a>> + use<'a> {
         let mut columns = self.columns();
         columns.skip_to(field);
@@ -182,8 +182,8 @@ impl<'a> Chunk<'a> {
     /// Decodes the values of `column` in `rows` into `values`, dense. Bit `i` of `presence` is set if row
     /// `rows.start + i` has a value.
     ///
-    /// Unpacks only the blocks that contain these rows. Both buffers are reused: once they have grown, and `values`
-    /// has the type of the column, nothing is allocated.
+    /// Unpacks only the blocks that contain these rows, or decodes only their frames. Both buffers are reused: once
+    /// they have grown, and `values` has the type of the column, nothing is allocated.
     ///
     /// # Errors
     ///

@@ -106,7 +106,7 @@ fn column_bytes(column: &ColumnData, widths: Widths) -> usize {
         ColumnData::Signed(values) => integers(rows, widths.of(values.iter().copied())),
         ColumnData::Unsigned(values) => integers(rows, widths.of(values.iter().map(|value| *value as i64))),
         // Decimals with more bytes per value than `DECIMAL_WIDE_BYTES` are stored only if the bits of the doubles take
-        // at least as many.
+        // at least as many bytes.
         ColumnData::Float(values) => {
             let width = widths.of(values.iter().map(|value| value.to_bits() as i64));
             FORM + 16 + integers(rows, width.max(8 * DECIMAL_WIDE_BYTES))
@@ -119,7 +119,7 @@ fn column_bytes(column: &ColumnData, widths: Widths) -> usize {
     }
 }
 
-/// Returns an upper bound for a column of ids: the repeat flags and both halves of each id.
+/// Returns an upper bound for a column of ids: count, repeat flags, and both halves of each id.
 fn ids(count: usize) -> usize {
     VARINT + integers(count, 1) + 16 * count
 }

@@ -83,7 +83,8 @@ fn part(group: &DeltaGroup, rows: std::ops::Range<usize>) -> DeltaGroup {
     }
 }
 
-/// Returns a delta of `groups`, whose rows refer to timelines by their index in `known`.
+/// Returns a delta of `groups` that lists only the timelines of their rows. In the given groups, rows refer to
+/// timelines by their index in `known`.
 fn with_timelines(mut groups: Vec<DeltaGroup>, known: &[TimelineId]) -> Delta {
     let mut new_indexes = vec![UNKNOWN; known.len()];
     let mut timelines = Vec::new();

@@ -1,6 +1,6 @@
 //! Encodes a delta, section by section.
 //!
-//! Sections are written in the order of their kinds. The checksum is computed last.
+//! Sections are written in the order of their kinds, mixed groups among the groups. The checksum is computed last.
 
 use tideline_model::TimelineId;
 

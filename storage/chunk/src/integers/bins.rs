@@ -48,7 +48,7 @@ impl Alphabet {
         }
         sample.sort_unstable();
         let usual = sample.get(sample.len() / 2).copied().unwrap_or(0);
-        // The median distance from the center should take about four bits.
+        // After the shift, the median distance from the center takes at most four bits.
         let shift = bits(usual as u64).saturating_sub(4);
         self.classify(residuals, center, shift);
         self.bins.len() <= BINS_MAX

@@ -16,14 +16,14 @@ use crate::wire::{Damaged, Reader};
 /// six bytes.
 pub(super) const FRAME: usize = 2_048;
 
-/// Flag in the first byte: the residuals are differences. The low four bits hold the table log.
+/// Flag in the byte after the form byte: the residuals are differences. The low four bits hold the table log.
 pub(super) const DIFFERENCES: u8 = 0x10;
 const LOG: u8 = 0x0f;
 
 /// Minimum log of a table with more than one slot. Smaller tables cannot spread the slots of the bins.
 pub(super) const LOG_MIN: usize = 5;
 
-/// Number of valid bits in a word that is loaded at any bit offset.
+/// Minimum number of valid bits in a word that is loaded at any bit offset.
 const WORD_BITS: usize = 57;
 
 /// View of a stored column. Opening it checks every length, so reading cannot fail.

@@ -261,7 +261,8 @@ impl NumberForm {
     }
 }
 
-/// Reads the buckets and their rows. Sets the first timestamp of each bucket to the bucket start.
+/// Reads the buckets and their rows. Sets the first timestamp of each bucket to the bucket start, which the caller
+/// corrects.
 fn read_buckets(
     reader: &mut Reader<'_>,
     count: usize,

@@ -1,6 +1,6 @@
 //! Proptest strategies for random runs and deltas.
 //!
-//! They include the edge cases of each codec: extreme integers, NaN and −0.0, regular and irregular timestamps,
+//! The samples include the edge cases of each codec: extreme integers, NaN and −0.0, regular and irregular timestamps,
 //! presence with gaps.
 
 use proptest::collection::vec;
@@ -117,7 +117,7 @@ pub(crate) fn value_type() -> impl Strategy<Value = ValueType> {
     proptest::sample::select(ValueType::ALL.to_vec())
 }
 
-/// Returns a run of up to about three blocks with any mixture of columns.
+/// Returns a run of fewer than 400 rows (up to four blocks) with any mixture of at most five columns.
 pub(crate) fn run() -> BoxedStrategy<Run> {
     let rows = prop_oneof![1..12usize, 120..140usize, 200..400usize];
     let columns = proptest::collection::btree_set((prop_oneof![0..6u32, any::<u32>()], value_type()), 0..6);

@@ -209,7 +209,7 @@ fn check_lone(run: &Run, widths: &[i64]) -> Option<i64> {
     Some(summaries.width())
 }
 
-/// Moves the timestamps of a run so that its rows fall into few buckets of an hour.
+/// Moves the timestamps of a run so that row `n` falls into the `n`-th interval of `gap` nanoseconds.
 fn gathered(mut run: Run, gap: i64) -> Run {
     for (row, instant) in run.timestamps.iter_mut().enumerate() {
         *instant = -5 * HOUR + row as i64 * gap + (*instant).rem_euclid(gap);

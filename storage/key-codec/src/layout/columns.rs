@@ -51,7 +51,7 @@ pub(super) enum Form {
     Bucket { of: Box<[usize]>, count: u16 },
     /// The text of a logical column in reverse order. Integers have `digits` digits; `None` for a string.
     Reverse { logical: usize, digits: Option<u8> },
-    /// The texts of the logical columns from `first` on.
+    /// The texts of consecutive logical columns, the first of which is `first`.
     Splice { first: usize, splice: Splice },
 }
 

@@ -1,4 +1,4 @@
-//! Compilation of key declarations: all checks, then numbers instead of names.
+//! Compilation of key declarations: checks them, and replaces names by numbers.
 //!
 //! Logical columns are collected first, because a hash may refer to columns that are declared after it.
 
@@ -22,7 +22,8 @@ impl KeyLayout {
     /// - [`LayoutError::ColumnCount`] unless 1 to [`KEY_COLUMNS_MAX`] columns are declared;
     /// - [`LayoutError::InvalidName`] and [`LayoutError::DuplicateName`] for names of logical and computed columns;
     /// - [`LayoutError::TypeNotInKeys`] for `f64` and `json`; [`LayoutError::SecondGenerated`];
-    /// - [`LayoutError::RisingKey`] if the first stored column is a timestamp or generated;
+    /// - [`LayoutError::RisingKey`] if the first stored column is a timestamp or generated and `allow_rising_key` is
+    ///   false;
     /// - [`LayoutError::NothingHashed`], [`LayoutError::UnknownHashed`], [`LayoutError::HashedTwice`],
     ///   [`LayoutError::HashDigits`], [`LayoutError::BucketCount`], [`LayoutError::BucketNotFirst`] and
     ///   [`LayoutError::HashLast`] for hash prefixes and buckets;
@@ -83,7 +84,7 @@ impl KeyLayout {
     }
 }
 
-/// Returns the logical columns that determine the stored columns up to the first one that is not a hash.
+/// Returns the logical columns that determine the stored columns up to and including the first one that is not a hash.
 fn partition_columns(stored: &[StoredKeyColumn]) -> Box<[usize]> {
     let mut columns = Vec::new();
     for column in stored {
@@ -178,7 +179,7 @@ fn check_generated(logical: &[LogicalKeyColumn]) -> Result<(), LayoutError> {
     }
 }
 
-/// Compiles the column at a place, counted from 1. `next_logical` is the number of its first logical column.
+/// Compiles the column at position `place`, counted from 1. `next_logical` is the number of its first logical column.
 fn compile(
     column: &KeyColumnSpec,
     place: usize,

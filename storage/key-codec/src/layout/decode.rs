@@ -40,9 +40,9 @@ impl KeyLayout {
         Ok(values)
     }
 
-    /// Returns the length of the part of a stored key that identifies its partition: the columns up to the first one
-    /// that is neither a hash prefix nor a bucket. Rows whose keys begin with the same bytes of this length form one
-    /// partition, the unit of transactions.
+    /// Returns the length of the part of a stored key that identifies its partition: the columns up to and including
+    /// the first one that is neither a hash prefix nor a bucket. Rows whose keys begin with the same bytes of this
+    /// length form one partition, the unit of transactions.
     ///
     /// Reads only these columns. `key` may be a whole key, or its first columns.
     ///

@@ -29,7 +29,7 @@ pub enum LayoutError {
         /// The name.
         name: String,
     },
-    /// Two columns have one name.
+    /// Two columns have the same name.
     #[error("two key columns have the name `{name}`; names are unique over logical and computed columns")]
     DuplicateName {
         /// The name.
@@ -108,7 +108,7 @@ pub enum LayoutError {
     BucketNotFirst {
         /// The bucket.
         column: String,
-        /// Its place, counted from 1.
+        /// Its position, counted from 1.
         place: usize,
     },
     /// The last stored column is a hash prefix or bucket.
@@ -119,7 +119,7 @@ pub enum LayoutError {
         /// The hash prefix or bucket.
         column: String,
     },
-    /// The reversed column has another type than `string`, `i64` or `u64`.
+    /// The type of the reversed column is not `string`, `i64` or `u64`.
     #[error("`{column}` is reversed and has type {actual}; reverse a column of type string, i64 or u64")]
     ReverseType {
         /// The logical column.
@@ -137,7 +137,7 @@ pub enum LayoutError {
         /// Number of columns.
         actual: usize,
     },
-    /// A spliced column has another type than `string`, `i64` or `u64`.
+    /// The type of a spliced column is not `string`, `i64` or `u64`.
     #[error("`{column}` is spliced and has type {actual}; splice columns of type string, i64 or u64")]
     SpliceType {
         /// The logical column.
@@ -186,7 +186,7 @@ pub enum LayoutError {
         actual: char,
     },
 
-    /// A key has another number of values than the table has logical columns.
+    /// The number of values of a key is not the number of logical columns of the table.
     #[error("the key has {actual} values, the table has {expected} key columns; give one value per column")]
     ValueCount {
         /// Number of logical columns.

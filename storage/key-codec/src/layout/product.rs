@@ -1,6 +1,6 @@
 //! Keys that lists of values select: the product of the lists.
 //!
-//! The number of keys is computed before any key is made, so that a request can be refused at no cost.
+//! The number of keys is computed before any key is made, so that a request can be refused at little cost.
 
 use std::collections::HashSet;
 

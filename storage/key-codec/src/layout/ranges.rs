@@ -3,10 +3,10 @@
 //! A scan is given by the values of the first logical columns and by bounds on the next one. Its stored keys are found
 //! column by column:
 //!
-//! 1. A leading bucket is computed if the prefix holds all columns that it hashes. Otherwise, the scan has one range per
-//!    bucket.
-//! 2. Each further column is appended while the prefix holds its logical values. A hash prefix without all its values
-//!    ends the prefix; if values or bounds are left, the scan is refused.
+//! 1. A leading bucket is computed if the prefix holds all columns that it hashes. Otherwise, the scan has one range
+//!    per bucket.
+//! 2. Each further column is appended while the prefix holds its logical values. A scan is refused if it has values or
+//!    bounds after a hash of columns that are not all in the prefix.
 //! 3. The bounds apply to the column at which the prefix ends. In a splice, that is the text after the values of the
 //!    prefix.
 
@@ -67,8 +67,9 @@ impl KeyLayout {
     /// column is within `bounds`. They contain exactly the keys of these rows. An empty prefix and no bounds select all
     /// rows.
     ///
-    /// Bounds refer to values, not to the order of keys. Bounds that no value meets give no ranges, and bounds that a
-    /// padded number or a spliced text cannot have are accepted. Bounds that select one value count as equality.
+    /// Bounds compare values, also in a descending column. If no value is within them, there are no ranges. A bound may
+    /// be a value that its column cannot store, such as a negative padded number. Two inclusive bounds with the same
+    /// value are treated as one more value of the prefix.
     ///
     /// Encodes the prefix and each bound once, for all buckets.
     ///
@@ -78,8 +79,8 @@ impl KeyLayout {
     ///   values do not fit the logical columns;
     /// - [`LayoutError::BehindHash`] for values or bounds behind a hash prefix whose columns are not all in `prefix`;
     /// - [`LayoutError::ReversedRange`] for bounds on a reversed column;
-    /// - [`LayoutError::NegativeNumber`], [`LayoutError::NumberTooLong`] and [`LayoutError::SplicedCharacter`] for values
-    ///   of `prefix` that their columns cannot hold;
+    /// - [`LayoutError::NegativeNumber`], [`LayoutError::NumberTooLong`] and [`LayoutError::SplicedCharacter`] for
+    ///   values of `prefix` that their columns cannot hold;
     /// - [`LayoutError::TooLong`] if the values have too many bytes.
     pub fn ranges(&self, prefix: &[KeyValue<'_>], bounds: Bounds<'_>) -> Result<Ranges, LayoutError> {
         self.check_count(prefix.len())?;
@@ -137,7 +138,7 @@ impl KeyLayout {
         };
         let mut key = Vec::new();
         let mut next = 0;
-        // Columns after a bucket that the prefix does not determine. Their keys are merged.
+        // Stored columns of the key. A bucket that the prefix does not determine is added per range.
         let mut columns = &self.stored[..];
         let spread = self.buckets().filter(|_| !is_fixed(&self.stored[0]));
         if spread.is_some() {
@@ -206,8 +207,8 @@ impl KeyLayout {
         let mut before = 0;
         self.stored.iter().all(|column| match &column.form {
             Form::Bucket { .. } => true,
-            // A hash does not change the order if all rows of the scan share its columns, or if its columns
-            // precede it.
+            // A hash does not change the order if all rows of the scan have the same values in its columns, or if its
+            // columns precede it.
             Form::HashPrefix { of, .. } => of.iter().all(|number| *number < before.max(fixed)),
             Form::Value { .. } => {
                 before += 1;
@@ -224,7 +225,8 @@ impl KeyLayout {
         })
     }
 
-    /// Returns the error of a scan that is restricted behind a hash. `next` is the first logical column behind it.
+    /// Returns the error of a scan that is restricted behind a hash. `next` is the number of the first logical column
+    /// behind the hash.
     fn behind_hash(&self, hash: &StoredKeyColumn, next: usize, fixed: usize) -> LayoutError {
         let hashed = hash.hashed().unwrap_or_default().iter();
         let missing = hashed.copied().find(|number| *number >= fixed).unwrap_or(next);
@@ -265,7 +267,7 @@ impl KeyLayout {
         }
     }
 
-    /// Does the work of [`Self::partial`] for a splice, whose first logical column is `first`.
+    /// Implements [`Self::partial`] for a splice, whose first logical column is `first`.
     fn partial_splice(
         &self,
         column: &StoredKeyColumn,
@@ -284,7 +286,7 @@ impl KeyLayout {
         let is_last = values.len() + 1 == splice.pads.len();
         let name = &self.logical[first + values.len()].name;
         let keys_with = |text: String| {
-            // The text ends with the next delimiter, or with the column.
+            // After the text comes the next delimiter, or the end of the column.
             let text = format!("{joined}{text}");
             let key = appended(column, key, |out| match is_last {
                 true => push_escaped(text.as_bytes(), out),
@@ -314,7 +316,7 @@ impl KeyLayout {
     }
 }
 
-/// Returns `key` followed by the bytes that `push` appends, in the order of the column.
+/// Returns `key` followed by the bytes that `push` appends; for a descending column, these are complemented.
 fn appended(
     column: &StoredKeyColumn,
     key: &[u8],
@@ -329,7 +331,7 @@ fn appended(
     Ok(longer)
 }
 
-/// Returns a bound on the texts of a spliced column that selects the same stored values as a bound on its values.
+/// Converts a bound on the values of a spliced column to a bound on its texts that selects the same rows.
 fn text_bound(
     column: &str,
     bound: &Bound<KeyValue<'_>>,
@@ -350,9 +352,9 @@ fn text_bound(
         Ok(text) if is_included => TextBound::Included(text.into_owned()),
         Ok(text) => TextBound::Excluded(text.into_owned()),
         Err(_) => match value {
-            // Stored texts have no character up to the delimiter. Let `before` be the part of the bound in front of
-            // its first such character. Longer texts that begin with `before` sort after the bound; `before` sorts
-            // before the bound.
+            // All characters of stored texts sort after the delimiter. `before` is the part of the bound before its
+            // first character that does not sort after the delimiter. Longer texts that begin with `before` sort
+            // after the bound; `before` itself sorts before the bound.
             KeyValue::String(text) => {
                 let before = text.split(|character| character <= delimiter).next();
                 let before = before.unwrap_or_default().to_owned();

@@ -1,6 +1,6 @@
 //! Points at which an empty table is split.
 //!
-//! Only hashes have a known distribution: hash prefixes and buckets in first place.
+//! Only keys that begin with a hash prefix or a bucket have a known distribution.
 
 use super::KeyLayout;
 use super::columns::Form;

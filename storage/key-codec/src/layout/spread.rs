@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::tuple::{KeyValue, push_value};
 
-/// Appends the first hexadecimal digits of the MD5 of the values.
+/// Appends the first hexadecimal digits of the MD5 of the texts of the values, joined by commas.
 pub(super) fn push_hash_digits<'v>(
     values: impl Iterator<Item = &'v KeyValue<'v>>,
     digits: u8,
@@ -42,7 +42,7 @@ pub(super) fn bucket_of<'v>(values: impl Iterator<Item = &'v KeyValue<'v>>, coun
     (xxh3_64(&tuple) % u64::from(count)) as u8
 }
 
-/// Appends the hashed text of a value; for binary values the bytes.
+/// Appends the text of a value for hashing; for a binary value its bytes.
 fn push_text(value: &KeyValue<'_>, out: &mut Vec<u8>) {
     // Writing to a vector never fails.
     let _ = match value {

@@ -84,7 +84,7 @@ fn splice(name: &str, delimiter: char, columns: &[(&str, ColumnType, Option<u8>)
     column(name, KeySource::Splice(SpliceSpec { columns, delimiter }))
 }
 
-/// Reverses the order of a column.
+/// Makes a column descending.
 fn descending(mut column: KeyColumnSpec) -> KeyColumnSpec {
     column.order = KeyOrder::Descending;
     column

@@ -15,7 +15,7 @@ pub enum KeyError {
         /// Number of declared columns.
         actual: usize,
     },
-    /// The tuple has another number of values than the schema has columns.
+    /// The number of values of the tuple is not the number of columns of the schema.
     #[error("the key has {actual} values, the table has {expected} key columns; give one value per column")]
     ValueCount {
         /// Number of columns.

@@ -35,13 +35,13 @@ pub enum KeyKind {
     Signed,
     /// Unsigned 64-bit integer.
     Unsigned,
-    /// Bytes, ordered as unsigned numbers.
+    /// Bytes, compared one by one as unsigned numbers.
     Binary,
     /// Timestamp, in nanoseconds since 1970-01-01T00:00:00Z.
     Timestamp,
     /// Exact decimal number.
     Decimal,
-    /// `false`, then `true`.
+    /// Boolean; `false` sorts before `true`.
     Boolean,
 }
 

@@ -7,7 +7,7 @@
 //!
 //! The manifest edit follows as for any other rewrite. Foreseeable failures are checked before the first file is sent.
 //! A later failure removes the objects that were sent, the description first. If the target cannot be reached, the
-//! removal is retried; if the process ends first, [`gc`](super::gc) removes the objects when they are a day old.
+//! removal is retried; if the process ends first, [`gc`](super::gc) removes the objects once they are a day old.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,8 @@ use crate::segment_writer::chunk_rows_max;
 use crate::shared::Shared;
 use crate::tables::Table;
 
-/// Delay before the removal of files is retried at a target that could not be reached.
+/// Delay before the removal of files is retried at a target that could not be reached. Also the retry delay that is
+/// reported while the tier of the extents cannot be written.
 const REMOVE_AGAIN: Duration = Duration::from_secs(300);
 
 /// Writes runs into files and counts their points.
@@ -284,7 +285,7 @@ impl Shared {
     }
 }
 
-/// Returns the archive target in the policy of a table.
+/// Returns the archive target in the policy of a table; `None` if the policy has no target.
 pub(super) fn target_of(table: &Table) -> Option<String> {
     Some(table.spec().policy.archive.as_ref()?.target.clone())
 }

@@ -1,8 +1,9 @@
 //! Points that are in files and in the cold tier at the same time.
 //!
 //! A cold segment may have a *copy*: a complete archive segment with the same points, which readers ignore. The copy
-//! is created when a segment is archived but has to stay for a while, or when a segment is restored from files. After
-//! that period, one edit replaces the segment with its copy, without reading or writing any points.
+//! is created when a segment is archived but has to stay in the cold tier for a while, or when a segment is restored
+//! from files. After its time in the cold tier, one edit replaces the segment with its copy, without reading or writing
+//! any points.
 //!
 //! A rewrite that merges or changes the points of the segment discards the copy, because the copy would no longer have
 //! the same points.
@@ -27,7 +28,7 @@ pub struct Evicted {
     pub segments: u64,
     /// Bytes of these segments in the cold tier.
     pub bytes: u64,
-    /// Segments that stay because files of their copy are missing.
+    /// Segments that stay because files of their copy are missing or damaged.
     pub stay: u64,
 }
 
@@ -46,7 +47,7 @@ impl Load<'_> {
                 let files = self.files_that_stay(inputs, &loaded);
                 Ok(Some(loaded.with_copy(files).staying_until(Some(until))))
             }
-            // A segment that is merged with a restored one stays as long as the restored one.
+            // The output of a merge with a restored segment stays as long as the restored segment.
             (_, inputs) if loaded.tier == Tier::Cold => {
                 let until = inputs.iter().filter_map(|input| input.stays_until).max();
                 Ok(Some(loaded.staying_until(until)))
@@ -55,7 +56,7 @@ impl Load<'_> {
         }
     }
 
-    /// Returns the input as copy if its files hold exactly the restored points, so that they need not be written again.
+    /// Returns the input as copy if its files hold exactly the restored points, which are then not written again.
     fn files_that_stay(&self, inputs: &[Arc<Segment>], restored: &Segment) -> Option<Segment> {
         let [input] = inputs else { return None };
         let is_clean = !self.deletes.is_some_and(|deletes| deletes.concern(input));
@@ -154,7 +155,7 @@ impl Shared {
         Ok(evicted)
     }
 
-    /// Returns a description of the missing or damaged files of a copy; `None` if all files are intact.
+    /// Returns a description of the missing or damaged files of a copy; `None` if all its files are intact.
     fn missing(&self, copy: &Segment) -> Result<Option<String>> {
         let archive = self.settings.archive.as_ref();
         let archive = archive.ok_or(StoreError::NoArchive(copy.id))?;

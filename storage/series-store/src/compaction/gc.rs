@@ -1,6 +1,6 @@
 //! Removal of unreferenced objects at targets, left behind by a crash or a failure.
 //!
-//! Objects younger than a day are kept, and so are objects of other databases that this one has not adopted.
+//! Objects younger than a day are kept, and so are objects of other databases that this database has not adopted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,11 +63,11 @@ impl Shared {
     /// Collects the objects of all segments, of retired segments that may have readers, of jobs that run or whose
     /// outcome is in doubt, and of pending removals.
     ///
-    /// Every other object at a target is unreferenced if it was listed before the call or is at least
-    /// [`ORPHAN_AGE`] old.
+    /// Every other object that this database wrote or adopted is unreferenced if it was listed before the call or is
+    /// at least [`ORPHAN_AGE`] old.
     pub(super) fn named_objects(&self) -> Result<(NamedObjects, State)> {
         let mut names = NamedObjects {
-            // Read before the manifest, which references the output of a job when it ends.
+            // Read before the manifest, which references the output of a job once the job has ended.
             writing: self.archiving.lock().clone(),
             ..NamedObjects::default()
         };
@@ -155,7 +155,7 @@ struct GarbageCollection<'a> {
 }
 
 impl GarbageCollection<'_> {
-    /// Removes objects from the folders of tables that this database no longer has.
+    /// Removes unreferenced objects from the folders of tables that this database does not have.
     fn gone_tables(&mut self, target: &str, tables: &HashMap<TableId, Arc<Table>>, own: &str) {
         let at_target = match self.archive.tables(target) {
             Ok(at_target) => at_target,

@@ -2,8 +2,8 @@
 //!
 //! Objects that this database wrote or adopted are unreferenced if no segment, reader or job of this database refers to
 //! them. For other databases only their descriptions are available: objects in these descriptions are referenced.
-//! Further objects of another database are reported only if the operator specifies that database, and if they are at
-//! least a day old, because the database may be archiving at the moment.
+//! Further objects of another database are reported only if the operator specifies that database and the objects are at
+//! least a day old: the database may be archiving at the moment.
 
 use std::collections::BTreeMap;
 use std::collections::HashSet;
@@ -18,7 +18,7 @@ use crate::shared::Shared;
 
 /// Number of threads that remove objects. A remote target takes long for each object.
 const REMOVERS: usize = 8;
-/// Number of objects that each thread removes between two calls of the caller's `step`.
+/// Maximum number of objects that each thread removes between two calls of the caller's `step`.
 const REMOVED_BY_EACH: usize = 16;
 
 /// Search parameters.
@@ -36,23 +36,26 @@ pub struct OrphanSearch {
 pub struct Orphan {
     /// Object at the target.
     pub object: TargetObject,
-    /// Reason why it is unreferenced.
+    /// Reason why the object is unreferenced.
     pub reason: &'static str,
 }
 
 /// Result of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Orphans {
-    /// Unreferenced objects. Descriptions come first, because without them the other objects are not used.
+    /// Unreferenced objects, descriptions first. They are removed in this order, because objects without a description
+    /// are not used.
     pub found: Vec<Orphan>,
     /// Number of examined objects that are referenced.
     pub named: u64,
     /// Number of objects that were not examined because they are of another database than the one searched, by
     /// database.
     pub others: BTreeMap<String, u64>,
-    /// Number of unreferenced objects of another database that are too young to be reported as unreferenced.
+    /// Number of unreferenced objects of another database that are too young to be reported in `found`. While the clock
+    /// is in doubt, all of them count as too young.
     pub young: u64,
-    /// Reasons why descriptions of other databases cannot be read. These descriptions and their segments stay.
+    /// Reasons why descriptions of other databases cannot be read. These descriptions and the other objects of their
+    /// segments count as referenced.
     pub broken: Vec<String>,
 }
 
@@ -154,7 +157,8 @@ impl Shared {
         Ok(orphans)
     }
 
-    /// Removes objects that a search has found, until `step` returns false. Returns their number and bytes.
+    /// Removes objects that a search has found, until `step` returns false. Returns the number and bytes of the removed
+    /// objects.
     pub(crate) fn remove_orphans(
         &self,
         target: &str,
@@ -196,7 +200,7 @@ impl Shared {
     }
 }
 
-/// Returns the newest settings of each table and database.
+/// Returns the names of the objects with the newest settings of each table and database.
 fn newest_settings(objects: &[TargetObject]) -> HashSet<&str> {
     let mut newest: BTreeMap<(&str, &str), &TargetObject> = BTreeMap::new();
     for object in objects

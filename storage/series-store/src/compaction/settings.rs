@@ -20,7 +20,7 @@ use crate::tables::Table;
 /// Settings stored in the folders of targets that were checked or written since the start: by table, target and folder.
 pub(crate) type SettingsWritten = HashMap<(TableId, String, String), TableSpec>;
 
-/// Returns the targets and folders with files of a table that this database owns.
+/// Returns the targets and folders in which this database owns files of a table.
 fn folders(manifest: &ManifestState, table: TableId) -> BTreeSet<(&str, &str)> {
     let parts = manifest.of_table(table).flat_map(|segment| segment.parts());
     let files = parts.filter_map(|part| part.archive.as_ref());
@@ -48,9 +48,9 @@ impl Shared {
         })
     }
 
-    /// Writes the settings of a table to all folders with files of the table whose stored settings differ. Returns the
-    /// number of folders written or checked; `0` without an archive. A failing folder does not prevent writing others;
-    /// the first error is returned at the end.
+    /// Writes the settings of a table to all folders that have files of the table and other stored settings. Returns
+    /// the number of folders written or checked; `0` without an archive, or if nothing was archived yet. A failing
+    /// folder does not prevent writing to other folders; the first error is returned at the end.
     pub(crate) fn write_settings(&self, table: TableId) -> Result<u64> {
         let found = self.tables.read().by_id.get(&table).cloned();
         let found = found.ok_or(StoreError::TableDropped(table))?;

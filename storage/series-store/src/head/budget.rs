@@ -5,8 +5,9 @@
 
 /// Budget in bytes of a head with few timelines.
 const FEW_TIMELINES_BYTES: usize = 80 << 20;
-/// Budget in bytes per timeline of a head. A third of it is used to find the timeline. Two thirds hold about thirty
-/// points with one number each, so a seal writes about thirty points per timeline, however many timelines there are.
+/// Budget in bytes per timeline of a head. A third is used by the index that finds the timeline. Two thirds hold about
+/// thirty points with one number each, so a seal writes about thirty points per timeline, however many timelines there
+/// are.
 const TIMELINE_BYTES: usize = 256;
 /// Divisor of the memory limit for one head. While one head is being sealed, a second one fills.
 const MEMORY_SHARE: u64 = 8;

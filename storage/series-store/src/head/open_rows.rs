@@ -237,7 +237,8 @@ fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends the significant bytes of a double, beginning with sign and exponent. Trailing zero bytes are omitted.
+/// Appends the bits of a double without the lowest zero bytes: the number of remaining bytes (0 to 8), then these bytes
+/// in little-endian order.
 fn put_float(value: f64, out: &mut Vec<u8>) {
     let bits = value.to_bits();
     let count = 8 - bits.trailing_zeros().min(64) as usize / 8;

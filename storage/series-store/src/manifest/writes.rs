@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// ranks of its inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct WriteRank {
-    /// Highest sequence in the head.
+    /// Highest sequence of the sealed head.
     pub sequence: u64,
     /// Id of the segment that the seal wrote.
     pub seal: u64,

@@ -71,7 +71,7 @@ pub(crate) struct FilesReader {
 
 impl FilesReader {
     /// Creates a reader of a segment; `None` if it is not an archive segment. An error of opening is returned on the
-    /// first read. If `reads_through` is true, all timelines are read, and the reader may prefetch.
+    /// first read. If `reads_through` is true, the segment is read from front to back, and the reader may prefetch.
     pub(crate) fn new(
         shared: &Shared,
         segment: &Segment,

@@ -1,8 +1,8 @@
 //! Batched seeks of single timelines in all segments with sparse access.
 //!
 //! If the backend is remote, one call fetches the chunks of several timelines in many segments, so a read waits for
-//! few round trips. If the backend is local, one call fetches one timeline, so nothing is read in vain when the caller
-//! stops early.
+//! few round trips. If the backend is local, one call fetches one timeline, so no chunk is read unnecessarily when the
+//! caller stops early.
 
 use bytes::Bytes;
 use tideline_backend::{Backend, Page, PageLimit, Partition, ScanRange, SegmentRef};
@@ -12,7 +12,7 @@ use tideline_model::{TimeRange, TimelineId};
 use crate::error::Result;
 use crate::manifest::Segment;
 
-/// Number of request rounds per call. The fetched chunks wait in memory.
+/// Number of rounds of concurrent requests per call. The fetched chunks wait in memory.
 const ROUNDS: usize = 4;
 /// Maximum result of one request. A timeline has one chunk in most segments.
 const LIMIT: PageLimit = PageLimit {
@@ -48,7 +48,7 @@ impl BatchedSeeks {
     }
 
     /// Fetches the chunks of a timeline that may overlap `range`, together with those of the next timelines in
-    /// `wanted`.
+    /// `wanted`. Does nothing if the chunks of the timeline are already fetched.
     pub(super) fn seek(
         &mut self,
         backend: &dyn Backend,

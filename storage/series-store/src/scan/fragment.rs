@@ -2,7 +2,7 @@
 //!
 //! A fragment is a chunk of a segment, rows of an archive file, a block of a head, or the open rows of a head. The
 //! fragments of one timeline come from many sources. Each fragment has the rank of its source (a source of higher rank
-//! was written later) and the sequence up to which deletes are applied to it. Readers and rewrites share this code.
+//! was written later) and the sequence below which all deletes are applied to it. Readers and rewrites share this code.
 
 use std::ops::Range;
 
@@ -83,8 +83,8 @@ impl Fragment {
             .any(|mask| mask.sequence >= self.deletes_from && mask.range.overlaps(&range))
     }
 
-    /// Returns the encoded bytes: of a chunk, of the summaries of unread archived rows, or of read rows in their file;
-    /// 0 for open rows.
+    /// Returns the encoded size in bytes: of a chunk, of the summaries of unread archived rows, or of read rows in
+    /// their file; 0 for open rows.
     pub(crate) fn bytes(&self) -> u64 {
         match &self.data {
             FragmentData::Chunk(bytes) => bytes.len() as u64,

@@ -176,7 +176,7 @@ impl OverlapGroupReader {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Decodes one fragment alone; `None` if it has no wanted rows. Not counted in the cost.
+    /// Decodes one fragment alone, without counting its cost; `None` if the fragment has no wanted rows.
     pub(super) fn take(
         &mut self,
         id: TimelineId,

@@ -94,7 +94,7 @@ impl<'a> ScanReader<'a> {
         self
     }
 
-    /// Passes the points of one timeline to `visit`, run by run, until it returns `Break`.
+    /// Passes the points of one timeline to `visit`, run by run, until `visit` returns `Break`.
     ///
     /// A run contains only wanted fields and only timestamps in the range. Runs do not overlap. If the selection
     /// lists fields, a row may have no value in these fields. The run is a reused buffer and valid only during the
@@ -203,8 +203,8 @@ impl<'a> ScanReader<'a> {
         outcome
     }
 
-    /// Returns the time span of the points of a timeline in the range of the selection, extended to the bounds of
-    /// the overlapping chunks.
+    /// Returns the time span of the points of a timeline in all fragments that overlap the range of the selection;
+    /// `None` without points. The span may begin or end outside the range.
     pub(super) fn span(&mut self, id: TimelineId) -> Result<Option<Seen>> {
         self.gather(id)?;
         let masks = self.masks(id);

@@ -6,8 +6,7 @@
 //! 1. the first and last timestamp of the bucket are in the range, and in one window of the grid,
 //! 2. no other fragment overlaps this time span, because it could overwrite a row,
 //! 3. no delete that is pending for the fragment overlaps this time span,
-//! 4. and, field by field, the summary is known: text and booleans have no summaries, and a NaN makes a summary
-//!    unknown.
+//! 4. and, field by field, the summary is known: only numbers have summaries, and a NaN makes a summary unknown.
 //!
 //! All other data is read row by row: the time spans between such buckets in all fields, and within the buckets the
 //! fields whose summaries are not known.
@@ -167,7 +166,7 @@ impl SummaryPushDown {
         if fragments.len() > 1 {
             spans.sort_by_key(|span| span.range.start);
         }
-        // Previous bucket; `is_open` is true if the last span ends with it.
+        // Previous bucket. `is_open` is true if the last element of `rest` ends with that bucket.
         let mut before: Option<(usize, usize)> = None;
         let mut is_open = false;
         for span in spans {
@@ -209,7 +208,7 @@ impl SummaryPushDown {
     }
 }
 
-/// Returns true if no other fragment overlaps a time range.
+/// Returns true if no fragment but the one at index `at` overlaps a time range.
 fn is_alone(fragments: &[Fragment], at: usize, range: TimeRange) -> bool {
     let mut others = fragments.iter().enumerate().filter(|(other, _)| *other != at);
     others.all(|(_, fragment)| !fragment.range().overlaps(&range))

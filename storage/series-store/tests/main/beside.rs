@@ -17,7 +17,7 @@ use crate::fixture::{Names, TestBackend, timeline, write};
 
 const TABLE: TableId = TableId(77);
 
-/// Notes in memory, and the sequences up to which they were flushed. Nothing is stored.
+/// Notes in memory, and the ends of the generations that were frozen and flushed. Nothing is stored.
 #[derive(Debug, Clone, Default)]
 struct Notes(Arc<Mutex<State>>);
 

@@ -1,4 +1,5 @@
-//! Buffered writes: a power cut loses at most the writes of the last second, even under steady load.
+//! Buffered writes, which are acknowledged before their sync: a power cut loses at most the writes of the last second,
+//! even under steady load.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
 //! One flipped bit in an archived file: a read, a fold, a purge and a restore return the written points, or an error
-//! that names file and target. None of them writes wrong points with a new checksum.
+//! that names file and target. No rewrite stores wrong points with a new checksum.
 //!
 //! `TIDELINE_FLIPS` sets the number of flips. Only one bit is flipped at a time.
 
@@ -25,7 +25,7 @@ const FLIPS: (usize, usize) = (60, 2_000);
 const TIMELINES: u64 = 8;
 const POINTS: i64 = 400;
 
-/// Everything that a reader finds, with each value as text.
+/// All values that a read returns, as text, with timeline and timestamp.
 type Found = Vec<(TimelineId, i64, String)>;
 
 /// Store whose archive is in a folder.

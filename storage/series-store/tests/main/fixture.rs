@@ -69,7 +69,7 @@ impl TestBackend {
     }
 }
 
-/// Returns settings with small budgets, so that short tests reach all limits.
+/// Returns settings with small budgets, so that short tests reach the limits.
 pub(crate) fn tiny() -> Settings {
     Settings {
         head: HeadBudget::fixed(96 << 10),
@@ -113,7 +113,7 @@ pub(crate) fn archived_table() -> TableSpec {
     spec
 }
 
-/// Directory that only records the ids of replayed timelines.
+/// Directory that records the ids of replayed timelines, without those that were removed.
 #[derive(Default)]
 pub(crate) struct Names(pub(crate) Mutex<Vec<TimelineId>>);
 
@@ -267,7 +267,7 @@ fn push(column: &mut ColumnData, value: &Value) {
 /// Rows read: timestamp, and fields in order of their numbers.
 pub(crate) type Rows = Vec<(i64, Vec<(FieldId, Value)>)>;
 
-/// Reads timelines in id order. Omits rows without any wanted field.
+/// Reads timelines, whose ids must be in increasing order. Omits rows without any wanted field.
 pub(crate) fn read(
     store: &SeriesStore,
     table: &Table,

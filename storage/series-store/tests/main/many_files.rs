@@ -1,6 +1,6 @@
 //! Segments with more files than a manifest row holds, and jobs that fail after they have sent some files.
 //!
-//! Such segments store their file list separately; every kind of rewrite has to handle it.
+//! A segment with that many files stores its file list separately; every kind of rewrite has to handle such a list.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

@@ -149,7 +149,8 @@ impl<'a> Run<'a> {
             .retain(|(id, at), _| !(timelines.contains(id) && range.contains(*at)));
     }
 
-    /// Rewrites a few segments of any tiers into one. Nothing changes if their write order forbids it.
+    /// Rewrites up to five segments of any tiers into one. Nothing changes if their write order forbids it or they have
+    /// no common window.
     fn rewrite(&mut self) {
         let segments = self.segments();
         if segments.is_empty() {
@@ -169,7 +170,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Cuts segments at the start of a cold window within them. Nothing changes if their write order forbids it.
+    /// Cuts up to three segments at the start of a cold window near the points of the first one. Nothing changes if
+    /// the write order or the position of the cut forbids it.
     fn cut(&mut self) {
         let tier = [Tier::Hot, Tier::Cold][self.chance.below(2) as usize];
         let wide = self.with(|segment| segment.tier == tier && segment.window.level > COLD_LEVEL);

@@ -1,6 +1,6 @@
-//! Many small moves and drops on fjall: files, file descriptors and memory stay constant after the first few.
+//! Many small moves and drops on fjall: files, file descriptors and memory stay constant after the first few moves.
 //!
-//! The slow form also compares resident memory, which a short run and other tests of the same process would distort.
+//! Only the slow form compares resident memory: other tests of the same process would distort it in a short run.
 
 use std::collections::VecDeque;
 use std::fs;

@@ -116,7 +116,7 @@ fn a_cut_leaves_no_window_around_it_and_changes_no_answer() {
     for (name, test_backend) in TestBackend::all() {
         let (store, table) = open(&test_backend);
         set_policy(&store, None, None);
-        // Written twice, so that every second point is overwritten; a part is deleted.
+        // Every second point is overwritten, and the points of ten days of one timeline are deleted.
         write(&store, &table, &daily(700, 0), &ids()).expect("a write");
         store.seal().expect("a seal");
         let again: Vec<Point> = daily(700, 5_000).into_iter().step_by(2).collect();

@@ -13,7 +13,7 @@ use tideline_tests::{Client, Response, rounds, seed};
 
 use super::{FILES, STORE, TABLES, archive_all, copy_tree, launch, objects, tell_story, unpack};
 
-/// Flips of the short and of the slow form; each needs a start of the server.
+/// Number of flips in the short and in the slow form; each flip needs a start of the server.
 const FLIPS: (usize, usize) = (5, 60);
 
 #[test]

@@ -1,6 +1,7 @@
 //! `tideline archive attach`: creates tables of a running server from files that another database has archived.
 //!
-//! The server attaches segment by segment and streams its progress, which is shown until the end.
+//! The server attaches segment by segment and streams its progress. The command shows the progress until the
+//! end, unless `--no-wait` is given.
 
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 
@@ -49,7 +50,7 @@ pub struct AttachArguments {
     no_wait: bool,
 }
 
-/// Starts the job and shows its progress.
+/// Starts the job. Shows its progress until the end, or with `--no-wait` only its number.
 pub(crate) fn run(arguments: &AttachArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let mut request = json!({"target": arguments.target, "own": arguments.own});

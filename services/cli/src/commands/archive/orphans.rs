@@ -31,7 +31,7 @@ pub struct OrphansArguments {
     /// Archive target, as in policies: `default`, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix
     #[arg(value_name = "TARGET")]
     target: String,
-    /// Check only objects that this other database has written: the first part of their names
+    /// Check only objects of this other database; ORIGIN is the first part of their names
     #[arg(long, value_name = "ORIGIN")]
     origin: Option<String>,
     /// Remove the unused objects

@@ -43,8 +43,8 @@ pub(crate) fn table(response: &Value, width: Option<usize>) -> String {
     )
 }
 
-/// Returns the rows of all series as one table, and their number. Columns are the measurement if a series has
-/// one, the tags of all series, then all columns.
+/// Returns the rows of all series as one table, and their number. The first column is the measurement, unless
+/// all series lack one. The tags of all series follow, then all columns.
 pub(crate) fn grid(response: &Value) -> (Grid, u64) {
     let series = || response["series"].as_array().into_iter().flatten();
     let mut tags: Vec<&str> = series()
@@ -89,7 +89,7 @@ fn names(series: &Value) -> impl Iterator<Item = &str> {
     columns.filter_map(Value::as_str)
 }
 
-/// Chart of one field of a measurement, with all its series on one axis.
+/// Chart of one field of a measurement, with up to [`SERIES_MAX`] of its series on one axis.
 struct Drawn<'a> {
     measurement: String,
     column: &'a str,

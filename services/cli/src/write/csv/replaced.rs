@@ -1,12 +1,12 @@
-//! Counts rows that have the same timeline and time as another row of their file.
+//! Counts rows that have the same timeline and time as an earlier row of their file.
 //!
-//! Rows are compared by hash, up to a limit that bounds memory.
+//! Rows are compared by hash. The number of stored hashes is limited, to bound memory.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-/// Maximum number of rows per file that are compared. A row takes 8 bytes and the overhead of the set, about
-/// 150 MB in total.
+/// Maximum number of hashes stored per file. A hash takes 8 bytes and the overhead of the set, all hashes about
+/// 150 MB.
 pub(in crate::write) const COMPARED_MAX: usize = 8 << 20;
 
 /// Hashes of the timelines and times seen so far.
@@ -16,9 +16,9 @@ pub(in crate::write) struct Met(Mutex<HashSet<u64>>);
 /// Counts of compared rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::write) struct Compared {
-    /// Rows that have the timeline and time of an earlier row.
+    /// Number of rows that have the timeline and time of an earlier row.
     pub(in crate::write) replaced: u64,
-    /// Rows that were not compared, because the limit was reached.
+    /// Number of rows whose hash was neither found nor stored, because the limit was reached.
     pub(in crate::write) unknown: u64,
 }
 

@@ -92,7 +92,7 @@ impl ColumnScan {
         }
     }
 
-    /// Returns the likely unit of integer times if all are near 1970 when read in `unit`.
+    /// Returns the likely unit of integer times if all are near 1970 when read in `unit`, otherwise `None`.
     pub(in crate::write) fn likely_unit(&self, unit: &str) -> Option<&'static str> {
         let largest = self.times.largest()?;
         let is_near = i64::try_from(largest).is_ok_and(|time| is_near_1970(time, unit));
@@ -103,8 +103,9 @@ impl ColumnScan {
     ///
     /// # Errors
     ///
-    /// Returns a usage error with the position of the first bad cell if a column of numbers has other cells, if
-    /// no time can be parsed, or if the numbers of times suggest several units.
+    /// Returns a usage error with the position of the first bad cell if a column of numbers has other cells or
+    /// no time can be parsed. Returns a usage error without a position if `unit` is `None` and the times are
+    /// numbers that suggest several units.
     pub(in crate::write) fn decide(
         &self,
         plan: &mut CsvPlan,
@@ -172,8 +173,8 @@ impl ColumnCounts {
         });
     }
 
-    /// Returns the type that fits all cells. If most but not all cells are numbers, returns the first other
-    /// cell and the count of numbers.
+    /// Returns the type that fits all cells; [`Kind::Auto`] without cells. If most but not all cells are
+    /// numbers, returns the first other cell and the count of numbers as an error.
     fn kind(&self) -> std::result::Result<Kind, (&Cell, u64)> {
         let numbers = self.integers + self.unsigned + self.floats;
         let others = self.booleans + self.texts;

@@ -67,7 +67,8 @@ fn by_pattern(cell: &str, pattern: &str) -> Result<String, String> {
     Ok(shown(time))
 }
 
-/// Splits a decimal number into its integer part and the digits after its point.
+/// Splits a decimal number into its integer part and the digits after its point; `None` if the cell is not a
+/// decimal number with a point.
 pub(super) fn decimal(cell: &str) -> Option<(i64, &str)> {
     let (whole, digits) = cell.split_once('.')?;
     let is_fraction = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -164,7 +165,7 @@ impl TimeNumbers {
         self.count += 1;
     }
 
-    /// Returns the largest absolute number.
+    /// Returns the largest absolute number; `None` without numbers.
     pub(super) fn largest(&self) -> Option<u64> {
         (self.count > 0).then_some(self.largest)
     }
@@ -192,7 +193,7 @@ impl TimeNumbers {
     }
 }
 
-/// Returns the unit in which a number is a timestamp near the present.
+/// Returns the unit in which a number is most likely a timestamp near the present; seconds for small numbers.
 pub(in crate::write) const fn likely_unit(number: u64) -> &'static str {
     match number {
         0..100_000_000_000 => "s",

@@ -84,7 +84,7 @@ impl WideTimes {
     }
 }
 
-/// True if a time in nanoseconds agrees with the time in seconds.
+/// Returns true if a time in nanoseconds agrees with the time in seconds.
 pub(super) fn is_whole(nanos: i64, seconds: &ArrayRef, row: usize) -> bool {
     let seconds = seconds.as_primitive::<TimestampSecondType>().value(row);
     // Rounding may differ by one second. An overflow differs by centuries.

@@ -27,7 +27,7 @@ struct MetadataParameters {
     /// Maximum number of metrics in the response.
     #[param(example = 100)]
     limit: Option<u64>,
-    /// Maximum number of entries per metric.
+    /// Maximum number of entries per metric; 0 for no limit.
     #[param(example = 1)]
     limit_per_metric: Option<u64>,
     /// Name of the only metric to return.

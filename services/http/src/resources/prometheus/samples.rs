@@ -1,4 +1,4 @@
-//! Write and error responses shared by the routes that accept samples. OTLP shares only the write.
+//! Common parts of the routes that accept samples: the write and its error responses. OTLP uses only the write.
 //!
 //! A write whose samples are not all stored returns an error text; valid samples are stored either way. The
 //! text has one line per reject, or requests a retry if some samples can be stored later.

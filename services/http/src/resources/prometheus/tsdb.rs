@@ -24,7 +24,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "only described here; the handler reads it by name")]
 struct TsdbParameters {
-    /// Maximum number of entries per list, up to 10,000.
+    /// Maximum number of entries per list, 1 to 10,000. Default 10.
     #[param(example = 10)]
     limit: Option<u64>,
 }

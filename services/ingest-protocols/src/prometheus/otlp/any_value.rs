@@ -47,7 +47,7 @@ pub(super) fn push_text(value: &[u8], out: &mut Vec<u8>) -> Read<Result<(), Reas
             Ok(())
         }
         Some((5 | 6, _)) => match push_json(value, 0, out)? {
-            // JSON has no such numbers. Go's library then returns an empty text.
+            // JSON cannot represent NaN and infinities. Go's library then returns an empty text.
             Err(Unfit::NotFinite) => {
                 out.truncate(start);
                 Ok(())

@@ -6,7 +6,7 @@
 //!
 //! Data points of a metric usually have the same attribute names in the same order. Translated names are therefore kept
 //! as a [`Plan`] of such a sequence: for a known sequence, a data point costs one comparison per name and one copy per
-//! value. A sequence whose labels overlap with others, and a point with an empty value, take the path of
+//! value. A sequence with overlapping, invalid or reserved labels, and a point with an empty value, take the path of
 //! [`Labels::merged`], which applies the rules of Prometheus one by one.
 
 use std::collections::BTreeMap;
@@ -350,9 +350,9 @@ impl<'s> Labels<'s> {
         plan
     }
 
-    /// Encodes the labels of a data point with overlapping labels or an empty value. Attributes with the same label are
-    /// joined with `;`, in the order of their names. Labels of the resource and scope take precedence, promoted ones do
-    /// not.
+    /// Encodes the labels of a data point that its plan cannot encode. Attributes with the same label are joined with
+    /// `;`, in the order of their names. Labels of the resource and scope take precedence over attributes, except for
+    /// promoted labels.
     #[cold]
     fn merged(&mut self, attributes: &[Attribute<'_>]) -> Read<Result<(), Reason>> {
         let merged = match self.joined(attributes, |_| true)? {
@@ -407,8 +407,9 @@ impl<'s> Labels<'s> {
         Ok(Ok(joined))
     }
 
-    /// Encodes the labels of `target_info`: the attributes of a resource, `job` and `instance`. Returns `false` if the
-    /// resource has nothing to describe, or nothing that identifies it.
+    /// Encodes the labels of `target_info`: the attributes of a resource, `job` and `instance`. Identifying attributes
+    /// are left out unless a setting keeps them. Returns `false` if the resource has only identifying attributes, or
+    /// neither `job` nor `instance`.
     pub(super) fn set_target(&mut self, attributes: &[Attribute<'_>]) -> Read<Result<bool, Reason>> {
         self.encoded.clear();
         let describes = attributes
@@ -479,7 +480,7 @@ impl Service {
         }
     }
 
-    /// Returns `job`, which is `namespace/name` or the name, and `instance`.
+    /// Returns `job`, which is `namespace/name` or the name, and `instance`. Empty ones are left out.
     fn labels(self) -> impl Iterator<Item = (&'static [u8], Vec<u8>)> {
         let job = self.name.map(|name| match self.namespace {
             Some(namespace) => [&*namespace, b"/", &*name].concat(),

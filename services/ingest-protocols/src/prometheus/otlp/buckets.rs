@@ -98,7 +98,7 @@ impl Side {
             self.is_too_large = true;
             return;
         }
-        // The difference wraps if a count exceeds 63 bits. The check that adds up the differences rejects it.
+        // The difference wraps if a count exceeds 63 bits. The check that adds up the differences rejects such a count.
         self.deltas.push(count.wrapping_sub(self.last).cast_signed());
         self.last = count;
     }

@@ -160,7 +160,7 @@ fn prefix_digit(name: &mut String) {
     }
 }
 
-/// Appends suffixes to a name that keeps its characters.
+/// Writes a name with unchanged characters and its suffixes.
 fn add_suffixes(name: &str, unit: &str, kind: NameKind, out: &mut String) {
     let last = match kind {
         NameKind::Counter => "total",
@@ -193,7 +193,7 @@ fn without<'a>(name: &'a str, suffix: &str) -> &'a str {
     rest.filter(|rest| !rest.is_empty()).unwrap_or(name)
 }
 
-/// Returns the suffixes of a unit: `By/s` has `bytes` and `per_second`. A unit that contains braces has no suffix.
+/// Returns the suffixes of a unit: `By/s` has `bytes` and `per_second`. A part that contains braces has no suffix.
 fn suffixes(unit: &str) -> (Cow<'_, str>, Cow<'_, str>) {
     let named = |unit: &'_ str, names: &[(&str, &'static str)]| {
         let found = names.iter().find(|(known, _)| *known == unit);

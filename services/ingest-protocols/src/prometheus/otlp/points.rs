@@ -25,9 +25,10 @@ use crate::reject::{Reason, too_large};
 use crate::series_key::TAGS_MAX;
 
 const NANOS_PER_MILLISECOND: u64 = 1_000_000;
-/// Bit of the flags of a point without a value.
+/// Flag of a point without a recorded value.
 const NO_RECORDED_VALUE: u64 = 1;
-/// Maximum number of exemplars of a data point; senders keep about as many as there are buckets.
+/// Maximum number of exemplars of a data point; further ones are dropped. Senders keep about as many as there are
+/// buckets.
 const EXEMPLARS_MAX: usize = 1_024;
 /// Maximum number of quantiles of a summary.
 const QUANTILES_MAX: usize = 1_024;
@@ -179,7 +180,7 @@ impl<'a, R: SeriesResolver> Request<'a, '_, '_, R> {
         Ok(series)
     }
 
-    /// Records that a data point was stored.
+    /// Records the times of a stored data point, and stores the metadata of its metric.
     #[inline]
     fn stored(&mut self, series: Series, times: Times) {
         self.describe(series);

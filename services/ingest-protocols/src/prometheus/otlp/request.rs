@@ -27,7 +27,7 @@ const ROW_BYTES: usize = 96;
 /// Maximum number of `target_info` samples before the last one of a resource. At the default interval they fill 42
 /// hours.
 const TARGET_SAMPLES_MAX: i64 = 1_024;
-/// Maximum number of such samples of all resources of one request. Beyond it, each resource has only its last one.
+/// Number of such samples of one request above which each further resource has only its last one.
 const TARGET_SAMPLES_OF_ALL_MAX: usize = 1 << 16;
 const TARGET_INFO: &str = "target_info";
 const DELTA: u64 = 1;

@@ -72,7 +72,7 @@ pub enum TranslationStrategy {
     /// get suffixes for unit and type.
     #[default]
     UnderscoreEscapingWithSuffixes,
-    /// Characters are replaced, without suffixes.
+    /// Characters are replaced in the same way; metric names get no suffixes.
     UnderscoreEscapingWithoutSuffixes,
     /// Characters are kept; metric names get suffixes for unit and type.
     NoUtf8EscapingWithSuffixes,

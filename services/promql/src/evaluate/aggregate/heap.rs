@@ -30,7 +30,7 @@ impl Heap {
         }
     }
 
-    /// Returns the positions by falling value, NaN last.
+    /// Returns the positions in order of falling value, NaN last.
     pub(super) fn sorted(&mut self) -> impl Iterator<Item = usize> {
         let values = &mut self.0;
         if values.len() <= INSERTION_MAX {

@@ -360,8 +360,8 @@ impl<'a> Pairing<'a> {
     }
 
     /// Returns the labels of the result: those of the "many" side, plus the included labels of the "one" side.
-    /// One-to-one matching keeps only the matching labels. The metric name is removed by arithmetic operators
-    /// and, unless removal is delayed, by `bool`.
+    /// One-to-one matching keeps only the matching labels and, with `ignoring`, the metric name. Arithmetic operators
+    /// remove the metric name; `bool` removes it unless removal is delayed.
     fn result_labels(&self, many: &Labels, one: &Labels) -> Labels {
         let matching = self.matching;
         let drops =

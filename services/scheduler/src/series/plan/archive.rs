@@ -26,13 +26,13 @@ use crate::maintenance::{Amount, Mode, Planned, Urgency};
 
 /// Interval between searches for files that no segment refers to, nanoseconds. Such files are kept for a day anyway.
 const SWEEP_EVERY: i64 = NANOS_PER_DAY;
-/// Denominator of the share of the archived points at which late points are archived at once. A window is then
-/// rewritten at most this many times while its points double.
+/// Denominator of a share: late points that reach this share of the archived points are archived at once. A window is
+/// then rewritten at most this many times while its points double.
 pub const LATE_PARTS: u64 = 8;
 /// Smallest interval between rewrites of a window for fewer late points, nanoseconds.
 pub const LATE_EVERY: i64 = 7 * NANOS_PER_DAY;
 
-/// Number of segments evicted at once. Each requires a check of its files.
+/// Maximum number of segments evicted at once. Each requires a check of its files.
 const EVICTED_AT_ONCE: usize = 64;
 
 pub(super) fn plan(
@@ -61,7 +61,7 @@ pub(super) fn plan(
     moved.plan(facts, table, past, moving.into_iter(), (taken, planned));
 }
 
-/// Returns the cold segments of multi-day windows of which only some days are old enough.
+/// Returns the cuts of cold segments in multi-day windows of which only some days are old enough.
 fn cutting<'a>(facts: &Facts, table: &'a TableFacts, taken: &Claimed) -> Vec<Moving<'a>> {
     let base = facts.window_nanos;
     let Some(before) = before(facts, table) else {
@@ -130,7 +130,8 @@ fn plan_eviction(
     planned.push(work);
 }
 
-/// Returns the time until which the points of an archived window stay in the cold tier too.
+/// Returns the time until which the points of an archived window stay in the cold tier too; `None` if the policy has no
+/// archive.
 fn cold_until(facts: &Facts, table: &TableFacts, window: Window) -> Option<i64> {
     let policy = table.policy.archive.as_ref()?;
     let leaves = window.range(facts.window_nanos).end.saturating_add(policy.after);
@@ -159,7 +160,7 @@ fn is_there(segment: &SegmentFacts) -> bool {
     segment.tier == Tier::Archive || segment.is_copied
 }
 
-/// Returns the mode of a move. Points stay in the cold tier only if all points of their window are there.
+/// Returns the mode of a move. The points stay in the cold tier only if `stays` is true and no input is archived yet.
 fn mode(inputs: &Inputs<'_>, stays: bool) -> Mode {
     let segments = &inputs.segments;
     if !stays || segments.iter().any(|segment| segment.tier == Tier::Archive) {
@@ -194,8 +195,8 @@ fn waits(inputs: &Inputs<'_>, now: i64) -> Option<Waits> {
     })
 }
 
-/// Returns the segments that leave for the archive by its policy, including hot segments that are old enough for both
-/// moves. A segment that is cut counts with the estimated part that leaves.
+/// Returns the segments whose points move to the archive under the policy, including hot segments that are old enough
+/// for both moves. A segment that is cut counts only with the estimated part that moves.
 pub(super) fn leaving(facts: &Facts, table: &TableFacts, taken: &Claimed) -> Vec<SegmentFacts> {
     let moving = moving(facts, table, taken);
     let moving = moving.into_iter().filter(|moving| moving.waits.is_none());
@@ -222,7 +223,7 @@ pub struct ArchiveProgress {
     pub archived: Amount,
     /// Points in files that stay in the cold tier for a while.
     pub copied: Amount,
-    /// Points that are old enough for files but not in any.
+    /// Points that are old enough for files but not in any, without `late`.
     pub waiting: Amount,
     /// Time when the first waiting points became old enough, trusted nanoseconds since the epoch.
     pub waiting_since: Option<i64>,
@@ -265,7 +266,7 @@ fn before(facts: &Facts, table: &TableFacts) -> Option<i64> {
 }
 
 /// Returns the cold segments of windows that are old enough for the policy, with the archived segments of the same
-/// windows; oldest window first.
+/// windows; oldest window first. Held and claimed segments are left out.
 fn old_enough<'a>(
     facts: &Facts,
     table: &'a TableFacts,

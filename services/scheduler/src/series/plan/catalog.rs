@@ -1,4 +1,4 @@
-//! Catalog clean-up: removes timelines that have no points left or were silent for too long.
+//! Catalog clean-up: removes timelines that have neither visible points nor attributes, or were silent for too long.
 
 use tideline_engine::model::JobKind;
 use tideline_engine::model::time::NANOS_PER_SECOND;
@@ -7,8 +7,8 @@ use super::facts::{Facts, History, TableFacts};
 use super::{begins, of_table};
 use crate::maintenance::Planned;
 
-/// Minimum interval between clean-ups of a table without a schedule, nanoseconds. A pass over a million timelines takes
-/// a fraction of a second, and timelines without points do no harm meanwhile.
+/// Minimum interval between clean-ups of a table, nanoseconds. A pass over a million timelines takes a fraction of a
+/// second, and timelines without points do no harm meanwhile.
 pub const CATALOG_EVERY: i64 = 600 * NANOS_PER_SECOND;
 
 pub(super) fn plan(facts: &Facts, table: &TableFacts, past: &History, planned: &mut Vec<Planned>) {

@@ -20,7 +20,7 @@ pub struct Facts {
     pub clock: TrustedNow,
     /// Width of the narrowest window, in nanoseconds.
     pub window_nanos: i64,
-    /// Number of frozen heads that wait to be sealed.
+    /// Number of frozen heads (memtables) that wait to be sealed.
     pub frozen_heads: usize,
     /// Number of dropped segments whose bytes are freed after their last reader has ended.
     pub retired_segments: usize,
@@ -192,7 +192,7 @@ impl TableFacts {
 }
 
 impl SegmentFacts {
-    /// Returns the time range of its points, half-open.
+    /// Returns the time range of the points of the segment, half-open.
     pub fn range(&self) -> TimeRange {
         TimeRange::new(self.first, self.last.saturating_add(1))
     }
@@ -216,7 +216,7 @@ impl SegmentFacts {
         }
     }
 
-    /// Returns its window in the cold tier, which is at least a day.
+    /// Returns the window of the segment in the cold tier, which is at least a day.
     pub(super) fn cold_window(&self) -> Window {
         widened(self.window, COLD_LEVEL)
     }

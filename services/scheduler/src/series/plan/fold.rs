@@ -30,23 +30,25 @@ use crate::maintenance::{Planned, Urgency};
 /// start reads their rows. The limit is well below a thousand, so that late data and a backfill find room before the
 /// next fold.
 pub const SEGMENTS_CROWDED: usize = 600;
-/// Number of lasting segments up to which none are joined, however many hot segments will migrate soon.
+/// Number of lasting segments (those that do not migrate soon) up to which nothing is joined, however many hot segments
+/// will migrate soon.
 pub const SEGMENTS_LASTING_MIN: usize = 300;
-/// Smallest growth of the largest input of a join, so that a large window is not rewritten for a little late data.
+/// Minimum ratio of the output of a join to its largest input, so that a large window is not rewritten for a little
+/// late data.
 const JOIN_GROWTH: u64 = 2;
-/// Doublings of the width of a window by one join: eight neighbours at once. Until a hundred days are one window, a
-/// byte is then rewritten twice, instead of seven times if windows were joined in pairs.
+/// Doublings of the width of a window by one join: eight neighbours at once. Until 64 neighbours are one window, a byte
+/// is then rewritten twice, instead of six times if windows were joined in pairs.
 const JOIN_LEVELS: u8 = 3;
-/// A joined window spans at most 1/8 of the age at which its points move or expire, because its points may stay longer
-/// by its span. A day is always allowed.
+/// A joined window spans at most 1/8 of the age at which its points move or expire, because points may stay longer by
+/// that span. A day is always allowed.
 const JOIN_AGE_PARTS: i64 = 8;
 /// Minimum time until the migration of a hot segment that may be joined, nanoseconds. Other hot segments leave the tier
 /// soon anyway.
 const JOIN_HOT_LEFT: i64 = 30 * NANOS_PER_DAY;
 /// Hot windows that migrate within 1/8 of `hot_ttl` are not folded, because the migration rewrites them anyway.
 const MIGRATES_SOON_PARTS: i64 = 8;
-/// Number of runs that are tried before a stack is left unchanged. A run fails if a segment between its inputs cannot
-/// be included.
+/// Maximum number of runs that are tried before a stack is left unchanged. A run fails if a segment between its inputs
+/// cannot be included, or if the output would grow too little with it.
 const RUNS_TRIED_MAX: usize = 64;
 
 /// Limits of stacks in a tier.
@@ -54,7 +56,7 @@ const RUNS_TRIED_MAX: usize = 64;
 struct Shape {
     /// Number of segments that a stack may have.
     height: usize,
-    /// Smallest growth of the largest input of a fold.
+    /// Minimum ratio of the output of a fold to its largest input.
     growth: u64,
     /// Number of segments above which a stack is folded at any cost.
     height_max: usize,
@@ -62,8 +64,8 @@ struct Shape {
 
 const fn shape(tier: Tier) -> Shape {
     match tier {
-        // A hot segment lives for days and is rewritten once more when it migrates. Folding it less than once keeps
-        // all writes within four times the bytes that finally are cold.
+        // A hot segment lives for days and is rewritten once more when it migrates. Folding each byte less than once on
+        // average keeps all writes within four times the bytes that become cold.
         Tier::Hot => Shape {
             height: 12,
             growth: 3,
@@ -204,7 +206,8 @@ struct Candidate<'a> {
     cost: u64,
 }
 
-/// Returns the cheapest fold within each window of a table, and within each wider window that neighbours may form.
+/// Returns the cheapest possible fold within each window of a tier, and within each wider window that neighbours may
+/// form.
 fn joinable<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Claimed) -> Vec<Candidate<'a>> {
     let mut members = members(facts, table, tier, taken);
     members.retain(|segment| tier == Tier::Cold || !migrates_within(facts, table, segment, JOIN_HOT_LEFT));
@@ -260,8 +263,9 @@ fn may_be_joined(facts: &Facts, table: &TableFacts, tier: Tier, window: Window) 
 
 /// Returns the run of neighbours in write order with the fewest bytes per segment saved, and that cost.
 ///
-/// The output is at least `growth` times the largest input. Segments between the inputs join the run if they are
-/// among `members`.
+/// The output is at least `growth` times the largest input. Segments between the inputs join the run, but are not
+/// counted in its cost. If one of them is claimed or not among `members`, or if the output would grow too little with
+/// them, the next cheapest run is tried. `None` if no run is found.
 fn cheapest<'a>(
     mut stack: Vec<&'a SegmentFacts>,
     table: &'a TableFacts,
@@ -315,7 +319,7 @@ fn migrates_within(facts: &Facts, table: &TableFacts, segment: &SegmentFacts, na
     at.is_some_and(|at| at <= facts.now().saturating_add(nanos))
 }
 
-/// Returns the window in which a segment is folded. Cold segments share at least a day.
+/// Returns the window in which a segment is folded. Windows of cold and archived segments are at least a day wide.
 fn fold_window(segment: &SegmentFacts) -> Window {
     match segment.tier {
         Tier::Hot => segment.window,

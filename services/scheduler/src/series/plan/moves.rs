@@ -9,8 +9,8 @@ use super::writes::Inputs;
 use super::{Claimed, begins, work};
 use crate::maintenance::{Mode, Planned, Urgency};
 
-/// A move that starts within this time, in nanoseconds, claims its segments before folds and purges, because it does
-/// their work too.
+/// A move that starts within this time, in nanoseconds, claims its segments before folds and purges, because the move
+/// also does the work of a fold or purge.
 const SOON: i64 = 3_600 * NANOS_PER_SECOND;
 
 /// Kind of move.

@@ -1,4 +1,4 @@
-//! Preview of a policy: what it would move, hide and free now.
+//! Preview of a policy: amounts that it would move, hide and free now.
 //!
 //! It uses the functions of the planner and changes nothing.
 
@@ -39,8 +39,8 @@ pub struct Preview {
     pub drops: Amount,
     /// Windows that are dropped, oldest first; at most [`WINDOWS_MAX`].
     pub dropping: Vec<TimeRange>,
-    /// Time when the first of these windows may be dropped. Until then, a longer policy makes the points of the window
-    /// visible again. `None` while expiry is paused, or if nothing is ever dropped.
+    /// Time when the first of these windows may be dropped. Until then, a policy with a longer age makes the points of
+    /// the window visible again. `None` while expiry is paused, or if nothing is ever dropped.
     pub drops_at: Option<i64>,
     /// Reason why nothing expires now, if that is so.
     pub expiry_paused: Option<String>,
@@ -131,8 +131,8 @@ fn without(all: Unsealed, oldest: Unsealed) -> Unsealed {
 /// Moves into files under a policy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Archives {
-    /// Amount that leaves the cold tier, including hot points that must become cold first. Waiting late points are
-    /// not counted.
+    /// Amount that moves into files, including hot points that must become cold first. Waiting late points are not
+    /// counted.
     pub amount: Amount,
     /// Windows that move, oldest first; at most [`WINDOWS_MAX`].
     pub windows: Vec<TimeRange>,

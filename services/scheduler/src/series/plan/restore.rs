@@ -9,8 +9,8 @@ use super::facts::{Facts, SegmentFacts, TableFacts};
 use super::of_table;
 use crate::maintenance::{Amount, Mode, Planned, Urgency};
 
-/// Plans to keep all archived and cold segments with points in a range in the cold tier until a trusted timestamp;
-/// `None` if no segment has points in the range.
+/// Plans to keep archived and cold segments in the cold tier until a trusted timestamp: all that overlap a range and
+/// have visible points. `None` if there is no such segment.
 pub(crate) fn restore(facts: &Facts, table: &TableFacts, range: TimeRange, until: i64) -> Option<Planned> {
     let now = facts.now();
     let is_wanted = |segment: &&SegmentFacts| {

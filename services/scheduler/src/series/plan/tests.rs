@@ -79,7 +79,7 @@ pub(super) fn segment(id: u64, tier: Tier, window: Window, sequence: u64, bytes:
     }
 }
 
-/// Returns the window of a level that begins `nanos` after the start.
+/// Returns the window of a level that contains the time `nanos` after the start.
 pub(super) fn window(level: u8, nanos: i64) -> Window {
     Window::of(START + nanos, BASE, level)
 }

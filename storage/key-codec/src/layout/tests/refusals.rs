@@ -1,6 +1,6 @@
 //! Declarations and values that are refused, with their messages.
 //!
-//! The messages are part of the API: they describe the place, the limit and the remedy.
+//! The messages are part of the API: they name the column and describe the limit and the remedy.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn refusal(columns: &[KeyColumnSpec]) -> String {
     KeyLayout::new(columns, false).expect_err("refused").to_string()
 }
 
-/// Returns the message for a first column, with a plain string `s` after it.
+/// Returns the message of a refused key of the columns `first` and `s`, a plain string.
 #[track_caller]
 fn refused_before_s(first: KeyColumnSpec) -> String {
     refusal(&[first, plain("s", ColumnType::String)])

@@ -28,7 +28,7 @@ fn is_within((lower, upper): &OwnedBounds, value: &OwnedValue) -> bool {
     after_lower && before_upper
 }
 
-/// Returns a bound of one end: absent, inclusive or exclusive.
+/// Returns a bound: none for form 0, inclusive for form 1, otherwise exclusive.
 fn bound(form: u8, value: &OwnedValue) -> Bound<OwnedValue> {
     match form {
         0 => Bound::Unbounded,
@@ -73,7 +73,7 @@ fn cmp_rows(layout: &KeyLayout, left: &[OwnedValue], right: &[OwnedValue]) -> Or
         .logical()
         .iter()
         .map(|column| (column.kind, layout.stored()[column.stored].order()));
-    // A tuple has at most 8 columns, so each column is compared alone.
+    // A schema has at most 8 columns, and a layout may have more logical columns. So each column is compared alone.
     let mut orders = columns
         .zip(left.iter().zip(right))
         .map(|(column, (left, right))| {
@@ -83,8 +83,8 @@ fn cmp_rows(layout: &KeyLayout, left: &[OwnedValue], right: &[OwnedValue]) -> Or
     orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
-/// Returns true if a scan is refused: values or bounds follow a hash without all its columns, or the bounds apply to a
-/// reversed column.
+/// Returns true if a scan is refused: values or bounds follow a hash prefix whose columns are not all fixed, or the
+/// bounds apply to a reversed column.
 fn is_refused(columns: &[KeyColumnSpec], fixed: usize, is_bounded: bool) -> bool {
     let names = logical_names(columns);
     let restricted = fixed + usize::from(is_bounded);
@@ -302,7 +302,7 @@ fn bounds_of_a_padded_number_may_have_more_digits_or_be_negative() {
         selected((Bound::Included(long.clone()), Bound::Included(long.clone()))),
         []
     );
-    // A value of the prefix is a mistake instead.
+    // As a value of the prefix, the same number is an error.
     let error = layout.ranges(&["x".into(), long], ALL).expect_err("refused");
     assert_eq!(
         error.to_string(),

@@ -1,6 +1,5 @@
-//! Simulated store without bytes: seals and rewrites change its segments as in the real store.
-//!
-//! The store counts the bytes that are written.
+//! Simulated store of segments without points. Seals and rewrites change the segments as in the real store, and the
+//! bytes that they write are counted.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -143,7 +142,7 @@ impl SimulatedStore {
         }
     }
 
-    /// Checks that no segment is in two plans.
+    /// Checks that no segment is in two units of work.
     fn check(&self, planned: &[Planned]) {
         let mut seen = HashSet::new();
         for input in planned.iter().flat_map(|work| &work.inputs) {

@@ -1,6 +1,6 @@
 //! Tests of the planner on years of simulated data.
 //!
-//! They check that segments and written bytes stay few, and that planning ends when no work is due.
+//! They check that the numbers of segments and of written bytes stay low, and that planning ends when no work is due.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use tideline_engine::model::{JobKind, Policy, Tier};
 use super::simulated::SimulatedStore;
 use super::{BASE, DAY, HOUR, START};
 
-/// Seals at the interval `every` for the time `lasting`, each time all points since the last seal. Returns the store.
+/// Seals at the interval `every` for the time `lasting`: each time all points since the last seal, and late points.
+/// Returns the store.
 fn live(policy: Policy, every: i64, lasting: i64, late_percent: u64) -> SimulatedStore {
     let mut store = SimulatedStore::new(START, policy);
     store.cold_percent = 40;
