@@ -35,7 +35,7 @@ pub struct WideSettings {
     /// Number of versions that are kept per column, 1 to 1,000. Default 1.
     #[serde(default = "one_version")]
     pub max_versions: u32,
-    /// Maximum distance between now and a version that a client gives; `null` = no limit. Default `1d`.
+    /// Maximum distance between now and a version timestamp that a client gives; `null` = no limit. Default `1d`.
     #[serde(
         default,
         deserialize_with = "present",
@@ -43,8 +43,8 @@ pub struct WideSettings {
     )]
     #[schema(value_type = Option<DurationText>)]
     pub version_guard: Option<Option<DurationText>>,
-    /// True to accept a first key column that rises with time, although all writes then go to the end of the
-    /// keys. Default false.
+    /// True to accept a first key column that rises with time, although all new rows then go to the end of the
+    /// table. Default false.
     #[serde(default)]
     pub allow_rising_key: bool,
 }
@@ -68,7 +68,7 @@ pub struct WideChanges {
     /// Number of versions that are kept per column, 1 to 1,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_versions: Option<u32>,
-    /// Maximum distance between now and a version that a client gives; `null` = no limit.
+    /// Maximum distance between now and a version timestamp that a client gives; `null` = no limit.
     #[serde(
         default,
         deserialize_with = "present",
@@ -87,7 +87,7 @@ pub struct WideView {
     pub columns: Vec<RowColumn>,
     /// Number of versions that are kept per column.
     pub max_versions: u32,
-    /// Maximum distance between now and a version that a client gives; `null` = no limit.
+    /// Maximum distance between now and a version timestamp that a client gives; `null` = no limit.
     pub version_guard: Option<DurationText>,
     /// True if a first key column that rises with time is accepted.
     pub allow_rising_key: bool,

@@ -203,7 +203,7 @@ fn points_that_retention_hides_stay_hidden_where_the_archive_is_attached() {
     changed.expect("a response").expect_status(200);
     let visible = rows(&client, "metrics", None);
     assert!((100..200).contains(&visible.len()), "{}", visible.len());
-    // The settings are updated without a request.
+    // The settings in the archive are updated in the background.
     let written = wait::until(PATIENCE, || {
         Some(settings(&files)).filter(|now| *now != before && now.contains("retention\": 86400"))
     });

@@ -3,15 +3,15 @@
 //! A short expression may compile into megabytes (`\pL{50}` takes two), and a request may contain thousands. An
 //! expression is therefore parsed first, in time proportional to its length, and its compiled size is estimated from
 //! the syntax tree. The estimate is an upper bound, so an expression within the limits compiles. [`PatternBudget`]
-//! sums the expressions of one request.
+//! limits the total size of the expressions of one request.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `pattern` | [`Pattern`]: a checked expression, compiled on first use |
-//! | `budget` | [`PatternBudget`]: sum of one request |
+//! | `budget` | [`PatternBudget`]: total size of the patterns of one request |
 //! | `cost` | size estimate |
 //! | `glob` | [`Glob`]: wildcard patterns, matched without compilation |
-//! | `texts` | expansion of an expression into a few texts, and the test for the empty text |
+//! | `texts` | list of all texts that an expression matches, if they are few; check for a match of the empty text |
 //! | `error` | [`PatternError`] |
 //!
 //! # Examples

@@ -11,8 +11,8 @@ pub const TEXTS_MAX: usize = 1_000;
 const BYTES_MAX: usize = 256 << 10;
 
 /// Returns all matching texts, sorted and distinct. Returns `None` if there are more than [`TEXTS_MAX`], if
-/// concatenated texts exceed `BYTES_MAX`, or if the expression contains a repetition, an assertion or a byte that is
-/// not UTF-8.
+/// concatenated texts exceed `BYTES_MAX`, or if the expression contains a repetition, an assertion, a class of bytes
+/// such as `(?-u:[ab])`, or a literal that is not UTF-8.
 pub(crate) fn texts(hir: &Hir) -> Option<Vec<String>> {
     let mut texts = written_out(hir)?;
     texts.sort_unstable();

@@ -61,9 +61,9 @@ pub struct Settings {
     pub tables: TableLimits,
     /// True if the data is a copy of a database that stays in use. Archived files then belong to the original.
     pub is_copy: bool,
-    /// Delay of the removal of timelines, so that a mistake can be corrected. Timelines are not removed by their age
-    /// for this time after a policy change or a clock jump. An empty timeline is removed only if its last point has
-    /// been hidden for this time.
+    /// Delay of the removal of timelines, so that a mistake can be corrected. After a policy change or a clock jump,
+    /// no timeline is removed because of its age until this delay has passed. An empty timeline is removed only if
+    /// its last point has been hidden for this delay.
     pub purge_delay: Duration,
     /// Memory account that all requests share. Default: unlimited.
     pub memory: MemoryAccount,

@@ -1,6 +1,6 @@
 //! Types of background jobs: surveys of the store, windows and write ranks used by plans, and segment moves.
 //!
-//! They are re-exported here, so that services depend on no crate below the engine.
+//! They are re-exported here, so that services above the engine do not depend on the store.
 
 pub use tideline_series_store::{
     Evicted, Orphan, OrphanSearch, Rewrite, RewriteCause, RewriteCost, Rewritten, SealReport, StoreError,

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Result, RowsError};
 
-/// Version of the form.
+/// Version of the token format.
 const VERSION: u8 = 1;
 
 /// Returns the token of the page after a merge key. `terms` identify the request.

@@ -90,26 +90,27 @@ pub struct Segment {
     /// Deletes below this sequence are applied.
     #[serde(default, with = "sequence")]
     pub deletes_applied: SequenceNumber,
-    /// Largest machines: first half of the timeline id in hexadecimal, and bytes; largest first.
+    /// Machines with the most bytes of chunks, largest first: the first half of their timeline ids, in hexadecimal, and
+    /// the bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub largest_sources: Vec<(String, u64)>,
     /// Files of an archive segment. Its rows are extents, which refer to these files.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "stored::files")]
     pub archive: Option<SegmentFiles>,
-    /// Time at which the files were written, in trusted nanoseconds since the epoch. Absent for files of earlier
-    /// builds.
+    /// Time of the trusted clock at which the files were written, in nanoseconds since the epoch. Absent for files of
+    /// earlier builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<i64>,
     /// Archive segment with the same points. It replaces this segment when the time of this segment in the cold tier
     /// is over, and is not read before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy: Option<Box<Segment>>,
-    /// Time, in trusted nanoseconds since the epoch, before which policies do not move the segment out of its tier.
-    /// Set by a restore request.
+    /// Time of the trusted clock, in nanoseconds since the epoch, before which policies do not move the segment out of
+    /// its tier. Set by a restore request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stays_until: Option<i64>,
-    /// Names of descriptions of other databases whose points are in the segment. The described files may outlive this
-    /// segment.
+    /// Names of the descriptions of files that other databases wrote and whose points are in this segment. The files
+    /// may outlive this segment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaces: Vec<String>,
     /// Separate list of these names, stored with the segment. Used in place of `replaces` if the names are too many for

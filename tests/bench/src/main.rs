@@ -13,8 +13,8 @@
 //!   is sealed and the server is idle.
 //! - Disk usage is then measured over the whole data folder, as `du` counts it.
 //! - Bytes written are counted by Linux for the process, minus the size of its journal files.
-//! - Interference of one kind of work with another is measured in alternating time slices with and without the
-//!   first kind.
+//! - Interference is measured in alternating time slices: the measured work runs alone, then together with the
+//!   work that slows it down.
 //! - Latencies are measured by one client with one keep-alive connection on the same machine, with all files in
 //!   the page cache; the first response after a start is reported separately.
 //!
@@ -32,11 +32,12 @@
 //! | [`peer`] | the same samples and queries for another server |
 //! | [`wanted`] | goals |
 //! | [`set`], [`plain`], [`load`] | data sets, and ingest |
-//! | [`query`], [`selections`], [`truth`], [`latency`] | queries, expected results, latencies |
+//! | [`queries`], [`selections`], [`truth`], [`latency`] | queries, expected results, latencies |
 //! | [`server`], [`interrupt`] | the process under test, killed in all cases |
 //! | [`control`] | administrative requests |
 //! | [`http`] | HTTP client |
-//! | [`process`], [`folder`], [`journal`], [`machine`], [`wait`] | figures of the operating system |
+//! | [`process`], [`folder`], [`journal`], [`machine`] | figures of the operating system |
+//! | [`wait`] | waits for another process |
 //! | [`report`], [`error`] | figures as a table and as JSON; errors that end a run |
 
 use std::fs;

@@ -1,6 +1,6 @@
-//! Tests of the limits of new timelines, of their identities and of tables.
+//! Tests of three limits: new timelines per minute, memory of timeline identities, and number of tables.
 //!
-//! A refusal names the tag that causes the growth.
+//! A refusal of the first limit names the tag with the most new values, if any tag has new values.
 
 use tideline_engine::{ErrorKind, IdempotentRequest, Table, TableLimits};
 use tideline_model::{Policy, RejectReason, TableName, TableSpec, WaitsFor};
@@ -123,7 +123,7 @@ fn the_first_start_of_a_large_fleet_is_within_the_defaults() {
     }
     let (timelines, bytes) = table.catalog().identity_bytes();
     assert_eq!(timelines, 100_000);
-    // Ten million timelines take less than half of the memory of a machine for such a fleet.
+    // At this size, the identities of the ten million timelines of such a fleet take less than 4 GB.
     assert!(bytes / timelines < 400, "{bytes} bytes");
 }
 
@@ -152,7 +152,7 @@ fn an_oversized_table_takes_points_of_known_timelines_only() {
     assert_eq!(refused.retryable, 0, "time does not heal it");
     assert_eq!(write(&engine, &table, &pods(0..stored)).rejected, 0);
     assert_eq!(engine.stats().timelines_oversized, refused.rejected);
-    // Other tables are not affected, and a restart measures again.
+    // Other tables are not affected. A restart measures the identities again, and the limit still applies.
     let other = limited(&engine, 1_000);
     assert_eq!(write(&engine, &other, &pods(0..100)).rejected, 0);
     drop((table, other));

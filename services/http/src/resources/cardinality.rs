@@ -32,7 +32,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(cardinality))
 }
 
-/// Count names and their growth
+/// Count names and the growth of timelines
 ///
 /// Returns the numbers of measurements, tag keys and tags, the largest of each, and the number of timelines
 /// first seen in each window.

@@ -8,7 +8,7 @@ use tideline_model::{Precision, Timestamp, Value};
 
 use crate::support::{NumberingResolver, Row, rows};
 
-/// Intentional deviations from the corpus: cases that follow InfluxDB 1 or avoid the loss of data.
+/// Intentional deviations from the corpus, which follow InfluxDB 1: key of the case and reason.
 const DEVIATIONS: [(&str, &str); 5] = [
     (
         "2be024ca70163a7068b08f5e8ef57ffa",

@@ -204,13 +204,13 @@ fn lost_at_resets(
         before = &all[from];
         from += 1;
     }
-    // Both ends are the same sample, or are between the same two samples. In the second case, the value at the end
-    // includes the same reset.
+    // Either both ends are the same sample, or the reset above is between the only two samples. In the second case, the
+    // value at the end includes this reset too.
     if from > ends.last {
         return Some(None);
     }
     let mut lost: Option<Histogram> = None;
-    // The last value is the right end: a sample, or an interpolated value with the sample's reset hint.
+    // The last value is the right end: a sample or an interpolated value.
     for histogram in all[from..ends.last].iter().map(AsRef::as_ref).chain([right]) {
         if histogram.detect_reset(before) {
             match &mut lost {

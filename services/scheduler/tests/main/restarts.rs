@@ -1,4 +1,4 @@
-//! Tests of what survives a restart.
+//! Tests of restarts: jobs, ids, schedules and pauses survive.
 //!
 //! They also check the bytes of stored rows.
 
@@ -12,7 +12,7 @@ use crate::fake::{DAY, FakeWork, HOUR, day, in_state, nightly, old_days, only, t
 fn a_job_that_was_running_is_interrupted_and_its_work_planned_again() {
     let work = FakeWork::new(Policy::default(), old_days(1));
     let scheduler = work.scheduler();
-    // A crash leaves the rows as they are while the job runs.
+    // The rows are copied while the job runs, and restored after it: a crash would leave them in this state.
     let (tell, hear) = std::sync::mpsc::channel();
     let observed = std::sync::Arc::clone(&work);
     work.on_step(move |_| tell.send(observed.rows.lock().clone()).expect("the test hears"));

@@ -32,7 +32,7 @@ pub(crate) struct SummaryEncoder {
     arrays: Arrays,
 }
 
-/// Bucket: its multiple of the width, and its rows.
+/// Bucket: its number, which is its start divided by the width, and its rows.
 #[derive(Debug)]
 struct Bucket {
     number: i64,

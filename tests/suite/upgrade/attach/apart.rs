@@ -1,5 +1,5 @@
-//! Archives of several parts: attributes at several times, several servers with one target, and a copied data
-//! folder next to its original.
+//! Attach of archives with several segments or origins: attributes that change between segments, two servers with
+//! one target, and a copied data folder next to its original.
 
 use serde_json::{Value as Json, json};
 use tideline_tests::server::DataFolder;

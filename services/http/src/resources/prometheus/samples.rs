@@ -1,7 +1,7 @@
 //! Common parts of the routes that accept samples: the write and its error responses. OTLP uses only the write.
 //!
 //! A write whose samples are not all stored returns an error text; valid samples are stored either way. The
-//! text has one line per reject, or requests a retry if some samples can be stored later.
+//! text lists the first rejects, or requests a retry if some samples can be stored later.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ use crate::failure::{Failure, Result};
 use crate::ingest;
 use tideline_connections::ReceivedBody;
 
-/// Error responses of the routes that accept samples, except OTLP, as text, for the OpenAPI document: status,
-/// description, example.
+/// Entries of the OpenAPI document for the plain-text error responses: status, description, example. They apply to
+/// all routes that accept samples except OTLP.
 const FAILURES: [(&str, &str, &str); 5] = [
     (
         "400",
