@@ -84,6 +84,7 @@ impl Benchmark {
                 Group::Find => self.run_find(report)?,
                 Group::Prometheus => self.run_prometheus(report)?,
                 Group::Otlp => self.run_otlp(report)?,
+                Group::Rows => self.run_rows(report)?,
             }
         }
         if !self.keep {

@@ -23,6 +23,8 @@ pub(crate) enum Group {
     Prometheus,
     /// OTLP metrics.
     Otlp,
+    /// Rows of wide tables.
+    Rows,
 }
 
 impl FromStr for Group {
@@ -39,9 +41,10 @@ impl FromStr for Group {
             "find" => Ok(Self::Find),
             "prometheus" => Ok(Self::Prometheus),
             "otlp" => Ok(Self::Otlp),
+            "rows" => Ok(Self::Rows),
             _ => Err(format!(
                 "{text:?} is not one of the groups spine, tiers, archive, backfill, million, write, find, \
-                 prometheus and otlp"
+                 prometheus, otlp and rows"
             )),
         }
     }

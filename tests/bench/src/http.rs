@@ -71,9 +71,13 @@ impl Connection {
         headers: &str,
         body: &[u8],
     ) -> io::Result<Response> {
+        let accept = match headers.contains("Accept:") {
+            true => "",
+            false => "Accept: application/json\r\n",
+        };
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n\
-             Accept: application/json\r\nContent-Length: {}\r\n\r\n",
+             {accept}Content-Length: {}\r\n\r\n",
             body.len()
         );
         if self.is_closing {

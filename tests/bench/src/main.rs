@@ -28,6 +28,7 @@
 //! | [`command`] | 500 MB written by `tideline write` and by a plain loader |
 //! | [`prometheus`] | samples by remote write |
 //! | [`otlp`] | the same samples as OTLP metrics |
+//! | [`rows`] | rows of wide tables |
 //! | [`promql`] | PromQL queries |
 //! | [`peer`] | the same samples and queries for another server |
 //! | [`wanted`] | goals |
@@ -74,6 +75,7 @@ mod prometheus;
 mod promql;
 mod queries;
 mod report;
+mod rows;
 mod selections;
 mod server;
 mod set;
@@ -98,7 +100,7 @@ struct Arguments {
     /// Use small sets and few rounds, to check in about a minute that everything works.
     #[arg(long)]
     quick: bool,
-    /// Groups to measure: spine, tiers, archive, backfill, million, write, find, prometheus, otlp. The groups
+    /// Groups to measure: spine, tiers, archive, backfill, million, write, find, prometheus, otlp, rows. The groups
     /// backfill, million and find take many minutes.
     #[arg(long, value_delimiter = ',', default_value = "spine,tiers")]
     groups: Vec<Group>,

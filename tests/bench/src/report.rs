@@ -48,6 +48,12 @@ pub(crate) enum Unit {
     BytesPerTimeline,
     /// Thousands of timelines per second of CPU time.
     ThousandTimelinesPerCpuSecond,
+    /// Thousands of rows per second of wall-clock time.
+    ThousandRowsPerSecond,
+    /// Thousands of rows per second of CPU time.
+    ThousandRowsPerCpuSecond,
+    /// Millions of rows per second of CPU time.
+    MillionRowsPerCpuSecond,
 }
 
 /// Goal of a figure.
@@ -128,6 +134,9 @@ impl Unit {
             Self::Microseconds => "µs",
             Self::BytesPerTimeline => "B/timeline",
             Self::ThousandTimelinesPerCpuSecond => "k timelines/CPU-s",
+            Self::ThousandRowsPerSecond => "k rows/s",
+            Self::ThousandRowsPerCpuSecond => "k rows/CPU-s",
+            Self::MillionRowsPerCpuSecond => "M rows/CPU-s",
         }
     }
 

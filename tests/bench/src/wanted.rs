@@ -115,3 +115,31 @@ pub(crate) const RATES: Wanted = Wanted::AtMost(60.0);
 pub(crate) const ONE_SERIES: Wanted = Wanted::AtMost(0.5);
 /// Milliseconds, median: 1,000 series selected by two regular expressions among a million.
 pub(crate) const SERIES: Wanted = Wanted::AtMost(50.0);
+/// Thousands of rows per second, one row of ten columns per request over 64 connections, synced.
+pub(crate) const ROWS_SINGLE: Wanted = Wanted::AtLeast(20.0);
+/// Microseconds of server CPU time per row in such requests.
+pub(crate) const ROWS_SINGLE_CPU: Wanted = Wanted::AtMost(45.0);
+/// Milliseconds, 99th percentile, of such requests.
+pub(crate) const ROWS_SINGLE_P99: Wanted = Wanted::AtMost(6.0);
+/// Thousands of conditional rows per second, one per request.
+pub(crate) const ROWS_CONDITIONAL: Wanted = Wanted::AtLeast(15.0);
+/// Thousands of rows in batches of 1,000 per second of server CPU time, until the last acknowledgement.
+pub(crate) const ROWS_ACKNOWLEDGED: Wanted = Wanted::AtLeast(150.0);
+/// Thousands of rows in batches of 1,000 per second of server CPU time, flushed and compacted.
+pub(crate) const ROWS_DRAINED: Wanted = Wanted::AtLeast(100.0);
+/// Milliseconds at the client, median: a row by its key.
+pub(crate) const ROWS_READ_P50: Wanted = Wanted::AtMost(0.25);
+/// Milliseconds at the client, 99th percentile: a row by its key.
+pub(crate) const ROWS_READ_P99: Wanted = Wanted::AtMost(1.0);
+/// Millions of scanned rows per second of server CPU time, as NDJSON.
+pub(crate) const ROWS_SCAN_NDJSON: Wanted = Wanted::AtLeast(0.25);
+/// Millions of scanned rows per second of server CPU time, as Arrow.
+pub(crate) const ROWS_SCAN_ARROW: Wanted = Wanted::AtLeast(0.6);
+/// Latency of a page over 16 buckets, in multiples of that of one range.
+pub(crate) const ROWS_BUCKETS: Wanted = Wanted::AtMost(2.0);
+/// Disk usage in multiples of the export as NDJSON, compressed by zstd at level 3.
+pub(crate) const ROWS_DISK: Wanted = Wanted::AtMost(1.2);
+/// Peak memory in MiB.
+pub(crate) const ROWS_MEMORY: Wanted = Wanted::AtMost(700.0);
+/// Seconds until ready after a kill with a full row buffer.
+pub(crate) const ROWS_READY: Wanted = Wanted::AtMost(2.0);
